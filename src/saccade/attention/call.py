@@ -1,0 +1,200 @@
+"""One call of `attend`, its parts resolved and checked: what `select` reads and every implementation runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar, final
+
+import torch
+from torch import Tensor, nn
+
+from saccade.attention import masks
+from saccade.attention.masks import Mask
+from saccade.attention.normalizers import NORMALIZERS, Hard
+from saccade.attention.scores import SCORES, LearnedScore, Score
+
+ScoreLike = str | Score | Callable[[Tensor, Tensor], Tensor]
+NormalizerLike = str | Callable[[Tensor, Tensor | None], Tensor]
+MaskLike = Mask | Tensor | None
+Part = TypeVar("Part", bound=nn.Module)
+
+
+class Attended(NamedTuple):
+    """What an implementation returns; what wasn't asked for may be None."""
+
+    output: Tensor
+    weights: Tensor | None = None
+    log_probability: Tensor | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Call:
+    """Checked arguments. `memory` is what the score made of the keys; leading axes broadcast."""
+
+    query: Tensor
+    memory: Tensor
+    value: Tensor
+    score: Callable[[Tensor, Tensor], Tensor]
+    normalizer: Callable[[Tensor, Tensor | None], Tensor]
+    mask: Mask
+    dropout: float = 0.0
+    wants_weights: bool = False
+    wants_log_probability: bool = False
+
+    @property
+    def leading(self) -> tuple[int, ...]:
+        """The axes before [T, D], broadcast over query, keys and values."""
+        shapes = (tensor.shape[:-2] for tensor in (self.query, self.memory, self.value))
+        return tuple(torch.broadcast_shapes(*shapes))
+
+    @property
+    def num_queries(self) -> int:
+        """T."""
+        return self.query.shape[-2]
+
+    @property
+    def num_keys(self) -> int:
+        """S."""
+        return self.memory.shape[-2]
+
+    @property
+    def is_random(self) -> bool:
+        """Two equal rows may get different weights."""
+        return self.dropout > 0 or (isinstance(self.normalizer, Hard) and self.normalizer.training)
+
+    def dense_mask(self) -> Tensor | None:
+        """The mask as booleans that broadcast to [*leading, T, S]; None when every key is allowed."""
+        if self.mask.is_full:
+            return None
+        axes, device = len(self.leading), self.query.device
+        return self.mask.dense(self.num_queries, self.num_keys, num_axes=axes, device=device)
+
+
+def resolve(
+    query: Tensor,
+    key: Tensor | None,
+    value: Tensor,
+    *,
+    score: ScoreLike,
+    normalizer: NormalizerLike,
+    mask: MaskLike,
+    memory: Tensor | None,
+    dropout: float,
+    return_weights: bool,
+    return_log_probability: bool,
+) -> Call:
+    """A call from what the user gave; a mistake raises ValueError with the argument's name."""
+    scorer = find_score(score)
+    if (key is None) == (memory is None):
+        raise ValueError("key: give either the keys or memory=score.memory(key)")
+    for name, tensor in (("query", query), ("key", key), ("memory", memory), ("value", value)):
+        _check_tensor(name, tensor)
+    _check_dtypes(query, value, key)
+    _check_widths(scorer, query, key)
+    if memory is None:
+        assert key is not None
+        memory = scorer.memory(key) if isinstance(scorer, Score) else key
+    if memory.shape[-2] != value.shape[-2]:
+        raise ValueError(f"value: {value.shape[-2]} steps given for {memory.shape[-2]} keys")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout: {dropout} given; it must be at least 0 and below 1")
+    call = Call(
+        query,
+        memory,
+        value,
+        scorer,
+        find_normalizer(normalizer),
+        find_mask(mask),
+        dropout,
+        wants_weights=return_weights or return_log_probability,
+        wants_log_probability=return_log_probability,
+    )
+    _check_leading(call)
+    if return_log_probability and not isinstance(call.normalizer, Hard):
+        raise ValueError(f"return_log_probability: only the normalizer 'hard' picks a key, not {normalizer!r}")
+    return call
+
+
+def find_score(score: ScoreLike) -> Callable[[Tensor, Tensor], Tensor]:
+    """A score by name, or as it is."""
+    if not isinstance(score, str):
+        if not callable(score):
+            raise ValueError(f"score: {score!r} given; it must be a name, a module or a callable")
+        return score
+    kind = _look_up("score", score, SCORES)
+    if issubclass(kind, LearnedScore):
+        build = f"saccade.SCORES[{score!r}](query_width, key_width)"
+        raise ValueError(f"score: {score!r} has parameters to learn; build it once and pass it: {build}")
+    return kind()
+
+
+def find_normalizer(normalizer: NormalizerLike) -> Callable[[Tensor, Tensor | None], Tensor]:
+    """A normaliser by name (as in evaluation: 'hard' takes the best key), or as it is."""
+    if isinstance(normalizer, str):
+        return _look_up("normalizer", normalizer, NORMALIZERS)().eval()
+    if not callable(normalizer):
+        raise ValueError(f"normalizer: {normalizer!r} given; it must be a name, a module or a callable")
+    return normalizer
+
+
+def find_mask(mask: MaskLike) -> Mask:
+    """A mask, from nothing or from a boolean tensor."""
+    if mask is None:
+        return masks.full()
+    if isinstance(mask, Tensor):
+        return masks.dense(mask)
+    if not isinstance(mask, Mask):
+        allowed = "None, a saccade.masks mask or a boolean tensor [..., T, S]"
+        raise ValueError(f"mask: {type(mask).__name__} given; allowed: {allowed}")
+    return mask
+
+
+def _look_up(what: str, name: str, table: dict[str, type[Part]]) -> type[Part]:
+    if name not in table:
+        raise ValueError(f"{what}: {name!r} given; allowed: {', '.join(table)}")
+    return table[name]
+
+
+def _check_tensor(name: str, tensor: Tensor | None) -> None:
+    if tensor is None:
+        return
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"{name}: {type(tensor).__name__} given; it must be a tensor [..., steps, width]")
+    if tensor.dim() < 2 or not tensor.is_floating_point():
+        what = f"{tensor.dtype} of shape {list(tensor.shape)}"
+        raise ValueError(f"{name}: {what} given; it must be floating point [..., steps, width]")
+    if name != "query" and tensor.shape[-2] == 0:
+        raise ValueError(f"{name}: no steps given; there must be at least one key")
+
+
+def _check_dtypes(query: Tensor, value: Tensor, key: Tensor | None) -> None:
+    for name, tensor in (("key", key), ("value", value)):
+        if tensor is None or tensor.dtype == query.dtype or torch.is_autocast_enabled(query.device.type):
+            continue
+        raise ValueError(f"{name}: {tensor.dtype} given; query is {query.dtype}, and both must be alike")
+
+
+def _check_widths(score: Callable[[Tensor, Tensor], Tensor], query: Tensor, key: Tensor | None) -> None:
+    if not isinstance(score, Score):
+        return
+    name = type(score).__name__
+    given = {"query": query} if key is None else {"query": query, "key": key}
+    for argument, tensor in given.items():
+        width = score.query_width if argument == "query" else score.key_width
+        if width not in (None, tensor.shape[-1]):
+            raise ValueError(f"{argument}: width {tensor.shape[-1]} given; {name} was built for {width}")
+    if key is not None and score.equal_widths and query.shape[-1] != key.shape[-1]:
+        raise ValueError(f"key: width {key.shape[-1]} given; {name} needs the query's width, {query.shape[-1]}")
+
+
+def _check_leading(call: Call) -> None:
+    axes = {name: list(getattr(call, name).shape[:-2]) for name in ("query", "memory", "value")}
+    try:
+        leading = call.leading
+    except RuntimeError:
+        found = f"query {axes['query']}, key {axes['memory']}, value {axes['value']}"
+        raise ValueError(f"query, key, value: leading axes {found} don't broadcast") from None
+    if (problem := call.mask.fits(leading, call.num_queries, call.num_keys)) is not None:
+        raise ValueError(f"mask: {problem}")

@@ -1,0 +1,109 @@
+"""`attend`: score, normalise, average. One function for every attention in the house."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Literal, TypedDict, Unpack, overload
+
+from torch import Tensor
+
+from saccade.attention.call import MaskLike, NormalizerLike, ScoreLike, resolve
+from saccade.attention.kernels.select import Choice, select
+
+
+class Options(TypedDict, total=False):
+    """What `attend` takes beside query, key and value."""
+
+    score: ScoreLike
+    normalizer: NormalizerLike
+    mask: MaskLike
+    memory: Tensor | None
+    dropout: float
+    backend: str
+
+
+class Asked(Options, total=False):
+    """... and what it may be asked to return."""
+
+    return_weights: bool
+    return_log_probability: bool
+
+
+@overload
+def attend(query: Tensor, key: Tensor | None, value: Tensor, **options: Unpack[Options]) -> Tensor: ...
+
+
+@overload
+def attend(
+    query: Tensor,
+    key: Tensor | None,
+    value: Tensor,
+    *,
+    return_weights: Literal[True],
+    **options: Unpack[Options],
+) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def attend(
+    query: Tensor, key: Tensor | None, value: Tensor, **options: Unpack[Asked]
+) -> Tensor | tuple[Tensor, ...]: ...
+
+
+def attend(
+    query: Tensor,
+    key: Tensor | None,
+    value: Tensor,
+    *,
+    score: ScoreLike = "scaled_dot",
+    normalizer: NormalizerLike = "softmax",
+    mask: MaskLike = None,
+    backend: str = "auto",
+    return_weights: bool = False,
+    return_log_probability: bool = False,
+    memory: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor | tuple[Tensor, ...]:
+    """c_t = sum_s a_ts v_s, with a_t = normalise(e_t) over the allowed keys and e_ts = score(q_t, k_s).
+
+    query [..., T, D_q], key [..., S, D_k], value [..., S, D_v] -> [..., T, D_v]; leading axes broadcast.
+
+    score: a name (mean, dot, scaled_dot), a module from `saccade.SCORES`, or any callable (query, key) -> [..., T, S].
+    normalizer: a name from `saccade.NORMALIZERS`, a module, or any callable (score, mask) -> weights.
+    mask: None, a mask from `saccade.masks`, or a boolean tensor [..., T, S]; True = may attend.
+    backend: "auto", or one of `BACKENDS`, which then runs or raises with the reason; see `explain`.
+    memory: `score.memory(key)` made once by a caller who asks step by step; `key` is then None.
+    dropout: the share of weights dropped from the sum, always; pass 0 when evaluating.
+
+    Returns the output; with `return_weights` also the weights [..., T, S], as they were before dropout; with
+    `return_log_probability` (hard attention) also the log-probability of each picked key [..., T].
+    """
+    call = resolve(
+        query,
+        key,
+        value,
+        score=score,
+        normalizer=normalizer,
+        mask=mask,
+        memory=memory,
+        dropout=dropout,
+        return_weights=return_weights,
+        return_log_probability=return_log_probability,
+    )
+    attended = select(call, backend).run(call)
+    asked = (True, return_weights, return_log_probability)
+    results = tuple(part for part, wanted in zip(attended, asked, strict=True) if wanted and part is not None)
+    return results if len(results) > 1 else results[0]
+
+
+def explain(query: Tensor, key: Tensor | None, value: Tensor, **options: Unpack[Asked]) -> Choice:
+    """Which implementation `attend` would take for the same arguments, and why; print it."""
+    arguments = inspect.signature(attend).bind(query, key, value, **options)
+    arguments.apply_defaults()
+    backend = arguments.arguments.pop("backend")
+    return select(resolve(**arguments.arguments), backend)
+
+
+def self_attend(x: Tensor, *, mask: MaskLike = None) -> Tensor:
+    """y_i = sum_j softmax_j(x_i·x_j) x_j: self-attention with no weights to learn, order-free and shape-free."""
+    return attend(x, x, x, score="dot", mask=mask)

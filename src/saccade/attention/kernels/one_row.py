@@ -1,0 +1,39 @@
+"""Scores that don't read the query (mean, concat): one row of weights serves every query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from torch import Tensor
+
+from saccade.attention.call import Attended, Call
+from saccade.attention.scores import Score
+
+REASON = "the weights are the same for every query, so one row is computed"
+
+
+def refuses(call: Call) -> str | None:
+    """Why this call can't run here."""
+    if not isinstance(call.score, Score) or call.score.reads_query:
+        return "the score reads the query"
+    if call.mask.reads_query_step:
+        return "the mask differs from query to query"
+    if call.is_random:
+        return "each query draws its own dropout or sample"
+    if call.num_queries < 2:
+        return "there is a single query"
+    return None
+
+
+def run(call: Call, attend: Callable[[Call], Attended]) -> Attended:
+    """Attend with the first query; every other gets the same."""
+    one = attend(replace(call, query=call.query[..., :1, :]))
+    output, weights, log_probability = one
+
+    def repeated(row: Tensor | None, axis: int) -> Tensor | None:
+        return None if row is None else row.expand(*row.shape[:axis], call.num_queries, *row.shape[axis:][1:])
+
+    everywhere = repeated(output, -2)
+    assert everywhere is not None
+    return Attended(everywhere, repeated(weights, -2), repeated(log_probability, -1))

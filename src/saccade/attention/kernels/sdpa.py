@@ -1,0 +1,75 @@
+"""The dot family on torch's fused scaled-dot-product attention, after a cheap change of query and key."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from saccade.attention.call import Attended, Call
+from saccade.attention.normalizers import Softmax
+from saccade.attention.scores import Score
+
+REASON = "the score is a dot product, which torch's fused attention computes"
+
+
+def refuses(call: Call) -> str | None:
+    """Why this call can't run here."""
+    if call.wants_weights:
+        return "the weights were asked for"
+    if not isinstance(call.score, Score) or type(call.score).as_dot is Score.as_dot:
+        return f"the score {_name(call.score)} is not a dot product"
+    if not isinstance(call.normalizer, Softmax):
+        return f"the normalizer {_name(call.normalizer)} is not softmax"
+    if call.mask.factor is not None:
+        return "the mask weighs its keys (local_p)"
+    return None
+
+
+def run(call: Call) -> Attended:
+    """softmax(scale q·k) v, in one kernel."""
+    assert isinstance(call.score, Score)
+    form = call.score.as_dot(call.query, call.memory)
+    assert form is not None
+    width = call.value.shape[-1]
+    query, key, value = _same_width(form.query, form.key, call.value)
+    causal = call.mask.is_causal and call.num_queries == call.num_keys
+    mask = None if causal else call.dense_mask()
+    shares_keys = len(call.leading) > 2 and key.shape[-3] == 1  # grouped heads: keep their axis, and a stride of 0
+    output = F.scaled_dot_product_attention(
+        _fold(query, call.leading, shares_keys),
+        _fold(key, call.leading, shares_keys),
+        _fold(value, call.leading, shares_keys),
+        attn_mask=None if mask is None else _fold(mask, call.leading, shares_keys),
+        dropout_p=call.dropout,
+        is_causal=causal,
+        scale=form.scale,
+    )
+    return Attended(output[..., :width].reshape(*call.leading, call.num_queries, width))
+
+
+def _same_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Zeros behind the narrower ones: the fused kernels want one width, and zeros change no product."""
+    width = max(query.shape[-1], value.shape[-1])
+    return _widened(query, width), _widened(key, width), _widened(value, width)
+
+
+def _widened(tensor: Tensor, width: int) -> Tensor:
+    return tensor if tensor.shape[-1] == width else F.pad(tensor, (0, width - tensor.shape[-1]))
+
+
+def _fold(tensor: Tensor, leading: tuple[int, ...], last_apart: bool) -> Tensor:
+    """Any leading axes as the two that fused kernels take."""
+    rows = tensor.shape[-2:]
+    if len(leading) <= 2:
+        missing = (1,) * (2 - len(leading))
+        spread = tensor.expand(*leading, *rows)
+        return spread.reshape(*missing, *leading, *rows)
+    split = len(leading) - 1 if last_apart else 1
+    spread = tensor.expand(*leading, *rows)
+    return spread.reshape(math.prod(leading[:split]), math.prod(leading[split:]), *rows)
+
+
+def _name(part: object) -> str:
+    return getattr(part, "__name__", type(part).__name__)

@@ -1,0 +1,64 @@
+"""Which implementation a call takes, and why: a pure function of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from saccade.attention.call import Attended, Call
+from saccade.attention.kernels import additive, one_row, sdpa, window
+from saccade.attention.reference import reference
+
+BACKENDS = ("auto", "reference", "sdpa", "additive", "window", "one_row")
+
+
+class Choice(NamedTuple):
+    """An implementation and the sentence that says why it was chosen."""
+
+    backend: str
+    why: str
+    run: Callable[[Call], Attended]
+
+    def __str__(self) -> str:
+        return f"{self.backend}: {self.why}"
+
+
+def select(call: Call, backend: str = "auto") -> Choice:
+    """The quickest implementation of this call, or the named one; ValueError with the reason if it can't."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend: {backend!r} given; allowed: {', '.join(BACKENDS)}")
+    if backend != "auto":
+        return _named(call, backend)
+    if window.refuses(call) is None and window.pays(call):
+        return _WINDOW
+    if one_row.refuses(call) is None:
+        return _ONE_ROW
+    return _whole(call)
+
+
+def _whole(call: Call) -> Choice:
+    """The quickest of those that compute all pairs."""
+    if additive.refuses(call) is None:
+        return _ADDITIVE
+    if (refusal := sdpa.refuses(call)) is None:
+        return _SDPA
+    return Choice("reference", refusal, reference)
+
+
+def _named(call: Call, backend: str) -> Choice:
+    if backend == "reference":
+        return Choice("reference", "it was asked for", reference)
+    kernel = {"sdpa": sdpa, "additive": additive, "window": window, "one_row": one_row}[backend]
+    if (refusal := kernel.refuses(call)) is not None:
+        raise ValueError(f"backend: {backend!r} can't run this call: {refusal}")
+    return {"sdpa": _SDPA, "additive": _ADDITIVE, "window": _WINDOW, "one_row": _ONE_ROW}[backend]
+
+
+def _run_whole(call: Call) -> Attended:
+    return _whole(call).run(call)
+
+
+_SDPA = Choice("sdpa", sdpa.REASON, sdpa.run)
+_ADDITIVE = Choice("additive", additive.REASON, additive.run)
+_ONE_ROW = Choice("one_row", one_row.REASON, lambda call: one_row.run(call, _run_whole))
+_WINDOW = Choice("window", window.REASON, lambda call: window.run(call, _run_whole))

@@ -1,0 +1,149 @@
+"""Multi-head attention with any score: h attentions side by side, each d/h wide (Vaswani 2017, section 3.2.2)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from saccade.attention.call import MaskLike, NormalizerLike, ScoreLike, find_normalizer
+from saccade.attention.core import attend
+from saccade.attention.normalizers import NORMALIZERS
+from saccade.attention.scores import SCORES, Score
+
+
+class KeyValue(NamedTuple):
+    """What a source (or the past of a decoder) is to its readers: score memory and values, split into heads.
+
+    Both are [B, G, 1, S, .] with G key/value heads. It is made by `MultiHeadAttention.memory` and grows by `append`.
+    """
+
+    memory: Tensor
+    value: Tensor
+
+    @property
+    def num_keys(self) -> int:
+        """S."""
+        return self.memory.shape[-2]
+
+    def append(self, later: KeyValue) -> KeyValue:
+        """This and the steps that follow it."""
+        memory = torch.cat([self.memory, later.memory], -2)
+        return KeyValue(memory, torch.cat([self.value, later.value], -2))
+
+
+@final
+class MultiHeadAttention(nn.Module):
+    """concat_h(attend(W^Q_h q, W^K_h k, W^V_h v)) W^O.
+
+    attention = MultiHeadAttention(512, 8)
+    y = attention(x, mask=masks.causal())                  self-attention
+    y = attention(x, source)                               cross-attention
+    memory = attention.memory(source)                      ... its source projected once,
+    y = attention(x, memory=memory)                        and asked many times
+    past = past.append(attention.memory(x_new))            a decoder's cache: the same thing, growing
+    y = attention(x_new, memory=past, mask=masks.causal(offset=past.num_keys - 1))
+    """
+
+    def __init__(
+        self,
+        width: int,
+        num_heads: int,
+        *,
+        key_width: int | None = None,
+        value_width: int | None = None,
+        num_key_value_heads: int | None = None,
+        score: ScoreLike = "scaled_dot",
+        normalizer: NormalizerLike = "softmax",
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        groups = num_heads if num_key_value_heads is None else num_key_value_heads
+        if num_heads < 1 or width % num_heads:
+            raise ValueError(f"num_heads: {num_heads} given; it must divide the width, {width}")
+        if groups < 1 or num_heads % groups:
+            raise ValueError(f"num_key_value_heads: {groups} given; it must divide num_heads, {num_heads}")
+        head_width = width // num_heads
+        key_width = width if key_width is None else key_width
+        value_width = key_width if value_width is None else value_width
+        self.num_heads, self.num_key_value_heads, self.dropout = num_heads, groups, dropout
+        self.query = nn.Linear(width, width, bias=bias)
+        self.key = nn.Linear(key_width, groups * head_width, bias=bias)
+        self.value = nn.Linear(value_width, groups * head_width, bias=bias)
+        self.output = nn.Linear(width, width, bias=bias)
+        for projection in (self.query, self.key, self.value, self.output):
+            nn.init.xavier_uniform_(projection.weight)
+            if bias:
+                nn.init.zeros_(projection.bias)
+        self.score = _score_for_heads(score, head_width, groups)
+        named = isinstance(normalizer, str) and normalizer in NORMALIZERS
+        self.normalizer = NORMALIZERS[str(normalizer)]() if named else find_normalizer(normalizer)
+
+    def memory(self, key_BSD: Tensor, value_BSD: Tensor | None = None) -> KeyValue:
+        """The once-per-source work: keys and values projected, split into heads, and read by the score."""
+        value_BSD = key_BSD if value_BSD is None else value_BSD
+        key_BGSK = self._heads(_projected("key", self.key, key_BSD), self.num_key_value_heads).unsqueeze(-3)
+        value_BGSK = self._heads(_projected("value", self.value, value_BSD), self.num_key_value_heads).unsqueeze(-3)
+        memory = self.score.memory(key_BGSK) if isinstance(self.score, Score) else key_BGSK
+        return KeyValue(memory, value_BGSK)
+
+    def forward(
+        self,
+        query_BTD: Tensor,
+        key_BSD: Tensor | None = None,
+        value_BSD: Tensor | None = None,
+        *,
+        mask: MaskLike = None,
+        memory: KeyValue | None = None,
+        backend: str = "auto",
+        return_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """[B, T, D]; with `return_weights` also the weights of every head, [B, H, T, S].
+
+        Without `key` the query attends to itself; without `value` the keys are the values.
+        """
+        if memory is not None and (key_BSD is not None or value_BSD is not None):
+            raise ValueError("memory: given together with key or value; it stands for both")
+        if key_BSD is None and value_BSD is not None:
+            raise ValueError("value: given without key")
+        if memory is None:
+            memory = self.memory(query_BTD if key_BSD is None else key_BSD, value_BSD)
+        query_BHTK = self._heads(_projected("query", self.query, query_BTD), self.num_heads)
+        query_BGRTK = query_BHTK.unflatten(-3, (self.num_key_value_heads, -1))
+        attended = attend(
+            query_BGRTK,
+            None,
+            memory.value,
+            memory=memory.memory,
+            score=self.score,
+            normalizer=self.normalizer,
+            mask=mask,
+            backend=backend,
+            return_weights=return_weights,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        output_BGRTK, *weights = attended if isinstance(attended, tuple) else (attended,)
+        output_BTD: Tensor = self.output(output_BGRTK.flatten(-4, -3).transpose(-3, -2).flatten(-2))
+        return (output_BTD, weights[0].flatten(-4, -3)) if weights else output_BTD
+
+    @staticmethod
+    def _heads(projected_BTD: Tensor, num_heads: int) -> Tensor:
+        return projected_BTD.unflatten(-1, (num_heads, -1)).transpose(-3, -2)
+
+
+def _score_for_heads(score: ScoreLike, head_width: int, groups: int) -> ScoreLike:
+    """A named score gets its own parameters for each key/value head; a module or callable is taken as it is."""
+    if isinstance(score, str) and score in SCORES:
+        return SCORES[score](head_width, head_width, heads=(groups, 1))
+    if isinstance(score, str):
+        raise ValueError(f"score: {score!r} given; allowed: {', '.join(SCORES)}, a module or a callable")
+    return score
+
+
+def _projected(name: str, linear: nn.Linear, tensor: Tensor) -> Tensor:
+    if tensor.shape[-1] != linear.in_features:
+        raise ValueError(f"{name}: width {tensor.shape[-1]} given; this attention was built for {linear.in_features}")
+    projected: Tensor = linear(tensor)
+    return projected

@@ -1,0 +1,166 @@
+"""Normalisers: scores and a mask in, weights out.
+
+Forbidden keys weigh exactly 0, the allowed ones sum to 1, and a row with no allowed key is all zeros, with zero
+gradients. All of them forget a constant added to a row.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@final
+class Softmax(nn.Module):
+    """a_i = exp(e_i) / sum_j exp(e_j) over the allowed keys."""
+
+    def forward(self, score_BTS: Tensor, mask_BTS: Tensor | None = None) -> Tensor:
+        """The weights. The fill is finite: an infinite one would put NaN into the gradient of an empty row."""
+        if mask_BTS is None:
+            return score_BTS.softmax(-1)
+        lowest = torch.finfo(score_BTS.dtype).min
+        return score_BTS.masked_fill(~mask_BTS, lowest).softmax(-1).masked_fill(~mask_BTS, 0.0)
+
+
+@final
+class Sparsemax(nn.Module):
+    """a = [e - tau]_+, the nearest point of the simplex (Martins & Astudillo 2016, section 2)."""
+
+    def forward(self, score_BTS: Tensor, mask_BTS: Tensor | None = None) -> Tensor:
+        """The weights; many of them exactly 0."""
+        weight_BTS: Tensor = _Sparsemax.apply(_shifted(score_BTS, mask_BTS))
+        return _only_allowed(weight_BTS, mask_BTS).to(score_BTS.dtype)
+
+
+@final
+class Entmax15(nn.Module):
+    """a = [e / 2 - tau]_+², halfway between softmax and sparsemax (Peters, Niculae & Martins 2019, section 3)."""
+
+    def forward(self, score_BTS: Tensor, mask_BTS: Tensor | None = None) -> Tensor:
+        """The weights; some of them exactly 0."""
+        weight_BTS: Tensor = _Entmax15.apply(_shifted(score_BTS / 2, mask_BTS))
+        return _only_allowed(weight_BTS, mask_BTS).to(score_BTS.dtype)
+
+
+@final
+class Hard(nn.Module):
+    """One key is picked: the best one when evaluating, a sampled one when training (Xu 2015, section 4.1).
+
+    `gradient="reinforce"` returns a plain one-hot: learn through `log_probability` and a reward.
+    `gradient="straight_through"` returns the one-hot with the gradient of softmax((e + gumbel) / temperature)
+    (Jang 2017, section 2.2).
+    """
+
+    def __init__(
+        self,
+        gradient: Literal["reinforce", "straight_through"] = "reinforce",
+        *,
+        temperature: float = 1.0,
+    ) -> None:
+        super().__init__()
+        if gradient not in ("reinforce", "straight_through"):
+            raise ValueError(f"gradient: {gradient!r} given; allowed: reinforce, straight_through")
+        if temperature <= 0:
+            raise ValueError(f"temperature: {temperature} given; it must be above 0")
+        self.gradient, self.temperature = gradient, temperature
+
+    def forward(self, score_BTS: Tensor, mask_BTS: Tensor | None = None) -> Tensor:
+        """One weight of 1 a row."""
+        if not self.training:
+            return _one_hot(score_BTS, mask_BTS)
+        noisy_BTS = score_BTS + _gumbel_like(score_BTS)  # the largest is a sample of softmax(score)
+        picked_BTS = _one_hot(noisy_BTS, mask_BTS)
+        if self.gradient == "reinforce":
+            return picked_BTS
+        soft_BTS = Softmax()(noisy_BTS / self.temperature, mask_BTS)
+        return picked_BTS + (soft_BTS - soft_BTS.detach())
+
+    def log_probability(self, score_BTS: Tensor, mask_BTS: Tensor | None, weight_BTS: Tensor) -> Tensor:
+        """log p(picked key) under softmax(score), [..., T], for REINFORCE; 0 where nothing could be picked."""
+        if mask_BTS is not None:
+            score_BTS = score_BTS.masked_fill(~mask_BTS, torch.finfo(score_BTS.dtype).min)
+        return (score_BTS.log_softmax(-1) * weight_BTS.detach()).sum(-1)
+
+
+Normalizer = nn.Module  # called as normalizer(score_BTS, mask_BTS) -> weight_BTS
+
+NORMALIZERS: dict[str, type[Normalizer]] = {
+    "softmax": Softmax,
+    "sparsemax": Sparsemax,
+    "entmax15": Entmax15,
+    "hard": Hard,
+}
+
+
+class _Sparsemax(torch.autograd.Function):
+    """The threshold from sorted scores (Martins & Astudillo 2016, algorithm 1); the gradient from the support."""
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, score: Tensor) -> Tensor:
+        ordered = score.sort(-1, descending=True).values
+        rank = torch.arange(1, score.shape[-1] + 1, device=score.device, dtype=score.dtype)
+        excess = ordered.cumsum(-1) - 1
+        size = (rank * ordered > excess).sum(-1, keepdim=True)
+        threshold = excess.gather(-1, size - 1) / size
+        weight = (score - threshold).clamp_min(0)
+        ctx.save_for_backward(weight)
+        return weight
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> Tensor:
+        (weight,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        support = (weight > 0).to(weight.dtype)
+        inner = grads[0] * support
+        return inner - support * inner.sum(-1, keepdim=True) / support.sum(-1, keepdim=True).clamp_min(1)
+
+
+class _Entmax15(torch.autograd.Function):
+    """The threshold of 1.5-entmax from sorted scores: the mean less the root of what variance leaves (2019, 3.2)."""
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, score: Tensor) -> Tensor:
+        ordered = score.sort(-1, descending=True).values
+        rank = torch.arange(1, score.shape[-1] + 1, device=score.device, dtype=score.dtype)
+        mean = ordered.cumsum(-1) / rank
+        spread = rank * ((ordered**2).cumsum(-1) / rank - mean**2)
+        thresholds = mean - ((1 - spread) / rank).clamp_min(0).sqrt()
+        size = (thresholds <= ordered).sum(-1, keepdim=True)
+        weight = (score - thresholds.gather(-1, size - 1)).clamp_min(0) ** 2
+        ctx.save_for_backward(weight)
+        return weight
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> Tensor:
+        (weight,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        slope = weight.sqrt()
+        inner = grads[0] * slope
+        shared = inner.sum(-1, keepdim=True) / slope.sum(-1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny)
+        return 2 * (inner - slope * shared)
+
+
+def _shifted(score_BTS: Tensor, mask_BTS: Tensor | None) -> Tensor:
+    """Scores with their best allowed one at 0 and everything below -2 at -2: out of any sparse support, and finite."""
+    score_BTS = score_BTS.float() if score_BTS.dtype in (torch.float16, torch.bfloat16) else score_BTS
+    if mask_BTS is not None:
+        score_BTS = score_BTS.masked_fill(~mask_BTS, torch.finfo(score_BTS.dtype).min)
+    best_BT1 = score_BTS.detach().amax(-1, keepdim=True)
+    return (score_BTS - best_BT1).clamp_min(-2.0)
+
+
+def _only_allowed(weight_BTS: Tensor, mask_BTS: Tensor | None) -> Tensor:
+    return weight_BTS if mask_BTS is None else weight_BTS.masked_fill(~mask_BTS, 0.0)
+
+
+def _one_hot(score_BTS: Tensor, mask_BTS: Tensor | None) -> Tensor:
+    if mask_BTS is not None:
+        score_BTS = score_BTS.masked_fill(~mask_BTS, -torch.inf)
+    picked_BTS = F.one_hot(score_BTS.argmax(-1), score_BTS.shape[-1]).to(score_BTS.dtype)
+    return _only_allowed(picked_BTS, mask_BTS)
+
+
+def _gumbel_like(score_BTS: Tensor) -> Tensor:
+    uniform = torch.rand_like(score_BTS, dtype=torch.float32).clamp(1e-20, 1 - 1e-7)
+    return -(-uniform.log()).log().to(score_BTS.dtype)

@@ -1,0 +1,311 @@
+"""Scores: how well key s answers query t, e_ts = score(q_t, k_s).
+
+Every score is a module with two methods:
+
+    memory = score.memory(key_BSD)             the once-per-source work, returned and not kept
+    score_BTS = score(query_BTD, memory)       the equation
+
+`heads` gives a score one set of parameters per head: `Additive(64, 64, heads=(8,))` scores [B, 8, T, 64].
+A score that is a dot product in disguise says so in `as_dot`, and then runs on fused kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class DotForm(NamedTuple):
+    """A score spelled as scale * query · key; both broadcast to [..., T, K] and [..., S, K]."""
+
+    query: Tensor
+    key: Tensor
+    scale: float
+
+
+class Score(nn.Module):
+    """What every score has. Widths left out are not checked; parameter-free scores need none."""
+
+    reads_position: ClassVar[bool] = False  # the score depends on where the key stands, not only on what it is
+    reads_query: ClassVar[bool] = True  # False: after normalising, every query gets the same weights
+    equal_widths: ClassVar[bool] = False  # the equation needs D_q = D_k
+
+    def __init__(
+        self, query_width: int | None = None, key_width: int | None = None, *, heads: tuple[int, ...] = ()
+    ) -> None:
+        super().__init__()
+        if self.equal_widths and None not in (query_width, key_width) and query_width != key_width:
+            given = f"query_width={query_width}, key_width={key_width}"
+            raise ValueError(f"key_width: {given} given; {type(self).__name__} needs both alike")
+        self.query_width, self.key_width, self.heads = query_width, key_width, heads
+
+    def memory(self, key_BSD: Tensor) -> Tensor:
+        """What depends on the source alone, [..., S, width of the memory]."""
+        return key_BSD
+
+    def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
+        """The score of each query with each key, [..., T, S]."""
+        raise NotImplementedError
+
+    def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm | None:
+        """The same score, up to a constant in each row, as a dot product; None where it isn't one."""
+        del query_BTD, memory_BSD
+        return None
+
+    def extra_repr(self) -> str:
+        """The widths, as print shows them."""
+        return f"query_width={self.query_width}, key_width={self.key_width}"
+
+    def _parameter(self, *shape: int, std: float) -> nn.Parameter:
+        return nn.Parameter(torch.randn(*self.heads, *shape) * std)
+
+
+class LearnedScore(Score):
+    """A score with parameters: it must know both widths."""
+
+    query_width: int
+    key_width: int
+
+    def __init__(self, query_width: int, key_width: int, *, heads: tuple[int, ...] = ()) -> None:
+        for name, width in (("query_width", query_width), ("key_width", key_width)):
+            if width < 1:
+                raise ValueError(f"{name}: {width} given; it must be 1 or more")
+        super().__init__(query_width, key_width, heads=heads)
+
+
+@final
+class Mean(Score):
+    """e = 0: uniform weights, the average pooling that attention replaces."""
+
+    reads_query = False
+
+    def memory(self, key_BSD: Tensor) -> Tensor:
+        """Nothing but the number of keys."""
+        return key_BSD[..., :0]
+
+    def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
+        """e = 0: the product of nothing with nothing."""
+        return query_BTD[..., :0] @ memory_BSD.mT
+
+    def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
+        """0 = 0 · 0."""
+        return DotForm(F.pad(query_BTD[..., :0], (0, 1)), F.pad(memory_BSD, (0, 1)), 1.0)
+
+
+@final
+class Dot(Score):
+    """e = q·k (Luong 2015, section 3.1)."""
+
+    equal_widths = True
+
+    def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
+        """e = q·k."""
+        return query_BTD @ memory_BSD.mT
+
+    def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
+        """As it stands."""
+        return DotForm(query_BTD, memory_BSD, 1.0)
+
+
+@final
+class ScaledDot(Score):
+    """e = q·k / sqrt(d), of variance 1 where q and k have it (Vaswani 2017, section 3.2.1)."""
+
+    equal_widths = True
+
+    def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
+        """e = q·k / sqrt(d); the query is divided first, so that half precision doesn't overflow."""
+        return (query_BTD / math.sqrt(query_BTD.shape[-1])) @ memory_BSD.mT
+
+    def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
+        """As it stands, with its scale."""
+        return DotForm(query_BTD, memory_BSD, 1.0 / math.sqrt(query_BTD.shape[-1]))
+
+
+@final
+class General(LearnedScore):
+    """e = qᵀ W k, the bilinear score (Luong 2015, section 3.1). W: [D_q, D_k]."""
+
+    def __init__(self, query_width: int, key_width: int, *, heads: tuple[int, ...] = ()) -> None:
+        super().__init__(query_width, key_width, heads=heads)
+        self.W = self._parameter(query_width, key_width, std=(query_width * key_width) ** -0.5)  # Var e = 1
+
+    def memory(self, key_BSD: Tensor) -> Tensor:
+        """W k, once per source."""
+        return key_BSD @ self.W.mT
+
+    def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
+        """e = q·(W k)."""
+        return query_BTD @ memory_BSD.mT
+
+    def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
+        """q·(W k)."""
+        return DotForm(query_BTD, memory_BSD, 1.0)
+
+
+@final
+class ReducedRank(LearnedScore):
+    """e = (U q)·(V k), the bilinear score of rank r << d. U: [r, D_q], V: [r, D_k]."""
+
+    def __init__(
+        self, query_width: int, key_width: int, *, rank: int | None = None, heads: tuple[int, ...] = ()
+    ) -> None:
+        super().__init__(query_width, key_width, heads=heads)
+        self.rank = max(1, min(query_width, key_width) // 4) if rank is None else rank
+        if self.rank < 1:
+            raise ValueError(f"rank: {rank} given; it must be 1 or more")
+        self.U = self._parameter(self.rank, query_width, std=(query_width**2 * self.rank) ** -0.25)  # Var e = 1
+        self.V = self._parameter(self.rank, key_width, std=(key_width**2 * self.rank) ** -0.25)
+
+    def memory(self, key_BSD: Tensor) -> Tensor:
+        """V k, once per source."""
+        return key_BSD @ self.V.mT
+
+    def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
+        """e = (U q)·(V k)."""
+        return (query_BTD @ self.U.mT) @ memory_BSD.mT
+
+    def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
+        """(U q)·(V k)."""
+        return DotForm(query_BTD @ self.U.mT, memory_BSD, 1.0)
+
+
+@final
+class Additive(LearnedScore):
+    """e = vᵀ tanh(W q + U k + b) (Bahdanau 2015, section 3.1 and appendix A.1.2). W: [A, D_q], U: [A, D_k].
+
+    Luong's concat, vᵀ tanh(W [q; k]), is the same with W split in two; so is the perceptron f_att (Xu 2015, 3.1.2).
+    """
+
+    def __init__(
+        self,
+        query_width: int,
+        key_width: int,
+        *,
+        hidden_width: int | None = None,
+        heads: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(query_width, key_width, heads=heads)
+        hidden_width = key_width if hidden_width is None else hidden_width
+        if hidden_width < 1:
+            raise ValueError(f"hidden_width: {hidden_width} given; it must be 1 or more")
+        self.W = self._parameter(hidden_width, query_width, std=query_width**-0.5)
+        self.U = self._parameter(hidden_width, key_width, std=key_width**-0.5)
+        self.b = self._parameter(hidden_width, std=0.0)
+        self.v = self._parameter(hidden_width, std=hidden_width**-0.5)
+
+    def project(self, query_BTD: Tensor) -> Tensor:
+        """W q."""
+        return query_BTD @ self.W.mT
+
+    def memory(self, key_BSD: Tensor) -> Tensor:
+        """U k + b, once per source."""
+        return key_BSD @ self.U.mT + self.b.unsqueeze(-2)
+
+    def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
+        """e = vᵀ tanh(W q + (U k + b)). Holds a [T, S, A] tensor; `kernels.additive` doesn't."""
+        hidden_BTSA = torch.tanh(self.project(query_BTD).unsqueeze(-2) + memory_BSD.unsqueeze(-3))
+        return (hidden_BTSA @ self.v[..., None, :, None]).squeeze(-1)
+
+
+@final
+class Concat(LearnedScore):
+    """e = w·[q; k]. The query's part is the same for every key, so it cancels in any normaliser. w: [D_q + D_k]."""
+
+    reads_query = False
+
+    def __init__(self, query_width: int, key_width: int, *, heads: tuple[int, ...] = ()) -> None:
+        super().__init__(query_width, key_width, heads=heads)
+        self.w = self._parameter(query_width + key_width, std=(query_width + key_width) ** -0.5)
+
+    def memory(self, key_BSD: Tensor) -> Tensor:
+        """w's second part times k, once per source: [..., S, 1]."""
+        return key_BSD @ self.w[..., self.query_width :, None]
+
+    def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
+        """e = w·[q; k], in its two parts."""
+        return query_BTD @ self.w[..., : self.query_width, None] + memory_BSD.mT
+
+    def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
+        """[w·q, 1]·[1, w·k]."""
+        query_B1T = query_BTD @ self.w[..., : self.query_width, None]
+        return DotForm(F.pad(query_B1T, (0, 1), value=1.0), F.pad(memory_BSD, (1, 0), value=1.0), 1.0)
+
+
+@final
+class Cosine(LearnedScore):
+    """e = β cos(q, k), content addressing with a learned sharpness β (Graves 2014, section 3.3.1).
+
+    β starts at sqrt(d), where the score of random vectors has variance 1, as scaled dot has. A zero vector scores 0.
+    """
+
+    equal_widths = True
+
+    def __init__(self, query_width: int, key_width: int, *, heads: tuple[int, ...] = ()) -> None:
+        super().__init__(query_width, key_width, heads=heads)
+        self.beta = nn.Parameter(torch.full(heads, math.sqrt(key_width)))
+
+    def memory(self, key_BSD: Tensor) -> Tensor:
+        """k / |k|, once per source."""
+        return _unit(key_BSD)
+
+    def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
+        """e = β (q / |q|)·(k / |k|)."""
+        return self.beta[..., None, None] * (_unit(query_BTD) @ memory_BSD.mT)
+
+    def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
+        """(β q / |q|)·(k / |k|)."""
+        return DotForm(self.beta[..., None, None] * _unit(query_BTD), memory_BSD, 1.0)
+
+
+@final
+class Location(LearnedScore):
+    """e_i = (W q)_i: position i's score from the query alone (Luong 2015, section 3.1). W: [max_length, D_q]."""
+
+    reads_position = True
+
+    def __init__(self, query_width: int, key_width: int, *, max_length: int = 512, heads: tuple[int, ...] = ()) -> None:
+        super().__init__(query_width, key_width, heads=heads)
+        self.max_length = max_length
+        self.W = self._parameter(max_length, query_width, std=query_width**-0.5)
+
+    def memory(self, key_BSD: Tensor) -> Tensor:
+        """Nothing but the number of keys."""
+        return key_BSD[..., :0]
+
+    def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
+        """e = W q, cut to the S positions that are there."""
+        return query_BTD @ self._rows(memory_BSD).mT
+
+    def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
+        """q·W_i: the rows of W are the keys."""
+        return DotForm(query_BTD, self._rows(memory_BSD), 1.0)
+
+    def _rows(self, memory_BSD: Tensor) -> Tensor:
+        num_keys = memory_BSD.shape[-2]
+        if num_keys > self.max_length:
+            raise ValueError(f"key: {num_keys} steps given; location was built for max_length={self.max_length}")
+        return self.W[..., :num_keys, :]
+
+
+def _unit(vector: Tensor) -> Tensor:
+    """v / |v|, in float32 where half precision would lose small norms; 0 stays 0."""
+    wide = vector.float() if vector.dtype in (torch.float16, torch.bfloat16) else vector
+    return F.normalize(wide, dim=-1).to(vector.dtype)
+
+
+SCORES: dict[str, type[Score]] = {
+    "mean": Mean,
+    "dot": Dot,
+    "scaled_dot": ScaledDot,
+    "general": General,
+    "reduced_rank": ReducedRank,
+    "additive": Additive,
+    "concat": Concat,
+    "cosine": Cosine,
+    "location": Location,
+}
