@@ -6,6 +6,7 @@ gradients. All of them forget a constant added to a row.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, final
 
 import torch
@@ -31,7 +32,10 @@ class Sparsemax(nn.Module):
 
     def forward(self, score_BTS: Tensor, mask_BTS: Tensor | None = None) -> Tensor:
         """The weights; many of them exactly 0."""
-        weight_BTS: Tensor = _Sparsemax.apply(_shifted(score_BTS, mask_BTS))
+        shifted_BTS = _shifted(score_BTS, mask_BTS)
+        support_BTS, size_BT1 = _support(shifted_BTS, _sparsemax_thresholds)
+        threshold_BT1 = ((shifted_BTS * support_BTS).sum(-1, keepdim=True) - 1) / size_BT1
+        weight_BTS = (shifted_BTS - threshold_BT1) * support_BTS
         return _only_allowed(weight_BTS, mask_BTS).to(score_BTS.dtype)
 
 
@@ -41,7 +45,12 @@ class Entmax15(nn.Module):
 
     def forward(self, score_BTS: Tensor, mask_BTS: Tensor | None = None) -> Tensor:
         """The weights; some of them exactly 0."""
-        weight_BTS: Tensor = _Entmax15.apply(_shifted(score_BTS / 2, mask_BTS))
+        shifted_BTS = _shifted(score_BTS / 2, mask_BTS)
+        support_BTS, size_BT1 = _support(shifted_BTS, _entmax15_thresholds)
+        mean_BT1 = (shifted_BTS * support_BTS).sum(-1, keepdim=True) / size_BT1
+        spread_BT1 = ((shifted_BTS - mean_BT1) * support_BTS).square().sum(-1, keepdim=True)
+        threshold_BT1 = mean_BT1 - ((1 - spread_BT1) / size_BT1).sqrt()
+        weight_BTS = ((shifted_BTS - threshold_BT1) * support_BTS).square()
         return _only_allowed(weight_BTS, mask_BTS).to(score_BTS.dtype)
 
 
@@ -95,50 +104,27 @@ NORMALIZERS: dict[str, type[Normalizer]] = {
 }
 
 
-class _Sparsemax(torch.autograd.Function):
-    """The threshold from sorted scores (Martins & Astudillo 2016, algorithm 1); the gradient from the support."""
-
-    @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, score: Tensor) -> Tensor:
-        ordered = score.sort(-1, descending=True).values
-        rank = torch.arange(1, score.shape[-1] + 1, device=score.device, dtype=score.dtype)
-        excess = ordered.cumsum(-1) - 1
-        size = (rank * ordered > excess).sum(-1, keepdim=True)
-        threshold = excess.gather(-1, size - 1) / size
-        weight = (score - threshold).clamp_min(0)
-        ctx.save_for_backward(weight)
-        return weight
-
-    @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> Tensor:
-        (weight,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        support = (weight > 0).to(weight.dtype)
-        inner = grads[0] * support
-        return inner - support * inner.sum(-1, keepdim=True) / support.sum(-1, keepdim=True).clamp_min(1)
+def _support(score_BTS: Tensor, thresholds_of: Callable[[Tensor, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Which keys weigh more than 0, and how many: known exactly from the sorted scores, and constant to a gradient."""
+    with torch.no_grad():
+        ordered = score_BTS.sort(-1, descending=True).values
+        rank = torch.arange(1, score_BTS.shape[-1] + 1, device=score_BTS.device, dtype=score_BTS.dtype)
+        thresholds = thresholds_of(ordered, rank)
+        size = (thresholds < ordered).sum(-1, keepdim=True)
+        support = score_BTS >= ordered.gather(-1, size - 1)
+        return support.to(score_BTS.dtype), support.sum(-1, keepdim=True)
 
 
-class _Entmax15(torch.autograd.Function):
-    """The threshold of 1.5-entmax from sorted scores: the mean less the root of what variance leaves (2019, 3.2)."""
+def _sparsemax_thresholds(ordered: Tensor, rank: Tensor) -> Tensor:
+    """tau if the support were the first 1, 2, ... keys (Martins & Astudillo 2016, algorithm 1)."""
+    return (ordered.cumsum(-1) - 1) / rank
 
-    @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, score: Tensor) -> Tensor:
-        ordered = score.sort(-1, descending=True).values
-        rank = torch.arange(1, score.shape[-1] + 1, device=score.device, dtype=score.dtype)
-        mean = ordered.cumsum(-1) / rank
-        spread = rank * ((ordered**2).cumsum(-1) / rank - mean**2)
-        thresholds = mean - ((1 - spread) / rank).clamp_min(0).sqrt()
-        size = (thresholds <= ordered).sum(-1, keepdim=True)
-        weight = (score - thresholds.gather(-1, size - 1)).clamp_min(0) ** 2
-        ctx.save_for_backward(weight)
-        return weight
 
-    @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> Tensor:
-        (weight,) = ctx.saved_tensors  # type: ignore[attr-defined]
-        slope = weight.sqrt()
-        inner = grads[0] * slope
-        shared = inner.sum(-1, keepdim=True) / slope.sum(-1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny)
-        return 2 * (inner - slope * shared)
+def _entmax15_thresholds(ordered: Tensor, rank: Tensor) -> Tensor:
+    """tau if the support were the first 1, 2, ... keys (Peters, Niculae & Martins 2019, section 3.2)."""
+    mean = ordered.cumsum(-1) / rank
+    spread = rank * (ordered.square().cumsum(-1) / rank - mean.square())
+    return mean - ((1 - spread) / rank).clamp_min(0).sqrt()
 
 
 def _shifted(score_BTS: Tensor, mask_BTS: Tensor | None) -> Tensor:

@@ -220,7 +220,7 @@ class Concat(LearnedScore):
 
     def __init__(self, query_width: int, key_width: int, *, heads: tuple[int, ...] = ()) -> None:
         super().__init__(query_width, key_width, heads=heads)
-        self.w = self._parameter(query_width + key_width, std=(query_width + key_width) ** -0.5)
+        self.w = self._parameter(query_width + key_width, std=key_width**-0.5)  # Var e = 1 in a row
 
     def memory(self, key_BSD: Tensor) -> Tensor:
         """w's second part times k, once per source: [..., S, 1]."""
@@ -232,8 +232,8 @@ class Concat(LearnedScore):
 
     def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
         """[w·q, 1]·[1, w·k]."""
-        query_B1T = query_BTD @ self.w[..., : self.query_width, None]
-        return DotForm(F.pad(query_B1T, (0, 1), value=1.0), F.pad(memory_BSD, (1, 0), value=1.0), 1.0)
+        query_BT1 = query_BTD @ self.w[..., : self.query_width, None]
+        return DotForm(F.pad(query_BT1, (0, 1), value=1.0), F.pad(memory_BSD, (1, 0), value=1.0), 1.0)
 
 
 @final
@@ -270,6 +270,8 @@ class Location(LearnedScore):
 
     def __init__(self, query_width: int, key_width: int, *, max_length: int = 512, heads: tuple[int, ...] = ()) -> None:
         super().__init__(query_width, key_width, heads=heads)
+        if max_length < 1:
+            raise ValueError(f"max_length: {max_length} given; it must be 1 or more")
         self.max_length = max_length
         self.W = self._parameter(max_length, query_width, std=query_width**-0.5)
 

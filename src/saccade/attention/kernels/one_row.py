@@ -8,6 +8,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from saccade.attention.call import Attended, Call
+from saccade.attention.normalizers import NORMALIZERS
 from saccade.attention.scores import Score
 
 REASON = "the weights are the same for every query, so one row is computed"
@@ -19,6 +20,8 @@ def refuses(call: Call) -> str | None:
         return "the score reads the query"
     if call.mask.reads_query_step:
         return "the mask differs from query to query"
+    if type(call.normalizer) not in NORMALIZERS.values():
+        return "the normalizer is not one of ours: a constant added to a row may change its weights"
     if call.is_random:
         return "each query draws its own dropout or sample"
     if call.num_queries < 2:

@@ -1,0 +1,1 @@
+"""Side-by-side benchmarks against peers: ratios from one run, never absolute claims."""

@@ -1,0 +1,104 @@
+"""Masks: their booleans, their algebra, and what they tell a kernel."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from saccade import LocalP, attend, masks
+from saccade.attention.masks import Mask
+
+
+def drawn(mask: Mask, num_queries: int = 3, num_keys: int = 4) -> list[str]:
+    return ["".join("#" if allowed else "." for allowed in row) for row in mask.dense(num_queries, num_keys).tolist()]
+
+
+def test_each_mask_by_hand() -> None:
+    assert drawn(masks.causal()) == ["#...", "##..", "###."]
+    assert drawn(masks.causal(offset=1)) == ["##..", "###.", "####"]
+    assert drawn(masks.window(1)) == ["##..", "###.", ".###"]
+    assert drawn(masks.local_m(0, step=1)) == [".#..", "..#.", "...#"]
+    assert drawn(masks.where(lambda t, s: s > t)) == [".###", "..##", "...#"]
+    assert drawn(masks.document(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1, 2]))) == ["#...", "#...", ".##."]
+    assert masks.padding(torch.tensor([2, 0])).dense(1, 3).tolist() == [[[True, True, False]], [[False] * 3]]
+
+
+def test_masks_join() -> None:
+    assert drawn(masks.causal() & masks.window(1)) == ["#...", "##..", ".##."]
+    assert drawn(masks.window(0) | masks.where(lambda t, s: s == 0)) == ["#...", "##..", "#.#."]
+    both = masks.causal() & masks.padding(torch.tensor([1, 3]))
+    assert both.dense(3, 3).tolist()[0] == [[True, False, False]] * 3
+
+
+def test_bands_are_known() -> None:
+    assert masks.full().is_full
+    assert masks.causal().is_causal
+    assert (masks.causal() & masks.window(5)).band == (-5, 0)
+    assert (masks.causal() | masks.window(5)).band == (None, 5)
+    assert (masks.full() & masks.causal()).is_causal
+    assert (masks.full() | masks.causal()).is_full
+    assert not (masks.causal() & masks.padding(torch.tensor([3]))).is_causal
+    # the hull of two bands is not a band of its own
+    assert not (masks.window(0, offset=3) | masks.window(0, offset=-3)).is_band
+
+
+def test_batch_axes_are_the_first_axes_of_the_query() -> None:
+    length = torch.tensor([2, 5])
+    query, key = torch.randn(2, 3, 7, 11), torch.randn(2, 3, 5, 11)
+    together = attend(query, key, key, mask=masks.padding(length))
+    for b in range(2):
+        alone = attend(query[b], key[b, :, : length[b]], key[b, :, : length[b]])
+        torch.testing.assert_close(together[b], alone)
+
+
+def test_a_boolean_tensor_with_axes_of_one_broadcasts() -> None:
+    query, key = torch.randn(2, 3, 7, 11), torch.randn(2, 3, 5, 11)
+    allowed = torch.rand(2, 1, 1, 5) > 0.3
+    expected = torch.nn.functional.scaled_dot_product_attention(query, key, key, attn_mask=allowed)
+    torch.testing.assert_close(attend(query, key, key, mask=allowed), expected)
+
+
+def test_packed_documents_equal_the_documents_alone() -> None:
+    lengths = [3, 5, 2]
+    x = torch.randn(1, sum(lengths), 7)
+    ids = torch.repeat_interleave(torch.arange(3), torch.tensor(lengths))[None]
+    packed = attend(x, x, x, mask=masks.document(ids) & masks.causal())
+    apart = [attend(part, part, part, mask=masks.causal()) for part in x.split(lengths, 1)]
+    torch.testing.assert_close(packed, torch.cat(apart, 1))
+
+
+def test_local_p_looks_around_the_predicted_centre() -> None:
+    local = LocalP(4, radius=3)
+    length = torch.tensor([20, 10])
+    query = torch.randn(2, 5, 4)
+    centre = local.centre(query, length)
+    assert centre.shape == (2, 5)
+    assert (centre > 0).all()
+    assert (centre < length[:, None]).all()
+    _, weights = attend(
+        query, torch.randn(2, 20, 4), torch.randn(2, 20, 4), mask=local(query, length), return_weights=True
+    )
+    outside = (torch.arange(20) - centre[..., None]).abs() > 3
+    assert (weights[outside] == 0).all()
+    assert (weights.sum(-1) < 1).all()  # the Gaussian is not normalised again (Luong 2015, equation 10)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: masks.window(-1), r"radius: -1 given; it must be 0 or more"),
+        (lambda: masks.around(torch.rand(2, 3), 0), r"radius: 0 given; it must be 1 or more"),
+        (lambda: masks.padding(torch.rand(2)), r"length: a tensor of torch.float32 given; it must hold integers"),
+        (lambda: masks.document(torch.rand(2)), r"query_id: a tensor of torch.float32 given"),
+        (lambda: masks.dense(torch.ones(2, 2)), r"mask: torch.float32 of shape \[2, 2\] given; .* torch.bool"),
+        (
+            lambda: masks.padding(torch.tensor([1, 2])) & masks.padding(torch.tensor([1, 2, 3])),
+            r"mask: batch axes \[2\]",
+        ),
+        (lambda: masks.dense(torch.ones(2, 3) > 0) & masks.dense(torch.ones(2, 5) > 0), r"mask: .* for 3 and 5 keys"),
+        (lambda: masks.around(torch.rand(3), 1) | masks.causal(), r"mask: local_p .* with & only"),
+    ],
+)
+def test_mistakes_are_named(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]

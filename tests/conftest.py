@@ -1,0 +1,21 @@
+"""What every test stands on: one thread per worker, a fixed seed, and a bfloat16 that is safe on every CPU."""
+
+from __future__ import annotations
+
+import os
+
+# Some virtual machines advertise AMX and then die of it; oneDNN must be told before torch is loaded.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+import hypothesis
+import pytest
+import torch
+
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("repeatable")
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(20)
