@@ -9,7 +9,6 @@ from torch import Tensor
 
 from saccade import NORMALIZERS, SCORES, masks
 from saccade.attention import Mask, Score
-from saccade.attention.call import find_normalizer
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -36,11 +35,6 @@ def build_score(name: str, width: int, dtype: torch.dtype = torch.float64, **opt
     for parameter in score.parameters():
         torch.nn.init.normal_(parameter, std=width**-0.5)
     return score.to(dtype)
-
-
-def build_normalizer(name: str) -> Callable[[Tensor, Tensor | None], Tensor]:
-    """A normaliser by name, deterministic."""
-    return find_normalizer(name)
 
 
 def random_inputs(

@@ -11,11 +11,12 @@ import hypothesis
 import pytest
 import torch
 
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")
 torch.set_num_threads(1)
 
 
-@pytest.fixture(autouse=True)
-def seed() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Each test starts from the same seed."""
+    del item
     torch.manual_seed(20)

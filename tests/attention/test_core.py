@@ -13,6 +13,7 @@ from cases import MASKS, NORMALIZER_NAMES, SCORE_NAMES, build_score, random_inpu
 from saccade import SCORES, LocalP, attend, explain, masks
 from saccade.attention import BACKENDS
 from saccade.attention.normalizers import Hard
+from saccade.attention.scores import Additive
 
 Q, K = torch.randn(2, 3, 5), torch.randn(2, 7, 5)
 
@@ -103,7 +104,8 @@ def test_explain_says_which_and_why() -> None:
     assert str(explain(Q, K, K, return_weights=True)) == "reference: the weights were asked for"
     assert str(explain(Q, K, K, normalizer="sparsemax")) == "reference: the normalizer Sparsemax is not softmax"
     assert str(explain(Q, K, K, score=lambda q, k: q @ k.mT)) == "reference: the score <lambda> is not a dot product"
-    assert explain(Q, K, K, score=SCORES["additive"](5, 5)).backend == "additive"
+    assert explain(long, long, long, score=SCORES["additive"](4, 4)).backend == "additive"
+    assert str(explain(Q, K, K, score=SCORES["additive"](5, 5))) == "reference: so few terms are quicker at once"
     assert explain(Q, K, K, score=SCORES["concat"](5, 5)).backend == "one_row"
     assert explain(long, long, long, mask=masks.window(4) & masks.causal()).backend == "window"
     assert explain(long, long, long, mask=masks.window(400)).backend == "sdpa"
@@ -124,8 +126,9 @@ def test_weights_on_demand_are_those_of_the_fused_output(score_name: str) -> Non
 
 
 @pytest.mark.parametrize("score_name", SCORE_NAMES)
-@pytest.mark.parametrize("backend", ["auto", "reference"])
-def test_autocast_runs_every_score_in_half_precision(score_name: str, backend: str) -> None:
+@pytest.mark.parametrize("fused", [True, False])
+def test_autocast_runs_every_score_in_half_precision(score_name: str, fused: bool) -> None:
+    backend = ("additive" if score_name == "additive" else "auto") if fused else "reference"
     query, key, value = random_inputs(3, num_queries=5, num_keys=7, width=11, value_width=13, dtype=torch.float32)
     query.requires_grad_()
     score = build_score(score_name, 11, torch.float32)
@@ -165,7 +168,8 @@ def compare_compiled(score: torch.nn.Module, normalizer: str, mask: masks.Mask, 
     inputs = [x.requires_grad_() for x in random_inputs(3, num_queries=5, num_keys=7, width=11, value_width=2)]
 
     def call(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return attend(query, key, value, score=score, normalizer=normalizer, mask=mask)
+        kernel = "additive" if isinstance(score, Additive) else "auto"
+        return attend(query, key, value, score=score, normalizer=normalizer, mask=mask, backend=kernel)
 
     torch._dynamo.reset()
     outputs = call(*inputs), torch.compile(call, fullgraph=True, backend=backend)(*inputs)

@@ -1,7 +1,12 @@
-"""Laws that hold for every score x normaliser x mask x dtype. A new score is covered by its line in the table."""
+"""Laws that hold for every score x normaliser x mask x dtype. A new score is covered by its line in the table.
+
+Where hypothesis draws the sizes, dtypes are a loop and not a parameter: it wraps a test's settings once per
+parameter, and some thousand wraps end in a RecursionError.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 
 import pytest
@@ -10,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cases import DTYPES, MASK_NAMES, MASKS, NORMALIZER_NAMES, SCORE_NAMES, build_normalizer, build_score, random_inputs
-from saccade import attend, masks
+from cases import DTYPES, MASK_NAMES, MASKS, NORMALIZER_NAMES, SCORE_NAMES, build_score, random_inputs
+from saccade import attend, explain, masks
+from saccade.attention import BACKENDS, Score
+from saccade.attention.call import find_normalizer
 
 every_score = pytest.mark.parametrize("score_name", SCORE_NAMES)
 every_normalizer = pytest.mark.parametrize("normalizer_name", NORMALIZER_NAMES)
@@ -37,13 +44,19 @@ def tolerance(dtype: torch.dtype) -> float:
 @every_score
 @every_normalizer
 @every_mask
-@every_dtype
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(size=sizes)
 def test_weights_lie_on_the_allowed_keys_and_sum_to_one(
-    score_name: str, normalizer_name: str, mask_name: str, dtype_name: str, size: dict[str, int]
+    score_name: str, normalizer_name: str, mask_name: str, size: dict[str, int]
 ) -> None:
-    dtype, (query, key, value) = DTYPES[dtype_name], draw(size, DTYPES[dtype_name])
+    for dtype in DTYPES.values():
+        check_weights(score_name, normalizer_name, mask_name, dtype, size)
+
+
+def check_weights(
+    score_name: str, normalizer_name: str, mask_name: str, dtype: torch.dtype, size: dict[str, int]
+) -> None:
+    query, key, value = draw(size, dtype)
     score, mask = build_score(score_name, size["width"], dtype), MASKS[mask_name](*extents(size))
     output, weights = attend(query, key, value, score=score, normalizer=normalizer_name, mask=mask, return_weights=True)
     allowed = mask.dense(size["num_queries"], size["num_keys"]).expand(weights.shape)
@@ -59,24 +72,35 @@ def test_weights_lie_on_the_allowed_keys_and_sum_to_one(
 @every_score
 @every_normalizer
 @every_mask
-@every_dtype
 @settings(max_examples=3)
 @given(size=sizes)
-def test_the_chosen_kernel_is_as_exact_as_the_reference(
-    score_name: str, normalizer_name: str, mask_name: str, dtype_name: str, size: dict[str, int]
+def test_every_kernel_is_as_exact_as_the_reference(
+    score_name: str, normalizer_name: str, mask_name: str, size: dict[str, int]
 ) -> None:
-    dtype, inputs = DTYPES[dtype_name], draw(size, DTYPES[dtype_name])
+    for dtype in DTYPES.values():
+        if (
+            normalizer_name != "hard" or dtype == torch.float64
+        ):  # below it there are ties: the best of equals is anyone's
+            check_exactness(score_name, normalizer_name, mask_name, dtype, size)
+
+
+def check_exactness(
+    score_name: str, normalizer_name: str, mask_name: str, dtype: torch.dtype, size: dict[str, int]
+) -> None:
+    inputs = draw(size, dtype)
     score, mask = build_score(score_name, size["width"], dtype), MASKS[mask_name](*extents(size))
-    if normalizer_name == "hard" and dtype != torch.float64:
-        pytest.skip("lower precision has ties, and the best of equals is anyone's")
     exact = results(inputs, score, normalizer_name, mask, "reference", torch.float64)
     plain = results(inputs, score, normalizer_name, mask, "reference", dtype)
-    fused = results(inputs, score, normalizer_name, mask, "auto", dtype)
-    floor = 16 * torch.finfo(dtype).eps * max(true.abs().amax() for true in exact)  # a few roundings of the largest
+    rounding = torch.finfo(dtype).eps * max(true.abs().amax() for true in exact)
     steps = normalizer_name != "softmax" and dtype.itemsize == 2  # a key at the edge of the support: its slope jumps
-    for index, (true, ours, theirs) in enumerate(zip(exact, fused, plain, strict=True)):
-        times = 2 if index == 0 else 3  # gradients pass more roundings
-        assert (steps and index > 0) or distance(ours, true) <= times * distance(theirs, true) + floor
+    for backend in kernels_for(inputs, score, normalizer_name, mask):
+        fused = results(inputs, score, normalizer_name, mask, backend, dtype)
+        for index, (true, ours, theirs) in enumerate(zip(exact, fused, plain, strict=True)):
+            # gradients pass more roundings, also where the true one is 0 and the reference happens to hit it
+            bound = 2 * distance(theirs, true) + 8 * rounding
+            if index > 0:
+                bound = 3 * distance(theirs, true) + 64 * rounding
+            assert (steps and index > 0) or distance(ours, true) <= bound
 
 
 @every_score
@@ -115,12 +139,12 @@ def test_padding_and_batch_mates_change_nothing(
     score_name: str, normalizer_name: str, dtype_name: str, size: dict[str, int], extra: int
 ) -> None:
     dtype, (query, key, value) = DTYPES[dtype_name], draw(size, DTYPES[dtype_name])
-    score, normalizer = build_score(score_name, size["width"], dtype), build_normalizer(normalizer_name)
+    score, normalizer = build_score(score_name, size["width"], dtype), find_normalizer(normalizer_name)
     batch, length = size["batch"], size["num_keys"]
     alone = attend(query[:1], key[:1], value[:1], score=score, normalizer=normalizer, backend="reference")
     keys, values = (torch.cat([x, 50 * torch.randn(batch, extra, x.shape[-1], dtype=dtype)], 1) for x in (key, value))
     padding = masks.padding(torch.full((batch,), length))
-    for backend in ("reference", "auto"):
+    for backend in ("reference", *kernels_for((query, keys, values), score, normalizer_name, padding)):
         together = attend(query, keys, values, score=score, normalizer=normalizer, mask=padding, backend=backend)
         if normalizer_name != "hard" or dtype == torch.float64:
             torch.testing.assert_close(together[:1], alone, atol=tolerance(dtype), rtol=tolerance(dtype))
@@ -159,13 +183,13 @@ def test_a_row_without_keys_gives_zeros_and_zero_gradients(
     score_name: str, normalizer_name: str, dtype_name: str
 ) -> None:
     dtype = DTYPES[dtype_name]
-    inputs = [
-        x.requires_grad_() for x in random_inputs(2, num_queries=3, num_keys=5, width=7, value_width=7, dtype=dtype)
-    ]
+    inputs = random_inputs(2, num_queries=3, num_keys=5, width=7, value_width=7, dtype=dtype)
+    for tensor in inputs:
+        tensor.requires_grad_()
     score = build_score(score_name, 7, dtype)
     allowed = torch.ones(2, 3, 5, dtype=torch.bool)
     allowed[0, 1] = allowed[1] = False
-    for backend in ("auto", "reference"):
+    for backend in ("reference", *kernels_for(inputs, score, normalizer_name, masks.dense(allowed))):
         output = attend(*inputs, score=score, normalizer=normalizer_name, mask=allowed, backend=backend)
         assert (output[~allowed.any(-1)] == 0).all()
         gradients = torch.autograd.grad(output.sum(), [*inputs, *score.parameters()], allow_unused=True)
@@ -186,8 +210,8 @@ def draw(size: dict[str, int], dtype: torch.dtype) -> tuple[Tensor, Tensor, Tens
 
 
 def results(
-    inputs: tuple[Tensor, ...],
-    score: torch.nn.Module,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    score: Score,
     normalizer: str,
     mask: masks.Mask,
     backend: str,
@@ -201,6 +225,15 @@ def results(
     gradients = torch.autograd.grad(output, [*tensors, *score.parameters()], direction, allow_unused=True)
     zeros = [torch.zeros_like(x) for x in [*tensors, *score.parameters()]]
     return [output.double(), *((z if g is None else g).double() for g, z in zip(gradients, zeros, strict=True))]
+
+
+def kernels_for(inputs: tuple[Tensor, Tensor, Tensor], score: Score, normalizer: str, mask: masks.Mask) -> list[str]:
+    """Every backend that doesn't refuse this call."""
+    accepted = []
+    for backend in set(BACKENDS) - {"auto", "reference"}:
+        with contextlib.suppress(ValueError):
+            accepted.append(explain(*inputs, score=score, normalizer=normalizer, mask=mask, backend=backend).backend)
+    return accepted
 
 
 def distance(a: Tensor, b: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar, final
+from typing import NamedTuple, TypeVar, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ ScoreLike = str | Score | Callable[[Tensor, Tensor], Tensor]
 NormalizerLike = str | Callable[[Tensor, Tensor | None], Tensor]
 MaskLike = Mask | Tensor | None
 Part = TypeVar("Part", bound=nn.Module)
+_INSTANCES: dict[type[nn.Module], nn.Module] = {}
 
 
 class Attended(NamedTuple):
@@ -46,8 +47,10 @@ class Call:
     @property
     def leading(self) -> tuple[int, ...]:
         """The axes before [T, D], broadcast over query, keys and values."""
-        shapes = (tensor.shape[:-2] for tensor in (self.query, self.memory, self.value))
-        return tuple(torch.broadcast_shapes(*shapes))
+        query, memory, value = self.query.shape[:-2], self.memory.shape[:-2], self.value.shape[:-2]
+        if query == memory == value:
+            return tuple(query)
+        return tuple(torch.broadcast_shapes(query, memory, value))
 
     @property
     def num_queries(self) -> int:
@@ -127,13 +130,13 @@ def find_score(score: ScoreLike) -> Callable[[Tensor, Tensor], Tensor]:
     if issubclass(kind, LearnedScore):
         build = f"saccade.SCORES[{score!r}](query_width, key_width)"
         raise ValueError(f"score: {score!r} has parameters to learn; build it once and pass it: {build}")
-    return kind()
+    return _shared(kind)
 
 
 def find_normalizer(normalizer: NormalizerLike) -> Callable[[Tensor, Tensor | None], Tensor]:
     """A normaliser by name (as in evaluation: 'hard' takes the best key), or as it is."""
     if isinstance(normalizer, str):
-        return _look_up("normalizer", normalizer, NORMALIZERS)().eval()
+        return _shared(_look_up("normalizer", normalizer, NORMALIZERS))
     if not callable(normalizer):
         raise ValueError(f"normalizer: {normalizer!r} given; it must be a name, a module or a callable")
     return normalizer
@@ -149,6 +152,15 @@ def find_mask(mask: MaskLike) -> Mask:
         allowed = "None, a saccade.masks mask or a boolean tensor [..., T, S]"
         raise ValueError(f"mask: {type(mask).__name__} given; allowed: {allowed}")
     return mask
+
+
+def _shared(kind: type[Part]) -> Part:
+    """A part without parameters or state, in evaluation; made once, because making it costs more than a call."""
+    if torch.compiler.is_compiling():
+        return kind().eval()
+    if kind not in _INSTANCES:
+        _INSTANCES[kind] = kind().eval()
+    return cast(Part, _INSTANCES[kind])
 
 
 def _look_up(what: str, name: str, table: dict[str, type[Part]]) -> type[Part]:

@@ -7,23 +7,14 @@ import ctypes.util
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
 
 
-def median_seconds(function: Callable[[], object], device: torch.device, *, at_least: float = 0.4) -> float:
-    """The median of at least three runs, after one to warm up; more runs while they are short."""
-    _timed(function, device)
-    times = [_timed(function, device) for _ in range(3)]
-    while sum(times) < at_least and len(times) < 200:
-        times.append(_timed(function, device))
-    return statistics.median(times)
-
-
 def medians_side_by_side(
-    functions: dict[str, Callable[[], object]], device: torch.device, *, at_least: float = 0.4
+    functions: Mapping[str, Callable[[], object]], device: torch.device, *, at_least: float = 0.4
 ) -> dict[str, float]:
     """Medians of several functions run in turns, so that a slow moment of the machine hits them all."""
     for function in functions.values():

@@ -26,6 +26,7 @@ REASON = "the additive score is computed in tiles that fit the cache"
 TILE_ELEMENTS = {"cpu": 1 << 19}  # 2 MiB of float32: what two cores' second-level caches hold
 ACCELERATOR_TILE_ELEMENTS = 1 << 26
 TILE_KEYS = 256
+FEW_TERMS = 1 << 16
 
 
 def refuses(call: Call) -> str | None:
@@ -33,6 +34,13 @@ def refuses(call: Call) -> str | None:
     if not isinstance(call.score, Additive):
         return "the score is not additive"
     return None
+
+
+def pays(call: Call) -> bool:
+    """Whether the call is more than a handful of terms, which the plain equation computes sooner."""
+    assert isinstance(call.score, Additive)
+    terms = math.prod(call.leading) * call.num_queries * call.num_keys * call.score.v.shape[-1]
+    return terms > FEW_TERMS
 
 
 def run(call: Call) -> Attended:

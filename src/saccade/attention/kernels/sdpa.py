@@ -32,21 +32,21 @@ def run(call: Call) -> Attended:
     assert isinstance(call.score, Score)
     form = call.score.as_dot(call.query, call.memory)
     assert form is not None
-    width = call.value.shape[-1]
+    leading, width = call.leading, call.value.shape[-1]
     query, key, value = _same_width(form.query, form.key, call.value)
     causal = call.mask.is_causal and call.num_queries == call.num_keys
     mask = None if causal else call.dense_mask()
-    shares_keys = len(call.leading) > 2 and key.shape[-3] == 1  # grouped heads: keep their axis, and a stride of 0
+    shares_keys = len(leading) > 2 and key.shape[-3] == 1  # grouped heads: keep their axis, and a stride of 0
     output = F.scaled_dot_product_attention(
-        _fold(query, call.leading, shares_keys),
-        _fold(key, call.leading, shares_keys),
-        _fold(value, call.leading, shares_keys),
-        attn_mask=None if mask is None else _fold(mask, call.leading, shares_keys),
+        _fold(query, leading, shares_keys),
+        _fold(key, leading, shares_keys),
+        _fold(value, leading, shares_keys),
+        attn_mask=None if mask is None else _fold(mask, leading, shares_keys),
         dropout_p=call.dropout,
         is_causal=causal,
         scale=form.scale,
     )
-    return Attended(output[..., :width].reshape(*call.leading, call.num_queries, width))
+    return Attended(output[..., :width].reshape(*leading, call.num_queries, width))
 
 
 def _same_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -62,13 +62,12 @@ def _widened(tensor: Tensor, width: int) -> Tensor:
 def _fold(tensor: Tensor, leading: tuple[int, ...], last_apart: bool) -> Tensor:
     """Any leading axes as the two that fused kernels take."""
     rows = tensor.shape[-2:]
-    if len(leading) <= 2:
-        missing = (1,) * (2 - len(leading))
-        spread = tensor.expand(*leading, *rows)
-        return spread.reshape(*missing, *leading, *rows)
+    if tensor.shape[:-2] != leading:
+        tensor = tensor.expand(*leading, *rows)
+    if len(leading) == 2:
+        return tensor
     split = len(leading) - 1 if last_apart else 1
-    spread = tensor.expand(*leading, *rows)
-    return spread.reshape(math.prod(leading[:split]), math.prod(leading[split:]), *rows)
+    return tensor.reshape(math.prod(leading[:split]), math.prod(leading[split:]), *rows)
 
 
 def _name(part: object) -> str:

@@ -39,7 +39,7 @@ def select(call: Call, backend: str = "auto") -> Choice:
 def _whole(call: Call) -> Choice:
     """The quickest of those that compute all pairs."""
     if additive.refuses(call) is None:
-        return _ADDITIVE
+        return _ADDITIVE if additive.pays(call) else Choice("reference", "so few terms are quicker at once", reference)
     if (refusal := sdpa.refuses(call)) is None:
         return _SDPA
     return Choice("reference", refusal, reference)

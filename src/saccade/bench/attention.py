@@ -1,0 +1,202 @@
+"""`saccade bench attention`: every score beside torch's own attention, in one run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from saccade.attention import SCORES, MultiHeadAttention, Score, attend, masks
+from saccade.bench.measure import medians_side_by_side, peak_memory
+
+Run = Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Our way and a peer's way to the same tensor, built on demand."""
+
+    section: str
+    name: str
+    peer: str
+    shape: str
+    build: Callable[[], tuple[Run, Run, list[Tensor]]]  # ours, theirs, and what wants a gradient
+    backward: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured case. Ratios below 1: we are quicker, or take less memory."""
+
+    section: str
+    name: str
+    peer: str
+    shape: str
+    backward: bool
+    seconds: float
+    peer_seconds: float
+    time_ratio: float
+    peak_bytes: int | None
+    peer_peak_bytes: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+class Sizes(NamedTuple):
+    """B, H, T = S, K; heads fold into B where there are none."""
+
+    batch: int
+    heads: int
+    length: int
+    width: int
+
+    def __str__(self) -> str:
+        return f"B {self.batch}, H {self.heads}, T = S = {self.length:,}, K {self.width}"
+
+
+class Place(NamedTuple):
+    """Where and in which precision the tensors live."""
+
+    device: torch.device
+    dtype: torch.dtype
+
+    def random(self, *shape: int) -> Tensor:
+        """A tensor that wants a gradient."""
+        return torch.randn(*shape, device=self.device, dtype=self.dtype).requires_grad_()
+
+    def three(self, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value."""
+        return self.random(*shape), self.random(*shape), self.random(*shape)
+
+    def put(self, module: nn.Module) -> Any:
+        """A module moved here."""
+        return module.to(self.device, self.dtype)
+
+
+def all_cases(place: Place, *, quick: bool = False) -> list[Case]:
+    """What the benchmark measures; `quick` leaves out what takes long."""
+    standard = Sizes(2, 4, 128, 32) if quick else Sizes(8, 8, 512, 64)
+    additive = Sizes(2, 1, 64, 64) if quick else Sizes(8, 1, 256, 256)
+    window = Sizes(1, 1, 2048, 64) if quick else Sizes(1, 1, 16_384, 64)
+    cases = [_against_sdpa(place, name, standard) for name in SCORES if name != "additive"]
+    cases += [_additive(place, additive, compiled=False), _multi_head(place, standard), _window(place, window, 128)]
+    if shutil.which("g++") and not quick:
+        cases.append(_additive(place, additive, compiled=True))
+    both_ways = [variant for case in cases for variant in (case, replace(case, backward=True))]
+    return both_ways if quick else [*both_ways, *_growth(place)]
+
+
+def _growth(place: Place) -> Iterator[Case]:
+    """How time and memory grow with T, D and H."""
+    for length in (128, 512, 2048):
+        yield _growing(_against_sdpa(place, "scaled_dot", Sizes(2, 8, length, 64)), "T")
+    for length in (64, 128, 256, 512):
+        yield _growing(_additive(place, Sizes(4, 1, length, 128), compiled=False), "T")
+    for length in (4096, 8192, 16_384):
+        yield _growing(_window(place, Sizes(1, 1, length, 64), 128), "T")
+    for width in (32, 64, 128, 256):
+        yield _growing(_against_sdpa(place, "scaled_dot", Sizes(2, 8, 512, width)), "D")
+        yield _growing(_additive(place, Sizes(4, 1, 128, width), compiled=False), "D")
+    for heads in (1, 4, 16):
+        yield _growing(_against_sdpa(place, "scaled_dot", Sizes(2, heads, 512, 512 // heads)), "H")
+
+
+def _growing(case: Case, axis: str) -> Case:
+    return replace(case, section=f"growth with {axis}", backward=True)
+
+
+def _against_sdpa(place: Place, name: str, sizes: Sizes) -> Case:
+    def build() -> tuple[Run, Run, list[Tensor]]:
+        score = place.put(SCORES[name](sizes.width, sizes.width, heads=(sizes.heads,)))
+        tensors = place.three(sizes.batch, sizes.heads, sizes.length, sizes.width)
+        projected = place.three(sizes.batch, sizes.heads, sizes.length, sizes.width)
+
+        return (
+            lambda: attend(*tensors, score=score),
+            lambda: _sdpa(*projected),
+            [*tensors, *score.parameters(), *projected],
+        )
+
+    return Case("every score", name, "torch SDPA, already projected", str(sizes), build)
+
+
+def _additive(place: Place, sizes: Sizes, *, compiled: bool) -> Case:
+    def build() -> tuple[Run, Run, list[Tensor]]:
+        score: Score = place.put(SCORES["additive"](sizes.width, sizes.width))
+        tensors = place.three(sizes.batch * sizes.heads, sizes.length, sizes.width)
+
+        def broadcast(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            return attend(query, key, value, score=score, backend="reference")
+
+        theirs = torch.compile(broadcast) if compiled else broadcast
+        return lambda: attend(*tensors, score=score), lambda: theirs(*tensors), [*tensors, *score.parameters()]
+
+    peer = "torch.compile of the broadcast" if compiled else "eager broadcast"
+    return Case("additive", "additive", peer, str(sizes), build)
+
+
+def _multi_head(place: Place, sizes: Sizes) -> Case:
+    width = sizes.heads * sizes.width
+
+    def build() -> tuple[Run, Run, list[Tensor]]:
+        ours = place.put(MultiHeadAttention(width, sizes.heads))
+        theirs = place.put(nn.MultiheadAttention(width, sizes.heads, batch_first=True))
+        x = place.random(sizes.batch, sizes.length, width)
+        leaves = [x, *ours.parameters(), *theirs.parameters()]
+        return lambda: ours(x), lambda: theirs(x, x, x, need_weights=False)[0], leaves
+
+    return Case("multi-head", "MultiHeadAttention", "torch.nn.MultiheadAttention", str(sizes), build)
+
+
+def _window(place: Place, sizes: Sizes, radius: int) -> Case:
+    def build() -> tuple[Run, Run, list[Tensor]]:
+        tensors = place.three(sizes.batch, sizes.heads, sizes.length, sizes.width)
+        mask = masks.window(radius)
+        return lambda: attend(*tensors, mask=mask), lambda: _sdpa(*tensors), list(tensors)
+
+    return Case("window", f"window {radius}", "torch SDPA, all pairs", str(sizes), build)
+
+
+def _sdpa(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(query, key, value)
+
+
+def measure(case: Case, place: Place) -> Row:
+    """Our time and memory beside the peer's, run in turns."""
+    ours, theirs, leaves = case.build()
+    runs = {"ours": _step(ours, leaves, case.backward), "theirs": _step(theirs, leaves, case.backward)}
+    seconds = medians_side_by_side(runs, place.device)
+    peaks = {name: peak_memory(run, place.device) for name, run in runs.items()}
+    return Row(
+        section=case.section,
+        name=case.name,
+        peer=case.peer,
+        shape=case.shape,
+        backward=case.backward,
+        seconds=seconds["ours"],
+        peer_seconds=seconds["theirs"],
+        time_ratio=seconds["ours"] / seconds["theirs"],
+        peak_bytes=peaks["ours"],
+        peer_peak_bytes=peaks["theirs"],
+    )
+
+
+def _step(run: Run, leaves: list[Tensor], backward: bool) -> Callable[[], None]:
+    def forward_only() -> None:
+        with torch.no_grad():
+            run()
+
+    def both() -> None:
+        for leaf in leaves:
+            leaf.grad = None
+        output = run()
+        output.backward(torch.ones_like(output))
+
+    return both if backward else forward_only

@@ -1,0 +1,132 @@
+"""The command line: arguments in, one call out."""
+
+from __future__ import annotations
+
+import json
+import platform
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+import saccade
+from saccade.bench import attention as attention_bench
+from saccade.lab import reorder
+
+app = typer.Typer(
+    help="Attention models you can train, run fast, serve and look into.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+bench = typer.Typer(help="Measure saccade beside its peers, in one run.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+class Device(StrEnum):
+    """Where to run."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"saccade {saccade.__version__} (torch {torch.__version__}, Python {platform.python_version()})")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("runs/demo"),
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = reorder.STEPS,
+    seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 1,
+) -> None:
+    """Train a small model with additive attention and draw what it looks at (about half a minute)."""
+    reorder.run(out=out, steps=steps, seed=seed, console=Console())
+
+
+@bench.command("attention")
+def bench_attention(
+    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+    quick: Annotated[bool, typer.Option(help="Small shapes, a few seconds.")] = False,
+) -> None:
+    """Every score beside torch's attention: time ratio and peak memory, forward and backward, and their growth."""
+    if device == Device.cuda and not torch.cuda.is_available():
+        raise _mistake("--device: cuda given, but torch sees no CUDA device here; allowed: cpu")
+    dtype = torch.bfloat16 if device == Device.cuda else torch.float32
+    place = attention_bench.Place(torch.device(device.value), dtype)
+    cases = attention_bench.all_cases(place, quick=quick)
+    torch.manual_seed(1)
+    with _progress(hidden=as_json) as progress:
+        rows = [attention_bench.measure(case, place) for case in progress.track(cases, description="measuring")]
+    if as_json:
+        machine = {
+            "device": device.value,
+            "dtype": str(dtype),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+        }
+        typer.echo(json.dumps({"machine": machine, "rows": [row.as_dict() for row in rows]}, indent=1))
+        return
+    console = Console()
+    console.print(f"{device.value}, {dtype}, torch {torch.__version__}, {torch.get_num_threads()} threads; medians")
+    for section in dict.fromkeys(row.section for row in rows):
+        console.print(_bench_table(section, [row for row in rows if row.section == section]))
+
+
+def _bench_table(title: str, rows: list[attention_bench.Row]) -> Table:
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for heading in ("what", "shape", "pass", "beside"):
+        table.add_column(heading)
+    for heading in ("ours", "theirs", "time ratio", "our peak", "their peak"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            row.name,
+            row.shape,
+            "forward + backward" if row.backward else "forward",
+            row.peer,
+            f"{row.seconds * 1e3:.2f} ms",
+            f"{row.peer_seconds * 1e3:.2f} ms",
+            f"[{'green' if row.time_ratio <= 1.15 else 'yellow'}]{row.time_ratio:.2f}[/]",
+            _mebibytes(row.peak_bytes),
+            _mebibytes(row.peer_peak_bytes),
+        )
+    return table
+
+
+def _mebibytes(count: int | None) -> str:
+    return "?" if count is None else f"{count / 2**20:,.0f} MiB"
+
+
+def _progress(*, hidden: bool = False) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True)
+
+
+def _mistake(message: str) -> typer.Exit:
+    """The user's mistake: one clear line, exit code 2."""
+    typer.echo(f"saccade: {message}", err=True)
+    return typer.Exit(2)
+
+
+def main() -> None:
+    """The `saccade` command."""
+    app()

@@ -1,0 +1,1 @@
+"""Data in and out: files, and later corpora, tokenisers and batches."""

@@ -1,0 +1,1 @@
+"""Looking inside: recording weights, measuring and drawing them."""
