@@ -86,25 +86,26 @@ def bench_attention(
         typer.echo(json.dumps({"machine": machine, "rows": [row.as_dict() for row in rows]}, indent=1))
         return
     console = Console()
-    console.print(f"{device.value}, {dtype}, torch {torch.__version__}, {torch.get_num_threads()} threads; medians")
-    for section in dict.fromkeys(row.section for row in rows):
-        console.print(_bench_table(section, [row for row in rows if row.section == section]))
+    console.print(f"{device.value}, {dtype}, torch {torch.__version__}, {torch.get_num_threads()} threads; medians.")
+    console.print("Shapes are B x H x T x K; ratios below 1: saccade is quicker.")
+    for section, peer in dict.fromkeys((row.section, row.peer) for row in rows):
+        found = [row for row in rows if (row.section, row.peer) == (section, peer)]
+        console.print("", _bench_table(f"{section}, beside {peer}", found))
 
 
 def _bench_table(title: str, rows: list[attention_bench.Row]) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for heading in ("what", "shape", "pass", "beside"):
-        table.add_column(heading)
-    for heading in ("ours", "theirs", "time ratio", "our peak", "their peak"):
-        table.add_column(heading, justify="right")
+    for heading in ("what", "shape", "pass"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("ours", "theirs", "ratio", "peak", "theirs"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             row.name,
             row.shape,
-            "forward + backward" if row.backward else "forward",
-            row.peer,
-            f"{row.seconds * 1e3:.2f} ms",
-            f"{row.peer_seconds * 1e3:.2f} ms",
+            "both" if row.backward else "forward",
+            f"{row.seconds * 1e3:.1f} ms",
+            f"{row.peer_seconds * 1e3:.1f} ms",
             f"[{'green' if row.time_ratio <= 1.15 else 'yellow'}]{row.time_ratio:.2f}[/]",
             _mebibytes(row.peak_bytes),
             _mebibytes(row.peer_peak_bytes),

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from saccade import SCORES, attend
 from saccade.attention import Score
+from saccade.attention.kernels.unit import unit, unit_and_inverse_norm
 from saccade.attention.scores import Additive, Concat, Cosine, General, Location, ReducedRank
 
 QUERY = torch.tensor([[1.0, 2.0]])
@@ -60,6 +61,14 @@ def test_cosine_of_a_zero_vector_is_zero_in_every_precision() -> None:
         score = Cosine(4, 4).to(dtype)
         result = score(query, score.memory(torch.ones(3, 4, dtype=dtype)))
         assert (result == 0).all()
+        assert (torch.autograd.grad(result.sum(), query)[0] == 0).all()
+
+
+def test_unit_vectors_equal_torchs_and_obey_its_rules_for_operators() -> None:
+    vector = torch.randn(3, 5, 7, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(unit(vector), torch.nn.functional.normalize(vector, dim=-1))
+    assert torch.autograd.gradcheck(unit, vector)
+    torch.library.opcheck(unit_and_inverse_norm, (vector,))
 
 
 def test_location_by_hand() -> None:

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.attention.precision import widened
+
 
 @final
 class Softmax(nn.Module):
@@ -129,7 +131,7 @@ def _entmax15_thresholds(ordered: Tensor, rank: Tensor) -> Tensor:
 
 def _shifted(score_BTS: Tensor, mask_BTS: Tensor | None) -> Tensor:
     """Scores with their best allowed one at 0 and everything below -2 at -2: out of any sparse support, and finite."""
-    score_BTS = score_BTS.float() if score_BTS.dtype in (torch.float16, torch.bfloat16) else score_BTS
+    score_BTS = widened(score_BTS)
     if mask_BTS is not None:
         score_BTS = score_BTS.masked_fill(~mask_BTS, torch.finfo(score_BTS.dtype).min)
     best_BT1 = score_BTS.detach().amax(-1, keepdim=True)

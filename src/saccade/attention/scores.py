@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.attention.kernels.unit import unit
+
 
 class DotForm(NamedTuple):
     """A score spelled as scale * query · key; both broadcast to [..., T, K] and [..., S, K]."""
@@ -251,15 +253,15 @@ class Cosine(LearnedScore):
 
     def memory(self, key_BSD: Tensor) -> Tensor:
         """k / |k|, once per source."""
-        return _unit(key_BSD)
+        return unit(key_BSD)
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
         """e = β (q / |q|)·(k / |k|)."""
-        return self.beta[..., None, None] * (_unit(query_BTD) @ memory_BSD.mT)
+        return self.beta[..., None, None] * (unit(query_BTD) @ memory_BSD.mT)
 
     def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
         """(β q / |q|)·(k / |k|)."""
-        return DotForm(self.beta[..., None, None] * _unit(query_BTD), memory_BSD, 1.0)
+        return DotForm(self.beta[..., None, None] * unit(query_BTD), memory_BSD, 1.0)
 
 
 @final
@@ -292,12 +294,6 @@ class Location(LearnedScore):
         if num_keys > self.max_length:
             raise ValueError(f"key: {num_keys} steps given; location was built for max_length={self.max_length}")
         return self.W[..., :num_keys, :]
-
-
-def _unit(vector: Tensor) -> Tensor:
-    """v / |v|, in float32 where half precision would lose small norms; 0 stays 0."""
-    wide = vector.float() if vector.dtype in (torch.float16, torch.bfloat16) else vector
-    return F.normalize(wide, dim=-1).to(vector.dtype)
 
 
 SCORES: dict[str, type[Score]] = {

@@ -50,7 +50,7 @@ class Row:
 
 
 class Sizes(NamedTuple):
-    """B, H, T = S, K; heads fold into B where there are none."""
+    """B x H x T x K, with S = T."""
 
     batch: int
     heads: int
@@ -58,7 +58,7 @@ class Sizes(NamedTuple):
     width: int
 
     def __str__(self) -> str:
-        return f"B {self.batch}, H {self.heads}, T = S = {self.length:,}, K {self.width}"
+        return " x ".join(str(size) for size in self)
 
 
 class Place(NamedTuple):

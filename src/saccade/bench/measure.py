@@ -21,7 +21,7 @@ def medians_side_by_side(
         _timed(function, device)
     times: dict[str, list[float]] = {name: [] for name in functions}
     rounds = 0
-    while rounds < 3 or (min(sum(row) for row in times.values()) < at_least and rounds < 200):
+    while rounds < 7 or (min(sum(row) for row in times.values()) < at_least and rounds < 200):
         for name, function in functions.items():
             times[name].append(_timed(function, device))
         rounds += 1

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from saccade.attention.call import Attended, Call
+from saccade.attention.precision import widened
 from saccade.attention.reference import expect
 from saccade.attention.scores import Additive
 
@@ -134,7 +135,7 @@ class _Tiles(NamedTuple):
 
 
 def _forward(query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> Tensor:
-    query, key, v = (_wide(tensor) for tensor in (query_BTD, key_BSD, v_BD))
+    query, key, v = (widened(tensor) for tensor in (query_BTD, key_BSD, v_BD))
     tiles = _separate(query, key)
     score_BTS = query.new_empty(*query.shape[:2], key.shape[1])
     for tile, b, t, s in _tiling(query, key):
@@ -146,7 +147,7 @@ def _forward(query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> Tensor:
 
 
 def _backward(grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    grad, query, key, v = (_wide(tensor) for tensor in (grad_BTS, query_BTD, key_BSD, v_BD))
+    grad, query, key, v = (widened(tensor) for tensor in (grad_BTS, query_BTD, key_BSD, v_BD))
     tiles = _separate(query, key)
     grad_query, grad_key, grad_v = (torch.zeros_like(tensor) for tensor in (query, key, v))
     intercept, slope = tiles.line
@@ -189,7 +190,3 @@ def _tiling(query: Tensor, key: Tensor) -> Iterator[tuple[Tensor, slice, slice, 
 
 def _slices(length: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, length)) for start in range(0, length, size))
-
-
-def _wide(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor

@@ -1,0 +1,104 @@
+"""The same laws on an accelerator. Skipped where there is none; the log of the last run is in docs/log.md."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from cases import DTYPES, MASKS, NORMALIZER_NAMES, SCORE_NAMES, build_score, random_inputs
+from torch import Tensor
+
+from saccade import MultiHeadAttention, attend, explain, masks
+from saccade.attention import Mask
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+EDGES = [name for name in MASKS if name not in ("where", "window_beyond")]
+
+
+def on_device(mask_name: str, batch: int, num_queries: int, num_keys: int) -> Mask:
+    with torch.device("cuda"):
+        return MASKS[mask_name](batch, num_queries, num_keys)
+
+
+def results(inputs: list[Tensor], score: torch.nn.Module, dtype: torch.dtype, **options: object) -> list[Tensor]:
+    score = copy.deepcopy(score).to("cuda", dtype)
+    tensors = [x.detach().to("cuda", dtype).requires_grad_() for x in inputs]
+    output = attend(*tensors, score=score, **options)  # type: ignore[call-overload]
+    leaves = [*tensors, *score.parameters()]
+    gradients = torch.autograd.grad(output.float().square().sum(), leaves, allow_unused=True)
+    found = [torch.zeros_like(x) if g is None else g for g, x in zip(gradients, leaves, strict=True)]
+    return [output.double(), *(gradient.double() for gradient in found)]
+
+
+@pytest.mark.parametrize("score_name", SCORE_NAMES)
+@pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])
+@pytest.mark.parametrize("mask_name", EDGES)
+@pytest.mark.parametrize("dtype_name", list(DTYPES))
+def test_auto_is_as_exact_as_the_reference(score_name: str, normalizer: str, mask_name: str, dtype_name: str) -> None:
+    dtype, score = DTYPES[dtype_name], build_score(score_name, 16)
+    inputs = [x.to(dtype) for x in random_inputs(3, num_queries=67, num_keys=131, width=16, value_width=24)]
+    options = {"normalizer": normalizer, "mask": on_device(mask_name, 3, 67, 131)}
+    exact = results(inputs, score.to(dtype), torch.float64, backend="reference", **options)
+    plain = results(inputs, score, dtype, backend="reference", **options)
+    fused = results(inputs, score, dtype, **options)
+    assert all(tensor.isfinite().all() for tensor in fused)
+    if normalizer == "sparsemax" and dtype.itemsize == 2:
+        return  # keys at the edge of the support may fall on either side
+    rounding = torch.finfo(dtype).eps * max(float(true.abs().amax()) for true in exact)
+    for true, ours, theirs in zip(exact, fused, plain, strict=True):
+        bound = 3 * (theirs - true).abs().amax() + 64 * rounding
+        assert (ours - true).abs().amax() <= bound
+
+
+@pytest.mark.parametrize("dtype_name", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("score_name", SCORE_NAMES)
+def test_empty_rows_give_zeros_and_finite_gradients(score_name: str, dtype_name: str) -> None:
+    dtype = DTYPES[dtype_name]
+    score = build_score(score_name, 16).to("cuda", dtype)
+    inputs = [
+        x.to("cuda", dtype).requires_grad_()
+        for x in random_inputs(2, 3, num_queries=9, num_keys=17, width=16, value_width=16)
+    ]
+    allowed = torch.ones(2, 3, 9, 17, dtype=torch.bool, device="cuda")
+    allowed[0, :, 4] = allowed[1] = False
+    output = attend(*inputs, score=score, mask=allowed)
+    assert (output[~allowed.any(-1)] == 0).all()
+    gradients = torch.autograd.grad(output.float().sum(), inputs, allow_unused=True)
+    assert all(gradient is None or gradient.isfinite().all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("score_name", SCORE_NAMES)
+@pytest.mark.parametrize("normalizer", NORMALIZER_NAMES)
+def test_compiled_equals_eager(score_name: str, normalizer: str) -> None:
+    score = build_score(score_name, 16).to("cuda", torch.float32)
+    inputs = [
+        x.to("cuda", torch.float32) for x in random_inputs(3, num_queries=33, num_keys=65, width=16, value_width=16)
+    ]
+    mask = on_device("causal_and_padding", 3, 33, 65)
+    torch._dynamo.reset()
+    options = {"score": score, "normalizer": normalizer, "mask": mask}
+    compiled = torch.compile(lambda *x: attend(*x, **options), fullgraph=True)
+    torch.testing.assert_close(compiled(*inputs), attend(*inputs, **options), atol=1e-4, rtol=1e-4)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("score_name", SCORE_NAMES)
+def test_autocast(score_name: str) -> None:
+    score = build_score(score_name, 16).to("cuda", torch.float32)
+    inputs = [
+        x.to("cuda", torch.float32) for x in random_inputs(3, num_queries=33, num_keys=65, width=16, value_width=16)
+    ]
+    with torch.autocast("cuda", torch.bfloat16):
+        cast = attend(*inputs, score=score)
+    torch.testing.assert_close(cast.float(), attend(*inputs, score=score), atol=0.05, rtol=0.05)
+
+
+def test_a_long_window_and_heads() -> None:
+    attention = MultiHeadAttention(64, 4, num_key_value_heads=2).cuda()
+    x = torch.randn(2, 1000, 64, device="cuda")
+    mask = masks.window(16) & masks.padding(torch.tensor([1000, 300], device="cuda"))
+    torch.testing.assert_close(
+        attention(x, mask=mask), attention(x, mask=mask, backend="reference"), atol=1e-4, rtol=1e-4
+    )
+    long = torch.randn(1, 1, 16_384, 64, device="cuda")
+    assert explain(long, long, long, mask=masks.window(128)).backend == "window"
