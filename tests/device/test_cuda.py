@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
-from cases import DTYPES, MASKS, NORMALIZER_NAMES, SCORE_NAMES, build_score, random_inputs
 from torch import Tensor
 
+from cases import DTYPES, MASKS, NORMALIZER_NAMES, SCORE_NAMES, build_score, random_inputs
 from saccade import MultiHeadAttention, attend, explain, masks
 from saccade.attention import Mask
 
@@ -21,10 +22,10 @@ def on_device(mask_name: str, batch: int, num_queries: int, num_keys: int) -> Ma
         return MASKS[mask_name](batch, num_queries, num_keys)
 
 
-def results(inputs: list[Tensor], score: torch.nn.Module, dtype: torch.dtype, **options: object) -> list[Tensor]:
+def results(inputs: list[Tensor], score: torch.nn.Module, dtype: torch.dtype, **options: Any) -> list[Tensor]:
     score = copy.deepcopy(score).to("cuda", dtype)
     tensors = [x.detach().to("cuda", dtype).requires_grad_() for x in inputs]
-    output = attend(*tensors, score=score, **options)  # type: ignore[call-overload]
+    output = attend(*tensors, score=score, **options)
     leaves = [*tensors, *score.parameters()]
     gradients = torch.autograd.grad(output.float().square().sum(), leaves, allow_unused=True)
     found = [torch.zeros_like(x) if g is None else g for g, x in zip(gradients, leaves, strict=True)]
@@ -38,7 +39,7 @@ def results(inputs: list[Tensor], score: torch.nn.Module, dtype: torch.dtype, **
 def test_auto_is_as_exact_as_the_reference(score_name: str, normalizer: str, mask_name: str, dtype_name: str) -> None:
     dtype, score = DTYPES[dtype_name], build_score(score_name, 16)
     inputs = [x.to(dtype) for x in random_inputs(3, num_queries=67, num_keys=131, width=16, value_width=24)]
-    options = {"normalizer": normalizer, "mask": on_device(mask_name, 3, 67, 131)}
+    options: dict[str, Any] = {"normalizer": normalizer, "mask": on_device(mask_name, 3, 67, 131)}
     exact = results(inputs, score.to(dtype), torch.float64, backend="reference", **options)
     plain = results(inputs, score, dtype, backend="reference", **options)
     fused = results(inputs, score, dtype, **options)
@@ -77,9 +78,9 @@ def test_compiled_equals_eager(score_name: str, normalizer: str) -> None:
     ]
     mask = on_device("causal_and_padding", 3, 33, 65)
     torch._dynamo.reset()
-    options = {"score": score, "normalizer": normalizer, "mask": mask}
+    options: dict[str, Any] = {"score": score, "normalizer": normalizer, "mask": mask}
     compiled = torch.compile(lambda *x: attend(*x, **options), fullgraph=True)
-    torch.testing.assert_close(compiled(*inputs), attend(*inputs, **options), atol=1e-4, rtol=1e-4)  # type: ignore[call-overload]
+    torch.testing.assert_close(compiled(*inputs), attend(*inputs, **options), atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("score_name", SCORE_NAMES)
