@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -105,8 +106,10 @@ def _bench_table(title: str, rows: list[attention_bench.Row]) -> Table:
             row.shape,
             "both" if row.backward else "forward",
             f"{row.seconds * 1e3:.1f} ms",
-            f"{row.peer_seconds * 1e3:.1f} ms",
-            f"[{'green' if row.time_ratio <= 1.15 else 'yellow'}]{row.time_ratio:.2f}[/]",
+            "-" if row.peer_seconds is None else f"{row.peer_seconds * 1e3:.1f} ms",
+            "-"
+            if row.time_ratio is None
+            else f"[{'green' if row.time_ratio <= 1.15 else 'yellow'}]{row.time_ratio:.2f}[/]",
             _mebibytes(row.peak_bytes),
             _mebibytes(row.peer_peak_bytes),
         )
@@ -114,7 +117,7 @@ def _bench_table(title: str, rows: list[attention_bench.Row]) -> Table:
 
 
 def _mebibytes(count: int | None) -> str:
-    return "?" if count is None else f"{count / 2**20:,.0f} MiB"
+    return "-" if count is None else f"{count / 2**20:,.0f} MiB"
 
 
 def _progress(*, hidden: bool = False) -> Progress:
@@ -129,5 +132,10 @@ def _mistake(message: str) -> typer.Exit:
 
 
 def main() -> None:
-    """The `saccade` command."""
-    app()
+    """The `saccade` command: exit code 0 fine, 2 the user's mistake, 1 ours."""
+    try:
+        app()
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        _mistake(f"{error.strerror or error}{where}")
+        sys.exit(2)

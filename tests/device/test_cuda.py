@@ -29,7 +29,7 @@ def results(inputs: list[Tensor], score: torch.nn.Module, dtype: torch.dtype, **
     leaves = [*tensors, *score.parameters()]
     gradients = torch.autograd.grad(output.float().square().sum(), leaves, allow_unused=True)
     found = [torch.zeros_like(x) if g is None else g for g, x in zip(gradients, leaves, strict=True)]
-    return [output.double(), *(gradient.double() for gradient in found)]
+    return [output.detach().double(), *(gradient.double() for gradient in found)]
 
 
 @pytest.mark.parametrize("score_name", SCORE_NAMES)
@@ -48,7 +48,7 @@ def test_auto_is_as_exact_as_the_reference(score_name: str, normalizer: str, mas
         return  # keys at the edge of the support may fall on either side
     rounding = torch.finfo(dtype).eps * max(float(true.abs().amax()) for true in exact)
     for true, ours, theirs in zip(exact, fused, plain, strict=True):
-        bound = 3 * (theirs - true).abs().amax() + 64 * rounding
+        bound = 3 * (theirs - true).abs().amax() + 128 * rounding  # w's gradient sums 3 x 131 terms
         assert (ours - true).abs().amax() <= bound
 
 
@@ -71,6 +71,7 @@ def test_empty_rows_give_zeros_and_finite_gradients(score_name: str, dtype_name:
 
 @pytest.mark.parametrize("score_name", SCORE_NAMES)
 @pytest.mark.parametrize("normalizer", NORMALIZER_NAMES)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 def test_compiled_equals_eager(score_name: str, normalizer: str) -> None:
     score = build_score(score_name, 16).to("cuda", torch.float32)
     inputs = [
@@ -101,5 +102,6 @@ def test_a_long_window_and_heads() -> None:
     torch.testing.assert_close(
         attention(x, mask=mask), attention(x, mask=mask, backend="reference"), atol=1e-4, rtol=1e-4
     )
-    long = torch.randn(1, 1, 16_384, 64, device="cuda")
+    torch.testing.assert_close(attention(x, mask=mask, backend="window"), attention(x, mask=mask), atol=1e-4, rtol=1e-4)
+    long = torch.randn(1, 8, 16_384, 64, device="cuda")
     assert explain(long, long, long, mask=masks.window(128)).backend == "window"

@@ -25,7 +25,7 @@ class Case:
     name: str
     peer: str
     shape: str
-    build: Callable[[], tuple[Run, Run, list[Tensor]]]  # ours, theirs, and what wants a gradient
+    build: Callable[[], tuple[Run, Run | None, list[Tensor]]]  # ours, theirs if it fits, and what wants a gradient
     backward: bool = False
 
 
@@ -39,8 +39,8 @@ class Row:
     shape: str
     backward: bool
     seconds: float
-    peer_seconds: float
-    time_ratio: float
+    peer_seconds: float | None
+    time_ratio: float | None
     peak_bytes: int | None
     peer_peak_bytes: int | None
 
@@ -87,6 +87,8 @@ def all_cases(place: Place, *, quick: bool = False) -> list[Case]:
     window = Sizes(1, 1, 2048, 64) if quick else Sizes(1, 1, 16_384, 64)
     cases = [_against_sdpa(place, name, standard) for name in SCORES if name != "additive"]
     cases += [_additive(place, additive, compiled=False), _multi_head(place, standard), _window(place, window, 128)]
+    if not quick:
+        cases.append(_additive_long(place, Sizes(1, 1, 4096, 512)))
     if shutil.which("g++") and not quick:
         cases.append(_additive(place, additive, compiled=True))
     both_ways = [variant for case in cases for variant in (case, replace(case, backward=True))]
@@ -142,6 +144,17 @@ def _additive(place: Place, sizes: Sizes, *, compiled: bool) -> Case:
     return Case("additive", "additive", peer, str(sizes), build)
 
 
+def _additive_long(place: Place, sizes: Sizes) -> Case:
+    """A length at which the broadcast tensor alone would take 32 GiB in float32: no peer runs beside it."""
+    case = _additive(place, sizes, compiled=False)
+
+    def build() -> tuple[Run, None, list[Tensor]]:
+        ours, _, leaves = case.build()
+        return ours, None, leaves
+
+    return replace(case, peer="nothing (the broadcast doesn't fit)", build=build)
+
+
 def _multi_head(place: Place, sizes: Sizes) -> Case:
     width = sizes.heads * sizes.width
 
@@ -171,7 +184,9 @@ def _sdpa(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 def measure(case: Case, place: Place) -> Row:
     """Our time and memory beside the peer's, run in turns."""
     ours, theirs, leaves = case.build()
-    runs = {"ours": _step(ours, leaves, case.backward), "theirs": _step(theirs, leaves, case.backward)}
+    runs = {"ours": _step(ours, leaves, case.backward)}
+    if theirs is not None:
+        runs["theirs"] = _step(theirs, leaves, case.backward)
     seconds = medians_side_by_side(runs, place.device)
     peaks = {name: peak_memory(run, place.device) for name, run in runs.items()}
     return Row(
@@ -181,10 +196,10 @@ def measure(case: Case, place: Place) -> Row:
         shape=case.shape,
         backward=case.backward,
         seconds=seconds["ours"],
-        peer_seconds=seconds["theirs"],
-        time_ratio=seconds["ours"] / seconds["theirs"],
+        peer_seconds=seconds.get("theirs"),
+        time_ratio=seconds["ours"] / seconds["theirs"] if theirs is not None else None,
         peak_bytes=peaks["ours"],
-        peer_peak_bytes=peaks["theirs"],
+        peer_peak_bytes=peaks.get("theirs"),
     )
 
 

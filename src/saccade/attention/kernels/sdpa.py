@@ -46,7 +46,10 @@ def run(call: Call) -> Attended:
         is_causal=causal,
         scale=form.scale,
     )
-    return Attended(output[..., :width].reshape(*leading, call.num_queries, width))
+    output = output[..., :width].reshape(*leading, call.num_queries, width)
+    if mask is not None and output.device.type != "cpu":  # accelerators average all keys where none is allowed
+        output = output.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+    return Attended(output)
 
 
 def _same_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
