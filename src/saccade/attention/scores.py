@@ -261,7 +261,7 @@ class Cosine(LearnedScore):
 
     def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
         """(β q / |q|)·(k / |k|)."""
-        return DotForm(self.beta[..., None, None] * unit(query_BTD), memory_BSD, 1.0)
+        return DotForm(unit(query_BTD, self.beta[..., None, None]), memory_BSD, 1.0)
 
 
 @final

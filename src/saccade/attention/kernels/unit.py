@@ -1,4 +1,4 @@
-"""Unit vectors in one pass over memory each way: v / |v| and its gradient, in chunks that fit the cache."""
+"""Vectors set to a length, in one pass over memory each way: c v / |v| and its gradient, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -12,67 +12,69 @@ from saccade.attention.precision import widened
 CHUNK_ELEMENTS = 1 << 17
 
 
-def unit(vector: Tensor) -> Tensor:
-    """v / |v| over the last axis, computed in float32 at least; a zero vector stays zero and learns nothing."""
-    direction, _ = unit_and_inverse_norm(vector)
-    return direction
+def unit(vector: Tensor, length: Tensor | None = None) -> Tensor:
+    """c v / |v| over the last axis, with c = 1 or `length` [..., 1]; a zero vector stays zero and learns nothing."""
+    rows = (*vector.shape[:-1], 1)
+    length = vector.new_ones(()) if length is None else length
+    scaled, _ = set_length(vector, length.expand(rows))
+    return scaled
 
 
-@torch.library.custom_op("saccade::unit_and_inverse_norm", mutates_args=())
-def unit_and_inverse_norm(vector: Tensor) -> tuple[Tensor, Tensor]:
-    """v / |v| [..., D] and 1 / |v| [..., 1]."""
-    rows = vector.reshape(-1, vector.shape[-1])
-    direction = torch.empty_like(rows)
-    inverse = rows.new_empty(rows.shape[0], 1, dtype=widened(rows).dtype)
+@torch.library.custom_op("saccade::set_length", mutates_args=())
+def set_length(vector: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+    """c v / |v| [..., D] and 1 / |v| [..., 1]."""
+    rows, lengths = vector.reshape(-1, vector.shape[-1]), widened(length.reshape(-1, 1))
+    scaled, inverse = torch.empty_like(rows), torch.empty_like(lengths)
     for part in _chunks(rows):
         wide = widened(rows[part])
         norm = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
         inverse[part] = norm.reciprocal().masked_fill_(norm == 0, 0)
-        direction[part] = wide * inverse[part]
-    return direction.view(vector.shape), inverse.view(*vector.shape[:-1], 1)
+        torch.mul(wide, inverse[part] * lengths[part], out=scaled[part])
+    return scaled.view(vector.shape), inverse.view(*vector.shape[:-1], 1)
 
 
-@unit_and_inverse_norm.register_fake
-def _(vector: Tensor) -> tuple[Tensor, Tensor]:
-    inverse_type = torch.promote_types(vector.dtype, torch.float32)
-    return (
-        vector.new_empty(vector.shape),
-        vector.new_empty(*vector.shape[:-1], 1, dtype=inverse_type),
-    )
+@set_length.register_fake
+def _(vector: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+    inverse_type = torch.promote_types(length.dtype, torch.float32)
+    return vector.new_empty(vector.shape), length.new_empty(length.shape, dtype=inverse_type)
 
 
-@torch.library.custom_op("saccade::unit_backward", mutates_args=())
-def unit_backward(grad: Tensor, direction: Tensor, inverse: Tensor) -> Tensor:
-    """(g - u (u·g)) / |v|: what of the gradient is not along the vector."""
-    width = direction.shape[-1]
-    grads, units, inverses = grad.reshape(-1, width), direction.reshape(-1, width), inverse.reshape(-1, 1)
-    result = torch.empty_like(units)
-    for part in _chunks(units):
-        g, u = widened(grads[part]), widened(units[part])
-        along = torch.linalg.vecdot(g, u).unsqueeze(-1)
-        result[part] = torch.addcmul(g, u, along, value=-1).mul_(inverses[part])
-    return result.view(direction.shape)
+@torch.library.custom_op("saccade::set_length_backward", mutates_args=())
+def set_length_backward(grad: Tensor, vector: Tensor, length: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
+    """With u = v / |v|: (g - u (u·g)) c / |v|, what of the gradient is not along the vector; and u·g for the length."""
+    width = vector.shape[-1]
+    grads, rows = grad.reshape(-1, width), vector.reshape(-1, width)
+    lengths, inverses = widened(length.reshape(-1, 1)), inverse.reshape(-1, 1)
+    result, along = torch.empty_like(rows), torch.empty_like(lengths)
+    for part in _chunks(rows):
+        g, v = widened(grads[part]), widened(rows[part])
+        along[part] = torch.linalg.vecdot(g, v).unsqueeze(-1) * inverses[part]
+        across = torch.addcmul(g, v, along[part] * inverses[part], value=-1)
+        torch.mul(across, inverses[part] * lengths[part], out=result[part])
+    return result.view(vector.shape), along.view(length.shape).to(length.dtype)
 
 
-@unit_backward.register_fake
-def _(grad: Tensor, direction: Tensor, inverse: Tensor) -> Tensor:
+@set_length_backward.register_fake
+def _(grad: Tensor, vector: Tensor, length: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
     del grad, inverse
-    return direction.new_empty(direction.shape)
+    return vector.new_empty(vector.shape), length.new_empty(length.shape)
 
 
-def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
-    del inputs
-    ctx.save_for_backward(*output)
+def _save(
+    ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]
+) -> None:
+    ctx.save_for_backward(*inputs, output[1])
     ctx.mark_non_differentiable(output[1])
 
 
-def _differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, unused: Tensor) -> Tensor:
+def _differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, unused: Tensor) -> tuple[Tensor, Tensor]:
     del unused
-    direction, inverse = ctx.saved_tensors  # type: ignore[attr-defined]
-    return unit_backward(grad, direction, inverse)
+    vector, length, inverse = ctx.saved_tensors  # type: ignore[attr-defined]
+    gradients: tuple[Tensor, Tensor] = set_length_backward(grad, vector, length, inverse)
+    return gradients
 
 
-unit_and_inverse_norm.register_autograd(_differentiate, setup_context=_save)
+set_length.register_autograd(_differentiate, setup_context=_save)
 
 
 def _chunks(rows: Tensor) -> Iterator[slice]:
