@@ -1,0 +1,7 @@
+"""What a user got wrong, in one line."""
+
+from __future__ import annotations
+
+
+class Mistake(ValueError):
+    """Bad input: the message says what was wrong, where, and what is allowed. The command line exits with 2."""

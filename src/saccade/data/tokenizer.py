@@ -1,0 +1,173 @@
+"""Text to token ids and back: SentencePiece (unigram, BPE) with byte fallback, characters, or white-space words.
+
+The first four ids mean the same in all of them: 0 padding, 1 start, 2 end, 3 unknown.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Protocol, final
+
+import sentencepiece
+
+from saccade.data.files import replacing
+from saccade.data.mistakes import Mistake
+
+PAD, START, END, UNKNOWN = 0, 1, 2, 3
+SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+
+
+class Tokenizer(Protocol):
+    """What every tokenizer does. `pieces` are the tokens as they are shown beside weights."""
+
+    @property
+    def size(self) -> int:
+        """V."""
+
+    def encode(self, text: str) -> list[int]:
+        """Ids, without start and end."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text; the special ids vanish."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """One readable string a token."""
+
+    def save(self, path: Path) -> None:
+        """One file, written whole or not at all."""
+
+
+@final
+class SentencePiece:
+    """Unigram (Kudo 2018) or BPE (Sennrich 2016) pieces; what no piece covers is spelled in bytes."""
+
+    def __init__(self, model: bytes) -> None:
+        self.model = model
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+
+    @classmethod
+    def train(cls, kind: str, texts: Iterable[str], size: int, *, seed: int) -> SentencePiece:
+        """Learn `size` pieces from texts."""
+        sentencepiece.set_random_generator_seed(seed)
+        written = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(texts),
+                model_writer=written,
+                model_type=kind,
+                vocab_size=size,
+                byte_fallback=True,
+                character_coverage=0.9999,
+                normalization_rule_name="identity",
+                pad_id=PAD,
+                bos_id=START,
+                eos_id=END,
+                unk_id=UNKNOWN,
+                max_sentence_length=1 << 20,
+                num_threads=1,  # more threads, another vocabulary
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise Mistake(f"tokenizer: SentencePiece could not learn {size} pieces: {_reason(error)}") from None
+        return cls(written.getvalue())
+
+    @property
+    def size(self) -> int:
+        """V."""
+        return self._processor.vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """Ids, without start and end."""
+        return self._processor.encode(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text; the special ids vanish."""
+        return self._processor.decode([index for index in ids if index > UNKNOWN])
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """One readable string a token."""
+        return [self._processor.id_to_piece(index) for index in ids]
+
+    def save(self, path: Path) -> None:
+        """SentencePiece's own model file."""
+        with replacing(path) as draft:
+            draft.write_bytes(self.model)
+
+    @classmethod
+    def load(cls, path: Path) -> SentencePiece:
+        """From its file."""
+        return cls(path.read_bytes())
+
+
+@final
+class Vocabulary:
+    """A list of symbols: white-space words, or single characters. What isn't in it becomes <unk>."""
+
+    def __init__(self, symbols: Sequence[str], kind: str) -> None:
+        self.symbols, self.kind = list(symbols), kind
+        self._ids = {symbol: index for index, symbol in enumerate(self.symbols)}
+        self._split: Callable[[str], list[str]] = str.split if kind == "words" else list
+        self._glue = " " if kind == "words" else ""
+
+    @classmethod
+    def train(cls, kind: str, texts: Iterable[str], size: int) -> Vocabulary:
+        """The most frequent symbols, ties in alphabetical order."""
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(text.split() if kind == "words" else text)
+        ranked = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
+        return cls([*SPECIAL, *ranked[: max(0, size - len(SPECIAL))]], kind)
+
+    @property
+    def size(self) -> int:
+        """V."""
+        return len(self.symbols)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids, without start and end."""
+        return [self._ids.get(symbol, UNKNOWN) for symbol in self._split(text)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text; the special ids vanish, but an unknown symbol shows."""
+        return self._glue.join(self.symbols[index] for index in ids if index >= UNKNOWN)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """One readable string a token."""
+        return [self.symbols[index] for index in ids]
+
+    def save(self, path: Path) -> None:
+        """A JSON file."""
+        with replacing(path) as draft:
+            draft.write_text(json.dumps({"kind": self.kind, "symbols": self.symbols}, ensure_ascii=False), "utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Vocabulary:
+        """From its file."""
+        stored = json.loads(path.read_text("utf-8"))
+        return cls(stored["symbols"], stored["kind"])
+
+
+def train_tokenizer(kind: str, texts: Iterable[str], size: int, *, seed: int = 0) -> SentencePiece | Vocabulary:
+    """A tokenizer of a kind (unigram, bpe, words, characters), learned from texts."""
+    if kind in ("unigram", "bpe"):
+        return SentencePiece.train(kind, texts, size, seed=seed)
+    return Vocabulary.train(kind, texts, size)
+
+
+def load_tokenizer(path: Path) -> SentencePiece | Vocabulary:
+    """From a run's folder."""
+    return Vocabulary.load(path) if path.suffix == ".json" else SentencePiece.load(path)
+
+
+def file_name(tokenizer: SentencePiece | Vocabulary, stem: str) -> str:
+    """How a tokenizer's file is called in a run."""
+    return f"{stem}.json" if isinstance(tokenizer, Vocabulary) else f"{stem}.model"
+
+
+def _reason(error: RuntimeError) -> str:
+    text = str(error).replace("\n", " ")
+    return text.rsplit("] ", 1)[-1]
