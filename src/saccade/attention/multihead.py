@@ -32,6 +32,10 @@ class KeyValue(NamedTuple):
         memory = torch.cat([self.memory, later.memory], -2)
         return KeyValue(memory, torch.cat([self.value, later.value], -2))
 
+    def rows(self, index: Tensor) -> KeyValue:
+        """Other rows of the batch: a beam that was reordered, or a batch that shrank."""
+        return KeyValue(self.memory[index], self.value[index])
+
 
 @final
 class MultiHeadAttention(nn.Module):

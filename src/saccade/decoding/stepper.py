@@ -1,0 +1,27 @@
+"""What decoding asks of a model."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Self
+
+from torch import Tensor
+
+
+class State(Protocol):
+    """A model between two steps, one row per hypothesis."""
+
+    def rows(self, index_N: Tensor) -> Self:
+        """The state of these rows, in this order; a row may be taken twice or not at all."""
+
+
+class Stepper(Protocol):
+    """A model that writes one id at a time."""
+
+    def start(self, source_BS: Tensor, source_length_B: Tensor) -> Any:
+        """Read the source: the state before the first step."""
+
+    def advance(self, state: Any, read_BT: Tensor) -> tuple[Tensor, Any]:
+        """Read some ids: the vectors at each of them, and the state after the last."""
+
+    def logits(self, vectors: Tensor) -> Tensor:
+        """Unnormalised log-probabilities of the next id."""

@@ -1,0 +1,1 @@
+"""Models: what reads a source and writes a target."""

@@ -1,0 +1,195 @@
+"""The Transformer (Vaswani 2017): encoder and decoder blocks of attention and feed-forward, pre- or post-norm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, cast, final
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from saccade.attention import KeyValue, MultiHeadAttention, masks
+from saccade.attention.masks import Mask
+from saccade.layers.feed_forward import FeedForward
+from saccade.layers.positions import Learned, Sinusoidal
+
+
+class Dropouts(NamedTuple):
+    """The three dropouts: on residuals and embeddings, on attention weights, inside the feed-forward network."""
+
+    residual: float = 0.1
+    attention: float = 0.0
+    activation: float = 0.0
+
+
+class BlockSizes(NamedTuple):
+    """What a block is made of."""
+
+    width: int
+    num_heads: int
+    hidden_width: int
+    activation: str = "relu"
+    norm: str = "pre"
+    score: str = "scaled_dot"
+    dropouts: Dropouts = Dropouts()
+
+    def attention(self) -> MultiHeadAttention:
+        """An attention of this size."""
+        return MultiHeadAttention(self.width, self.num_heads, score=self.score, dropout=self.dropouts.attention)
+
+    def feed_forward(self) -> FeedForward:
+        """A feed-forward network of this size."""
+        return FeedForward(self.width, self.hidden_width, activation=self.activation, dropout=self.dropouts.activation)
+
+
+@final
+class Residual(nn.Module):
+    """x + f(norm(x)) (pre-norm), or norm(x + f(x)) (post-norm; Vaswani 2017, section 3.1)."""
+
+    def __init__(self, sizes: BlockSizes) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(sizes.width)
+        self.is_pre, self.dropout = sizes.norm == "pre", sizes.dropouts.residual
+
+    def forward(self, x_BTD: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
+        """The layer's answer added to its question."""
+        answer = F.dropout(layer(self.norm(x_BTD) if self.is_pre else x_BTD), self.dropout, self.training)
+        return x_BTD + answer if self.is_pre else self.norm(x_BTD + answer)
+
+
+@final
+class EncoderBlock(nn.Module):
+    """Self-attention, feed-forward."""
+
+    def __init__(self, sizes: BlockSizes) -> None:
+        super().__init__()
+        self.attention, self.feed_forward = sizes.attention(), sizes.feed_forward()
+        self.residuals = nn.ModuleList(Residual(sizes) for _ in range(2))
+
+    def forward(self, x_BSD: Tensor, mask: Mask) -> Tensor:
+        """[B, S, D] to [B, S, D]."""
+        x_BSD = self.residuals[0](x_BSD, lambda x: self.attention(x, mask=mask))
+        return self.residuals[1](x_BSD, self.feed_forward)
+
+
+class BlockMemory(NamedTuple):
+    """What a decoder block remembers: its own past, and the source."""
+
+    past: KeyValue | None
+    source: KeyValue
+
+
+@final
+class DecoderBlock(nn.Module):
+    """Causal self-attention, attention to the source, feed-forward."""
+
+    def __init__(self, sizes: BlockSizes) -> None:
+        super().__init__()
+        self.own, self.cross, self.feed_forward = sizes.attention(), sizes.attention(), sizes.feed_forward()
+        self.residuals = nn.ModuleList(Residual(sizes) for _ in range(3))
+
+    def read(self, source_BSD: Tensor) -> KeyValue:
+        """The source as this block will ask it, made once."""
+        return self.cross.memory(source_BSD)
+
+    def forward(self, x_BTD: Tensor, memory: BlockMemory, source_mask: Mask) -> tuple[Tensor, BlockMemory]:
+        """The steps after those already remembered; the memory grows by them."""
+        remembered = memory.past
+
+        def own(x: Tensor) -> Tensor:
+            nonlocal remembered
+            first = 0 if remembered is None else remembered.num_keys
+            later = self.own.memory(x)
+            remembered = later if remembered is None else remembered.append(later)
+            return self.own(x, memory=remembered, mask=masks.causal(offset=first))
+
+        x_BTD = self.residuals[0](x_BTD, own)
+        x_BTD = self.residuals[1](x_BTD, lambda x: self.cross(x, memory=memory.source, mask=source_mask))
+        return self.residuals[2](x_BTD, self.feed_forward), BlockMemory(remembered, memory.source)
+
+
+class State(NamedTuple):
+    """A decoder between two steps."""
+
+    blocks: tuple[BlockMemory, ...]
+    source_length_B: Tensor
+    num_steps: int
+
+    def rows(self, index_N: Tensor) -> State:
+        """The state of other rows: a beam that was reordered, or a batch that shrank."""
+        return State(
+            tuple(BlockMemory(_rows(block.past, index_N), block.source.rows(index_N)) for block in self.blocks),
+            self.source_length_B[index_N],
+            self.num_steps,
+        )
+
+
+def _rows(memory: KeyValue | None, index_N: Tensor) -> KeyValue | None:
+    return None if memory is None else memory.rows(index_N)
+
+
+@final
+class Transformer(nn.Module):
+    """Source ids to distributions over target ids. With one vocabulary, all three embeddings are one matrix."""
+
+    def __init__(
+        self,
+        *,
+        source_vocabulary: int,
+        target_vocabulary: int,
+        sizes: BlockSizes,
+        num_encoder_layers: int,
+        num_decoder_layers: int,
+        share_embeddings: bool,
+        positions: str = "sinusoidal",
+        max_length: int = 1024,
+    ) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.target = nn.Embedding(target_vocabulary, sizes.width)  # also the output layer (section 3.4)
+        self.source = self.target if share_embeddings else nn.Embedding(source_vocabulary, sizes.width)
+        for embedding in {self.source, self.target}:
+            nn.init.normal_(embedding.weight, std=sizes.width**-0.5)
+        learned = positions == "learned"
+        self.positions = Learned(sizes.width, max_length=max_length) if learned else Sinusoidal(sizes.width)
+        self.encoder = nn.ModuleList(EncoderBlock(sizes) for _ in range(num_encoder_layers))
+        self.decoder = nn.ModuleList(DecoderBlock(sizes) for _ in range(num_decoder_layers))
+        is_pre = sizes.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(sizes.width) if is_pre else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(sizes.width) if is_pre else nn.Identity()
+
+    def start(self, source_BS: Tensor, source_length_B: Tensor) -> State:
+        """Read the source: the state before the first step."""
+        x_BSD = self._embed(self.source, source_BS, 0)
+        mask = masks.padding(source_length_B)
+        for block in self.encoder:
+            x_BSD = block(x_BSD, mask)
+        memory_BSD = self.encoder_norm(x_BSD)
+        blocks = [BlockMemory(None, block.read(memory_BSD)) for block in self._decoder_blocks()]
+        return State(tuple(blocks), source_length_B, 0)
+
+    def advance(self, state: State, read_BT: Tensor) -> tuple[Tensor, State]:
+        """Read some target ids: the decoder's vectors [B, T, D] and the state after them."""
+        x_BTD = self._embed(self.target, read_BT, state.num_steps)
+        mask = masks.padding(state.source_length_B)
+        blocks = []
+        for block, memory in zip(self.decoder, state.blocks, strict=True):
+            x_BTD, later = block(x_BTD, memory, mask)
+            blocks.append(later)
+        return self.decoder_norm(x_BTD), State(tuple(blocks), state.source_length_B, state.num_steps + read_BT.shape[1])
+
+    def logits(self, vectors: Tensor) -> Tensor:
+        """Unnormalised log-probabilities of the next id, [..., V]."""
+        return vectors @ self.target.weight.mT
+
+    def forward(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
+        """Teacher forcing: the decoder's vectors at every step, [B, T, D]."""
+        return self.advance(self.start(source_BS, source_length_B), read_BT)[0]
+
+    def _decoder_blocks(self) -> Iterator[DecoderBlock]:
+        return (cast(DecoderBlock, block) for block in self.decoder)
+
+    def _embed(self, table: nn.Embedding, ids_BT: Tensor, first: int) -> Tensor:
+        embedded = table(ids_BT) * self.sizes.width**0.5
+        embedded = embedded + self.positions(first, ids_BT.shape[1]).to(embedded.dtype)
+        return F.dropout(embedded, self.sizes.dropouts.residual, self.training)

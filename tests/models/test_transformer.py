@@ -1,0 +1,117 @@
+"""The Transformer: step by step equals all at once, padding changes nothing, and torch computes the same."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from cases import SCORE_NAMES
+from saccade.models.transformer import BlockSizes, Transformer
+
+
+def build(
+    norm: str = "pre", activation: str = "relu", score: str = "scaled_dot", positions: str = "sinusoidal"
+) -> Transformer:
+    model = Transformer(
+        source_vocabulary=11,
+        target_vocabulary=13,
+        sizes=BlockSizes(12, 3, 20, activation=activation, norm=norm, score=score),
+        num_encoder_layers=2,
+        num_decoder_layers=2,
+        share_embeddings=False,
+        positions=positions,
+    )
+    return model.double().eval()
+
+
+SOURCE, LENGTH = torch.randint(0, 11, (3, 7)), torch.tensor([7, 2, 5])
+READ = torch.randint(0, 13, (3, 5))
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("score", SCORE_NAMES)
+def test_step_by_step_equals_all_at_once(norm: str, score: str) -> None:
+    model = build(norm, score=score)
+    state, steps = model.start(SOURCE, LENGTH), []
+    for step in range(5):
+        vectors, state = model.advance(state, READ[:, step : step + 1])
+        steps.append(vectors)
+    torch.testing.assert_close(torch.cat(steps, 1), model(SOURCE, LENGTH, READ))
+    assert state.num_steps == 5
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_padding_and_batch_mates_change_nothing(activation: str, positions: str) -> None:
+    model = build(activation=activation, positions=positions)
+    together = model(SOURCE, LENGTH, READ)
+    for row, length in enumerate(LENGTH.tolist()):
+        alone = model(SOURCE[row : row + 1, :length], LENGTH[row : row + 1], READ[row : row + 1])
+        torch.testing.assert_close(together[row : row + 1], alone)
+
+
+def test_reordered_rows_go_on_as_themselves() -> None:
+    model, order = build(), torch.tensor([2, 0, 0])
+    _, state = model.advance(model.start(SOURCE, LENGTH), READ[:, :2])
+    vectors, _ = model.advance(state.rows(order), READ[order, 2:])
+    torch.testing.assert_close(vectors, model(SOURCE, LENGTH, READ)[order, 2:])
+
+
+def test_one_vocabulary_shares_all_three_embeddings() -> None:
+    model = Transformer(
+        source_vocabulary=11,
+        target_vocabulary=11,
+        sizes=BlockSizes(12, 3, 20),
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        share_embeddings=True,
+    )
+    assert model.source is model.target
+    assert sum(name.endswith(("source.weight", "target.weight")) for name, _ in model.named_parameters()) == 1
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_equals_torchs_transformer_with_the_same_weights(norm: str) -> None:
+    ours = build(norm)
+    theirs = nn.Transformer(
+        12, 3, 2, 2, 20, dropout=0.0, batch_first=True, norm_first=norm == "pre", dtype=torch.float64
+    ).eval()
+    if norm == "post":
+        theirs.encoder.norm = theirs.decoder.norm = None
+    copy_weights(ours, theirs)
+    source, read = ours._embed(ours.source, SOURCE, 0), ours._embed(ours.target, READ, 0)
+    padding = torch.arange(7) >= LENGTH[:, None]
+    causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    expected = theirs(source, read, tgt_mask=causal, src_key_padding_mask=padding, memory_key_padding_mask=padding)
+    torch.testing.assert_close(ours(SOURCE, LENGTH, READ), expected)
+
+
+def copy_weights(ours: Transformer, theirs: nn.Transformer) -> None:
+    def attention(mine: nn.Module, other: nn.MultiheadAttention) -> None:
+        layers = [mine.get_submodule(name) for name in ("query", "key", "value")]
+        other.in_proj_weight.copy_(torch.cat([layer.get_parameter("weight") for layer in layers]))
+        other.in_proj_bias.copy_(torch.cat([layer.get_parameter("bias") for layer in layers]))
+        other.out_proj.load_state_dict(mine.get_submodule("output").state_dict())
+
+    def rest(mine: nn.Module, other: nn.Module, norms: int) -> None:
+        other.get_submodule("linear1").load_state_dict(mine.get_submodule("feed_forward.inner").state_dict())
+        other.get_submodule("linear2").load_state_dict(mine.get_submodule("feed_forward.outer").state_dict())
+        for index in range(norms):
+            norm = mine.get_submodule(f"residuals.{index}.norm")
+            other.get_submodule(f"norm{index + 1}").load_state_dict(norm.state_dict())
+
+    with torch.no_grad():
+        for parameter in ours.parameters():
+            nn.init.normal_(parameter, std=0.3)
+        for mine, other in zip(ours.encoder, theirs.encoder.layers, strict=True):
+            attention(mine.get_submodule("attention"), other.self_attn)
+            rest(mine, other, 2)
+        for mine, other in zip(ours.decoder, theirs.decoder.layers, strict=True):
+            attention(mine.get_submodule("own"), other.self_attn)
+            attention(mine.get_submodule("cross"), other.multihead_attn)
+            rest(mine, other, 3)
+        if theirs.encoder.norm is not None:
+            theirs.encoder.norm.load_state_dict(ours.encoder_norm.state_dict())
+            theirs.decoder.norm.load_state_dict(ours.decoder_norm.state_dict())
