@@ -33,7 +33,10 @@ def floor_of(module: str) -> int:
 def imports_of(path: Path) -> list[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     found = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-    found += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide where they lead"
+            found += [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
     return [name for name in found if name.startswith("saccade.")]
 
 
@@ -52,8 +55,10 @@ def test_imports_flow_one_way(path: Path) -> None:
 def test_a_wrong_arrow_is_seen(tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
     bad.write_text("def f():\n    from saccade.training import loop\n", encoding="utf-8")
-    assert wrong_arrows(bad, "saccade.attention.bad") == ["saccade.training"]
+    assert wrong_arrows(bad, "saccade.attention.bad") == ["saccade.training", "saccade.training.loop"]
     assert wrong_arrows(bad, "saccade.cli") == []
+    bad.write_text("from saccade import cli\n", encoding="utf-8")
+    assert wrong_arrows(bad, "saccade.attention.bad") == ["saccade.cli"]
 
 
 def test_every_room_has_a_floor() -> None:

@@ -17,6 +17,7 @@ from saccade.attention import (
     masks,
     self_attend,
 )
+from saccade.config.build import load_run as load
 
 __version__ = version("saccade")
 
@@ -29,6 +30,7 @@ __all__ = [
     "__version__",
     "attend",
     "explain",
+    "load",
     "masks",
     "self_attend",
 ]

@@ -17,7 +17,12 @@ from rich.table import Table
 
 import saccade
 from saccade.bench import attention as attention_bench
+from saccade.config import build, runs
+from saccade.config import load as config_file
+from saccade.data import corpus
+from saccade.data.mistakes import Mistake
 from saccade.lab import reorder
+from saccade.tasks import translate
 
 app = typer.Typer(
     help="Attention models you can train, run fast, serve and look into.",
@@ -56,10 +61,67 @@ def _options(
 def demo(
     out: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("runs/demo"),
     steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = reorder.STEPS,
-    seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Another seed, another run.")] = 1,
 ) -> None:
     """Train a small model with additive attention and draw what it looks at (about half a minute)."""
     reorder.run(out=out, steps=steps, seed=seed, console=Console())
+
+
+@app.command()
+def train(
+    config: Annotated[Path, typer.Argument(help="A YAML file; see configs/.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="section.field=value, as many as you like.")] = None,
+    run: Annotated[Path | None, typer.Option(help="The run's folder. [default: runs/<name of the config>]")] = None,
+) -> None:
+    """Train a model, or go on with one that was interrupted."""
+    folder = Path("runs") / config.stem if run is None else run
+    console = Console()
+    try:
+        runs.train(config_file.load(config, overrides or ()), folder, console)
+    except KeyboardInterrupt:
+        console.print(f"\nInterrupted and saved. The same command goes on: saccade train {config}")
+        raise typer.Exit(130) from None
+    console.print(f"The model is in {folder}. Next: saccade predict {folder}, or saccade evaluate {folder} ...")
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="A run folder.")],
+    source: Annotated[Path | None, typer.Option("--input", help="A file to read. [default: standard input]")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. [default: the run's]")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with scores.")] = False,
+) -> None:
+    """Translate line by line, in order; blank lines stay blank."""
+    translator = build.load_run(model)
+    decoding = {} if beam is None else {"width": beam}
+    lines = (
+        corpus.read_lines(source) if source is not None else corpus.decoded_lines("standard input", sys.stdin.buffer)
+    )
+    for found in translator.stream(lines, **decoding):
+        typer.echo(json.dumps(found._asdict(), ensure_ascii=False) if as_json else found.text)
+
+
+@app.command()
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A run folder.")],
+    source: Annotated[Path, typer.Argument(help="Texts to translate.")],
+    target: Annotated[Path, typer.Argument(help="Their references, line by line.")],
+    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. [default: the run's]")] = None,
+    tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer; none for text that is tokenised.")] = "13a",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+) -> None:
+    """Score a model on a test set: sacreBLEU and chrF, with their signatures."""
+    pairs = list(corpus.Corpus(str(source), str(target)).pairs())
+    if not pairs:
+        raise Mistake(f"{source}: empty; there is nothing to evaluate")
+    decoding = {} if beam is None else {"width": beam}
+    outputs = build.load_run(model).predict([pair.source for pair in pairs], **decoding)
+    references = [pair.target for pair in pairs]
+    scores = translate.evaluate([found.text for found in outputs], references, tokenize=tokenize)
+    if as_json:
+        typer.echo(json.dumps({"num_pairs": len(pairs), **scores._asdict()}))
+        return
+    typer.echo(f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})\nchrF {scores.chrf:.2f}  ({scores.chrf_signature})")
 
 
 @bench.command("attention")
@@ -89,6 +151,8 @@ def bench_attention(
     console = Console()
     console.print(f"{device.value}, {dtype}, torch {torch.__version__}, {torch.get_num_threads()} threads; medians.")
     console.print("Shapes are B x H x T x K; ratios below 1: saccade is quicker.")
+    if not attention_bench.can_compile(place):
+        console.print("torch.compile is left out: it needs a C++ compiler (g++), and there is none here.")
     for section, peer in dict.fromkeys((row.section, row.peer) for row in rows):
         found = [row for row in rows if (row.section, row.peer) == (section, peer)]
         console.print("", _bench_table(f"{section}, beside {peer}", found))
@@ -135,6 +199,9 @@ def main() -> None:
     """The `saccade` command: exit code 0 fine, 2 the user's mistake, 1 ours."""
     try:
         app()
+    except Mistake as error:
+        _mistake(str(error))
+        sys.exit(2)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         _mistake(f"{error.strerror or error}{where}")

@@ -19,7 +19,7 @@ Q, K = torch.randn(2, 3, 5), torch.randn(2, 7, 5)
 
 
 @pytest.mark.parametrize("leading", [(), (2,), (2, 3), (2, 3, 5), (1, 2, 3, 2)])
-@pytest.mark.parametrize("score_name", ["scaled_dot", "additive", "mean"])
+@pytest.mark.parametrize("score_name", SCORE_NAMES)
 def test_any_leading_axes(leading: tuple[int, ...], score_name: str) -> None:
     query, key, value = random_inputs(*leading, num_queries=7, num_keys=11, width=13, value_width=3)
     score = build_score(score_name, 13)
@@ -69,8 +69,11 @@ def test_leading_axes_broadcast(score_name: str) -> None:
         ({"key": None}, r"key: give either the keys or memory="),
         ({"memory": K}, r"key: give either the keys or memory="),
         ({"value": torch.randn(2, 6, 5)}, r"value: 6 steps given for 7 keys"),
-        ({"score": SCORES["general"](4, 5)}, r"query: width 5 given; General was built for 4"),
-        ({"score": SCORES["general"](5, 4)}, r"key: width 5 given; General was built for 4"),
+        ({"score": SCORES["general"](4, 5)}, r"query: width 5 given; General needs 4"),
+        ({"score": SCORES["general"](5, 4)}, r"key: width 5 given; General needs 4"),
+        ({"score": SCORES["general"](5, 5, heads=(3,))}, r"score: built for heads=\(3,\); .* axes are \[2\]"),
+        ({"key": None, "memory": torch.randn(2, 7, 4)}, r"memory: width 4 given; ScaledDot needs 5"),
+        ({"key": None, "memory": K.double()}, r"memory: torch.float64 given; query is torch.float32"),
         ({"score": SCORES["location"](5, 5, max_length=6)}, r"key: 7 steps given; .* max_length=6"),  # type: ignore[call-arg]
         ({"dropout": 1.0}, r"dropout: 1.0 given; it must be at least 0 and below 1"),
         ({"return_log_probability": True}, r"return_log_probability: only the normalizer 'hard'"),
@@ -91,6 +94,11 @@ def test_mistakes_are_named(arguments: dict[str, Any], message: str) -> None:
         (lambda: SCORES["location"](5, 5, max_length=0), r"max_length: 0 given"),  # type: ignore[call-arg]
         (lambda: Hard("soft"), r"gradient: 'soft' given; allowed: reinforce, straight_through"),  # type: ignore[arg-type]
         (lambda: Hard(temperature=0), r"temperature: 0 given"),
+        (lambda: Hard(temperature=0.5), r"temperature: 0.5 given; only gradient='straight_through' has one"),
+        (lambda: LocalP(5, radius=0), r"radius: 0 given"),
+        (lambda: LocalP(5, radius=2, hidden_width=0), r"hidden_width: 0 given"),
+        (lambda: LocalP(4, radius=2)(Q, torch.tensor([7, 7])), r"query: width 5 given; LocalP was built for 4"),
+        (lambda: LocalP(5, radius=2)(Q, 7), r"length: int given; it must be a tensor of integers"),
     ],
 )
 def test_wrong_parts_are_named(build: Any, message: str) -> None:
@@ -162,6 +170,29 @@ def test_a_window_compiles_in_one_graph() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_inductor_equals_eager(score_name: str, normalizer: str) -> None:
     compare_compiled(build_score(score_name, 11), normalizer, MASKS["causal_and_padding"](3, 5, 7), backend="inductor")
+
+
+@pytest.mark.parametrize("score_name", ["scaled_dot", "general", "cosine"])
+def test_one_graph_serves_changing_sizes(score_name: str) -> None:
+    score = build_score(score_name, 8)
+
+    def call(x: Tensor, length: Tensor, ids: Tensor) -> Tensor:
+        return attend(x, x, x, score=score, mask=masks.padding(length) & masks.document(ids))
+
+    torch._dynamo.reset()
+    compiled = torch.compile(call, fullgraph=True, dynamic=True, backend="aot_eager")
+    for batch, steps in ((2, 5), (3, 7), (5, 11)):
+        x = torch.randn(batch, steps, 8, dtype=torch.float64)
+        rest = torch.arange(batch) + 2, (torch.arange(steps) // 3).expand(batch, steps)
+        torch.testing.assert_close(compiled(x, *rest), call(x, *rest))
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_weights_have_every_leading_axis(backend: str) -> None:
+    query, key, value = torch.randn(1, 3, 4), torch.randn(5, 4), torch.randn(2, 5, 6)
+    output, weights = attend(query, key, value, backend=backend, return_weights=True)
+    assert output.shape == (2, 3, 6)
+    assert weights.shape == (2, 3, 5)
 
 
 def compare_compiled(score: torch.nn.Module, normalizer: str, mask: masks.Mask, *, backend: str) -> None:

@@ -23,6 +23,25 @@ def test_each_mask_by_hand() -> None:
     assert masks.padding(torch.tensor([2, 0])).dense(1, 3).tolist() == [[[True, True, False]], [[False] * 3]]
 
 
+def test_dense_is_always_whole() -> None:
+    for mask, shape in (
+        (masks.full(), (3, 4)),
+        (masks.where(lambda t, s: s == 0), (3, 4)),
+        (masks.padding(torch.tensor([2, 0])), (2, 3, 4)),
+    ):
+        assert mask.dense(3, 4).shape == shape
+
+
+def test_predicted_centres_are_exact_in_half_precision() -> None:
+    local, query = LocalP(8, radius=3), torch.randn(1, 5, 8)
+    length = torch.tensor([3000])
+    exact = local.centre(query, length)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(local.centre(query, length), exact)
+    allowed = masks.around(torch.tensor([1001.0], dtype=torch.bfloat16), 3).dense(1, 1010)
+    assert int(allowed.sum()) == 7
+
+
 def test_masks_join() -> None:
     assert drawn(masks.causal() & masks.window(1)) == ["#...", "##..", ".##."]
     assert drawn(masks.window(0) | masks.where(lambda t, s: s == 0)) == ["#...", "##..", "#.#."]
@@ -97,6 +116,9 @@ def test_local_p_looks_around_the_predicted_centre() -> None:
         ),
         (lambda: masks.dense(torch.ones(2, 3) > 0) & masks.dense(torch.ones(2, 5) > 0), r"mask: .* for 3 and 5 keys"),
         (lambda: masks.around(torch.rand(3), 1) | masks.causal(), r"mask: local_p .* with & only"),
+        (lambda: masks.causal() & (torch.ones(2, 2) > 0), r"mask: Tensor joined with a mask; wrap a boolean tensor"),  # type: ignore[operator]
+        (lambda: masks.causal() | None, r"mask: NoneType joined with a mask"),  # type: ignore[operator]
+        (lambda: masks.padding([3, 4]), r"length: list given; it must be a tensor of integers"),  # type: ignore[arg-type]
     ],
 )
 def test_mistakes_are_named(make: object, message: str) -> None:

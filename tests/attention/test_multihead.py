@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from cases import SCORE_NAMES
-from saccade import MultiHeadAttention, masks
+from saccade import SCORES, MultiHeadAttention, masks
 
 
 def same_weights(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
@@ -93,6 +93,26 @@ def test_grouped_heads_equal_repeated_heads() -> None:
     torch.testing.assert_close(grouped(x, mask=mask), repeated(x, mask=mask))
 
 
+@pytest.mark.parametrize("groups", [6, 2])
+def test_a_mask_may_differ_from_head_to_head(groups: int) -> None:
+    attention = MultiHeadAttention(24, 6, num_key_value_heads=groups).double()
+    x = torch.randn(2, 5, 24).double()
+    allowed = torch.rand(2, 6, 5, 5) > 0.4
+    _, weights = attention(x, mask=allowed, return_weights=True)
+    assert (weights[~allowed] == 0).all()
+    output, everything = attention(x, mask=allowed), attention(x, mask=allowed, backend="reference")
+    torch.testing.assert_close(output, everything)
+
+
+def test_hard_attention_learns_by_its_log_probability() -> None:
+    attention = MultiHeadAttention(24, 6, num_key_value_heads=2, normalizer="hard")
+    _, log_probability = attention(torch.randn(2, 5, 24), return_log_probability=True)
+    assert log_probability.shape == (2, 6, 5)
+    log_probability.sum().backward()
+    assert attention.query.weight.grad is not None
+    assert attention.query.weight.grad.abs().sum() > 0
+
+
 def test_dropout_only_when_training() -> None:
     attention = MultiHeadAttention(8, 2, dropout=0.5)
     x = torch.randn(1, 5, 8)
@@ -123,6 +143,11 @@ X = torch.randn(1, 3, 8)
     [
         (lambda: MultiHeadAttention(10, 3), r"num_heads: 3 given; it must divide the width, 10"),
         (lambda: MultiHeadAttention(12, 6, num_key_value_heads=4), r"num_key_value_heads: 4 given; it must divide"),
+        (lambda: MultiHeadAttention(8, 2, dropout=1.5), r"dropout: 1.5 given; it must be at least 0 and below 1"),
+        (
+            lambda: MultiHeadAttention(8, 2, score=SCORES["additive"](4, 4, heads=(2,))),
+            r"score: built for heads=\(2,\); allowed here: \(\) or .*\(2, 1\)",
+        ),
         (lambda: MultiHeadAttention(12, 6, score="doot"), r"score: 'doot' given; allowed: mean, dot"),
         (lambda: MultiHeadAttention(12, 6, normalizer="max"), r"normalizer: 'max' given; allowed: softmax"),
         (lambda: MultiHeadAttention(8, 2)(X[..., :5]), r"key: width 5 given; this attention was built for 8"),

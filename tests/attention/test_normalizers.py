@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from saccade import NORMALIZERS, attend
+from saccade import NORMALIZERS, attend, masks
 from saccade.attention.normalizers import Entmax15, Hard, Softmax, Sparsemax
 
 
@@ -75,6 +75,22 @@ def test_attend_returns_the_log_probability_of_the_picked_keys() -> None:
     expected = torch.where(allowed.any(-1), (soft * weights).sum(-1).clamp_min(1e-30).log(), 0.0)
     torch.testing.assert_close(log_probability, expected)
     assert isinstance(attend(query, key, key, normalizer=Hard(), return_log_probability=True), tuple)
+
+
+def test_log_probability_is_finite_in_half_precision_and_ignores_local_ps_gaussian() -> None:
+    score = torch.tensor([[30.0, 31.0, 2.0]], dtype=torch.float16)
+    allowed = torch.tensor([[True, True, False]])
+    picked = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float16)
+    found = Hard().log_probability(score, allowed, picked)
+    torch.testing.assert_close(found, torch.tensor([-math.log(1 + math.exp(-1))]))
+    query, key = torch.randn(1, 3, 4), torch.randn(1, 9, 4)
+    mask = masks.around(torch.tensor([[2.2, 4.7, 6.1]]), 2)
+    *_, weights, log_probability = attend(
+        query, key, key, normalizer=Hard(), mask=mask, return_weights=True, return_log_probability=True
+    )
+    soft = attend(query, key, key, mask=mask.dense(3, 9), return_weights=True)[1]
+    expected = soft.gather(-1, weights.argmax(-1, keepdim=True)).log().squeeze(-1)
+    torch.testing.assert_close(log_probability, expected)
 
 
 def test_straight_through_picks_one_and_learns_like_softmax() -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from cases import SCORE_NAMES, build_score
 from saccade import attend, explain, masks
+from saccade.attention import Score
 
 
 @settings(max_examples=60)
@@ -52,14 +53,36 @@ def test_every_score_and_its_gradients(score_name: str, normalizer: str) -> None
 
 @pytest.mark.parametrize("length", [1000, 4000])
 def test_the_number_of_scored_pairs_grows_linearly(length: int) -> None:
-    pairs = 0
+    pairs = []
 
-    def counting_dot(query: Tensor, key: Tensor) -> Tensor:
-        nonlocal pairs
-        score = query @ key.mT
-        pairs += score.numel()
-        return score
+    class CountingDot(Score):
+        def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
+            score = query_BTD @ memory_BSD.mT
+            pairs.append(score.numel())
+            return score
 
     x = torch.randn(length, 2)
-    attend(x, x, x, score=counting_dot, mask=masks.window(16))
-    assert length * 33 <= pairs <= length * 33 * 2.2
+    attend(x, x, x, score=CountingDot(), mask=masks.window(16))
+    assert length * 33 <= sum(pairs) <= length * 33 * 2.2
+
+
+def test_a_callable_that_may_read_positions_is_not_cut_into_blocks() -> None:
+    def linear_bias(query: Tensor, key: Tensor) -> Tensor:  # ALiBi
+        return query @ key.mT - 0.1 * (torch.arange(400)[:, None] - torch.arange(400)).abs()
+
+    x = torch.randn(400, 4)
+    assert explain(x, x, x, score=linear_bias, mask=masks.window(8)).backend == "reference"
+
+
+def test_full_or_anything_is_full_and_blocks_stay_right() -> None:
+    x = torch.randn(3, 400, 4)
+    mask = (masks.full() | masks.padding(torch.tensor([3, 4, 5]))) & masks.window(4)
+    torch.testing.assert_close(attend(x, x, x, mask=mask), attend(x, x, x, mask=mask, backend="reference"))
+
+
+def test_zero_rows_have_the_output_dtype_under_autocast() -> None:
+    x = torch.randn(1, 100, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        output = attend(x, x, x, mask=masks.window(2, offset=1000), backend="window")
+    assert output.dtype == torch.bfloat16
+    assert (output == 0).all()

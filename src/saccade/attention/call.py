@@ -94,8 +94,8 @@ def resolve(
         raise ValueError("key: give either the keys or memory=score.memory(key)")
     for name, tensor in (("query", query), ("key", key), ("memory", memory), ("value", value)):
         _check_tensor(name, tensor)
-    _check_dtypes(query, value, key)
-    _check_widths(scorer, query, key)
+    _check_dtypes(query, {"key": key, "memory": memory, "value": value})
+    _check_widths(scorer, query, key, memory)
     if memory is None:
         assert key is not None
         memory = scorer.memory(key) if isinstance(scorer, Score) else key
@@ -181,24 +181,29 @@ def _check_tensor(name: str, tensor: Tensor | None) -> None:
         raise ValueError(f"{name}: no steps given; there must be at least one key")
 
 
-def _check_dtypes(query: Tensor, value: Tensor, key: Tensor | None) -> None:
-    for name, tensor in (("key", key), ("value", value)):
+def _check_dtypes(query: Tensor, others: dict[str, Tensor | None]) -> None:
+    for name, tensor in others.items():
         if tensor is None or tensor.dtype == query.dtype or torch.is_autocast_enabled(query.device.type):
             continue
         raise ValueError(f"{name}: {tensor.dtype} given; query is {query.dtype}, and both must be alike")
 
 
-def _check_widths(score: Callable[[Tensor, Tensor], Tensor], query: Tensor, key: Tensor | None) -> None:
+def _check_widths(
+    score: Callable[[Tensor, Tensor], Tensor], query: Tensor, key: Tensor | None, memory: Tensor | None
+) -> None:
     if not isinstance(score, Score):
         return
-    name = type(score).__name__
-    given = {"query": query} if key is None else {"query": query, "key": key}
-    for argument, tensor in given.items():
-        width = score.query_width if argument == "query" else score.key_width
-        if width not in (None, tensor.shape[-1]):
-            raise ValueError(f"{argument}: width {tensor.shape[-1]} given; {name} was built for {width}")
-    if key is not None and score.equal_widths and query.shape[-1] != key.shape[-1]:
-        raise ValueError(f"key: width {key.shape[-1]} given; {name} needs the query's width, {query.shape[-1]}")
+    leading, count = list(query.shape[:-2]), len(score.heads)
+    if count > len(leading) or any(a != 1 and a != b for a, b in zip(score.heads, leading[-count:], strict=False)):
+        raise ValueError(f"score: built for heads={score.heads}; the query's leading axes are {leading}")
+    name, width = type(score).__name__, query.shape[-1]
+    memory_width = width if score.memory_width is None and score.equal_widths else score.memory_width
+    wanted = {"query": (query, score.query_width), "key": (key, score.key_width), "memory": (memory, memory_width)}
+    for argument, (tensor, built_for) in wanted.items():
+        if tensor is not None and built_for is not None and tensor.shape[-1] != built_for:
+            raise ValueError(f"{argument}: width {tensor.shape[-1]} given; {name} needs {built_for}")
+    if key is not None and score.equal_widths and key.shape[-1] != width:
+        raise ValueError(f"key: width {key.shape[-1]} given; {name} needs the query's width, {width}")
 
 
 def _check_leading(call: Call) -> None:

@@ -17,6 +17,8 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from saccade.attention.precision import widened
+
 
 class Index(NamedTuple):
     """Integer tensors that broadcast against each other: one per batch axis, the query step, the key step."""
@@ -60,18 +62,21 @@ class Mask:
         return self.is_band and self.band == (None, 0)
 
     def __and__(self, other: Mask) -> Mask:
+        _need_mask(other)
         (low, high), (other_low, other_high) = self.band, other.band
         band = (_tightest(max, low, other_low), _tightest(min, high, other_high))
         is_band = self.is_band and other.is_band
         return self._join(other, lambda i: self.allows(i) & other.allows(i), band, is_band, self._factors(other))
 
     def __or__(self, other: Mask) -> Mask:
+        _need_mask(other)
         if self.factor or other.factor:
             raise ValueError("mask: local_p weighs its keys, so it can be joined with & only, not with |")
+        if self.is_full or other.is_full:
+            return full()
         (low, high), (other_low, other_high) = self.band, other.band
         band = (_loosest(min, low, other_low), _loosest(max, high, other_high))
-        is_full = self.is_full or other.is_full
-        return self._join(other, lambda i: self.allows(i) | other.allows(i), band, is_full, None)
+        return self._join(other, lambda i: self.allows(i) | other.allows(i), band, False, None)
 
     def dense(
         self,
@@ -82,7 +87,8 @@ class Mask:
         device: torch.device | None = None,
     ) -> Tensor:
         """The mask as booleans [*batch, T, S], with room for `num_axes` leading axes."""
-        return self.allows(self.grid(num_queries, num_keys, num_axes=num_axes, device=device))
+        allowed = self.allows(self.grid(num_queries, num_keys, num_axes=num_axes, device=device))
+        return allowed.expand(*allowed.shape[:-2], num_queries, num_keys)
 
     def grid(
         self,
@@ -126,13 +132,31 @@ class Mask:
     def fits(self, leading: tuple[int, ...], num_queries: int, num_keys: int) -> str | None:
         """What doesn't fit a query [*leading, T, D] and its keys, in words; None when all does."""
         own = self.batch_shape
-        if len(own) > len(leading) or any(a not in (1, b) for a, b in zip(own, leading, strict=False)):
+        if len(own) > len(leading) or any(a != 1 and a != b for a, b in zip(own, leading, strict=False)):
             return f"its batch axes {list(own)} are not the query's first axes {list(leading)}"
-        if self.num_queries not in (None, 1, num_queries):
+        if self.num_queries is not None and self.num_queries != num_queries:
             return f"it was made for {self.num_queries} query steps, not {num_queries}"
-        if self.num_keys not in (None, 1, num_keys):
+        if self.num_keys is not None and self.num_keys != num_keys:
             return f"it was made for {self.num_keys} keys, not {num_keys}"
         return None
+
+    def grouped(self, repeats: int) -> Mask:
+        """The same mask for heads in groups: its second axis [H] becomes [H / repeats, repeats]."""
+        if len(self.batch_shape) < 2:
+            return self
+        batch, heads, *rest = self.batch_shape
+
+        def ungrouped(index: Index) -> Index:
+            b, group, member, *others = index.batch
+            return Index((b, group * repeats + member, *others), index.t, index.s)
+
+        factor = self.factor
+        return replace(
+            self,
+            allows=lambda i: self.allows(ungrouped(i)),
+            batch_shape=(batch, heads // repeats, repeats, *rest) if heads > 1 else (batch, 1, 1, *rest),
+            factor=None if factor is None else lambda i: factor(ungrouped(i)),
+        )
 
     def _factors(self, other: Mask) -> Predicate | None:
         mine, theirs = self.factor, other.factor
@@ -214,8 +238,8 @@ def dense(allowed: Tensor) -> Mask:
     return Mask(
         allows=lambda i: i.pick(allowed, i.t, i.s),
         batch_shape=tuple(batch_shape),
-        num_queries=num_queries,
-        num_keys=num_keys,
+        num_queries=num_queries if num_queries > 1 else None,  # an axis of 1 stands for any number
+        num_keys=num_keys if num_keys > 1 else None,
         reads_query_step=num_queries > 1,
     )
 
@@ -227,8 +251,8 @@ def where(predicate: Callable[[Tensor, Tensor], Tensor]) -> Mask:
 
 def around(centre: Tensor, radius: int) -> Mask:
     """|s - centre_t| <= radius, weighed by a Gaussian of sigma = radius / 2 (Luong 2015, equation 10)."""
-    if radius < 1:
-        raise ValueError(f"radius: {radius} given; it must be 1 or more")
+    _need_positive("radius", radius)
+    centre = widened(centre)
 
     def gaussian(index: Index) -> Tensor:
         distance = index.s - index.pick(centre, index.t)
@@ -252,14 +276,21 @@ class LocalP(torch.nn.Module):
 
     def __init__(self, query_width: int, *, radius: int, hidden_width: int | None = None) -> None:
         super().__init__()
-        hidden_width = hidden_width or query_width
+        hidden_width = query_width if hidden_width is None else hidden_width
+        _need_positive("radius", radius)
+        _need_positive("hidden_width", hidden_width)
         self.radius = radius
         self.W = torch.nn.Parameter(torch.randn(hidden_width, query_width) / query_width**0.5)
         self.v = torch.nn.Parameter(torch.randn(hidden_width) / hidden_width**0.5)
 
     def centre(self, query: Tensor, length: Tensor) -> Tensor:
         """The predicted position p_t of each query, [*batch, T]; `length` is S, one per batch entry."""
-        share = torch.sigmoid(torch.tanh(query @ self.W.mT) @ self.v)
+        _need_integers("length", length)
+        if query.shape[-1] != self.W.shape[-1]:
+            raise ValueError(f"query: width {query.shape[-1]} given; LocalP was built for {self.W.shape[-1]}")
+        with torch.autocast(query.device.type, enabled=False):  # half precision can't tell position 1001 from 1002
+            hidden = torch.tanh(widened(query) @ widened(self.W).mT)
+            share = torch.sigmoid(hidden @ widened(self.v))
         return length.view(*length.shape, *(1,) * (share.dim() - length.dim())) * share
 
     def forward(self, query: Tensor, length: Tensor) -> Mask:
@@ -267,7 +298,19 @@ class LocalP(torch.nn.Module):
         return around(self.centre(query, length), self.radius)
 
 
+def _need_mask(other: object) -> None:
+    if not isinstance(other, Mask):
+        raise ValueError(f"mask: {type(other).__name__} joined with a mask; wrap a boolean tensor in masks.dense(...)")
+
+
+def _need_positive(name: str, number: int) -> None:
+    if number < 1:
+        raise ValueError(f"{name}: {number} given; it must be 1 or more")
+
+
 def _need_integers(name: str, tensor: Tensor) -> None:
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"{name}: {type(tensor).__name__} given; it must be a tensor of integers")
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise ValueError(f"{name}: a tensor of {tensor.dtype} given; it must hold integers")
 
@@ -287,14 +330,13 @@ def _loosest(choose: Callable[[int, int], int], mine: int | None, theirs: int | 
 
 def _same_start(mine: tuple[int, ...], theirs: tuple[int, ...]) -> tuple[int, ...]:
     longer, shorter = (mine, theirs) if len(mine) >= len(theirs) else (theirs, mine)
-    if any(a != b and 1 not in (a, b) for a, b in zip(longer, shorter, strict=False)):
+    both = list(zip(longer, shorter, strict=False))
+    if any(a != b and a != 1 and b != 1 for a, b in both):
         raise ValueError(f"mask: batch axes {list(mine)} and {list(theirs)} of joined masks don't start alike")
-    both = zip(longer, shorter, strict=False)
-    return (*(max(a, b) for a, b in both), *longer[len(shorter) :])
+    return (*(b if a == 1 else a for a, b in both), *longer[len(shorter) :])
 
 
 def _same(what: str, mine: int | None, theirs: int | None) -> int | None:
-    sizes = {size for size in (mine, theirs) if size is not None} - {1}
-    if len(sizes) > 1:
+    if mine is not None and theirs is not None and mine != theirs:
         raise ValueError(f"mask: joined masks were made for {mine} and {theirs} {what}")
-    return sizes.pop() if sizes else mine if mine is not None else theirs
+    return theirs if mine is None else mine

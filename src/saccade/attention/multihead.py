@@ -7,7 +7,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.call import MaskLike, NormalizerLike, ScoreLike, find_normalizer
+from saccade.attention.call import MaskLike, NormalizerLike, ScoreLike, find_mask, find_normalizer
 from saccade.attention.core import attend
 from saccade.attention.normalizers import NORMALIZERS
 from saccade.attention.scores import SCORES, Score
@@ -69,6 +69,8 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"num_heads: {num_heads} given; it must divide the width, {width}")
         if groups < 1 or num_heads % groups:
             raise ValueError(f"num_key_value_heads: {groups} given; it must divide num_heads, {num_heads}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout: {dropout} given; it must be at least 0 and below 1")
         head_width = width // num_heads
         key_width = width if key_width is None else key_width
         value_width = key_width if value_width is None else value_width
@@ -91,6 +93,8 @@ class MultiHeadAttention(nn.Module):
         key_BGSK = self._heads(_projected("key", self.key, key_BSD), self.num_key_value_heads).unsqueeze(-3)
         value_BGSK = self._heads(_projected("value", self.value, value_BSD), self.num_key_value_heads).unsqueeze(-3)
         memory = self.score.memory(key_BGSK) if isinstance(self.score, Score) else key_BGSK
+        if self.num_key_value_heads < self.num_heads:  # once, instead of at every reading
+            return KeyValue(memory.contiguous(), value_BGSK.contiguous())
         return KeyValue(memory, value_BGSK)
 
     def forward(
@@ -103,9 +107,11 @@ class MultiHeadAttention(nn.Module):
         memory: KeyValue | None = None,
         backend: str = "auto",
         return_weights: bool = False,
-    ) -> Tensor | tuple[Tensor, Tensor]:
+        return_log_probability: bool = False,
+    ) -> Tensor | tuple[Tensor, ...]:
         """[B, T, D]; with `return_weights` also the weights of every head, [B, H, T, S].
 
+        With `return_log_probability` (hard attention) also that of each head's picked keys, [B, H, T].
         Without `key` the query attends to itself; without `value` the keys are the values.
         """
         if memory is not None and (key_BSD is not None or value_BSD is not None):
@@ -123,14 +129,15 @@ class MultiHeadAttention(nn.Module):
             memory=memory.memory,
             score=self.score,
             normalizer=self.normalizer,
-            mask=mask,
+            mask=find_mask(mask).grouped(self.num_heads // self.num_key_value_heads),
             backend=backend,
             return_weights=return_weights,
+            return_log_probability=return_log_probability,
             dropout=self.dropout if self.training else 0.0,
         )
-        output_BGRTK, *weights = attended if isinstance(attended, tuple) else (attended,)
+        output_BGRTK, *evidence = attended if isinstance(attended, tuple) else (attended,)
         output_BTD: Tensor = self.output(output_BGRTK.flatten(-4, -3).transpose(-3, -2).flatten(-2))
-        return (output_BTD, weights[0].flatten(-4, -3)) if weights else output_BTD
+        return (output_BTD, *(found.flatten(1, 2) for found in evidence)) if evidence else output_BTD
 
     @staticmethod
     def _heads(projected_BTD: Tensor, num_heads: int) -> Tensor:
@@ -141,6 +148,9 @@ def _score_for_heads(score: ScoreLike, head_width: int, groups: int) -> ScoreLik
     """A named score gets its own parameters for each key/value head; a module or callable is taken as it is."""
     if isinstance(score, str) and score in SCORES:
         return SCORES[score](head_width, head_width, heads=(groups, 1))
+    if isinstance(score, Score) and score.heads not in ((), (groups, 1)):
+        wanted = f"() or one set of parameters for each key/value head, {(groups, 1)}"
+        raise ValueError(f"score: built for heads={score.heads}; allowed here: {wanted}")
     if isinstance(score, str):
         raise ValueError(f"score: {score!r} given; allowed: {', '.join(SCORES)}, a module or a callable")
     return score

@@ -76,6 +76,8 @@ class Hard(nn.Module):
             raise ValueError(f"gradient: {gradient!r} given; allowed: reinforce, straight_through")
         if temperature <= 0:
             raise ValueError(f"temperature: {temperature} given; it must be above 0")
+        if gradient == "reinforce" and temperature != 1:
+            raise ValueError(f"temperature: {temperature} given; only gradient='straight_through' has one")
         self.gradient, self.temperature = gradient, temperature
 
     def forward(self, score_BTS: Tensor, mask_BTS: Tensor | None = None) -> Tensor:
@@ -91,9 +93,12 @@ class Hard(nn.Module):
 
     def log_probability(self, score_BTS: Tensor, mask_BTS: Tensor | None, weight_BTS: Tensor) -> Tensor:
         """log p(picked key) under softmax(score), [..., T], for REINFORCE; 0 where nothing could be picked."""
+        score_BTS = widened(score_BTS)
         if mask_BTS is not None:
             score_BTS = score_BTS.masked_fill(~mask_BTS, torch.finfo(score_BTS.dtype).min)
-        return (score_BTS.log_softmax(-1) * weight_BTS.detach()).sum(-1)
+        picked_BT1 = weight_BTS.detach().argmax(-1, keepdim=True)
+        found_BT1 = score_BTS.log_softmax(-1).expand_as(weight_BTS).gather(-1, picked_BT1)
+        return found_BT1.masked_fill((weight_BTS == 0).all(-1, keepdim=True), 0.0).squeeze(-1)
 
 
 Normalizer = nn.Module  # called as normalizer(score_BTS, mask_BTS) -> weight_BTS

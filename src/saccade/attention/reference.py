@@ -17,13 +17,13 @@ def reference(call: Call) -> Attended:
 def expect(call: Call, score_BTS: Tensor) -> Attended:
     """From scores to the expected value, and the evidence: the weights before dropout."""
     mask_BTS = call.dense_mask()
-    weight_BTS = call.normalizer(score_BTS, mask_BTS)
-    if call.mask.factor is not None:
-        grid = call.mask.grid(call.num_queries, call.num_keys, num_axes=len(call.leading), device=score_BTS.device)
-        weight_BTS = weight_BTS * call.mask.factor(grid).to(weight_BTS.dtype)
-    kept_BTS = F.dropout(weight_BTS, call.dropout) if call.dropout else weight_BTS
+    weight_BTS = call.normalizer(score_BTS, mask_BTS).expand(*call.leading, -1, -1)
     log_probability = None
     if call.wants_log_probability:
         assert isinstance(call.normalizer, Hard)
         log_probability = call.normalizer.log_probability(score_BTS, mask_BTS, weight_BTS)
+    if call.mask.factor is not None:
+        grid = call.mask.grid(call.num_queries, call.num_keys, num_axes=len(call.leading), device=score_BTS.device)
+        weight_BTS = weight_BTS * call.mask.factor(grid).to(weight_BTS.dtype)
+    kept_BTS = F.dropout(weight_BTS, call.dropout) if call.dropout else weight_BTS
     return Attended(kept_BTS.to(call.value.dtype) @ call.value, weight_BTS, log_probability)

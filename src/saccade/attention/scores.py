@@ -45,6 +45,11 @@ class Score(nn.Module):
             raise ValueError(f"key_width: {given} given; {type(self).__name__} needs both alike")
         self.query_width, self.key_width, self.heads = query_width, key_width, heads
 
+    @property
+    def memory_width(self) -> int | None:
+        """The width of what `memory` returns; None where it is the key's, and that was left out."""
+        return self.key_width
+
     def memory(self, key_BSD: Tensor) -> Tensor:
         """What depends on the source alone, [..., S, width of the memory]."""
         return key_BSD
@@ -84,6 +89,7 @@ class Mean(Score):
     """e = 0: uniform weights, the average pooling that attention replaces."""
 
     reads_query = False
+    memory_width = 0
 
     def memory(self, key_BSD: Tensor) -> Tensor:
         """Nothing but the number of keys."""
@@ -120,7 +126,7 @@ class ScaledDot(Score):
     equal_widths = True
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
-        """e = q·k / sqrt(d); the query is divided first, so that half precision doesn't overflow."""
+        """e = q·k / sqrt(d); the query is divided first, so that float16 overflows only where the score itself does."""
         return (query_BTD / math.sqrt(query_BTD.shape[-1])) @ memory_BSD.mT
 
     def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
@@ -135,6 +141,11 @@ class General(LearnedScore):
     def __init__(self, query_width: int, key_width: int, *, heads: tuple[int, ...] = ()) -> None:
         super().__init__(query_width, key_width, heads=heads)
         self.W = self._parameter(query_width, key_width, std=(query_width * key_width) ** -0.5)  # Var e = 1
+
+    @property
+    def memory_width(self) -> int:
+        """W k is as wide as the query."""
+        return self.query_width
 
     def memory(self, key_BSD: Tensor) -> Tensor:
         """W k, once per source."""
@@ -162,6 +173,11 @@ class ReducedRank(LearnedScore):
             raise ValueError(f"rank: {rank} given; it must be 1 or more")
         self.U = self._parameter(self.rank, query_width, std=(query_width**2 * self.rank) ** -0.25)  # Var e = 1
         self.V = self._parameter(self.rank, key_width, std=(key_width**2 * self.rank) ** -0.25)
+
+    @property
+    def memory_width(self) -> int:
+        """r."""
+        return self.rank
 
     def memory(self, key_BSD: Tensor) -> Tensor:
         """V k, once per source."""
@@ -200,6 +216,11 @@ class Additive(LearnedScore):
         self.b = self._parameter(hidden_width, std=0.0)
         self.v = self._parameter(hidden_width, std=hidden_width**-0.5)
 
+    @property
+    def memory_width(self) -> int:
+        """A."""
+        return self.v.shape[-1]
+
     def project(self, query_BTD: Tensor) -> Tensor:
         """W q."""
         return query_BTD @ self.W.mT
@@ -219,6 +240,7 @@ class Concat(LearnedScore):
     """e = w·[q; k]. The query's part is the same for every key, so it cancels in any normaliser. w: [D_q + D_k]."""
 
     reads_query = False
+    memory_width = 1
 
     def __init__(self, query_width: int, key_width: int, *, heads: tuple[int, ...] = ()) -> None:
         super().__init__(query_width, key_width, heads=heads)
@@ -269,6 +291,7 @@ class Location(LearnedScore):
     """e_i = (W q)_i: position i's score from the query alone (Luong 2015, section 3.1). W: [max_length, D_q]."""
 
     reads_position = True
+    memory_width = 0
 
     def __init__(self, query_width: int, key_width: int, *, max_length: int = 512, heads: tuple[int, ...] = ()) -> None:
         super().__init__(query_width, key_width, heads=heads)

@@ -89,10 +89,15 @@ def all_cases(place: Place, *, quick: bool = False) -> list[Case]:
     cases += [_additive(place, additive, compiled=False), _multi_head(place, standard), _window(place, window, 128)]
     if not quick:
         cases.append(_additive_long(place, Sizes(1, 1, 4096, 512)))
-    if shutil.which("g++") and not quick:
+    if can_compile(place) and not quick:
         cases.append(_additive(place, additive, compiled=True))
     both_ways = [variant for case in cases for variant in (case, replace(case, backward=True))]
     return both_ways if quick else [*both_ways, *_growth(place)]
+
+
+def can_compile(place: Place) -> bool:
+    """torch.compile needs a C++ compiler for the CPU."""
+    return place.device.type != "cpu" or shutil.which("g++") is not None
 
 
 def _growth(place: Place) -> Iterator[Case]:
@@ -188,7 +193,10 @@ def measure(case: Case, place: Place) -> Row:
     if theirs is not None:
         runs["theirs"] = _step(theirs, leaves, case.backward)
     seconds = medians_side_by_side(runs, place.device)
-    peaks = {name: peak_memory(run, place.device) for name, run in runs.items()}
+    peaks = {}
+    for name, run in runs.items():
+        _forget(leaves)  # gradients of the run before would be freed inside this one, and hide what it takes
+        peaks[name] = peak_memory(run, place.device)
     return Row(
         section=case.section,
         name=case.name,
@@ -203,14 +211,18 @@ def measure(case: Case, place: Place) -> Row:
     )
 
 
+def _forget(leaves: list[Tensor]) -> None:
+    for leaf in leaves:
+        leaf.grad = None
+
+
 def _step(run: Run, leaves: list[Tensor], backward: bool) -> Callable[[], None]:
     def forward_only() -> None:
         with torch.no_grad():
             run()
 
     def both() -> None:
-        for leaf in leaves:
-            leaf.grad = None
+        _forget(leaves)
         output = run()
         output.backward(torch.ones_like(output))
 

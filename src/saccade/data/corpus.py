@@ -63,10 +63,17 @@ def read_lines(path: Path) -> Iterator[str]:
     """The cleaned lines of a UTF-8 file, plain or gzip, whatever its line ends and byte order mark."""
     try:
         with _opened(path) as stream:
-            for number, raw in enumerate(stream, 1):
-                yield clean(_decoded(path, number, raw))
+            yield from decoded_lines(path, stream)
+    except FileNotFoundError:
+        raise Mistake(f"there is no file at {path}") from None
     except (gzip.BadGzipFile, EOFError) as error:
         raise Mistake(f"{path}: not a whole gzip file ({error})") from None
+
+
+def decoded_lines(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
+    """Cleaned lines of a stream of UTF-8 bytes; the name is for messages."""
+    for number, raw in enumerate(stream, 1):
+        yield clean(_decoded(name, number, raw))
 
 
 def clean(text: str) -> str:
@@ -78,7 +85,7 @@ def _opened(path: Path) -> BinaryIO:
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
-def _decoded(path: Path, number: int, raw: bytes) -> str:
+def _decoded(path: Path | str, number: int, raw: bytes) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -36,7 +36,7 @@ def run(call: Call) -> Attended:
     query, key, value = _same_width(form.query, form.key, call.value)
     causal = call.mask.is_causal and call.num_queries == call.num_keys
     mask = None if causal else call.dense_mask()
-    shares_keys = len(leading) > 2 and key.shape[-3] == 1  # grouped heads: keep their axis, and a stride of 0
+    shares_keys = len(leading) > 2 and leading[-1] > 1 and key.dim() > 2 and key.shape[-3] == 1  # grouped heads
     output = F.scaled_dot_product_attention(
         _fold(query, leading, shares_keys),
         _fold(key, leading, shares_keys),
@@ -65,12 +65,15 @@ def _widened(tensor: Tensor, width: int) -> Tensor:
 def _fold(tensor: Tensor, leading: tuple[int, ...], last_apart: bool) -> Tensor:
     """Any leading axes as the two that fused kernels take."""
     rows = tensor.shape[-2:]
+    if last_apart:  # what grouped heads share keeps a stride of 0: nothing is copied for each of them
+        shared = tensor.shape[-3] if tensor.dim() > 2 else 1
+        tensor = tensor.expand(*leading[:-1], shared, *rows)
+        return tensor.reshape(math.prod(leading[:-1]), shared, *rows).expand(-1, leading[-1], -1, -1)
     if tensor.shape[:-2] != leading:
         tensor = tensor.expand(*leading, *rows)
     if len(leading) == 2:
         return tensor
-    split = len(leading) - 1 if last_apart else 1
-    return tensor.reshape(math.prod(leading[:split]), math.prod(leading[split:]), *rows)
+    return tensor.reshape(math.prod(leading[:1]), math.prod(leading[1:]), *rows)
 
 
 def _name(part: object) -> str:

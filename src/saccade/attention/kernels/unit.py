@@ -24,7 +24,7 @@ def unit(vector: Tensor, length: Tensor | None = None) -> Tensor:
 def set_length(vector: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
     """c v / |v| [..., D] and 1 / |v| [..., 1]."""
     rows, lengths = vector.reshape(-1, vector.shape[-1]), widened(length.reshape(-1, 1))
-    scaled, inverse = torch.empty_like(rows), torch.empty_like(lengths)
+    scaled, inverse = rows.new_empty(rows.shape), lengths.new_empty(lengths.shape)
     for part in _chunks(rows):
         wide = widened(rows[part])
         norm = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
@@ -45,7 +45,7 @@ def set_length_backward(grad: Tensor, vector: Tensor, length: Tensor, inverse: T
     width = vector.shape[-1]
     grads, rows = grad.reshape(-1, width), vector.reshape(-1, width)
     lengths, inverses = widened(length.reshape(-1, 1)), inverse.reshape(-1, 1)
-    result, along = torch.empty_like(rows), torch.empty_like(lengths)
+    result, along = rows.new_empty(rows.shape), lengths.new_empty(lengths.shape)
     for part in _chunks(rows):
         g, v = widened(grads[part]), widened(rows[part])
         along[part] = torch.linalg.vecdot(g, v).unsqueeze(-1) * inverses[part]

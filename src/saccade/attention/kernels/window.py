@@ -30,8 +30,8 @@ def refuses(call: Call) -> str | None:
         return "the weights were asked for"
     if call.mask.factor is not None:
         return "the mask weighs its keys (local_p)"
-    if isinstance(call.score, Score) and call.score.reads_position:
-        return "the score reads the key's position"
+    if not isinstance(call.score, Score) or call.score.reads_position:
+        return "the score may read the key's position"
     return None
 
 
@@ -86,8 +86,10 @@ def _slice(call: Call, start: int, stop: int, attend: Attend) -> Tensor:
     low, high = _band(call)
     first_key, end_key = max(0, start + low), min(call.num_keys, stop + high)
     query = call.query[..., start:stop, :]
-    if stop <= start or end_key <= first_key:
-        return query.new_zeros(*call.leading, stop - start, call.value.shape[-1])
+    if stop <= start:
+        return call.value.new_empty(*call.leading, 0, call.value.shape[-1])
+    if end_key <= first_key:
+        first_key, end_key = 0, 1  # no query here sees any key; the mask forbids this one too, and zeros come out
     memory, value = call.memory[..., first_key:end_key, :], call.value[..., first_key:end_key, :]
     mask = call.mask.shifted(start, first_key)
     return attend(replace(call, query=query, memory=memory, value=value, mask=mask)).output

@@ -1,0 +1,1 @@
+"""Configuration: a typed schema, loading with overrides, building objects."""

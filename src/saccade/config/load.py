@@ -1,0 +1,84 @@
+"""A config from a file and overrides; what is wrong with it is said in one line."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from saccade.config.schema import Run
+from saccade.data.files import replacing
+from saccade.data.mistakes import Mistake
+
+
+def load(path: Path, overrides: Iterable[str] = ()) -> Run:
+    """A YAML file plus `section.field=value` overrides."""
+    try:
+        content = yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise Mistake(f"config: there is no file at {path}") from None
+    except UnicodeDecodeError:
+        raise Mistake(f"{path}: not UTF-8") from None
+    except yaml.YAMLError as error:
+        raise Mistake(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise Mistake(f"{path}: a config is a mapping of sections (data, tokenizer, model, training, decoding)")
+    for override in overrides:
+        _apply(content, override)
+    return check(content, str(path))
+
+
+def check(content: dict[str, Any], where: str) -> Run:
+    """A config from plain data."""
+    try:
+        return Run.model_validate(content)
+    except ValidationError as error:
+        raise Mistake(f"{where}: {'; '.join(_said(problem) for problem in error.errors())}") from None
+
+
+def save(config: Run, path: Path) -> None:
+    """The filled-in config, as YAML."""
+    with replacing(path) as draft:
+        draft.write_text(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True), "utf-8")
+
+
+def _apply(content: dict[str, Any], override: str) -> None:
+    name, equals, value = override.partition("=")
+    if not equals or not name:
+        raise Mistake(f"{override!r}: an override is section.field=value, say training.max_steps=100")
+    *sections, field = name.split(".")
+    place = content
+    for section in sections:
+        place = place.setdefault(section, {})
+        if not isinstance(place, dict):
+            raise Mistake(f"{override!r}: {section} is not a section")
+    try:
+        place[field] = yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise Mistake(f"{override!r}: {value!r} is not a YAML value") from None
+
+
+def _said(problem: Any) -> str:
+    where = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"{where}: unknown{_suggestion(problem['loc'])}"
+    if problem["type"] == "missing":
+        return f"{where}: missing"
+    reason = problem["msg"].removeprefix("Value error, ")
+    return f"{where}: {problem['input']!r} given; {reason[0].lower()}{reason[1:]}" if where else reason
+
+
+def _suggestion(location: tuple[int | str, ...]) -> str:
+    """The fields of the section, nearest first."""
+    section: Any = Run
+    for part in location[:-1]:
+        section = section.model_fields[str(part)].annotation
+    if not (isinstance(section, type) and issubclass(section, BaseModel)):
+        return ""
+    names = list(section.model_fields)
+    near = difflib.get_close_matches(str(location[-1]), names, n=1)
+    return f" (did you mean {near[0]}?)" if near else f"; allowed: {', '.join(names)}"

@@ -1,0 +1,101 @@
+"""Checkpoints: one safetensors file each, whole or not there; a damaged one costs no earlier one."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from saccade.data.files import replacing
+
+NAME = re.compile(r"step-(\d{9})\.safetensors")
+
+
+@final
+@dataclass
+class Progress:
+    """Where a run stands. Everything random is a function of the seed and these numbers, so they are all it takes."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0  # the next one of this epoch
+    tokens: int = 0
+    skipped: int = 0
+    best_score: float | None = None
+    best_step: int = 0
+    patience_used: int = 0
+
+
+def save(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, *, keep: int = 2
+) -> Path:
+    """Write a checkpoint, then forget the oldest beyond `keep`."""
+    path = folder / f"step-{progress.step:09d}.safetensors"
+    tensors = {f"model.{name}": value for name, value in unique_state(model).items()}
+    state = optimizer.state_dict()["state"]
+    tensors |= {f"optimizer.{index}.{key}": value for index, slots in state.items() for key, value in slots.items()}
+    with replacing(path) as draft:
+        save_file(tensors, draft, {"progress": json.dumps(asdict(progress))})
+    for old in steps(folder)[:-keep]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def save_weights(path: Path, model: nn.Module) -> None:
+    """The weights alone, for prediction."""
+    with replacing(path) as draft:
+        save_file(unique_state(model), draft)
+
+
+def load_weights(path: Path, model: nn.Module) -> None:
+    """Weights into a model of the same shape."""
+    with safe_open(path, framework="pt") as stored:
+        model.load_state_dict({name: stored.get_tensor(name) for name in stored.keys()}, strict=False)  # noqa: SIM118
+
+
+def restore(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress | None:
+    """The newest whole checkpoint put back into model and optimizer; None if there is none."""
+    for path in reversed(steps(folder)):
+        try:
+            with safe_open(path, framework="pt") as stored:
+                tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+                progress = Progress(**json.loads(stored.metadata()["progress"]))
+        except (SafetensorError, OSError, ValueError):
+            continue  # cut off by a full disk: an earlier one is whole
+        _put_back(tensors, model, optimizer)
+        return progress
+    return None
+
+
+def steps(folder: Path) -> list[Path]:
+    """The checkpoints there are, oldest first."""
+    return sorted(path for path in folder.glob("step-*.safetensors") if NAME.fullmatch(path.name))
+
+
+def unique_state(model: nn.Module) -> dict[str, Tensor]:
+    """Each tensor once, under its first name: tied weights are one."""
+    seen: set[int] = set()
+    state = {}
+    for name, tensor in model.state_dict().items():
+        if tensor.data_ptr() not in seen:
+            seen.add(tensor.data_ptr())
+            state[name] = tensor.contiguous()
+    return state
+
+
+def _put_back(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    model.load_state_dict(weights, strict=False)
+    slots: dict[int, dict[str, Any]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimizer."):
+            _, index, key = name.split(".", 2)
+            slots.setdefault(int(index), {})[key] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})
