@@ -5,7 +5,6 @@ The slices are views, not copies, and all blocks run as one batched call of what
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,7 +16,6 @@ from saccade.attention.scores import Score
 
 REASON = "the mask keeps every key near its query, so only that band is computed"
 SMALLEST_BLOCK, LARGEST_BLOCK = 32, 256
-FEW_PAIRS = 1 << 30  # an accelerator scores so many in the time it takes to launch the blocks
 
 Attend = Callable[[Call], Attended]
 
@@ -38,9 +36,7 @@ def refuses(call: Call) -> str | None:
 def pays(call: Call) -> bool:
     """Whether the band is narrow enough to be quicker than all pairs."""
     low, high = _band(call)
-    pairs = math.prod(call.leading) * call.num_queries * call.num_keys
-    fills_the_device = call.query.device.type == "cpu" or pairs >= FEW_PAIRS
-    return fills_the_device and 2 * (_block_size(call) + high - low) <= call.num_keys
+    return 2 * (_block_size(call) + high - low) <= call.num_keys
 
 
 def run(call: Call, attend: Attend) -> Attended:
