@@ -82,5 +82,5 @@ def test_the_benchmark_speaks_json() -> None:
     report = json.loads(shown.stdout)
     assert report["machine"]["device"] == "cpu"
     names = {row["name"] for row in report["rows"]}
-    assert {"dot", "additive", "MultiHeadAttention", "window 128"} <= names
+    assert {"dot", "additive", "multi-head", "window 128"} <= names
     assert all(row["seconds"] > 0 and row["time_ratio"] > 0 for row in report["rows"])

@@ -42,6 +42,9 @@ def test_leading_axes_broadcast(score_name: str) -> None:
     [
         ({"score": "doot"}, r"score: 'doot' given; allowed: mean, dot, scaled_dot"),
         ({"score": "additive"}, r"score: 'additive' has parameters to learn; build it once"),
+        ({"score": SCORES["dot"]}, r"score: the class Dot given; build one of it: Dot\(...\)"),
+        ({"value": None}, r"value: None given; it must be a tensor"),
+        ({"dropout": None}, r"dropout: None given"),
         ({"score": 3}, r"score: 3 given; it must be a name, a module or a callable"),
         ({"normalizer": "max"}, r"normalizer: 'max' given; allowed: softmax, sparsemax, entmax15, hard"),
         ({"normalizer": 3}, r"normalizer: 3 given"),
@@ -173,11 +176,13 @@ def test_inductor_equals_eager(score_name: str, normalizer: str) -> None:
 
 
 @pytest.mark.parametrize("score_name", ["scaled_dot", "general", "cosine"])
-def test_one_graph_serves_changing_sizes(score_name: str) -> None:
+@pytest.mark.parametrize("masked", [True, False])
+def test_one_graph_serves_changing_sizes(score_name: str, masked: bool) -> None:
     score = build_score(score_name, 8)
 
     def call(x: Tensor, length: Tensor, ids: Tensor) -> Tensor:
-        return attend(x, x, x, score=score, mask=masks.padding(length) & masks.document(ids))
+        mask = masks.padding(length) & masks.document(ids) if masked else masks.causal()
+        return attend(x, x, x, score=score, mask=mask)
 
     torch._dynamo.reset()
     compiled = torch.compile(call, fullgraph=True, dynamic=True, backend="aot_eager")

@@ -105,7 +105,11 @@ def test_local_p_looks_around_the_predicted_centre() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: masks.window(-1), r"radius: -1 given; it must be 0 or more"),
+        (lambda: masks.window(-1), r"radius: -1 given; it must be a whole number, 0 or more"),
+        (lambda: masks.window(1.5), r"radius: 1.5 given"),  # type: ignore[arg-type]
+        (lambda: masks.causal() and masks.full(), r"mask: a mask is neither true nor false; join masks with &"),
+        (lambda: masks.document(torch.tensor(3)), r"query_id: a single number given"),
+        (lambda: masks.dense([[True]]), r"mask: list given"),  # type: ignore[arg-type]
         (lambda: masks.around(torch.rand(2, 3), 0), r"radius: 0 given; it must be 1 or more"),
         (lambda: masks.padding(torch.rand(2)), r"length: a tensor of torch.float32 given; it must hold integers"),
         (lambda: masks.document(torch.rand(2)), r"query_id: a tensor of torch.float32 given"),

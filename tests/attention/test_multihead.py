@@ -151,6 +151,9 @@ X = torch.randn(1, 3, 8)
         (lambda: MultiHeadAttention(12, 6, score="doot"), r"score: 'doot' given; allowed: mean, dot"),
         (lambda: MultiHeadAttention(12, 6, normalizer="max"), r"normalizer: 'max' given; allowed: softmax"),
         (lambda: MultiHeadAttention(8, 2)(X[..., :5]), r"key: width 5 given; this attention was built for 8"),
+        (lambda: MultiHeadAttention(8, 2)(torch.randn(8)), r"key: torch.float32 of shape \[8\] given"),
+        (lambda: MultiHeadAttention(0, 1), r"width: 0 given"),
+        (lambda: MultiHeadAttention(8, 2, score=5), r"score: 5 given"),  # type: ignore[arg-type]
         (lambda: MultiHeadAttention(8, 2)(X, value_BSD=X), r"value: given without key"),
         (lambda: (a := MultiHeadAttention(8, 2))(X, X, memory=a.memory(X)), r"memory: given together with key"),
     ],

@@ -90,10 +90,14 @@ def resolve(
 ) -> Call:
     """A call from what the user gave; a mistake raises ValueError with the argument's name."""
     scorer = find_score(score)
+    if query is None or value is None:
+        raise ValueError(
+            f"{'query' if query is None else 'value'}: None given; it must be a tensor [..., steps, width]"
+        )
     if (key is None) == (memory is None):
         raise ValueError("key: give either the keys or memory=score.memory(key)")
     for name, tensor in (("query", query), ("key", key), ("memory", memory), ("value", value)):
-        _check_tensor(name, tensor)
+        check_tensor(name, tensor)
     _check_dtypes(query, {"key": key, "memory": memory, "value": value})
     _check_widths(scorer, query, key, memory)
     if memory is None:
@@ -101,7 +105,7 @@ def resolve(
         memory = scorer.memory(key) if isinstance(scorer, Score) else key
     if memory.shape[-2] != value.shape[-2]:
         raise ValueError(f"value: {value.shape[-2]} steps given for {memory.shape[-2]} keys")
-    if not 0 <= dropout < 1:
+    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         raise ValueError(f"dropout: {dropout} given; it must be at least 0 and below 1")
     call = Call(
         query,
@@ -123,8 +127,7 @@ def resolve(
 def find_score(score: ScoreLike) -> Callable[[Tensor, Tensor], Tensor]:
     """A score by name, or as it is."""
     if not isinstance(score, str):
-        if not callable(score):
-            raise ValueError(f"score: {score!r} given; it must be a name, a module or a callable")
+        _need_callable("score", score)
         return score
     kind = _look_up("score", score, SCORES)
     if issubclass(kind, LearnedScore):
@@ -137,8 +140,7 @@ def find_normalizer(normalizer: NormalizerLike) -> Callable[[Tensor, Tensor | No
     """A normaliser by name (as in evaluation: 'hard' takes the best key), or as it is."""
     if isinstance(normalizer, str):
         return _shared(_look_up("normalizer", normalizer, NORMALIZERS))
-    if not callable(normalizer):
-        raise ValueError(f"normalizer: {normalizer!r} given; it must be a name, a module or a callable")
+    _need_callable("normalizer", normalizer)
     return normalizer
 
 
@@ -152,6 +154,13 @@ def find_mask(mask: MaskLike) -> Mask:
         allowed = "None, a saccade.masks mask or a boolean tensor [..., T, S]"
         raise ValueError(f"mask: {type(mask).__name__} given; allowed: {allowed}")
     return mask
+
+
+def _need_callable(what: str, part: object) -> None:
+    if isinstance(part, type):
+        raise ValueError(f"{what}: the class {part.__name__} given; build one of it: {part.__name__}(...)")
+    if not callable(part):
+        raise ValueError(f"{what}: {part!r} given; it must be a name, a module or a callable")
 
 
 def _shared(kind: type[Part]) -> Part:
@@ -169,7 +178,8 @@ def _look_up(what: str, name: str, table: dict[str, type[Part]]) -> type[Part]:
     return table[name]
 
 
-def _check_tensor(name: str, tensor: Tensor | None) -> None:
+def check_tensor(name: str, tensor: Tensor | None) -> None:
+    """None, or floating point [..., steps, width]; ValueError with the argument's name."""
     if tensor is None:
         return
     if not isinstance(tensor, Tensor):

@@ -54,12 +54,19 @@ class Mask:
     @property
     def is_full(self) -> bool:
         """Every key is allowed."""
-        return self.is_band and self.band == (None, None)
+        return self.is_band and self.band[0] is None and self.band[1] is None
 
     @property
     def is_causal(self) -> bool:
         """Query t sees keys 0..t and nothing else restricts it."""
-        return self.is_band and self.band == (None, 0)
+        low, high = self.band
+        return self.is_band and low is None and high is not None and high == 0
+
+    def __bool__(self) -> bool:
+        raise ValueError("mask: a mask is neither true nor false; join masks with & and |, not with 'and' and 'or'")
+
+    def __repr__(self) -> str:
+        return f"Mask(batch_shape={self.batch_shape}, band={self.band})"
 
     def __and__(self, other: Mask) -> Mask:
         _need_mask(other)
@@ -192,8 +199,8 @@ def window(radius: int, offset: int = 0) -> Mask:
 
     The window is 2 * radius + 1 keys wide, centred on the query's own position (plus `offset`).
     """
-    if radius < 0:
-        raise ValueError(f"radius: {radius} given; it must be 0 or more")
+    if not isinstance(radius, int | torch.SymInt) or radius < 0:
+        raise ValueError(f"radius: {radius} given; it must be a whole number, 0 or more")
     band = (offset - radius, offset + radius)
     return Mask(allows=lambda i: (i.s - i.t - offset).abs() <= radius, band=band, is_band=True)
 
@@ -219,8 +226,10 @@ def padding(length: Tensor) -> Mask:
 def document(query_id: Tensor, key_id: Tensor | None = None) -> Mask:
     """Equal ids: sequences packed into one row see only themselves. [B, T] and [B, S], or [T] and [S]."""
     key_ids = query_id if key_id is None else key_id
-    _need_integers("query_id", query_id)
-    _need_integers("key_id", key_ids)
+    for name, ids in (("query_id", query_id), ("key_id", key_ids)):
+        _need_integers(name, ids)
+        if ids.dim() < 1:
+            raise ValueError(f"{name}: a single number given; it must be [..., steps]")
     return Mask(
         allows=lambda i: i.pick(query_id, i.t) == i.pick(key_ids, i.s),
         batch_shape=_same_start(tuple(query_id.shape[:-1]), tuple(key_ids.shape[:-1])),
@@ -231,6 +240,8 @@ def document(query_id: Tensor, key_id: Tensor | None = None) -> Mask:
 
 def dense(allowed: Tensor) -> Mask:
     """A boolean tensor [*batch, T, S] as a mask; its batch axes are the query's first ones."""
+    if not isinstance(allowed, Tensor):
+        raise ValueError(f"mask: {type(allowed).__name__} given; it must be a boolean tensor [..., T, S]")
     if allowed.dtype != torch.bool or allowed.dim() < 2:
         what = f"{allowed.dtype} of shape {list(allowed.shape)}"
         raise ValueError(f"mask: {what} given; a tensor must be torch.bool [..., T, S], True = may attend")

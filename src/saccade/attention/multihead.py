@@ -7,7 +7,15 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.call import MaskLike, NormalizerLike, ScoreLike, find_mask, find_normalizer
+from saccade.attention.call import (
+    MaskLike,
+    NormalizerLike,
+    ScoreLike,
+    check_tensor,
+    find_mask,
+    find_normalizer,
+    find_score,
+)
 from saccade.attention.core import attend
 from saccade.attention.normalizers import NORMALIZERS
 from saccade.attention.scores import SCORES, Score
@@ -65,6 +73,8 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         groups = num_heads if num_key_value_heads is None else num_key_value_heads
+        if width < 1:
+            raise ValueError(f"width: {width} given; it must be 1 or more")
         if num_heads < 1 or width % num_heads:
             raise ValueError(f"num_heads: {num_heads} given; it must divide the width, {width}")
         if groups < 1 or num_heads % groups:
@@ -153,10 +163,11 @@ def _score_for_heads(score: ScoreLike, head_width: int, groups: int) -> ScoreLik
         raise ValueError(f"score: built for heads={score.heads}; allowed here: {wanted}")
     if isinstance(score, str):
         raise ValueError(f"score: {score!r} given; allowed: {', '.join(SCORES)}, a module or a callable")
-    return score
+    return find_score(score)
 
 
 def _projected(name: str, linear: nn.Linear, tensor: Tensor) -> Tensor:
+    check_tensor(name, tensor)
     if tensor.shape[-1] != linear.in_features:
         raise ValueError(f"{name}: width {tensor.shape[-1]} given; this attention was built for {linear.in_features}")
     projected: Tensor = linear(tensor)

@@ -28,6 +28,9 @@ class StructuredSelfAttention(nn.Module):
 
     def __init__(self, width: int, *, hidden_width: int, num_hops: int) -> None:
         super().__init__()
+        for name, number in (("width", width), ("hidden_width", hidden_width), ("num_hops", num_hops)):
+            if number < 1:
+                raise ValueError(f"{name}: {number} given; it must be 1 or more")
         self.W1 = nn.Parameter(torch.randn(hidden_width, width) * width**-0.5)
         self.W2 = nn.Parameter(torch.randn(num_hops, hidden_width) * hidden_width**-0.5)
 

@@ -58,7 +58,7 @@ class Sizes(NamedTuple):
     width: int
 
     def __str__(self) -> str:
-        return " x ".join(str(size) for size in self)
+        return "x".join(str(size) for size in self)
 
 
 class Place(NamedTuple):
@@ -170,7 +170,7 @@ def _multi_head(place: Place, sizes: Sizes) -> Case:
         leaves = [x, *ours.parameters(), *theirs.parameters()]
         return lambda: ours(x), lambda: theirs(x, x, x, need_weights=False)[0], leaves
 
-    return Case("multi-head", "MultiHeadAttention", "torch.nn.MultiheadAttention", str(sizes), build)
+    return Case("multi-head", "multi-head", "torch.nn.MultiheadAttention", str(sizes), build)
 
 
 def _window(place: Place, sizes: Sizes, radius: int) -> Case:

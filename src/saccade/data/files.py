@@ -22,6 +22,8 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         draft.chmod(0o666 & ~_umask())
         draft.replace(path)
+    except OSError as error:  # the user knows the place, not the draft
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         draft.unlink(missing_ok=True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import final
 
@@ -95,6 +97,7 @@ def train(model: Sorter, *, steps: int, generator: torch.Generator, console: Con
 
 def run(*, out: Path, steps: int, seed: int, console: Console) -> float:
     """Train, test on rows never seen, and draw one of them; returns the share of rows sorted without a mistake."""
+    out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     model = Sorter(WIDTH)
@@ -111,5 +114,7 @@ def run(*, out: Path, steps: int, seed: int, console: Console) -> float:
     console.print(draw.in_terminal(weight_TS, queries=queries, keys=keys, console=console))
     path = out / "attention.png"
     draw.to_file(weight_TS, path, queries=queries, keys=keys, title="rows: written, columns: read")
-    console.print(f"\nThe same as a picture: {path}\nNext: saccade bench attention --quick, or docs/scores/README.md")
+    command = os.path.relpath(sys.argv[0]) if Path(sys.argv[0]).name == "saccade" else "saccade"
+    console.print(f"\nThe same as a picture: {path}")
+    console.print(f"Next: {command} bench attention --quick, or read docs/scores/README.md")
     return share

@@ -35,7 +35,7 @@ def run(call: Call, attend: Callable[[Call], Attended]) -> Attended:
     output, weights, log_probability = one
 
     def repeated(row: Tensor | None, axis: int) -> Tensor | None:
-        return None if row is None else row.expand(*row.shape[:axis], call.num_queries, *row.shape[axis:][1:])
+        return None if row is None else row.repeat_interleave(call.num_queries, axis)
 
     everywhere = repeated(output, -2)
     assert everywhere is not None

@@ -34,7 +34,9 @@ def run(call: Call) -> Attended:
     assert form is not None
     leading, width = call.leading, call.value.shape[-1]
     query, key, value = _same_width(form.query, form.key, call.value)
-    causal = call.mask.is_causal and call.num_queries == call.num_keys
+    causal = False
+    if call.mask.is_causal and call.num_queries == call.num_keys:  # a branch: compiled sizes may be symbols
+        causal = True
     mask = None if causal else call.dense_mask()
     shares_keys = len(leading) > 2 and leading[-1] > 1 and key.dim() > 2 and key.shape[-3] == 1  # grouped heads
     output = F.scaled_dot_product_attention(
