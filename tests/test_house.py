@@ -98,3 +98,11 @@ def test_the_python_in_the_documentation_runs(path: Path) -> None:
     for block in blocks:
         exec(block, names)
     assert blocks or path.name == "README.md"
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.name
+)
+def test_links_lead_somewhere(path: Path) -> None:
+    for link in re.findall(r"\]\(([^)#\s]+)\)", path.read_text(encoding="utf-8")):
+        assert "://" in link or (path.parent / link).exists(), f"{path}: {link}"

@@ -1,4 +1,4 @@
-"""saccade: attention models you can train, run fast, serve and look into.
+"""saccade: attention models you can train, run fast and look into.
 
 Tensor names carry their shape: B batch, N hypotheses, H heads, T query steps, S key steps, D model width, K head
 width, V vocabulary, L layers, C channels, Y rows, X columns.

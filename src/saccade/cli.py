@@ -26,7 +26,7 @@ from saccade.lab import reorder
 from saccade.tasks import translate
 
 app = typer.Typer(
-    help="Attention models you can train, run fast, serve and look into.",
+    help="Attention models you can train, run fast and look into.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
