@@ -7,6 +7,7 @@ import torch
 
 from saccade import LocalP, attend, masks
 from saccade.attention.masks import Mask
+from saccade.bench.measure import peak_memory
 
 
 def drawn(mask: Mask, num_queries: int = 3, num_keys: int = 4) -> list[str]:
@@ -75,6 +76,19 @@ def test_a_boolean_tensor_with_axes_of_one_broadcasts() -> None:
     allowed = torch.rand(2, 1, 1, 5) > 0.3
     expected = torch.nn.functional.scaled_dot_product_attention(query, key, key, attn_mask=allowed)
     torch.testing.assert_close(attend(query, key, key, mask=allowed), expected)
+
+
+def test_a_padding_mask_is_never_spread_over_queries_and_heads() -> None:
+    x = torch.randn(1, 8, 6000, 4)
+    mask = masks.padding(torch.tensor([5000]))
+
+    def forward() -> None:
+        with torch.no_grad():
+            attend(x, x, x, mask=mask)
+
+    forward()
+    peak = peak_memory(forward, torch.device("cpu"))
+    assert peak is None or peak < 6000 * 6000  # less than one byte for each pair of one head
 
 
 def test_packed_documents_equal_the_documents_alone() -> None:

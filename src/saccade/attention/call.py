@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import masks
-from saccade.attention.masks import Mask
+from saccade.attention.masks import Index, Mask
 from saccade.attention.normalizers import NORMALIZERS, Hard
 from saccade.attention.scores import SCORES, LearnedScore, Score
 
@@ -68,11 +68,13 @@ class Call:
         return self.dropout > 0 or (isinstance(self.normalizer, Hard) and self.normalizer.training)
 
     def dense_mask(self) -> Tensor | None:
-        """The mask as booleans that broadcast to [*leading, T, S]; None when every key is allowed."""
-        if self.mask.is_full:
-            return None
+        """The mask as booleans that broadcast to [*leading, T, S], no larger than it must be; None: all allowed."""
+        return None if self.mask.is_full else self.mask.allows(self.grid())
+
+    def grid(self) -> Index:
+        """Every pair of query and key, as the mask wants it."""
         axes, device = len(self.leading), self.query.device
-        return self.mask.dense(self.num_queries, self.num_keys, num_axes=axes, device=device)
+        return self.mask.grid(self.num_queries, self.num_keys, num_axes=axes, device=device)
 
 
 def resolve(

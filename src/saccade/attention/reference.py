@@ -23,7 +23,6 @@ def expect(call: Call, score_BTS: Tensor) -> Attended:
         assert isinstance(call.normalizer, Hard)
         log_probability = call.normalizer.log_probability(score_BTS, mask_BTS, weight_BTS)
     if call.mask.factor is not None:
-        grid = call.mask.grid(call.num_queries, call.num_keys, num_axes=len(call.leading), device=score_BTS.device)
-        weight_BTS = weight_BTS * call.mask.factor(grid).to(weight_BTS.dtype)
+        weight_BTS = weight_BTS * call.mask.factor(call.grid()).to(weight_BTS.dtype)
     kept_BTS = F.dropout(weight_BTS, call.dropout) if call.dropout else weight_BTS
     return Attended(kept_BTS.to(call.value.dtype) @ call.value, weight_BTS, log_probability)

@@ -43,7 +43,7 @@ def run(call: Call) -> Attended:
         _fold(query, leading, shares_keys),
         _fold(key, leading, shares_keys),
         _fold(value, leading, shares_keys),
-        attn_mask=None if mask is None else _fold(mask, leading, shares_keys),
+        attn_mask=None if mask is None else _fold_mask(mask, leading, shares_keys),
         dropout_p=call.dropout,
         is_causal=causal,
         scale=form.scale,
@@ -73,9 +73,18 @@ def _fold(tensor: Tensor, leading: tuple[int, ...], last_apart: bool) -> Tensor:
         return tensor.reshape(math.prod(leading[:-1]), shared, *rows).expand(-1, leading[-1], -1, -1)
     if tensor.shape[:-2] != leading:
         tensor = tensor.expand(*leading, *rows)
-    if len(leading) == 2:
-        return tensor
-    return tensor.reshape(math.prod(leading[:1]), math.prod(leading[1:]), *rows)
+    return tensor if len(leading) == 2 else tensor.reshape(math.prod(leading[:1]), math.prod(leading[1:]), *rows)
+
+
+def _fold_mask(mask: Tensor, leading: tuple[int, ...], last_apart: bool) -> Tensor:
+    """The same two axes for a mask, but axes it doesn't read stay 1: torch would make a float of every entry."""
+    mask = mask.reshape(*(1,) * (len(leading) + 2 - mask.dim()), *mask.shape)
+    if len(leading) < 2:
+        return mask.reshape(*(1,) * (4 - mask.dim()), *mask.shape) if not leading else mask.unsqueeze(1)
+    split = len(leading) - 1 if last_apart else 1
+    groups = (slice(0, split), slice(split, len(leading)))
+    sizes = [leading[group] if math.prod(mask.shape[group]) > 1 else mask.shape[group] for group in groups]
+    return mask.expand(*sizes[0], *sizes[1], -1, -1).reshape(*(math.prod(size) for size in sizes), *mask.shape[-2:])
 
 
 def _name(part: object) -> str:
