@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from saccade.data.batches import BatchPlan
 from saccade.data.corpus import Pair
+from saccade.data.mistakes import Mistake
 from saccade.data.store import prepare
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training import checkpoints, losses
@@ -106,6 +107,14 @@ def test_a_truncated_checkpoint_costs_no_earlier_one(tmp_path: Path) -> None:
     *_, newest = checkpoints.steps(tmp_path / "checkpoints")
     newest.write_bytes(newest.read_bytes()[:1000])
     assert build(tmp_path, 9).progress.step == 6
+
+
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    model = build(tmp_path, 1).model
+    checkpoints.save_weights(tmp_path / "model.safetensors", model)
+    del model.encoder[0]  # type: ignore[operator, union-attr]
+    with pytest.raises(Mistake, match=r"checkpoint: it is of another model; only one of them has encoder\.0"):
+        checkpoints.load_weights(tmp_path / "model.safetensors", model)
 
 
 def test_interrupting_saves(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from saccade.data.files import replacing
+from saccade.data.mistakes import Mistake
 
 NAME = re.compile(r"step-(\d{9})\.safetensors")
 
@@ -57,7 +58,7 @@ def save_weights(path: Path, model: nn.Module) -> None:
 def load_weights(path: Path, model: nn.Module) -> None:
     """Weights into a model of the same shape."""
     with safe_open(path, framework="pt") as stored:
-        model.load_state_dict({name: stored.get_tensor(name) for name in stored.keys()}, strict=False)  # noqa: SIM118
+        _load_unique({name: stored.get_tensor(name) for name in stored.keys()}, model)  # noqa: SIM118
 
 
 def restore(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress | None:
@@ -90,9 +91,16 @@ def unique_state(model: nn.Module) -> dict[str, Tensor]:
     return state
 
 
+def _load_unique(weights: dict[str, Tensor], model: nn.Module) -> None:
+    """Every tensor of the model, each once; nothing missing and nothing left over."""
+    if different := weights.keys() ^ unique_state(model).keys():
+        raise Mistake(f"checkpoint: it is of another model; only one of them has {', '.join(sorted(different)[:3])}")
+    model.load_state_dict(weights, strict=False)  # the other names of tied tensors follow
+
+
 def _put_back(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-    model.load_state_dict(weights, strict=False)
+    _load_unique(weights, model)
     slots: dict[int, dict[str, Any]] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimizer."):

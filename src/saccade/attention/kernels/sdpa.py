@@ -78,13 +78,14 @@ def _fold(tensor: Tensor, leading: tuple[int, ...], last_apart: bool) -> Tensor:
 
 def _fold_mask(mask: Tensor, leading: tuple[int, ...], last_apart: bool) -> Tensor:
     """The same two axes for a mask, but axes it doesn't read stay 1: torch would make a float of every entry."""
-    mask = mask.reshape(*(1,) * (len(leading) + 2 - mask.dim()), *mask.shape)
-    if len(leading) < 2:
-        return mask.reshape(*(1,) * (4 - mask.dim()), *mask.shape) if not leading else mask.unsqueeze(1)
+    own = (*(1,) * (len(leading) + 2 - mask.dim()), *mask.shape[:-2])
     split = len(leading) - 1 if last_apart else 1
-    groups = (slice(0, split), slice(split, len(leading)))
-    sizes = [leading[group] if math.prod(mask.shape[group]) > 1 else mask.shape[group] for group in groups]
-    return mask.expand(*sizes[0], *sizes[1], -1, -1).reshape(*(math.prod(size) for size in sizes), *mask.shape[-2:])
+    first, second = (
+        full if math.prod(mine) > 1 else mine
+        for full, mine in ((leading[:split], own[:split]), (leading[split:], own[split:]))
+    )
+    spread = mask.expand(*first, *second, *mask.shape[-2:])
+    return spread.reshape(math.prod(first), math.prod(second), *mask.shape[-2:])
 
 
 def _name(part: object) -> str:

@@ -48,10 +48,15 @@ def _whole(call: Call) -> Choice:
 def _named(call: Call, backend: str) -> Choice:
     if backend == "reference":
         return Choice("reference", "it was asked for", reference)
-    kernel = {"sdpa": sdpa, "additive": additive, "window": window, "one_row": one_row}[backend]
-    if (refusal := kernel.refuses(call)) is not None:
+    refuses, choice = {
+        "sdpa": (sdpa.refuses, _SDPA),
+        "additive": (additive.refuses, _ADDITIVE),
+        "window": (window.refuses, _WINDOW),
+        "one_row": (one_row.refuses, _ONE_ROW),
+    }[backend]
+    if (refusal := refuses(call)) is not None:
         raise ValueError(f"backend: {backend!r} can't run this call: {refusal}")
-    return {"sdpa": _SDPA, "additive": _ADDITIVE, "window": _WINDOW, "one_row": _ONE_ROW}[backend]
+    return choice
 
 
 def _run_whole(call: Call) -> Attended:
