@@ -71,6 +71,17 @@ def test_one_vocabulary_shares_all_three_embeddings() -> None:
     assert sum(name.endswith(("source.weight", "target.weight")) for name, _ in model.named_parameters()) == 1
 
 
+def test_cross_attention_is_what_every_layer_and_head_weighed() -> None:
+    model = build()
+    weight_BLHTS = model.cross_attention(SOURCE, LENGTH, READ)
+    assert weight_BLHTS.shape == (3, 2, 3, 5, 7)
+    torch.testing.assert_close(weight_BLHTS.sum(-1), torch.ones(3, 2, 3, 5, dtype=torch.float64))
+    for row, length in enumerate(LENGTH.tolist()):
+        assert (weight_BLHTS[row, ..., length:] == 0).all()
+    changed = model.cross_attention(SOURCE, LENGTH, READ.flip(0))
+    assert not torch.allclose(weight_BLHTS, changed)
+
+
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_equals_torchs_transformer_with_the_same_weights(norm: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, cast, final
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -92,8 +93,10 @@ class DecoderBlock(nn.Module):
         """The source as this block will ask it, made once."""
         return self.cross.memory(source_BSD)
 
-    def forward(self, x_BTD: Tensor, memory: BlockMemory, source_mask: Mask) -> tuple[Tensor, BlockMemory]:
-        """The steps after those already remembered; the memory grows by them."""
+    def forward(
+        self, x_BTD: Tensor, memory: BlockMemory, source_mask: Mask, record: list[Tensor] | None = None
+    ) -> tuple[Tensor, BlockMemory]:
+        """The steps after those already remembered; the memory grows by them, `record` by the weights [B, H, T, S]."""
         remembered = memory.past
 
         def own(x: Tensor) -> Tensor:
@@ -103,8 +106,15 @@ class DecoderBlock(nn.Module):
             remembered = later if remembered is None else remembered.append(later)
             return self.own(x, memory=remembered, mask=masks.causal(offset=first))
 
+        def cross(x: Tensor) -> Tensor:
+            if record is None:
+                return cast(Tensor, self.cross(x, memory=memory.source, mask=source_mask))
+            answer, weight_BHTS = self.cross(x, memory=memory.source, mask=source_mask, return_weights=True)
+            record.append(weight_BHTS)
+            return cast(Tensor, answer)
+
         x_BTD = self.residuals[0](x_BTD, own)
-        x_BTD = self.residuals[1](x_BTD, lambda x: self.cross(x, memory=memory.source, mask=source_mask))
+        x_BTD = self.residuals[1](x_BTD, cross)
         return self.residuals[2](x_BTD, self.feed_forward), BlockMemory(remembered, memory.source)
 
 
@@ -168,13 +178,16 @@ class Transformer(nn.Module):
         blocks = [BlockMemory(None, block.read(memory_BSD)) for block in self._decoder_blocks()]
         return State(tuple(blocks), source_length_B, 0)
 
-    def advance(self, state: State, read_BT: Tensor) -> tuple[Tensor, State]:
-        """Read some target ids: the decoder's vectors [B, T, D] and the state after them."""
+    def advance(self, state: State, read_BT: Tensor, record: list[Tensor] | None = None) -> tuple[Tensor, State]:
+        """Read some target ids: the decoder's vectors [B, T, D] and the state after them.
+
+        `record` gets the weights that each block gave the source, [B, H, T, S].
+        """
         x_BTD = self._embed(self.target, read_BT, state.num_steps)
         mask = masks.padding(state.source_length_B)
         blocks = []
         for block, memory in zip(self.decoder, state.blocks, strict=True):
-            x_BTD, later = block(x_BTD, memory, mask)
+            x_BTD, later = block(x_BTD, memory, mask, record)
             blocks.append(later)
         return self.decoder_norm(x_BTD), State(tuple(blocks), state.source_length_B, state.num_steps + read_BT.shape[1])
 
@@ -185,6 +198,12 @@ class Transformer(nn.Module):
     def forward(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
         """Teacher forcing: the decoder's vectors at every step, [B, T, D]."""
         return self.advance(self.start(source_BS, source_length_B), read_BT)[0]
+
+    def cross_attention(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
+        """What every decoder layer and head weighed at every step, [B, L, H, T, S]."""
+        record: list[Tensor] = []
+        self.advance(self.start(source_BS, source_length_B), read_BT, record)
+        return torch.stack(record, 1)
 
     def _decoder_blocks(self) -> Iterator[DecoderBlock]:
         return (cast(DecoderBlock, block) for block in self.decoder)
