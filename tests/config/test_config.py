@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from saccade.config import load
+from saccade.config.schema import TransformerModel
 from saccade.data.mistakes import Mistake
 
 
@@ -21,6 +22,7 @@ MINIMAL = "data: {train: {source: a.tsv}, valid: {source: b.tsv}}\n"
 
 def test_a_size_fills_in_what_is_not_given(tmp_path: Path) -> None:
     config = load.load(written(tmp_path, MINIMAL + "model: {size: base, width: 256}\n"))
+    assert isinstance(config.model, TransformerModel)
     assert (config.model.width, config.model.num_heads, config.model.hidden_width) == (256, 8, 2048)
     assert config.training.label_smoothing == 0.1
 

@@ -97,7 +97,8 @@ def test_a_finished_run_says_so_and_another_one_is_refused(folder: Path) -> None
 def test_the_log_has_one_line_a_step_that_was_logged(folder: Path) -> None:
     rows = [json.loads(line) for line in (folder / "run" / "log.jsonl").read_text("utf-8").splitlines()]
     steps = [row["step"] for row in rows]
-    assert steps == sorted(set(steps))
+    assert steps == sorted(steps)
+    assert len({(row["step"], "loss" in row) for row in rows}) == len(rows)
     assert steps[-1] == 150
     assert "valid_bleu" in rows[-1]
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from saccade.config import load as config_file
-from saccade.config.schema import CorpusFiles, Run
+from saccade.config.schema import CorpusFiles, RnnModel, Run, TransformerModel
 from saccade.data.corpus import Corpus
 from saccade.data.mistakes import Mistake
 from saccade.data.store import Store, prepare
@@ -21,10 +21,12 @@ from saccade.data.tokenizer import (
     train_tokenizer,
 )
 from saccade.decoding import BeamOptions
+from saccade.models.seq2seq import Look, RecurrentSizes, Seq2Seq
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.tasks.translate import Translator
 from saccade.training import checkpoints
 from saccade.training.loop import Options
+from saccade.training.precision import compute_dtype
 
 Tokenizers = tuple[SentencePiece | Vocabulary, SentencePiece | Vocabulary]
 
@@ -61,37 +63,73 @@ def store(config: Run, both: Tokenizers, root: Path) -> Store:
     )
 
 
-def model(config: Run, both: Tokenizers) -> Transformer:
+Network = Transformer | Seq2Seq
+
+
+def model(config: Run, both: Tokenizers) -> Network:
     """The network, initialised by the run's seed."""
-    section = config.model
     torch.manual_seed(config.seed)
-    return Transformer(
-        source_vocabulary=both[0].size,
-        target_vocabulary=both[1].size,
-        sizes=BlockSizes(
-            section.width,
-            section.num_heads,
-            section.hidden_width,
-            activation=section.activation,
-            norm=section.norm,
-            score=section.score,
-            dropouts=Dropouts(section.dropout, section.attention_dropout, section.activation_dropout),
-        ),
-        num_encoder_layers=section.num_layers,
-        num_decoder_layers=section.num_layers,
-        share_embeddings=config.tokenizer.shared,
+    tied = config.model.tied or ("three" if config.tokenizer.shared else "two")
+    common: dict[str, Any] = {
+        "source_vocabulary": both[0].size,
+        "target_vocabulary": both[1].size,
+        "share_embeddings": tied == "three",
+        "share_output": tied != "none",
+    }
+    if isinstance(config.model, RnnModel):
+        return _rnn(config.model, common)
+    return _transformer(config.model, common, 4 * config.data.max_length)
+
+
+def _transformer(section: TransformerModel, common: dict[str, Any], max_length: int) -> Transformer:
+    sizes = BlockSizes(
+        section.width,
+        section.num_heads,
+        section.hidden_width,
+        activation=section.activation,
+        norm=section.norm,
+        score=section.score,
+        normalizer=section.normalizer,
         positions=section.positions,
-        max_length=4 * config.data.max_length,
+        window=section.window,
+        dropouts=Dropouts(section.dropout, section.attention_dropout, section.activation_dropout),
+    )
+    layers = section.num_layers
+    return Transformer(
+        sizes=sizes, num_encoder_layers=layers, num_decoder_layers=layers, max_length=max_length, **common
+    )
+
+
+def _rnn(section: RnnModel, common: dict[str, Any]) -> Seq2Seq:
+    return Seq2Seq(
+        sizes=RecurrentSizes(
+            section.width, section.embedding_width, section.num_layers, cell=section.cell, dropout=section.dropout
+        ),
+        attention=section.attention,
+        look=Look(section.score, section.normalizer, section.scope, section.radius),
+        direction=section.direction,
+        feeds_input=section.feeds_input,
+        **common,
     )
 
 
 def training(config: Run) -> Options:
-    """How to train."""
-    given: dict[str, Any] = config.training.model_dump(exclude={"tokens_per_batch"})
-    return Options(seed=config.seed, **given)
+    """How to train, and where."""
+    elsewhere = {"tokens_per_batch", "metric", "bleu_tokenize", "tensorboard", "precision"}
+    given: dict[str, Any] = config.training.model_dump(exclude=elsewhere)
+    place = device(config)
+    return Options(seed=config.seed, device=place, dtype=compute_dtype(config.training.precision, place), **given)
 
 
-def translator(config: Run, network: Transformer, both: Tokenizers) -> Translator:
+def device(config: Run) -> torch.device:
+    """Where to run."""
+    has_cuda = torch.cuda.is_available()
+    if config.device == "cuda" and not has_cuda:
+        raise Mistake("device: 'cuda' given, but torch sees no CUDA device here; allowed: auto, cpu")
+    return torch.device("cuda" if has_cuda and config.device != "cpu" else "cpu")
+
+
+def translator(config: Run, network: Network, both: Tokenizers) -> Translator:
     """A network as it is used."""
     section = config.decoding
     options = BeamOptions(

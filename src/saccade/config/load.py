@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -63,22 +63,44 @@ def _apply(content: dict[str, Any], override: str) -> None:
 
 
 def _said(problem: Any) -> str:
-    where = ".".join(str(part) for part in problem["loc"])
+    *sections, last = [*_places(problem["loc"])] or [("", None)]
+    where = ".".join(name for name, _ in (*sections, last) if name)
     if problem["type"] == "extra_forbidden":
-        return f"{where}: unknown{_suggestion(problem['loc'])}"
+        return f"{where}: unknown{_suggestion(sections[-1][1] if sections else Run, last[0])}"
     if problem["type"] == "missing":
         return f"{where}: missing"
     reason = problem["msg"].removeprefix("Value error, ")
     return f"{where}: {problem['input']!r} given; {reason[0].lower()}{reason[1:]}" if where else reason
 
 
-def _suggestion(location: tuple[int | str, ...]) -> str:
+def _places(location: tuple[int | str, ...]) -> Iterator[tuple[str, Any]]:
+    """The names a user wrote on the way to a problem, each with what the schema says is there.
+
+    Pydantic also names the chosen one of several kinds of section, which no user wrote: it has no name here.
+    """
+    here: Any = Run
+    for part in location:
+        if isinstance(part, int):
+            yield str(part), here
+        elif isinstance(here, type) and issubclass(here, BaseModel):
+            here = here.model_fields[part].annotation if part in here.model_fields else None
+            yield part, here
+        else:
+            here = next((kind for kind in get_args(here) if _is_called(kind, part)), here)
+            yield "", here
+
+
+def _is_called(section: Any, name: str) -> bool:
+    if not (isinstance(section, type) and issubclass(section, BaseModel)):
+        return False
+    kind = section.model_fields.get("kind")
+    return section.__name__ == name or (kind is not None and name in get_args(kind.annotation))
+
+
+def _suggestion(section: Any, name: str) -> str:
     """The fields of the section, nearest first."""
-    section: Any = Run
-    for part in location[:-1]:
-        section = section.model_fields[str(part)].annotation
     if not (isinstance(section, type) and issubclass(section, BaseModel)):
         return ""
     names = list(section.model_fields)
-    near = difflib.get_close_matches(str(location[-1]), names, n=1)
+    near = difflib.get_close_matches(name, names, n=1)
     return f" (did you mean {near[0]}?)" if near else f"; allowed: {', '.join(names)}"

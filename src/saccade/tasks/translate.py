@@ -14,7 +14,6 @@ from saccade.data.corpus import clean
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import Tokenizer
 from saccade.decoding import BeamOptions, Hypothesis, beam_search
-from saccade.models.transformer import Transformer
 
 WINDOW = 2048  # lines that are sorted by length together
 
@@ -42,7 +41,7 @@ class Scores(NamedTuple):
 class Translator:
     """What `saccade.load` returns for a text-to-text run."""
 
-    model: Transformer
+    model: Any
     source: Tokenizer
     target: Tokenizer
     options: BeamOptions
