@@ -191,20 +191,21 @@ class LuongDecoder(nn.Module):
     def forward(self, x_BTD: Tensor, state: State, record: list[Tensor] | None) -> tuple[Tensor, State]:
         """Attentional vectors h~; with input feeding (section 3.3) each is read with the next word."""
         if not self.fed_width:
-            return self._attend(x_BTD, state, state.num_steps, record)
-        vectors = []
-        for step, x_B1D in enumerate(x_BTD.split(1, 1), state.num_steps):
-            fed_B1D = torch.cat([x_B1D, state.fed_BD.unsqueeze(1)], -1)
-            vector_B1D, state = self._attend(fed_B1D, state, step, record)
-            state = state._replace(fed_BD=vector_B1D.squeeze(1))
-            vectors.append(vector_B1D)
-        return torch.cat(vectors, 1), state
+            vectors_BTD, state = self._attend(x_BTD, state, state.num_steps, record)
+        else:
+            vectors = []
+            for step, x_B1D in enumerate(x_BTD.split(1, 1), state.num_steps):
+                vector_B1D, state = self._attend(torch.cat([x_B1D, state.fed_BD.unsqueeze(1)], -1), state, step, record)
+                state = state._replace(fed_BD=vector_B1D.squeeze(1))
+                vectors.append(vector_B1D)
+            vectors_BTD = torch.cat(vectors, 1)
+        return F.dropout(vectors_BTD, self.dropout, self.training), state  # what is fed back stays whole
 
     def _attend(self, x_BTD: Tensor, state: State, first: int, record: list[Tensor] | None) -> tuple[Tensor, State]:
         query_BTD, hidden = self.layers(x_BTD, state.hidden)
         context_BTD = self.aligner(query_BTD, state.source, first, record)
         vector_BTD = torch.tanh(self.combine(torch.cat([context_BTD, query_BTD], -1)))
-        return F.dropout(vector_BTD, self.dropout, self.training), state._replace(hidden=hidden)
+        return vector_BTD, state._replace(hidden=hidden)
 
 
 Decoder = PlainDecoder | BahdanauDecoder | LuongDecoder
