@@ -136,7 +136,16 @@ def test_perplexity_alone_gives_the_validation_loss(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "log",
-    [[], [{}], [{"step": None, "loss": 1.0}], [{"step": 1}], [{"loss": "x", "step": True}], [{"step": 3, "loss": 0}]],
+    [
+        [],
+        [{}],
+        [{"step": None, "loss": 1.0}],
+        [{"step": 1}],
+        [{"loss": "x", "step": 1}],
+        [{"loss": True, "step": 1}],
+        [{"loss": float("nan"), "step": 1, "tokens_per_second": float("inf"), "score": float("nan")}],
+        [{"step": 3, "loss": 0}],
+    ],
 )
 def test_a_log_may_lack_anything(log: list[dict[str, Any]], tmp_path: Path) -> None:
     page = written(tmp_path, log=log, config={}, versions={})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
@@ -94,7 +93,7 @@ def _labels(pieces: Sequence[str], count: int) -> list[str]:
 
 
 def _cell(weight: float) -> str:
-    share = min(1.0, max(0.0, weight)) if math.isfinite(weight) else 0.0
+    share = min(1.0, max(0.0, weight))  # in this order NaN gives 0
     look = ' class="strong"' if share > 0.5 else ""
     return f'<td{look} style="--w:{share:.2f}">{100 * share:.0f}</td>'
 
