@@ -18,8 +18,8 @@ Point = tuple[float, float]
 WIDTH, HEIGHT = 480, 250
 LEFT, RIGHT, TOP, BOTTOM = 60, 14, 14, 34
 MOST_POINTS = 400  # a line of more has several in a pixel
-MANY_POINTS = 100  # from here on a few wild values don't set the scale
-TINY = 1e-30
+MANY_POINTS = 40  # fewer are shown as they are, without smoothing
+TINY, ROUNDING = 1e-30, 1e-9
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")  # Okabe and Ito 2008
 MARKERS, STROKES = "os^Dv<>", ("-", "--", "-.", ":")
 
@@ -31,6 +31,11 @@ class Line(NamedTuple):
     points: Sequence[Point]
     is_noisy: bool = False
     best: str | None = None
+
+    @property
+    def is_smoothed(self) -> bool:
+        """Noisy, and long enough for that to matter."""
+        return self.is_noisy and len(self.points) >= MANY_POINTS
 
 
 class Scale(NamedTuple):
@@ -67,7 +72,9 @@ def legend(lines: Sequence[Line]) -> str:
     """What each line is, drawn as it is drawn; one plain line alone needs none."""
     marks = []
     for index, line in enumerate(line for line in lines if line.points):
-        names = [("smooth", f"{line.name}, smoothed"), ("raw", "as measured")] if line.is_noisy else [("", line.name)]
+        names = (
+            [("smooth", f"{line.name}, smoothed"), ("raw", "as measured")] if line.is_smoothed else [("", line.name)]
+        )
         marks += [_mark(f"line-{index} {kind}", name) for kind, name in names]
     return f'<ul class="legend">{"".join(marks)}</ul>' if len(marks) > 1 else ""
 
@@ -79,8 +86,8 @@ def ticks(low: float, high: float, most: int) -> list[float]:
     if span <= max(1e-6 * size, TINY):  # one value, up to rounding
         span = size if size > TINY else 1.0
     power = 10.0 ** math.floor(math.log10(span / most))
-    step = next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor * most >= span)
-    first, last = math.floor(low / step), math.ceil(high / step)
+    step = next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor * most >= span * (1 - ROUNDING))
+    first, last = math.floor(low / step + ROUNDING), math.ceil(high / step - ROUNDING)
     return [float(f"{index * step:.10g}") for index in range(first, max(last, first + 1) + 1)]
 
 
@@ -136,12 +143,12 @@ def lines_to_file(
 def _usual(line: Line) -> list[float]:
     """The values that set the scale: of a long noisy line all but the wildest hundredth at either end."""
     values = sorted(y for _, y in line.points)
-    wild = len(values) // 100 if line.is_noisy and len(values) >= MANY_POINTS else 0
+    wild = len(values) // 100 if line.is_smoothed else 0
     return values[wild : len(values) - wild]
 
 
 def _line(line: Line, index: int, x: Scale, y: Scale) -> str:
-    if not line.is_noisy:
+    if not line.is_smoothed:
         dots = "".join(_dot(point, index, x, y) for point in line.points) if len(line.points) <= 60 else ""
         return _path(_fewer(line.points), f"line-{index}", x, y) + dots
     raw = _path(_fewer(line.points), f"line-{index} raw", x, y)
@@ -156,7 +163,7 @@ def _fading_mean(values: Sequence[float], window: float) -> list[float]:
 
 
 def _smooth_points(line: Line) -> list[Point]:
-    values = smoothed([y for _, y in line.points], len(line.points) / 40)
+    values = smoothed([y for _, y in line.points], max(4.0, len(line.points) / 40))
     return [(x, value) for (x, _), value in zip(line.points, values, strict=True)]
 
 
@@ -194,7 +201,7 @@ def _best(line: Line, index: int, x: Scale, y: Scale) -> str:
         return ""
     across, down = x(point[0]), y(point[1])
     anchor = "end" if across > WIDTH / 2 else "start"
-    above = down > TOP + 24 and line.best == "max"
+    above = down > TOP + 24 and (line.best == "max" or down > HEIGHT - BOTTOM - 24)
     text = f"best {shown(point[1])}"
     return (
         f'<circle class="best line-{index}" cx="{across:.1f}" cy="{down:.1f}" r="5">'
@@ -222,7 +229,7 @@ def _axes(x: Scale, y: Scale, y_ticks: Sequence[float], x_label: str) -> str:
 
 def _data(lines: Sequence[Line], x: Scale, y: Scale) -> str:
     """What the page's script needs to say values: places and numbers of the lines as they are drawn."""
-    drawn = [_fewer(_smooth_points(line) if line.is_noisy else line.points) for line in lines]
+    drawn = [_fewer(_smooth_points(line) if line.is_smoothed else line.points) for line in lines]
     content = [
         {"name": line.name, "points": [[round(x(a), 1), round(y(b), 1), a, float(f"{b:.5g}")] for a, b in points]}
         for line, points in zip(lines, drawn, strict=True)
