@@ -6,11 +6,14 @@ The first four ids mean the same in all of them: 0 padding, 1 start, 2 end, 3 un
 from __future__ import annotations
 
 import io
+import itertools
 import json
+import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 import sentencepiece
 
@@ -19,6 +22,25 @@ from saccade.data.mistakes import Mistake
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+MOST_TEXTS = 2_000_000  # enough to learn any vocabulary from; SentencePiece holds them all in memory
+
+
+class Sample(NamedTuple):
+    """Texts to learn from, and how many there were to choose from."""
+
+    texts: list[str]
+    num_seen: int
+
+
+def sample(texts: Iterable[str], *, most: int, seed: int = 0) -> Sample:
+    """At most so many of the texts that aren't blank, each with the same chance (Vitter 1985, section 2)."""
+    chance, stream = random.Random(seed), filter(None, texts)
+    kept = list(itertools.islice(stream, most))
+    seen = len(kept)
+    for seen, text in enumerate(stream, most + 1):
+        if (place := int(chance.random() * seen)) < most:
+            kept[place] = text
+    return Sample(kept, seen)
 
 
 class Tokenizer(Protocol):
@@ -72,7 +94,7 @@ class SentencePiece:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise Mistake(f"tokenizer: SentencePiece could not learn {size} pieces: {_reason(error)}") from None
+            raise Mistake(f"tokenizer.vocabulary_size: {size:,} given; {_reason(str(error))}") from None
         return cls(written.getvalue())
 
     @property
@@ -81,12 +103,12 @@ class SentencePiece:
         return self._processor.vocab_size()
 
     def encode(self, text: str) -> list[int]:
-        """Ids, without start and end."""
-        return self._processor.encode(text)
+        """Ids, without start and end. ▁, its own sign for a space, is read as one."""
+        return self._processor.encode(text.replace("▁", " "))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text; the special ids vanish."""
-        return self._processor.decode([index for index in ids if index > UNKNOWN])
+        """Text on one line, whatever bytes the ids spell; the special ids vanish."""
+        return " ".join(self._processor.decode([index for index in ids if index > UNKNOWN]).split())
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """One readable string a token."""
@@ -109,7 +131,8 @@ class Vocabulary:
 
     def __init__(self, symbols: Sequence[str], kind: str) -> None:
         self.symbols, self.kind = list(symbols), kind
-        self._ids = {symbol: index for index, symbol in enumerate(self.symbols)}
+        # a word spelled <s> or </s> is text: it must not start or end a sentence
+        self._ids = {symbol: index for index, symbol in enumerate(self.symbols) if index > UNKNOWN}
         self._split: Callable[[str], list[str]] = str.split if kind == "words" else list
         self._glue = " " if kind == "words" else ""
 
@@ -153,6 +176,9 @@ class Vocabulary:
 
 def train_tokenizer(kind: str, texts: Iterable[str], size: int, *, seed: int = 0) -> SentencePiece | Vocabulary:
     """A tokenizer of a kind (unigram, bpe, words, characters), learned from texts."""
+    texts = [text for text in texts if text]
+    if not texts:
+        raise Mistake("tokenizer: there is no text to learn from; every line is blank")
     if kind in ("unigram", "bpe"):
         return SentencePiece.train(kind, texts, size, seed=seed)
     return Vocabulary.train(kind, texts, size)
@@ -168,6 +194,10 @@ def file_name(tokenizer: SentencePiece | Vocabulary, stem: str) -> str:
     return f"{stem}.json" if isinstance(tokenizer, Vocabulary) else f"{stem}.model"
 
 
-def _reason(error: RuntimeError) -> str:
-    text = str(error).replace("\n", " ")
-    return text.rsplit("] ", 1)[-1]
+def _reason(error: str) -> str:
+    """What SentencePiece says, in our words where they are known."""
+    if most := re.search(r"value <= (\d+)", error):
+        return f"allowed: {int(most[1]):,} or fewer, as this text has no more pieces"
+    if least := re.search(r"required_chars\. \d+ vs (\d+)", error):
+        return f"allowed: {int(least[1]):,} or more, one for each byte and common character"
+    return error.replace("\n", " ").rsplit("] ", 1)[-1]
