@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from saccade.config.schema import Run
+from saccade.config.schema import ONE_OR_SEVERAL, Run
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
 
@@ -63,7 +63,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
 
 
 def _said(problem: Any) -> str:
-    where = ".".join(str(part) for part in problem["loc"])
+    where = ".".join(str(part) for part in problem["loc"] if part not in ONE_OR_SEVERAL)
     if problem["type"] == "extra_forbidden":
         return f"{where}: unknown{_suggestion(problem['loc'])}"
     if problem["type"] == "missing":
@@ -76,9 +76,15 @@ def _suggestion(location: tuple[int | str, ...]) -> str:
     """The fields of the section, nearest first."""
     section: Any = Run
     for part in location[:-1]:
-        section = section.model_fields[str(part)].annotation
-    if not (isinstance(section, type) and issubclass(section, BaseModel)):
-        return ""
+        if part in section.model_fields:  # and not a place in a list
+            section = _section_in(section.model_fields[str(part)].annotation)
     names = list(section.model_fields)
     near = difflib.get_close_matches(str(location[-1]), names, n=1)
     return f" (did you mean {near[0]}?)" if near else f"; allowed: {', '.join(names)}"
+
+
+def _section_in(annotation: Any) -> type[BaseModel] | None:
+    """The section that a field holds, perhaps in a list or as one of several choices."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_section_in, get_args(annotation))), None)

@@ -11,10 +11,10 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from saccade.config import build
+from saccade.config import build, summary
 from saccade.config import load as config_file
 from saccade.config.schema import Run
-from saccade.data.batches import BatchPlan, collate
+from saccade.data.batches import collate
 from saccade.data.mistakes import Mistake
 from saccade.tasks import translate
 from saccade.training import checkpoints
@@ -24,18 +24,20 @@ LOG_EVERY = 10
 MAY_CHANGE: dict[str, Any] = {
     "training": {"max_steps": True, "patience": True, "validate_every": True, "save_every": True},
     "decoding": True,
+    "data": {"test": True},
 }
 
 
 def train(config: Run, folder: Path, console: Console) -> checkpoints.Progress:
     """Train in `folder`, or go on where it was left. The same config gives the same weights, interrupted or not."""
     _check_same_run(config, folder)
+    held_out = summary.held_out(config)
     config_file.save(config, folder / "config.yaml")
-    both = build.tokenizers(config, folder)
-    store = build.store(config, both, folder.parent / ".data")
-    _say_what_is_there(store, console)
+    both = build.tokenizers(config, folder, console)
+    stores = build.stores(config, both, folder.parent / ".data", console)
+    summary.say(config, stores, held_out, console)
     network = build.model(config, both)
-    plan = BatchPlan(store, tokens_per_batch=config.training.tokens_per_batch, seed=config.seed)
+    plan = build.plan(config, stores)
     trainer = Trainer(network, plan, build.training(config), folder)
     if trainer.is_finished:
         console.print(f"{folder} is finished: {trainer.progress.step:,} steps. Raise training.max_steps to go on.")
@@ -109,14 +111,12 @@ def _check_same_run(config: Run, folder: Path) -> None:
         return
     earlier, now = (c.model_dump(exclude=MAY_CHANGE) for c in (config_file.load(path), config))
     changed = [section for section in now if now[section] != earlier[section]]
-    if changed:
+    if changed and not (checkpoints.steps(folder / "checkpoints") or (folder / "model.safetensors").exists()):
+        for tokenizer in folder.glob("tokenizer.*"):  # nothing was learned yet: begin anew
+            tokenizer.unlink()
+    elif changed:
         what = ", ".join(changed)
         raise Mistake(f"{folder} holds a run with another {what}; give this one another folder (--run), or delete it")
-
-
-def _say_what_is_there(store: Any, console: Console) -> None:
-    left_out = ", ".join(f"{count:,} {reason}" for reason, count in store.left_out.items() if count)
-    console.print(f"{len(store):,} pairs to train on" + (f" ({left_out} left out)" if left_out else ""))
 
 
 def _forget_later_log(path: Path, step: int) -> None:
