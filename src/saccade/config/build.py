@@ -17,7 +17,7 @@ from saccade.data.corpus import Corpus
 from saccade.data.mistakes import Mistake
 from saccade.data.store import Store, prepare
 from saccade.data.tokenizer import (
-    MOST_TEXTS,
+    MOST_CHARACTERS,
     SentencePiece,
     Vocabulary,
     file_name,
@@ -63,10 +63,10 @@ def _learned(config: Run, console: Console) -> Tokenizers:
 
     def learn(sides: tuple[int, ...], what: str) -> SentencePiece | Vocabulary:
         texts = (pair[side] for pairs in training_corpora(config) for pair in pairs.pairs() for side in sides)
-        chosen = sample(watched(console, texts, f"reading the {what}"), most=MOST_TEXTS, seed=config.seed)
+        chosen = sample(watched(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed)
         if len(chosen.texts) < chosen.num_seen:
             console.print(f"The tokenizer learns from {len(chosen.texts):,} of {chosen.num_seen:,} texts, by chance.")
-        with console.status(f"learning {section.vocabulary_size:,} {section.kind} of the {what}"):
+        with console.status(f"learning a vocabulary of {section.vocabulary_size:,} ({section.kind}) from the {what}"):
             return train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
 
     if section.shared:

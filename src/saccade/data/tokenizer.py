@@ -6,7 +6,6 @@ The first four ids mean the same in all of them: 0 padding, 1 start, 2 end, 3 un
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import random
 import re
@@ -22,7 +21,7 @@ from saccade.data.mistakes import Mistake
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
-MOST_TEXTS = 2_000_000  # enough to learn any vocabulary from; SentencePiece holds them all in memory
+MOST_CHARACTERS = 100_000_000  # enough to learn a vocabulary from; SentencePiece takes some 30 bytes for each
 
 
 class Sample(NamedTuple):
@@ -33,13 +32,18 @@ class Sample(NamedTuple):
 
 
 def sample(texts: Iterable[str], *, most: int, seed: int = 0) -> Sample:
-    """At most so many of the texts that aren't blank, each with the same chance (Vitter 1985, section 2)."""
-    chance, stream = random.Random(seed), filter(None, texts)
-    kept = list(itertools.islice(stream, most))
-    seen = len(kept)
-    for seen, text in enumerate(stream, most + 1):
-        if (place := int(chance.random() * seen)) < most:
-            kept[place] = text
+    """The texts that aren't blank, or some by chance, each with the same, that have at most so many characters."""
+    chance, share = random.Random(seed), 1.0
+    kept: list[str] = []
+    seen = size = 0
+    for text in filter(None, texts):
+        seen += 1
+        if chance.random() < share:
+            kept.append(text)
+            size += len(text)
+        while size > most:  # forget every other one, and take half as many from now on
+            kept = [text for text in kept if chance.random() < 0.5]
+            size, share = sum(map(len, kept)), share / 2
     return Sample(kept, seen)
 
 
@@ -104,7 +108,7 @@ class SentencePiece:
 
     def encode(self, text: str) -> list[int]:
         """Ids, without start and end. ▁, its own sign for a space, is read as one."""
-        return self._processor.encode(text.replace("▁", " "))
+        return self._processor.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text on one line, whatever bytes the ids spell; the special ids vanish."""
