@@ -20,6 +20,7 @@ import saccade
 from saccade.bench import attention as attention_bench
 from saccade.config import build, runs
 from saccade.config import load as config_file
+from saccade.config.schema import Run
 from saccade.data import corpus
 from saccade.data.mistakes import Mistake
 from saccade.lab import reorder
@@ -34,6 +35,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure saccade beside its peers, in one run.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+config_app = typer.Typer(help="About config files.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
 
 
 class Device(StrEnum):
@@ -123,6 +126,12 @@ def evaluate(
         typer.echo(json.dumps({"num_pairs": len(pairs), **scores._asdict()}))
         return
     typer.echo(f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})\nchrF {scores.chrf:.2f}  ({scores.chrf_signature})")
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """Print the JSON schema of config files: every field, its default and what it means. Editors complete from it."""
+    typer.echo(json.dumps(Run.model_json_schema(), indent=2, ensure_ascii=False))
 
 
 @bench.command("attention")

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from saccade.config.schema import Run
+from saccade.config.schema import ONE_OR_SEVERAL, Run
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
 
@@ -63,44 +63,42 @@ def _apply(content: dict[str, Any], override: str) -> None:
 
 
 def _said(problem: Any) -> str:
-    *sections, last = [*_places(problem["loc"])] or [("", None)]
-    where = ".".join(name for name, _ in (*sections, last) if name)
+    places = [*_places(problem["loc"])]
+    where = ".".join(name for name, _ in places)
     if problem["type"] == "extra_forbidden":
-        return f"{where}: unknown{_suggestion(sections[-1][1] if sections else Run, last[0])}"
+        return f"{where}: unknown{_suggestion(*places[-1])}"
     if problem["type"] == "missing":
         return f"{where}: missing"
     reason = problem["msg"].removeprefix("Value error, ")
     return f"{where}: {problem['input']!r} given; {reason[0].lower()}{reason[1:]}" if where else reason
 
 
-def _places(location: tuple[int | str, ...]) -> Iterator[tuple[str, Any]]:
-    """The names a user wrote on the way to a problem, each with what the schema says is there.
+def _places(location: tuple[int | str, ...]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """The names a user wrote on the way to a problem, each with the section it stands in.
 
-    Pydantic also names the chosen one of several kinds of section, which no user wrote: it has no name here.
+    Pydantic also names which of several kinds of section was chosen; no user wrote that.
     """
-    here: Any = Run
+    here: list[type[BaseModel]] = [Run]
     for part in location:
-        if isinstance(part, int):
-            yield str(part), here
-        elif isinstance(here, type) and issubclass(here, BaseModel):
-            here = here.model_fields[part].annotation if part in here.model_fields else None
-            yield part, here
-        else:
-            here = next((kind for kind in get_args(here) if _is_called(kind, part)), here)
-            yield "", here
+        if part in ONE_OR_SEVERAL:
+            continue
+        if len(here) > 1 and part not in here[0].model_fields:
+            here = [section for section in here if part in get_args(section.model_fields["kind"].annotation)]
+            continue
+        yield str(part), here[0]
+        if isinstance(part, str) and part in here[0].model_fields:
+            here = _sections(here[0].model_fields[part].annotation) or here
 
 
-def _is_called(section: Any, name: str) -> bool:
-    if not (isinstance(section, type) and issubclass(section, BaseModel)):
-        return False
-    kind = section.model_fields.get("kind")
-    return section.__name__ == name or (kind is not None and name in get_args(kind.annotation))
+def _sections(annotation: Any) -> list[type[BaseModel]]:
+    """The kinds of section that a field may hold, perhaps in a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return list(dict.fromkeys(section for part in get_args(annotation) for section in _sections(part)))
 
 
-def _suggestion(section: Any, name: str) -> str:
+def _suggestion(name: str, section: type[BaseModel]) -> str:
     """The fields of the section, nearest first."""
-    if not (isinstance(section, type) and issubclass(section, BaseModel)):
-        return ""
     names = list(section.model_fields)
     near = difflib.get_close_matches(name, names, n=1)
     return f" (did you mean {near[0]}?)" if near else f"; allowed: {', '.join(names)}"

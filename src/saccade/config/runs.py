@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from saccade.config import build
+from saccade.config import build, summary
 from saccade.config import load as config_file
 from saccade.config.progress import TrainingBar
 from saccade.config.schema import Run
-from saccade.data.batches import BatchPlan, collate
+from saccade.data.batches import collate
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
+from saccade.data.store import Store
 from saccade.tasks import translate
 from saccade.training import checkpoints
 from saccade.training.auto_batch import largest_fitting
@@ -29,6 +30,7 @@ MAY_CHANGE: dict[str, Any] = {
     "device": True,
     "training": {"max_steps": True, "patience": True, "validate_every": True, "save_every": True, "tensorboard": True},
     "decoding": True,
+    "data": {"test": True},
 }
 LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 
@@ -36,14 +38,14 @@ LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safeten
 def train(config: Run, folder: Path, console: Console) -> checkpoints.Progress:
     """Train in `folder`, or go on where it was left. The same config gives the same weights, interrupted or not."""
     config = _same_run(config, folder)
+    held_out = summary.held_out(config)
     config_file.save(config, folder / "config.yaml")
-    both = build.tokenizers(config, folder)
-    store = build.store(config, both, folder.parent / ".data")
-    _say_what_is_there(store, console)
+    both = build.tokenizers(config, folder, console)
+    stores = build.stores(config, both, folder.parent / ".data", console)
+    summary.say(config, stores, held_out, console)
     network, options = build.model(config, both), build.training(config)
-    config = _with_batch_size(config, network, options, store, folder, console)
-    plan = BatchPlan(store, tokens_per_batch=int(config.training.tokens_per_batch), seed=config.seed)
-    trainer = Trainer(network, plan, options, folder)
+    config = _with_batch_size(config, network, options, stores, folder, console)
+    trainer = Trainer(network, build.plan(config, stores), options, folder)
     if trainer.is_finished:
         console.print(f"{folder} is finished: {trainer.progress.step:,} steps. Raise training.max_steps to go on.")
         return trainer.progress
@@ -95,7 +97,10 @@ def _same_run(config: Run, folder: Path) -> Run:
         config = _with_tokens(config, earlier.training.tokens_per_batch)
     before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, config))
     changed = [section for section in now if now[section] != before[section]]
-    if changed:
+    if changed and not (checkpoints.steps(folder / "checkpoints") or (folder / "model.safetensors").exists()):
+        for tokenizer in folder.glob("tokenizer.*"):  # nothing was learned yet: begin anew
+            tokenizer.unlink()
+    elif changed:
         what = ", ".join(changed)
         raise Mistake(f"{folder} holds a run with another {what}; give this one another folder (--run), or delete it")
     return config
@@ -107,12 +112,12 @@ def _with_tokens(config: Run, tokens: int | str) -> Run:
 
 
 def _with_batch_size(
-    config: Run, network: build.Network, options: Options, store: Any, folder: Path, console: Console
+    config: Run, network: build.Network, options: Options, stores: list[Store], folder: Path, console: Console
 ) -> Run:
     """The config with a batch size that was found by trying, where it asks for that."""
     if config.training.tokens_per_batch != "auto":
         return config
-    longest = int(max(store.source.lengths.max(), store.target.lengths.max())) + 1
+    longest = max(int(side.lengths.max()) for store in stores for side in (store.source, store.target)) + 1
     network.to(options.device).train()
 
     def step(batch: Any) -> None:
@@ -124,11 +129,6 @@ def _with_batch_size(
     config = _with_tokens(config, tokens)
     config_file.save(config, folder / "config.yaml")
     return config
-
-
-def _say_what_is_there(store: Any, console: Console) -> None:
-    left_out = ", ".join(f"{count:,} {reason}" for reason, count in store.left_out.items() if count)
-    console.print(f"{len(store):,} pairs to train on" + (f" ({left_out} left out)" if left_out else ""))
 
 
 def _write_versions(path: Path, options: Options) -> None:

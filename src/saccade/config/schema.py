@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from saccade.attention import NORMALIZERS, SCORES
 
@@ -22,23 +22,52 @@ class Section(BaseModel):
 class CorpusFiles(Section):
     """Two line-aligned files, or one TSV or JSONL file with both sides. Folders and globs name several."""
 
-    source: str
-    target: str | None = None
+    source: str = Field(description="A file (plain or .gz), a folder or a glob. With both sides: .tsv or .jsonl.")
+    target: str | None = Field(default=None, description="The other side, line by line; none if source has both.")
+
+
+class TrainingCorpus(CorpusFiles):
+    """Files to train on, and how often."""
+
+    weight: float = Field(
+        default=1.0, gt=0, allow_inf_nan=False, description="Times it is read an epoch; 0.5: another half each time."
+    )
+
+
+ONE_OR_SEVERAL = ("one corpus", "several corpora")  # tags that pydantic puts among a field's names
+
+
+def _one_or_several(given: object) -> str:
+    return ONE_OR_SEVERAL[isinstance(given, list | tuple)]
 
 
 class Data(Section):
     """Where texts come from."""
 
-    train: CorpusFiles
-    valid: CorpusFiles
+    train: Annotated[
+        Annotated[TrainingCorpus, Tag(ONE_OR_SEVERAL[0])]
+        | Annotated[list[TrainingCorpus], Field(min_length=1), Tag(ONE_OR_SEVERAL[1])],
+        Discriminator(_one_or_several),
+    ] = Field(description="What the model and the tokenizers learn from: one corpus, or a list of them with weights.")
+    valid: CorpusFiles = Field(description="What validation decodes and scores; the best model on it is kept.")
+    test: CorpusFiles | None = Field(default=None, description="What is scored at the end; never trained on.")
     max_length: Positive = Field(default=256, description="Pairs with more tokens on a side are left out, and counted.")
+
+    @property
+    def corpora(self) -> dict[str, TrainingCorpus]:
+        """What to train on, under the name that messages use."""
+        if isinstance(self.train, TrainingCorpus):
+            return {"data.train": self.train}
+        return {f"data.train.{index}": files for index, files in enumerate(self.train)}
 
 
 class TokenizerSection(Section):
     """How texts become ids."""
 
-    kind: Literal["unigram", "bpe", "words", "characters"] = "unigram"
-    vocabulary_size: Positive = 8000
+    kind: Literal["unigram", "bpe", "words", "characters"] = Field(
+        default="unigram", description="SentencePiece unigram or BPE with byte fallback, white-space words, characters."
+    )
+    vocabulary_size: Positive = Field(default=8000, description="How many tokens there are, special ones included.")
     shared: bool = Field(default=True, description="One vocabulary for both sides, and one embedding matrix.")
 
 
