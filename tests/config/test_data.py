@@ -112,3 +112,21 @@ def test_a_mistake_in_the_data_leaves_no_run_behind(tmp_path: Path) -> None:
     assert len(build.load_run(folder).source.encode("red")) == 1
     with pytest.raises(Mistake, match="holds a run with another tokenizer"):
         runs.train(config_of(tmp_path, "train", training=training, model=model, tokenizer={}), folder, quiet)
+
+
+def test_pieces_drawn_at_random_are_repeatable_and_read_in_turn(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("".join(f"the cat number {i}\tle chat numero {i}\n" for i in range(60)), "utf-8")
+    files = {"source": str(tmp_path / "a.tsv")}
+    content = {
+        "data": {"train": files, "valid": files},
+        "tokenizer": {"kind": "bpe", "vocabulary_size": 300, "sampling": 0.5},
+    }
+    config = load.check(content, "test")
+    both = build.tokenizers(config, tmp_path)
+    first, again = (build.stores(config, both, tmp_path / name) for name in ("one", "two"))
+    assert len(first) == build.VARIANTS
+    for one, other in zip(first, again, strict=True):
+        assert all((one.source[row] == other.source[row]).all() for row in range(60))
+    assert any(len(first[0].source[row]) != len(first[1].source[row]) for row in range(60))
+    assert both[0].decode(first[0].source[7].tolist()) == "the cat number 7"
+    assert sum(map(len, build.plan(config, first).epoch(0))) == pytest.approx(60, abs=8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ from saccade.config.watch import watched
 from saccade.data.batches import BatchPlan
 from saccade.data.corpus import Corpus
 from saccade.data.mistakes import Mistake
-from saccade.data.store import Store, prepare
+from saccade.data.store import Encode, Store, prepare
 from saccade.data.tokenizer import (
     MOST_CHARACTERS,
     SentencePiece,
     Vocabulary,
     file_name,
     load_tokenizer,
+    repeatably,
     sample,
     train_tokenizer,
 )
@@ -33,6 +35,7 @@ from saccade.training import checkpoints
 from saccade.training.loop import Options
 from saccade.training.precision import compute_dtype
 
+VARIANTS = 8  # of a corpus cut into pieces at random
 Tokenizers = tuple[SentencePiece | Vocabulary, SentencePiece | Vocabulary]
 
 
@@ -77,28 +80,39 @@ def _learned(config: Run, console: Console) -> Tokenizers:
 
 
 def stores(config: Run, both: Tokenizers, root: Path, console: Console = QUIET) -> list[Store]:
-    """The pairs of each training corpus as ids, made once and found again."""
-    marks = [_fingerprint(tokenizer) for tokenizer in both]
+    """The pairs of each training corpus as ids, made once and found again; all of them once more for each variant."""
+    marks, alpha = [_fingerprint(tokenizer) for tokenizer in both], config.tokenizer.sampling
 
-    def prepared(pairs: Corpus) -> Store:
+    def prepared(pairs: Corpus, variant: int) -> Store:
+        drawn = {"sampling": alpha, "variant": variant} if alpha else {}
         return prepare(
             root,
             lambda: watched(console, pairs.pairs(), f"preparing {pairs.name}"),
             pairs.files(),
-            encode=(both[0].encode, both[1].encode),
-            identity={"files": {"source": pairs.source, "target": pairs.target}, "tokenizers": marks},
+            encode=(_encoder(both[0], alpha), _encoder(both[1], alpha)),
+            identity={"files": {"source": pairs.source, "target": pairs.target}, "tokenizers": marks, **drawn},
             max_length=config.data.max_length,
         )
 
-    return [prepared(pairs) for pairs in training_corpora(config)]
+    variants = range(VARIANTS if alpha else 1)
+    return [
+        repeatably(variant + 1, functools.partial(prepared, pairs, variant))
+        for variant in variants
+        for pairs in training_corpora(config)
+    ]
+
+
+def _encoder(tokenizer: SentencePiece | Vocabulary, alpha: float) -> Encode:
+    return tokenizer.sampler(alpha) if alpha and isinstance(tokenizer, SentencePiece) else tokenizer.encode
 
 
 def plan(config: Run, prepared: list[Store]) -> BatchPlan:
-    """Which pairs go together in each epoch."""
+    """Which pairs go together in each epoch; of several variants, each is read in part."""
     weights = [files.weight for files in config.data.corpora.values()]
-    return BatchPlan(
-        *prepared, tokens_per_batch=int(config.training.tokens_per_batch), seed=config.seed, weights=weights
-    )
+    variants = len(prepared) // len(weights)
+    shares = [weight / variants for weight in weights] * variants
+    tokens = int(config.training.tokens_per_batch)
+    return BatchPlan(*prepared, tokens_per_batch=tokens, seed=config.seed, weights=shares)
 
 
 Network = Transformer | Seq2Seq

@@ -42,7 +42,7 @@ def train(config: Run, folder: Path, console: Console) -> checkpoints.Progress:
     config_file.save(config, folder / "config.yaml")
     both = build.tokenizers(config, folder, console)
     stores = build.stores(config, both, folder.parent / ".data", console)
-    summary.say(config, stores, held_out, console)
+    summary.say(config, stores[: len(config.data.corpora)], held_out, console)
     network, options = build.model(config, both), build.training(config)
     config = _with_batch_size(config, network, options, stores, folder, console)
     trainer = Trainer(network, build.plan(config, stores), options, folder)

@@ -69,6 +69,19 @@ class TokenizerSection(Section):
     )
     vocabulary_size: Positive = Field(default=8000, description="How many tokens there are, special ones included.")
     shared: bool = Field(default=True, description="One vocabulary for both sides, and one embedding matrix.")
+    sampling: Share = Field(
+        default=0.0,
+        description="Training text in pieces drawn at random: for bpe the share of merges left out (0.1), for unigram "
+        "the smoothing (0.2). It makes small corpora go further.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> TokenizerSection:
+        if self.sampling and self.kind not in ("unigram", "bpe"):
+            raise ValueError(
+                f"sampling: {self.sampling} given; words and characters have one spelling, so it must be 0"
+            )
+        return self
 
 
 def _one_of(table: Iterable[str]) -> AfterValidator:

@@ -81,8 +81,10 @@ def prepare(
         draft = Path(tempfile.mkdtemp(dir=root, prefix=".draft-"))
         try:
             _write(draft, pairs(), encode, max_length)
-            shutil.rmtree(folder, ignore_errors=True)
             draft.rename(folder)
+        except OSError:
+            if not (folder / "meta.json").exists():  # else another run made the same meanwhile
+                raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     return _opened(folder)

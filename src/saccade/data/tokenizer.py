@@ -11,14 +11,16 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, Protocol, TypeVar, final
 
 import sentencepiece
 
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
 
+T = TypeVar("T")
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 MOST_CHARACTERS = 100_000_000  # enough to learn a vocabulary from; SentencePiece takes some 30 bytes for each
@@ -110,6 +112,10 @@ class SentencePiece:
         """Ids, without start and end. ▁, its own sign for a space, is read as one."""
         return self._processor.encode(text)
 
+    def sampler(self, alpha: float) -> Callable[[str], list[int]]:
+        """Encodes text in pieces drawn at random: subword regularisation (Kudo 2018), BPE-dropout (Provilkov 2020)."""
+        return lambda text: self._processor.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1)
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text on one line, whatever bytes the ids spell; the special ids vanish."""
         return " ".join(self._processor.decode([index for index in ids if index > UNKNOWN]).split())
@@ -176,6 +182,12 @@ class Vocabulary:
         """From its file."""
         stored = json.loads(path.read_text("utf-8"))
         return cls(stored["symbols"], stored["kind"])
+
+
+def repeatably(seed: int, work: Callable[[], T]) -> T:
+    """Run what draws pieces at random so that a seed always draws the same: SentencePiece seeds each new thread."""
+    with ThreadPoolExecutor(1, initializer=sentencepiece.set_random_generator_seed, initargs=(seed,)) as fresh:
+        return fresh.submit(work).result()
 
 
 def train_tokenizer(kind: str, texts: Iterable[str], size: int, *, seed: int = 0) -> SentencePiece | Vocabulary:
