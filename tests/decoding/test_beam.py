@@ -96,7 +96,9 @@ def test_a_beam_wider_than_the_vocabulary_allows() -> None:
     model.table[..., LETTERS[1:]] = -math.inf
     options = BeamOptions(width=6, num_best=6, max_length=3)
     for hypotheses in beam_search(model, *sources(3, 4), options):
-        assert sorted(hypothesis.ids for hypothesis in hypotheses) == [[], [3], [3, 3]]
+        assert sorted(hypothesis.ids for hypothesis in hypotheses if hypothesis.ended) == [[], [3], [3, 3]]
+        assert hypotheses[3:] == [hypothesis for hypothesis in hypotheses if not hypothesis.ended]
+        assert [hypothesis.ids for hypothesis in hypotheses[3:]] == [[3, 3, 3]]
         assert all(math.isfinite(sum(hypothesis.log_probabilities)) for hypothesis in hypotheses)
 
 
@@ -104,9 +106,12 @@ def test_what_never_ends_is_cut_at_the_maximum_length() -> None:
     model = TableModel()
     model.table[..., END] = -math.inf
     for width in (1, 3):
-        for (hypothesis,) in beam_search(model, *sources(3, 4), BeamOptions(width=width, max_length=9)):
-            assert not hypothesis.ended
-            assert len(hypothesis.ids) == len(hypothesis.log_probabilities) == 9
+        options = BeamOptions(width=width, num_best=width, max_length=9)
+        for hypotheses in beam_search(model, *sources(3, 4), options):
+            assert len({tuple(hypothesis.ids) for hypothesis in hypotheses}) == width
+            for hypothesis in hypotheses:
+                assert not hypothesis.ended
+                assert len(hypothesis.ids) == len(hypothesis.log_probabilities) == 9
 
 
 @pytest.mark.parametrize(

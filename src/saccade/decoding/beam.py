@@ -19,12 +19,10 @@ from torch import Tensor
 
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import END, START
-from saccade.decoding.constraints import Constraints, before_loop, constrain
+from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.greedy import greedy
 from saccade.decoding.options import Hypothesis, Options, at_least
 from saccade.decoding.stepper import Stepper
-
-NOTHING = Hypothesis(-math.inf, [], [], ended=False)
 
 
 @final
@@ -49,7 +47,7 @@ def beam_search(
     options: BeamOptions,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[Hypothesis]]:
-    """For every source its best outputs, best first: `num_best`, or fewer where fewer ended."""
+    """For every source its best outputs, those that ended first: `num_best`, or fewer where there are no more."""
     if options.width == 1:
         return [[hypothesis] for hypothesis in greedy(model, source_BS, source_length_B, options, prefixes)]
     constraints = constrain(options, source_BS, source_length_B, prefixes)
@@ -63,7 +61,7 @@ def beam_search(
 @final
 @dataclass
 class _Sentence:
-    """One source's search: its best `num_best` that ended, and the best that was cut, for want of any.
+    """One source's search: its best `num_best` that ended, and what was cut, for want of those.
 
     One that was cut keeps its place in the beam: when all places are taken, going on would only find more loops.
     """
@@ -71,8 +69,7 @@ class _Sentence:
     options: BeamOptions
     limit: int
     finished: list[Hypothesis] = field(default_factory=list)
-    cut: Hypothesis = NOTHING
-    num_cut: int = 0
+    cut: list[Hypothesis] = field(default_factory=list)
 
     def finish(self, ids: list[int], log_probabilities: list[float]) -> None:
         heapq.heappush(self.finished, self.options.hypothesis(ids, log_probabilities, ended=True))
@@ -80,18 +77,23 @@ class _Sentence:
             heapq.heappop(self.finished)
 
     def cut_off(self, ids: list[int], log_probabilities: list[float]) -> None:
-        self.num_cut += 1
-        self.cut = max(self.cut, self.options.hypothesis(ids, log_probabilities, ended=False))
+        self.cut.append(self.options.hypothesis(ids, log_probabilities, ended=False))
+
+    @property
+    def is_wanting(self) -> bool:
+        return len(self.finished) < self.options.num_best
 
     def is_done(self, best_live: float, length: int) -> bool:
-        if length >= self.limit or best_live == -math.inf or self.num_cut >= self.options.width:
+        if length >= self.limit or best_live == -math.inf or len(self.cut) >= self.options.width:
             return True
-        if len(self.finished) < self.options.num_best:
+        if self.is_wanting:
             return False
         return self.finished[0].score >= self.options.normalised(best_live, self.limit)
 
     def ranked(self) -> list[Hypothesis]:
-        return sorted(self.finished, reverse=True) or [self.cut]
+        distinct = {tuple(one.ids): one for one in sorted(self.cut)}.values()  # two loops may be cut to the same
+        found = sorted(self.finished, reverse=True) + sorted(distinct, reverse=True)
+        return found[: self.options.num_best] or [Hypothesis(-math.inf, [], [], ended=False)]
 
 
 @final
@@ -177,21 +179,19 @@ def _without_loops(beam: _Beam) -> _Beam:
 
 def _cut_off(beam: _Beam, row: Tensor, hypothesis: Tensor) -> None:
     for index, (ids, steps) in zip(row.tolist(), beam.written(row, hypothesis), strict=True):
-        guarded = bool(beam.constraints.guarded_B[index])
-        kept = before_loop(ids, beam.sentences[index].options.max_rounds) if guarded else len(ids)
+        kept = beam.constraints.kept(index, ids)
         beam.sentences[index].cut_off(ids[:kept], steps[:kept])
 
 
 def _onward(beam: _Beam, parent_BN: Tensor) -> _Beam:
-    """The sentences that aren't done; a sentence at its maximum length offers its best live hypothesis, cut there."""
+    """The sentences that aren't done; where too few ended, those live at the end are cut there."""
     (batch, width), device = parent_BN.shape, parent_BN.device
     length = beam.ids_BNT.shape[2] - 1
-    best_live, best_BN = beam.score_BN.max(1)
-    done = [s.is_done(live, length) for s, live in zip(beam.sentences, best_live.tolist(), strict=True)]
+    best_live = beam.score_BN.amax(1).tolist()
+    done = [s.is_done(live, length) for s, live in zip(beam.sentences, best_live, strict=True)]
     done_B = torch.tensor(done, device=device)
-    unfinished_B = torch.tensor([not sentence.finished for sentence in beam.sentences], device=device)
-    cut = (done_B & unfinished_B & best_live.isfinite()).nonzero()[:, 0]
-    _cut_off(beam, cut, best_BN[cut])
+    wanting_B = torch.tensor([s.is_wanting for s in beam.sentences], device=device)
+    _cut_off(beam, *((done_B & wanting_B)[:, None] & beam.score_BN.isfinite()).nonzero(as_tuple=True))
     keep = (~done_B).nonzero()[:, 0]
     row_N = (keep[:, None] * width + parent_BN[keep]).flatten()
     unchanged = torch.equal(row_N, torch.arange(batch * width, device=device))

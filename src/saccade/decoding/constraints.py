@@ -18,6 +18,7 @@ from saccade.decoding.options import Options
 
 LONGEST_BLOCK = 16  # ids; longer refrains are rare, and end at the maximum length
 SHORTEST_LOOP = 32  # ids; a row of dots or zeros, written in characters, is no loop yet
+LONGEST_LOOP = 512  # ids; what goes round for longer is cut, whatever the source
 
 
 @final
@@ -58,14 +59,20 @@ class Constraints:
         if rounds and (ids_NT.shape[1] - 1) % LONGEST_BLOCK == 0 and ids_NT.shape[1] > SHORTEST_LOOP:
             for block in range(1, LONGEST_BLOCK + 1):
                 looping_N |= _loops(ids_NT, block, rounds)
-            looping_N &= self.guarded_B.repeat_interleave(len(ids_NT) // len(self.guarded_B))
+            if ids_NT.shape[1] <= LONGEST_LOOP:
+                looping_N &= self.guarded_B.repeat_interleave(len(ids_NT) // len(self.guarded_B))
         return looping_N
+
+    def kept(self, sentence: int, ids: Sequence[int]) -> int:
+        """How many ids stay of an output that didn't end: its loop, if it ends in one, is cut."""
+        is_guarded = len(ids) >= LONGEST_LOOP or bool(self.guarded_B[sentence])
+        return before_loop(ids, self.options.max_rounds) if is_guarded else len(ids)
 
 
 def constrain(
     options: Options, source_BS: Tensor, source_length_B: Tensor, prefixes: Sequence[Sequence[int]]
 ) -> Constraints:
-    """The constraints of a batch. A source that itself loops may be answered in kind."""
+    """The constraints of a batch. A source that itself loops may be answered in kind, for a while."""
     prefixes = prefixes or [()] * len(source_BS)
     longest = max(map(len, prefixes))
     if longest >= options.max_length:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from saccade.data.tokenizer import END, START
-from saccade.decoding.constraints import Constraints, before_loop, constrain
+from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.options import Hypothesis, Options
 from saccade.decoding.stepper import Stepper
 
@@ -89,10 +89,10 @@ def _extend(model: Stepper, rows: _Rows, pick: Pick) -> _Rows:
 def _written(rows: _Rows) -> list[tuple[int, Hypothesis]]:
     """The outputs of rows that are done, with their numbers."""
     options = rows.constraints.options
-    columns = (rows.number_N, rows.ids_NT[:, 1:], rows.log_probability_NT, rows.length_N, rows.constraints.guarded_B)
+    columns = (rows.number_N, rows.ids_NT[:, 1:], rows.log_probability_NT, rows.length_N)
     found = []
-    for number, ids, steps, length, guarded in zip(*(column.tolist() for column in columns), strict=True):
+    for row, (number, ids, steps, length) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
         ended = ids[length - 1] == END
-        kept = length if ended or not guarded else before_loop(ids[:length], options.max_rounds)
+        kept = length if ended else rows.constraints.kept(row, ids[:length])
         found.append((number, options.hypothesis(ids[: kept - ended], steps[:kept], ended=ended)))
     return found
