@@ -104,8 +104,12 @@ def test_a_source_that_loops_may_be_answered_in_kind(way: str) -> None:
     first, second = decode(way, Cycle(2), (source, torch.tensor([81, 11])), max_length_factor=1.0, max_length=90)
     assert len(first.ids) == 90
     assert len(second.ids) == 21  # its limit; too short to be a loop
-    (long,) = decode(way, Cycle(2), (source[:1], torch.tensor([81])), max_length_factor=50.0)
-    assert len(long.ids) == 2  # but not for ever
+    _, padded = decode(way, Cycle(2), (source, torch.tensor([81, 11])), max_length_factor=9.0)
+    assert len(padded.ids) == 2  # padding is no loop
+    model = Cycle(2)
+    (long,) = decode(way, model, (source[:1], torch.tensor([81])), max_length_factor=50.0)
+    assert len(long.ids) == 2
+    assert model.num_steps < 1000  # not for ever
     (free,) = decode(way, Cycle(2), (source[1:, :11], torch.tensor([11])), max_length_factor=9.0, max_rounds=0)
     assert len(free.ids) == 109
 
