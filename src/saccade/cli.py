@@ -24,6 +24,7 @@ import saccade
 from saccade.bench import attention as attention_bench
 from saccade.config import build, runs
 from saccade.config import load as config_file
+from saccade.config.schema import Run
 from saccade.data import corpus
 from saccade.data.mistakes import Mistake
 from saccade.inspection import classes, draw
@@ -41,6 +42,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure saccade beside its peers, in one run.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+config_app = typer.Typer(help="About config files.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
 
 
 class Device(StrEnum):
@@ -211,6 +214,12 @@ def _length_table(rows: list[translate.LengthScores]) -> Table:
     for row in rows:
         table.add_row(row.label, f"{row.num_pairs:,}", f"{row.bleu:.2f}", f"{row.chrf:.2f}")
     return table
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """Print the JSON schema of config files: every field, its default and what it means. Editors complete from it."""
+    typer.echo(json.dumps(Run.model_json_schema(), indent=2, ensure_ascii=False))
 
 
 @bench.command("attention")

@@ -215,3 +215,29 @@ def compare_compiled(score: torch.nn.Module, normalizer: str, mask: masks.Mask, 
     for one, other in zip(eager, compiled, strict=True):
         if one is not None and other is not None:
             torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("backend", ["reference", "sdpa"])
+def test_a_bias_is_added_to_the_scores(backend: str) -> None:
+    query, key, value = (torch.randn(2, 3, n, 5, dtype=torch.float64, requires_grad=True) for n in (7, 11, 11))
+    bias = torch.randn(3, 7, 11, dtype=torch.float64, requires_grad=True)
+    allowed = torch.rand(2, 1, 7, 11) < 0.7
+    allowed[0, 0, 4] = False
+    output = attend(query, key, value, bias=bias, mask=masks.dense(allowed), backend=backend)
+    score = (query @ key.mT / 5**0.5 + bias).masked_fill(~allowed, -1e9)
+    expected = (score.softmax(-1) * allowed) @ value
+    torch.testing.assert_close(output, expected)
+    inputs = (query, key, value, bias)
+    for mine, theirs in zip(
+        torch.autograd.grad(output.square().sum(), inputs),
+        torch.autograd.grad(expected.square().sum(), inputs),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_a_bias_must_fit() -> None:
+    x = torch.randn(2, 5, 4)
+    with pytest.raises(ValueError, match=r"bias: torch.float32 of shape \[5, 4\] given"):
+        attend(x, x, x, bias=torch.zeros(5, 4))
+    assert explain(x, x, x, bias=torch.zeros(5, 5), mask=masks.window(1)).backend == "sdpa"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from saccade.cli import app
 from saccade.config import load
+from saccade.config.schema import Run, TransformerModel
 from saccade.data.mistakes import Mistake
 
 
@@ -21,6 +25,7 @@ MINIMAL = "data: {train: {source: a.tsv}, valid: {source: b.tsv}}\n"
 
 def test_a_size_fills_in_what_is_not_given(tmp_path: Path) -> None:
     config = load.load(written(tmp_path, MINIMAL + "model: {size: base, width: 256}\n"))
+    assert isinstance(config.model, TransformerModel)
     assert (config.model.width, config.model.num_heads, config.model.hidden_width) == (256, 8, 2048)
     assert config.training.label_smoothing == 0.1
 
@@ -32,9 +37,46 @@ def test_overrides_win_and_the_filled_config_comes_back(tmp_path: Path) -> None:
     assert load.load(tmp_path / "saved.yaml") == config
 
 
+def test_one_corpus_or_several(tmp_path: Path) -> None:
+    one = load.load(written(tmp_path, MINIMAL), ["data.train.weight=2"])
+    assert {name: files.weight for name, files in one.data.corpora.items()} == {"data.train": 2.0}
+    text = "data: {train: [{source: a.tsv}, {source: b.tsv, weight: 0.5}], valid: {source: c.tsv}}\n"
+    several = load.load(written(tmp_path, text))
+    assert {name: files.weight for name, files in several.data.corpora.items()} == {
+        "data.train.0": 1.0,
+        "data.train.1": 0.5,
+    }
+    for config in (one, several):
+        load.save(config, tmp_path / "saved.yaml")
+        assert load.load(tmp_path / "saved.yaml") == config
+
+
+def test_the_schema_is_printed_and_says_what_fields_mean() -> None:
+    shown = CliRunner().invoke(app, ["config", "schema"])
+    assert shown.exit_code == 0
+    schema = json.loads(shown.output)
+    assert set(schema["properties"]) == set(Run.model_fields)
+    for section in ("Data", "CorpusFiles", "TrainingCorpus", "TokenizerSection"):
+        for name, field in schema["$defs"][section]["properties"].items():
+            assert field.get("description"), f"{section}.{name}"
+
+
+def section(*corpora: str) -> str:
+    return f"data: {{train: [{', '.join(corpora)}], valid: {{source: b.tsv}}}}\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (section(), r"data\.train: \[\] given; list should have at least 1 item"),
+        (section("{source: a}", "{sorce: a}"), r"data\.train\.1\.sorce: unknown \(did you mean source\?\)"),
+        (section("{source: a}", "{target: a}"), r"yaml: data\.train\.1\.source: missing$"),
+        (section("{source: a, weight: 0}"), r"data\.train\.0\.weight: 0 given; input should be greater than 0"),
+        (section("{source: a, weight: .inf}"), r"data\.train\.0\.weight: inf given; input should be a finite"),
+        ("data: {train: {sorce: a}, valid: {source: b}}\n", r"data\.train\.sorce: unknown \(did you mean source\?\)"),
+        ("data: {train: {target: a}, valid: {source: b}}\n", r"yaml: data\.train\.source: missing$"),
+        ("data: {train: a.tsv, valid: {source: b}}\n", r"yaml: data\.train: 'a\.tsv' given; input should be a valid"),
+        (MINIMAL[:-2] + ", test: {surce: a}}\n", r"data\.test\.surce: unknown \(did you mean source\?\)"),
         (MINIMAL + "trainning: {}\n", r"run.yaml: trainning: unknown \(did you mean training\?\)"),
         (MINIMAL + "model: {widht: 3}\n", r"model.widht: unknown \(did you mean width\?\)"),
         (MINIMAL + "model: {zzz: 3}\n", r"model.zzz: unknown; allowed: kind, size, width"),

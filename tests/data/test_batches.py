@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from saccade.data.batches import BatchPlan
+from saccade.data.batches import BatchPlan, full_runs
 from saccade.data.corpus import Corpus, Pair
 from saccade.data.mistakes import Mistake
-from saccade.data.store import Store, prepare
+from saccade.data.store import Store, count_seen, prepare
 from saccade.data.tokenizer import END, PAD, START, train_tokenizer
 
 DATA = Path(os.environ.get("SACCADE_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -23,6 +26,7 @@ def numbers(text: str) -> list[int]:
 
 
 def store_of(folder: Path, pairs: list[Pair], *, max_length: int = 50, version: int = 1) -> Store:
+    folder.mkdir(exist_ok=True)
     file = folder / "data.txt"
     file.write_text(repr(pairs), encoding="utf-8")
     return prepare(
@@ -47,6 +51,24 @@ def test_a_store_holds_what_was_encoded(tmp_path: Path) -> None:
     assert [store.source[i].tolist() for i in range(len(store))] == [[5, 6], [10]]
     assert [store.target[i].tolist() for i in range(len(store))] == [[7], [11, 12, 13]]
     assert store.left_out == {"blank": 1, "too long": 1}
+    assert store.first_left_out == {"blank": (1, 0), "too long": (2, 0)}
+
+
+def test_the_first_that_is_left_out_is_known_with_its_side(tmp_path: Path) -> None:
+    pairs = [Pair("5", "6"), Pair("5", "9 " * 51), Pair("5", ""), Pair("", "")]
+    assert store_of(tmp_path, pairs).first_left_out == {"too long": (1, 1), "blank": (2, 1)}
+
+
+def test_pairs_that_were_seen_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saccade.data.store.HASHES_AT_ONCE", 2)
+    stores = [
+        store_of(tmp_path / "a", [Pair("5", "6"), Pair("5 6", "7"), Pair("7", "8"), Pair("", "9")]),
+        store_of(tmp_path / "b", [Pair("1", "2")]),
+    ]
+    seen, unseen = [Pair("7", "8"), Pair("7", "8"), Pair("1", "2")], [Pair("5", "6 7"), Pair("8", "7"), Pair("", "9")]
+    assert count_seen([*seen, *unseen], stores) == 3
+    assert count_seen(unseen, stores) == 0
+    assert count_seen([], stores) == 0
 
 
 def test_a_store_is_found_again_and_made_anew_when_something_changed(tmp_path: Path) -> None:
@@ -86,6 +108,47 @@ def test_every_sentence_once_an_epoch_within_the_budget(tmp_path: Path) -> None:
     assert not all(np.array_equal(a, b) for a, b in zip(epoch, other, strict=False))
 
 
+def test_batches_vary_with_the_epoch(tmp_path: Path) -> None:
+    plan = BatchPlan(store_of(tmp_path, random_pairs(500)), tokens_per_batch=200, seed=3)
+    kept = [{frozenset(rows.tolist()) for rows in plan.epoch(number)} for number in range(8)]
+    again = [len(one & other) / len(one) for one, other in itertools.combinations(kept, 2)]
+    assert sum(again) / len(again) < 0.25
+
+
+def test_weights_say_how_often_a_corpus_is_read(tmp_path: Path) -> None:
+    sizes, weights = (40, 31, 20, 3), (1.0, 2.0, 0.5, 0.01)
+    stores = [store_of(tmp_path / str(size), random_pairs(size)) for size in sizes]
+    plan = BatchPlan(*stores, tokens_per_batch=200, seed=3, weights=weights)
+    halves = []
+    for number in range(3):
+        counts = np.bincount(np.concatenate(plan.epoch(number)), minlength=94)
+        assert (counts[:40] == 1).all()
+        assert (counts[40:71] == 2).all()
+        assert (counts[71:91].max(), counts[71:91].sum()) == (1, 10)
+        assert counts[91:].sum() == 1  # a corpus is never forgotten
+        halves.append(tuple(counts[71:91]))
+        again = BatchPlan(*stores, tokens_per_batch=200, seed=3, weights=weights).epoch(number)
+        assert all(np.array_equal(*rows) for rows in zip(plan.epoch(number), again, strict=True))
+    assert len(set(halves)) == 3
+
+
+def test_rows_count_through_all_stores(tmp_path: Path) -> None:
+    rows = [[Pair("5", "6"), Pair("6", "7")], [Pair("", "")], [Pair("8 9", "9")]]
+    stores = [store_of(tmp_path / str(index), pairs) for index, pairs in enumerate(rows)]
+    plan = BatchPlan(*stores, tokens_per_batch=100, seed=1)
+    assert plan.load([2, 0, 1]).source_BS.tolist() == [[8, 9, END], [5, END, PAD], [6, END, PAD]]
+
+
+@given(st.lists(st.integers(1, 10), min_size=1), st.integers(10, 60))
+def test_runs_are_as_long_as_can_be(widths: list[int], budget: int) -> None:
+    found = list(full_runs(np.array(widths), budget))
+    assert [at for run in found for at in range(len(widths))[run]] == list(range(len(widths)))
+    for run in found:
+        assert (run.stop - run.start) * max(widths[run]) <= budget
+        one_more = widths[run.start : run.stop + 1]
+        assert len(one_more) * max(one_more) > budget or run.stop == len(widths)
+
+
 def test_a_batch_by_hand(tmp_path: Path) -> None:
     plan = BatchPlan(store_of(tmp_path, [Pair("5 6", "7"), Pair("8", "9 10")]), tokens_per_batch=100, seed=1)
     batch = plan.load([0, 1])
@@ -106,11 +169,12 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not (DATA / "multi30k").exists(), reason=f"needs Multi30k at {DATA} (set SACCADE_DATA)")
-def test_multi30k_batches_are_at_least_95_percent_real(tmp_path: Path) -> None:
+def test_multi30k_batches_are_mostly_real(tmp_path: Path) -> None:
     sides = [str(DATA / "multi30k" / f"train.lc.norm.tok.{language}.gz") for language in ("en", "de")]
     corpus = Corpus(*sides)
     tokenizer = train_tokenizer("words", (text for pair in corpus.pairs() for text in pair), 6000)
     encode = (tokenizer.encode, tokenizer.encode)
     store = prepare(tmp_path, corpus.pairs, corpus.files(), encode=encode, identity={}, max_length=100)
     assert len(store) == 29_000
-    assert BatchPlan(store, tokens_per_batch=2048, seed=1).real_share() >= 0.95
+    assert BatchPlan(store, tokens_per_batch=2048, seed=1).real_share() >= 0.975
+    assert BatchPlan(store, tokens_per_batch=4096, seed=1).real_share() >= 0.965

@@ -7,21 +7,29 @@ import torch
 from torch import nn
 
 from cases import SCORE_NAMES
+from saccade.layers.positions import POSITIONS, Relative, Rotary
 from saccade.models.transformer import BlockSizes, Transformer
 
 
 def build(
-    norm: str = "pre", activation: str = "relu", score: str = "scaled_dot", positions: str = "sinusoidal"
+    norm: str = "pre",
+    activation: str = "relu",
+    score: str = "scaled_dot",
+    positions: str = "sinusoidal",
+    window: int | None = None,
 ) -> Transformer:
     model = Transformer(
         source_vocabulary=11,
         target_vocabulary=13,
-        sizes=BlockSizes(12, 3, 20, activation=activation, norm=norm, score=score),
+        sizes=BlockSizes(12, 3, 20, activation=activation, norm=norm, score=score, positions=positions, window=window),
         num_encoder_layers=2,
         num_decoder_layers=2,
         share_embeddings=False,
-        positions=positions,
     )
+    with torch.no_grad():
+        for bias in (model.encoder_bias, model.decoder_bias):
+            if bias is not None:
+                bias.table.normal_()
     return model.double().eval()
 
 
@@ -29,10 +37,7 @@ SOURCE, LENGTH = torch.randint(0, 11, (3, 7)), torch.tensor([7, 2, 5])
 READ = torch.randint(0, 13, (3, 5))
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("score", SCORE_NAMES)
-def test_step_by_step_equals_all_at_once(norm: str, score: str) -> None:
-    model = build(norm, score=score)
+def check_steps(model: Transformer) -> None:
     state, steps = model.start(SOURCE, LENGTH), []
     for step in range(5):
         vectors, state = model.advance(state, READ[:, step : step + 1])
@@ -41,8 +46,50 @@ def test_step_by_step_equals_all_at_once(norm: str, score: str) -> None:
     assert state.num_steps == 5
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("score", SCORE_NAMES)
+def test_step_by_step_equals_all_at_once(norm: str, score: str) -> None:
+    check_steps(build(norm, score=score))
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("window", [None, 1])
+def test_step_by_step_with_any_positions_and_a_window(positions: str, window: int | None) -> None:
+    check_steps(build(positions=positions, window=window))
+
+
+def test_a_window_hides_what_is_far() -> None:
+    model = build(window=1)
+    far, near = SOURCE.clone(), SOURCE.clone()
+    far[0, 6], near[0, 1] = (SOURCE[0, 6] + 1) % 11, (SOURCE[0, 1] + 1) % 11
+    first = [model.start(source, LENGTH).blocks[0].source.value[0, :, 0, 0] for source in (SOURCE, far, near)]
+    torch.testing.assert_close(first[0], first[1])  # two layers see two steps away, not six
+    assert not torch.allclose(first[0], first[2])
+
+
+def test_rotary_positions_see_distances_only() -> None:
+    rotary, query, key = Rotary(8).double(), torch.randn(1, 2, 5, 8).double(), torch.randn(1, 2, 5, 8).double()
+    here, there = (rotary(query, first) @ rotary(key, first).mT for first in (0, 17))
+    torch.testing.assert_close(here, there)
+    torch.testing.assert_close(rotary(query, 3).norm(dim=-1), query.norm(dim=-1))
+    assert not torch.allclose(here, query @ key.mT)
+
+
+def test_relative_positions_share_a_bias_between_equal_distances() -> None:
+    bias = Relative(3, causal=False, num_buckets=8, max_distance=20)
+    with torch.no_grad():
+        bias.table.copy_(torch.arange(24.0).view(8, 3))
+    table_TS = bias(0, 40, 40)[0] / 3  # the bucket's number
+    assert [int(table_TS[5, 5 + distance]) for distance in (0, -1, 1, 2)] == [0, 1, 5, 6]
+    assert int(table_TS[39, 0]) == 3  # far to the left: the last bucket of that side
+    assert int(table_TS[0, 39]) == 7
+    torch.testing.assert_close(bias(7, 2, 9)[:, 0, 3], bias(4, 1, 1)[:, 0, 0])
+    causal = Relative(3, causal=True, num_buckets=8)
+    assert causal._bucket(torch.tensor([3, 0, -1, -3])).tolist() == [0, 0, 1, 3]
+
+
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("positions", POSITIONS)
 def test_padding_and_batch_mates_change_nothing(activation: str, positions: str) -> None:
     model = build(activation=activation, positions=positions)
     together = model(SOURCE, LENGTH, READ)

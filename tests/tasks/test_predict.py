@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +31,12 @@ LINES = [" ".join(words) for count in (1, 3, 5) for words in itertools.islice(it
 RUNNER = CliRunner()
 
 
-def make_run(folder: Path, *overrides: str, words: list[str] = WORDS) -> Path:
+TRANSFORMER = {"width": 16, "num_heads": 2, "hidden_width": 32, "num_layers": 2}
+
+
+def make_run(
+    folder: Path, *overrides: str, words: list[str] = WORDS, model: Mapping[str, object] = TRANSFORMER
+) -> Path:
     """A run as training leaves it, without the training."""
     text = folder.with_suffix(".txt")
     text.write_text(" ".join(words) + "\n", encoding="utf-8")
@@ -39,14 +44,14 @@ def make_run(folder: Path, *overrides: str, words: list[str] = WORDS) -> Path:
     content = {
         "data": {"train": sides, "valid": sides},
         "tokenizer": {"kind": "words"},
-        "model": {"width": 16, "num_heads": 2, "hidden_width": 32, "num_layers": 2},
+        "model": dict(model),
     }
     folder.mkdir()
     (folder / "draft.yaml").write_text(json.dumps(content), encoding="utf-8")
     config = config_file.load(folder / "draft.yaml", overrides)
     config_file.save(config, folder / "config.yaml")
     network = build.model(config, build.tokenizers(config, folder))
-    torch.nn.init.normal_(network.target.weight, std=0.5)
+    torch.nn.init.normal_(network.get_parameter("target.weight"), std=0.5)
     checkpoints.save_weights(folder / "model.safetensors", network)
     return folder
 
@@ -134,9 +139,22 @@ def test_attention_comes_on_request(run: Path) -> None:
     assert not torch.equal(found[0].attention, other)  # type: ignore[arg-type]
 
 
-def test_a_model_without_attention_says_so() -> None:
-    with pytest.raises(Mistake, match="attention: this model has none"):
-        translate.Look().of(torch.zeros(1, 0, 1, 3, 5))
+@pytest.mark.parametrize("attention", ["none", "bahdanau", "luong"])
+def test_recurrent_models_decode_alike(attention: str, run: Path, tmp_path: Path) -> None:
+    model = {"kind": "rnn", "width": 16, "embedding_width": 16, "num_layers": 1, "attention": attention}
+    translator = saccade.load(make_run(tmp_path / "rnn", model=model))
+    for decoding in ({"width": 1}, {"width": 3}, {"sample": True, "temperature": 2.0}):
+        together = translator.predict(LINES, **decoding)
+        alone = [translator.predict([line], **decoding)[0] for line in LINES[-3:]]
+        assert [found.text for found in alone] == [found.text for found in together[-3:]]
+    if attention == "none":
+        with pytest.raises(Mistake, match="attention: this model has none"):
+            translator.predict(["a b"], attention=True)
+    else:
+        weight_TS = translator.predict(["a b"], attention=True)[0].attention
+        assert weight_TS is not None
+        assert weight_TS.shape[1] == 3
+    assert len(saccade.load(run, tmp_path / "rnn").predict(LINES, attention=True)) == len(LINES)
 
 
 def test_an_ensemble_of_equals_is_the_run_and_tokenizers_must_agree(run: Path, tmp_path: Path) -> None:

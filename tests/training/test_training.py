@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.nn import functional as F
 
-from saccade.data.batches import BatchPlan
+from saccade.data.batches import Batch, BatchPlan
 from saccade.data.corpus import Pair
 from saccade.data.mistakes import Mistake
 from saccade.data.store import prepare
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
-from saccade.training import checkpoints, losses
+from saccade.training import checkpoints, losses, precision
+from saccade.training.auto_batch import largest_fitting
+from saccade.training.averages import MovingAverage
+from saccade.training.interruption import Interrupted
 from saccade.training.loop import NonFiniteLoss, Options, Trainer
 from saccade.training.schedules import SCHEDULES
 
@@ -80,7 +86,7 @@ class Killed(BaseException):
 
 def run(trainer: Trainer, kill_at: int | None = None) -> None:
     def report(progress: checkpoints.Progress, measured: dict[str, float]) -> None:
-        assert math.isfinite(measured["loss"])
+        assert math.isfinite(measured.get("loss", 0.0))
         if progress.step == kill_at:
             raise Killed
 
@@ -90,7 +96,7 @@ def run(trainer: Trainer, kill_at: int | None = None) -> None:
 def test_a_killed_and_resumed_run_is_bitwise_the_same(tmp_path: Path) -> None:
     whole = build(tmp_path / "whole", 25)
     run(whole)
-    for kill_at in (2, 8, 9, 16, 23):
+    for kill_at in (2, 7, 8, 9, 16, 23):
         with pytest.raises(Killed):
             run(build(tmp_path / "killed", 25), kill_at)
     resumed = build(tmp_path / "killed", 25)
@@ -100,6 +106,111 @@ def test_a_killed_and_resumed_run_is_bitwise_the_same(tmp_path: Path) -> None:
     for one, other in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
         assert torch.equal(one, other)
     assert build(tmp_path / "killed", 25).is_finished
+
+
+def test_averages_and_accumulation_resume_too(tmp_path: Path) -> None:
+    options = {"ema": 0.9, "average_last": 2, "accumulate": 3, "validate_every": 5, "save_every": 2}
+    whole = build(tmp_path / "whole", 13, **options)
+    run(whole)
+    for kill_at in (3, 8, 11):
+        with pytest.raises(Killed):
+            run(build(tmp_path / "killed", 13, **options), kill_at)
+    resumed = build(tmp_path / "killed", 13, **options)
+    run(resumed)
+    assert resumed.progress == whole.progress
+    assert resumed.progress.is_averaged
+    for one, other in zip(whole.average.weights.values(), resumed.average.weights.values(), strict=True):
+        assert torch.equal(one, other)
+    first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed"))
+    assert first == second
+
+
+def test_accumulated_batches_give_the_gradient_of_one(tmp_path: Path) -> None:
+    weights = []
+    for name in ("one", "parts"):
+        trainer = build(tmp_path / name, 1)
+        trainer.model.eval()  # no dropout, which would differ
+        rows = trainer.plan.epoch(0)[:2]
+        trainer.step([trainer.plan.load(part) for part in (rows if name == "parts" else [np.concatenate(rows)])])
+        weights.append([parameter.grad for parameter in trainer.model.parameters()])
+    for one, other in zip(*weights, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_the_moving_average_is_the_equation() -> None:
+    model = torch.nn.Linear(2, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+        average = MovingAverage(model, 0.5)
+        model.weight.fill_(3.0)
+        average.update(model, 0)  # early on the decay is (1 + step) / (10 + step)
+        torch.testing.assert_close(average.weights["weight"], torch.full((1, 2), 0.1 * 1 + 0.9 * 3))
+        average.update(model, 100)
+    torch.testing.assert_close(average.weights["weight"], torch.full((1, 2), 0.5 * 2.8 + 0.5 * 3))
+    with average.in_place_of(model):
+        assert model.weight[0, 0].item() == pytest.approx(2.9)
+    assert model.weight[0, 0].item() == 3.0
+
+
+def test_the_mean_of_the_last_validated_weights_is_kept_only_if_it_is_better(tmp_path: Path) -> None:
+    for name, last_score in (("better", 9.0), ("worse", 0.0)):
+        trainer = build(tmp_path / name, 6, validate_every=2, average_last=2)
+        scores = iter([1.0, 2.0, 3.0, last_score])
+        trainer.run(lambda: {"score": next(scores)}, lambda *_: None)  # noqa: B023
+        stored = load_file(tmp_path / name / "model.safetensors")["encoder_norm.weight"]
+        files = checkpoints.steps(tmp_path / name / "validated")
+        assert [path.stem for path in files] == ["step-000000004", "step-000000006"]
+        parts = [load_file(path)["encoder_norm.weight"] for path in files]
+        assert torch.equal(stored, torch.stack(parts).mean(0)) is (name == "better")
+        assert torch.equal(trainer.model.get_parameter("encoder_norm.weight"), parts[-1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_stop_between_two_steps_and_save(number: int, tmp_path: Path) -> None:
+    trainer = build(tmp_path, 20)
+
+    def send(progress: checkpoints.Progress, _: object) -> None:
+        if progress.step == 4:
+            os.kill(os.getpid(), number)
+
+    with pytest.raises(Interrupted):
+        trainer.run(lambda: {"score": 0.0}, send)
+    assert build(tmp_path, 20).progress.step == 4
+
+
+def test_a_signal_in_validation_stops_at_once_and_validates_again(tmp_path: Path) -> None:
+    trainer = build(tmp_path, 20)
+
+    def validate() -> dict[str, float]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the signal came too late")
+
+    with pytest.raises(Interrupted):
+        trainer.run(validate, lambda *_: None)
+    resumed = build(tmp_path, 20)
+    assert (resumed.progress.step, resumed.progress.validated) == (7, 0)
+    run(resumed)
+    assert resumed.progress.best_step == 20
+
+
+def test_bfloat16_is_probed_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "PROBE", "import os; os.abort()")  # as an illegal instruction would
+    assert precision.compute_dtype("auto", torch.device("cpu")) == torch.float32
+    monkeypatch.setattr(precision, "PROBE", "")
+    assert precision.compute_dtype("auto", torch.device("cpu")) == torch.bfloat16
+    assert precision.compute_dtype("float32", torch.device("cpu")) == torch.float32
+
+
+def test_the_batch_size_is_found_by_trying() -> None:
+    tried: list[tuple[int, ...]] = []
+
+    def step(batch: Batch) -> None:
+        tried.append(tuple(batch.source_BS.shape))
+        if batch.source_BS.numel() > 5000:
+            raise torch.OutOfMemoryError
+
+    assert largest_fitting(step, longest=100, device=torch.device("cpu")) == 4096
+    assert tried[:2] == [(1, 100), (2, 100)]
 
 
 def test_a_truncated_checkpoint_costs_no_earlier_one(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ class Call:
     score: Callable[[Tensor, Tensor], Tensor]
     normalizer: Callable[[Tensor, Tensor | None], Tensor]
     mask: Mask
+    bias: Tensor | None = None  # added to the scores
     dropout: float = 0.0
     wants_weights: bool = False
     wants_log_probability: bool = False
@@ -85,6 +86,7 @@ def resolve(
     score: ScoreLike,
     normalizer: NormalizerLike,
     mask: MaskLike,
+    bias: Tensor | None,
     memory: Tensor | None,
     dropout: float,
     return_weights: bool,
@@ -116,6 +118,7 @@ def resolve(
         scorer,
         find_normalizer(normalizer),
         find_mask(mask),
+        bias,
         dropout,
         wants_weights=return_weights or return_log_probability,
         wants_log_probability=return_log_probability,
@@ -225,5 +228,15 @@ def _check_leading(call: Call) -> None:
     except RuntimeError:
         found = f"query {axes['query']}, key {axes['memory']}, value {axes['value']}"
         raise ValueError(f"query, key, value: leading axes {found} don't broadcast") from None
+    if call.bias is not None:
+        _check_bias(call.bias, (*leading, call.num_queries, call.num_keys))
     if (problem := call.mask.fits(leading, call.num_queries, call.num_keys)) is not None:
         raise ValueError(f"mask: {problem}")
+
+
+def _check_bias(bias: Tensor, shape: tuple[int, ...]) -> None:
+    own = tuple(bias.shape)
+    fits = len(own) >= 2 and own[-2:] == shape[-2:] and bias.is_floating_point()
+    if not fits or len(own) > len(shape) or any(a not in (1, b) for a, b in zip(own[::-1], shape[::-1], strict=False)):
+        wanted = f"floating point that broadcasts to {list(shape)}, with its last two axes as they are"
+        raise ValueError(f"bias: {bias.dtype} of shape {list(own)} given; it must be {wanted}")

@@ -17,6 +17,7 @@ class Options(TypedDict, total=False):
     score: ScoreLike
     normalizer: NormalizerLike
     mask: MaskLike
+    bias: Tensor | None
     memory: Tensor | None
     dropout: float
     backend: str
@@ -61,6 +62,7 @@ def attend(
     backend: str = "auto",
     return_weights: bool = False,
     return_log_probability: bool = False,
+    bias: Tensor | None = None,
     memory: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor | tuple[Tensor, ...]:
@@ -72,6 +74,7 @@ def attend(
     normalizer: a name from `saccade.NORMALIZERS`, a module, or any callable (score, mask) -> weights.
     mask: None, a mask from `saccade.masks`, or a boolean tensor [..., T, S]; True = may attend.
     backend: "auto", or one of `BACKENDS`, which then runs or raises with the reason; see `explain`.
+    bias: a tensor added to the scores, [..., T, S]: what a pair's positions alone are worth (Raffel 2020, section 2.1).
     memory: `score.memory(key)` made once by a caller who asks step by step; `key` is then None.
     dropout: the share of weights dropped from the sum, always; pass 0 when evaluating.
 
@@ -85,6 +88,7 @@ def attend(
         score=score,
         normalizer=normalizer,
         mask=mask,
+        bias=bias,
         memory=memory,
         dropout=dropout,
         return_weights=return_weights,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, final
 
 import torch
@@ -19,6 +20,8 @@ from saccade.attention.call import (
 from saccade.attention.core import attend
 from saccade.attention.normalizers import NORMALIZERS
 from saccade.attention.scores import SCORES, Score
+
+Rotate = Callable[[Tensor, int], Tensor]  # queries or keys [B, H, T, K] and the position of the first
 
 
 class KeyValue(NamedTuple):
@@ -70,6 +73,7 @@ class MultiHeadAttention(nn.Module):
         normalizer: NormalizerLike = "softmax",
         dropout: float = 0.0,
         bias: bool = True,
+        rotate: Rotate | None = None,
     ) -> None:
         super().__init__()
         groups = num_heads if num_key_value_heads is None else num_key_value_heads
@@ -85,6 +89,7 @@ class MultiHeadAttention(nn.Module):
         key_width = width if key_width is None else key_width
         value_width = key_width if value_width is None else value_width
         self.num_heads, self.num_key_value_heads, self.dropout = num_heads, groups, dropout
+        self.rotate = rotate
         self.query = nn.Linear(width, width, bias=bias)
         self.key = nn.Linear(key_width, groups * head_width, bias=bias)
         self.value = nn.Linear(value_width, groups * head_width, bias=bias)
@@ -97,10 +102,13 @@ class MultiHeadAttention(nn.Module):
         named = isinstance(normalizer, str) and normalizer in NORMALIZERS
         self.normalizer = NORMALIZERS[str(normalizer)]() if named else find_normalizer(normalizer)
 
-    def memory(self, key_BSD: Tensor, value_BSD: Tensor | None = None) -> KeyValue:
-        """The once-per-source work: keys and values projected, split into heads, and read by the score."""
+    def memory(self, key_BSD: Tensor, value_BSD: Tensor | None = None, *, first: int = 0) -> KeyValue:
+        """The once-per-source work: keys and values projected, split into heads, and read by the score.
+
+        `first` is the position of the first key, for rotary positions.
+        """
         value_BSD = key_BSD if value_BSD is None else value_BSD
-        key_BGSK = self._heads(_projected("key", self.key, key_BSD), self.num_key_value_heads).unsqueeze(-3)
+        key_BGSK = self._placed(_projected("key", self.key, key_BSD), self.num_key_value_heads, first).unsqueeze(-3)
         value_BGSK = self._heads(_projected("value", self.value, value_BSD), self.num_key_value_heads).unsqueeze(-3)
         memory = self.score.memory(key_BGSK) if isinstance(self.score, Score) else key_BGSK
         if self.num_key_value_heads < self.num_heads:  # once, instead of at every reading
@@ -115,13 +123,16 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: MaskLike = None,
         memory: KeyValue | None = None,
+        bias: Tensor | None = None,
+        first: int = 0,
         backend: str = "auto",
         return_weights: bool = False,
         return_log_probability: bool = False,
     ) -> Tensor | tuple[Tensor, ...]:
         """[B, T, D]; with `return_weights` also the weights of every head, [B, H, T, S].
 
-        With `return_log_probability` (hard attention) also that of each head's picked keys, [B, H, T].
+        `bias` [H, T, S] or [B, H, T, S] is added to the scores; `first` is the position of the first query, for rotary
+        positions. With `return_log_probability` (hard attention) also that of each head's picked keys, [B, H, T].
         Without `key` the query attends to itself; without `value` the keys are the values.
         """
         if memory is not None and (key_BSD is not None or value_BSD is not None):
@@ -130,7 +141,7 @@ class MultiHeadAttention(nn.Module):
             raise ValueError("value: given without key")
         if memory is None:
             memory = self.memory(query_BTD if key_BSD is None else key_BSD, value_BSD)
-        query_BHTK = self._heads(_projected("query", self.query, query_BTD), self.num_heads)
+        query_BHTK = self._placed(_projected("query", self.query, query_BTD), self.num_heads, first)
         query_BGRTK = query_BHTK.unflatten(-3, (self.num_key_value_heads, -1))
         attended = attend(
             query_BGRTK,
@@ -140,6 +151,7 @@ class MultiHeadAttention(nn.Module):
             score=self.score,
             normalizer=self.normalizer,
             mask=find_mask(mask).grouped(self.num_heads // self.num_key_value_heads),
+            bias=None if bias is None else bias.unflatten(-3, (self.num_key_value_heads, -1)),
             backend=backend,
             return_weights=return_weights,
             return_log_probability=return_log_probability,
@@ -148,6 +160,10 @@ class MultiHeadAttention(nn.Module):
         output_BGRTK, *evidence = attended if isinstance(attended, tuple) else (attended,)
         output_BTD: Tensor = self.output(output_BGRTK.flatten(-4, -3).transpose(-3, -2).flatten(-2))
         return (output_BTD, *(found.flatten(1, 2) for found in evidence)) if evidence else output_BTD
+
+    def _placed(self, projected_BTD: Tensor, num_heads: int, first: int) -> Tensor:
+        heads_BHTK = self._heads(projected_BTD, num_heads)
+        return heads_BHTK if self.rotate is None else self.rotate(heads_BHTK, first)
 
     @staticmethod
     def _heads(projected_BTD: Tensor, num_heads: int) -> Tensor:

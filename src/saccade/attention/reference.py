@@ -16,6 +16,8 @@ def reference(call: Call) -> Attended:
 
 def expect(call: Call, score_BTS: Tensor) -> Attended:
     """From scores to the expected value, and the evidence: the weights before dropout."""
+    if call.bias is not None:
+        score_BTS = score_BTS + call.bias.to(score_BTS.dtype)
     mask_BTS = call.dense_mask()
     weight_BTS = call.normalizer(score_BTS, mask_BTS).expand(*call.leading, -1, -1)
     log_probability = None

@@ -8,89 +8,165 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 from torch import nn
 
 from saccade.config import load as config_file
-from saccade.config.schema import CorpusFiles, Run
+from saccade.config.schema import CorpusFiles, RnnModel, Run, TransformerModel
+from saccade.config.watch import watched
+from saccade.data.batches import BatchPlan
 from saccade.data.corpus import Corpus
 from saccade.data.mistakes import Mistake
 from saccade.data.store import Store, prepare
 from saccade.data.tokenizer import (
+    MOST_CHARACTERS,
     SentencePiece,
     Vocabulary,
     file_name,
     load_tokenizer,
+    sample,
     train_tokenizer,
 )
 from saccade.decoding import Ensemble
+from saccade.models.seq2seq import Look, RecurrentSizes, Seq2Seq
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.tasks.translate import Translator
 from saccade.training import checkpoints
 from saccade.training.loop import Options
+from saccade.training.precision import compute_dtype
 
 Tokenizers = tuple[SentencePiece | Vocabulary, SentencePiece | Vocabulary]
 
 
-def corpus(files: CorpusFiles) -> Corpus:
+QUIET = Console(quiet=True)
+
+
+def corpus(files: CorpusFiles, name: str = "") -> Corpus:
     """Where pairs come from."""
-    return Corpus(files.source, files.target)
+    return Corpus(files.source, files.target, name)
 
 
-def tokenizers(config: Run, folder: Path) -> Tokenizers:
+def training_corpora(config: Run) -> list[Corpus]:
+    """Every corpus to train on."""
+    return [corpus(files, name) for name, files in config.data.corpora.items()]
+
+
+def tokenizers(config: Run, folder: Path, console: Console = QUIET) -> Tokenizers:
     """Both sides' tokenizers: from the run's folder, or learned from the training text and stored there."""
     stored = [sorted(folder.glob(f"tokenizer.{side}.*")) for side in ("source", "target")]
     if all(stored):
         return load_tokenizer(stored[0][0]), load_tokenizer(stored[1][0])
-    section, pairs = config.tokenizer, corpus(config.data.train)
-
-    def learn(sides: tuple[int, ...]) -> SentencePiece | Vocabulary:
-        texts = (pair[side] for pair in pairs.pairs() for side in sides)
-        return train_tokenizer(section.kind, texts, section.vocabulary_size, seed=config.seed)
-
-    both = (shared, shared) if section.shared and (shared := learn((0, 1))) else (learn((0,)), learn((1,)))
+    both = _learned(config, console)
     for side, tokenizer in zip(("source", "target"), both, strict=True):
         tokenizer.save(folder / file_name(tokenizer, f"tokenizer.{side}"))
     return both
 
 
-def store(config: Run, both: Tokenizers, root: Path) -> Store:
-    """The training pairs as ids, made once and found again."""
-    pairs = corpus(config.data.train)
-    identity = {"files": config.data.train.model_dump(), "tokenizers": [_fingerprint(tokenizer) for tokenizer in both]}
-    encode = (both[0].encode, both[1].encode)
-    return prepare(
-        root, pairs.pairs, pairs.files(), encode=encode, identity=identity, max_length=config.data.max_length
+def _learned(config: Run, console: Console) -> Tokenizers:
+    section = config.tokenizer
+
+    def learn(sides: tuple[int, ...], what: str) -> SentencePiece | Vocabulary:
+        texts = (pair[side] for pairs in training_corpora(config) for pair in pairs.pairs() for side in sides)
+        chosen = sample(watched(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed)
+        if len(chosen.texts) < chosen.num_seen:
+            console.print(f"The tokenizer learns from {len(chosen.texts):,} of {chosen.num_seen:,} texts, by chance.")
+        with console.status(f"learning a vocabulary of {section.vocabulary_size:,} ({section.kind}) from the {what}"):
+            return train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
+
+    if section.shared:
+        return (learn((0, 1), "training text"),) * 2
+    return learn((0,), "sources"), learn((1,), "targets")
+
+
+def stores(config: Run, both: Tokenizers, root: Path, console: Console = QUIET) -> list[Store]:
+    """The pairs of each training corpus as ids, made once and found again."""
+    marks = [_fingerprint(tokenizer) for tokenizer in both]
+
+    def prepared(pairs: Corpus) -> Store:
+        return prepare(
+            root,
+            lambda: watched(console, pairs.pairs(), f"preparing {pairs.name}"),
+            pairs.files(),
+            encode=(both[0].encode, both[1].encode),
+            identity={"files": {"source": pairs.source, "target": pairs.target}, "tokenizers": marks},
+            max_length=config.data.max_length,
+        )
+
+    return [prepared(pairs) for pairs in training_corpora(config)]
+
+
+def plan(config: Run, prepared: list[Store]) -> BatchPlan:
+    """Which pairs go together in each epoch."""
+    weights = [files.weight for files in config.data.corpora.values()]
+    return BatchPlan(
+        *prepared, tokens_per_batch=int(config.training.tokens_per_batch), seed=config.seed, weights=weights
     )
 
 
-def model(config: Run, both: Tokenizers) -> Transformer:
+Network = Transformer | Seq2Seq
+
+
+def model(config: Run, both: Tokenizers) -> Network:
     """The network, initialised by the run's seed."""
-    section = config.model
     torch.manual_seed(config.seed)
-    return Transformer(
-        source_vocabulary=both[0].size,
-        target_vocabulary=both[1].size,
-        sizes=BlockSizes(
-            section.width,
-            section.num_heads,
-            section.hidden_width,
-            activation=section.activation,
-            norm=section.norm,
-            score=section.score,
-            dropouts=Dropouts(section.dropout, section.attention_dropout, section.activation_dropout),
-        ),
-        num_encoder_layers=section.num_layers,
-        num_decoder_layers=section.num_layers,
-        share_embeddings=config.tokenizer.shared,
+    tied = config.model.tied or ("three" if config.tokenizer.shared else "two")
+    common: dict[str, Any] = {
+        "source_vocabulary": both[0].size,
+        "target_vocabulary": both[1].size,
+        "share_embeddings": tied == "three",
+        "share_output": tied != "none",
+    }
+    if isinstance(config.model, RnnModel):
+        return _rnn(config.model, common)
+    return _transformer(config.model, common, 4 * config.data.max_length)
+
+
+def _transformer(section: TransformerModel, common: dict[str, Any], max_length: int) -> Transformer:
+    sizes = BlockSizes(
+        section.width,
+        section.num_heads,
+        section.hidden_width,
+        activation=section.activation,
+        norm=section.norm,
+        score=section.score,
+        normalizer=section.normalizer,
         positions=section.positions,
-        max_length=4 * config.data.max_length,
+        window=section.window,
+        dropouts=Dropouts(section.dropout, section.attention_dropout, section.activation_dropout),
+    )
+    layers = section.num_layers
+    return Transformer(
+        sizes=sizes, num_encoder_layers=layers, num_decoder_layers=layers, max_length=max_length, **common
+    )
+
+
+def _rnn(section: RnnModel, common: dict[str, Any]) -> Seq2Seq:
+    return Seq2Seq(
+        sizes=RecurrentSizes(
+            section.width, section.embedding_width, section.num_layers, cell=section.cell, dropout=section.dropout
+        ),
+        attention=section.attention,
+        look=Look(section.score, section.normalizer, section.scope, section.radius),
+        direction=section.direction,
+        feeds_input=section.feeds_input,
+        **common,
     )
 
 
 def training(config: Run) -> Options:
-    """How to train."""
-    given: dict[str, Any] = config.training.model_dump(exclude={"tokens_per_batch"})
-    return Options(seed=config.seed, **given)
+    """How to train, and where."""
+    elsewhere = {"tokens_per_batch", "metric", "bleu_tokenize", "tensorboard", "precision"}
+    given: dict[str, Any] = config.training.model_dump(exclude=elsewhere)
+    place = device(config)
+    return Options(seed=config.seed, device=place, dtype=compute_dtype(config.training.precision, place), **given)
+
+
+def device(config: Run) -> torch.device:
+    """Where to run."""
+    has_cuda = torch.cuda.is_available()
+    if config.device == "cuda" and not has_cuda:
+        raise Mistake("device: 'cuda' given, but torch sees no CUDA device here; allowed: auto, cpu")
+    return torch.device("cuda" if has_cuda and config.device != "cpu" else "cpu")
 
 
 def translator(config: Run, network: nn.Module, both: Tokenizers) -> Translator:

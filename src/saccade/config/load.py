@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from saccade.config.schema import Run
+from saccade.config.schema import ONE_OR_SEVERAL, Run
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
 
@@ -63,22 +63,42 @@ def _apply(content: dict[str, Any], override: str) -> None:
 
 
 def _said(problem: Any) -> str:
-    where = ".".join(str(part) for part in problem["loc"])
+    places = [*_places(problem["loc"])]
+    where = ".".join(name for name, _ in places)
     if problem["type"] == "extra_forbidden":
-        return f"{where}: unknown{_suggestion(problem['loc'])}"
+        return f"{where}: unknown{_suggestion(*places[-1])}"
     if problem["type"] == "missing":
         return f"{where}: missing"
     reason = problem["msg"].removeprefix("Value error, ")
     return f"{where}: {problem['input']!r} given; {reason[0].lower()}{reason[1:]}" if where else reason
 
 
-def _suggestion(location: tuple[int | str, ...]) -> str:
+def _places(location: tuple[int | str, ...]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """The names a user wrote on the way to a problem, each with the section it stands in.
+
+    Pydantic also names which of several kinds of section was chosen; no user wrote that.
+    """
+    here: list[type[BaseModel]] = [Run]
+    for part in location:
+        if part in ONE_OR_SEVERAL:
+            continue
+        if len(here) > 1 and part not in here[0].model_fields:
+            here = [section for section in here if part in get_args(section.model_fields["kind"].annotation)]
+            continue
+        yield str(part), here[0]
+        if isinstance(part, str) and part in here[0].model_fields:
+            here = _sections(here[0].model_fields[part].annotation) or here
+
+
+def _sections(annotation: Any) -> list[type[BaseModel]]:
+    """The kinds of section that a field may hold, perhaps in a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return list(dict.fromkeys(section for part in get_args(annotation) for section in _sections(part)))
+
+
+def _suggestion(name: str, section: type[BaseModel]) -> str:
     """The fields of the section, nearest first."""
-    section: Any = Run
-    for part in location[:-1]:
-        section = section.model_fields[str(part)].annotation
-    if not (isinstance(section, type) and issubclass(section, BaseModel)):
-        return ""
     names = list(section.model_fields)
-    near = difflib.get_close_matches(str(location[-1]), names, n=1)
+    near = difflib.get_close_matches(name, names, n=1)
     return f" (did you mean {near[0]}?)" if near else f"; allowed: {', '.join(names)}"

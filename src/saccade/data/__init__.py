@@ -1,1 +1,1 @@
-"""Data in and out: files, and later corpora, tokenisers and batches."""
+"""Data in and out: corpora, tokenizers, stores, batches, and files that are whole or not there."""

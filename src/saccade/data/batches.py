@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, final
 
@@ -36,43 +37,68 @@ class Batch(NamedTuple):
 
 @final
 class BatchPlan:
-    """Which sentences go together in each epoch: sorted by length with ties at random, then the batches shuffled."""
+    """Which sentences go together in each epoch: sorted by length with ties at random, then the batches shuffled.
 
-    def __init__(self, store: Store, *, tokens_per_batch: int, seed: int) -> None:
-        self._store, self._tokens, self._seed = store, tokens_per_batch, seed
-        self._source = store.source.lengths + 1  # </s>
-        self._target = store.target.lengths + 1
-        if len(store) == 0:
+    A store of weight 2 is read twice an epoch; of one of weight 0.5, another half by chance. Rows count through all
+    stores.
+    """
+
+    def __init__(self, *stores: Store, tokens_per_batch: int, seed: int, weights: Sequence[float] = ()) -> None:
+        self._stores, self._tokens, self._seed = stores, tokens_per_batch, seed
+        self._weights = weights or [1.0] * len(stores)
+        self._starts = np.cumsum([0, *(len(store) for store in stores)]).tolist()
+        if self._starts[-1] == 0:
             raise Mistake("data: no pair is left to train on; every one was blank or too long")
+        self._source = np.concatenate([store.source.lengths.astype(np.int32) for store in stores]) + 1  # </s>
+        self._target = np.concatenate([store.target.lengths.astype(np.int32) for store in stores]) + 1
         longest = int(max(self._source.max(), self._target.max()))
         if longest > tokens_per_batch:
             wanted = f"tokens_per_batch: {tokens_per_batch} given, but one sentence has {longest} tokens"
             raise Mistake(f"{wanted}; allowed: {longest} or more, or a smaller data.max_length")
 
     def epoch(self, number: int) -> list[NDArray[np.int64]]:
-        """The batches of an epoch, as rows of the store."""
+        """The batches of an epoch, as rows."""
         random = np.random.default_rng([self._seed, number])
-        order = random.permutation(len(self._store))
-        order = order[np.lexsort((self._source[order], self._target[order]))]
-        batches = list(self._cut(order))
+        batches = list(self._cut(self._sorted(self._drawn(random), random), random))
         return [batches[index] for index in random.permutation(len(batches))]
-
-    def _cut(self, order: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-        """Runs of the order whose padded size stays within the budget on both sides."""
-        start, widest = 0, 0
-        for stop, row in enumerate(order):
-            width = max(widest, int(self._source[row]), int(self._target[row]))
-            if (stop - start + 1) * width > self._tokens:
-                yield order[start:stop]
-                start, width = stop, max(int(self._source[row]), int(self._target[row]))
-            widest = width
-        yield order[start:]
 
     def load(self, rows: Sequence[int] | NDArray[np.int64]) -> Batch:
         """The padded tensors of a batch."""
-        sources = [self._store.source[int(row)] for row in rows]
-        targets = [self._store.target[int(row)] for row in rows]
+        sources, targets = [], []
+        for row in rows:
+            index = bisect_right(self._starts, row) - 1
+            store, own_row = self._stores[index], int(row) - self._starts[index]
+            sources.append(store.source[own_row])
+            targets.append(store.target[own_row])
         return collate(sources, targets)
+
+    def _drawn(self, random: np.random.Generator) -> NDArray[np.int64]:
+        """The rows that an epoch reads, by the weights."""
+        parts = [
+            start + _some(len(store), weight, random)
+            for start, store, weight in zip(self._starts[:-1], self._stores, self._weights, strict=True)
+        ]
+        return random.permutation(np.concatenate(parts))
+
+    def _sorted(self, rows: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
+        """By the longer side, the budget's measure; then by which side is longer and how much, to and fro.
+
+        To and fro, neighbours are alike on both sides at every turn. The directions are by chance, to vary the batches.
+        """
+        source, target = self._source[rows], self._target[rows]
+        along, across = random.choice(np.array([-1, 1], np.int32), 2)
+        longer, lean = along * np.maximum(source, target), across * (source - target)
+        return rows[np.lexsort((np.where(longer % 2, lean, -lean), longer))]
+
+    def _cut(self, rows: NDArray[np.int64], random: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+        """Full batches after a first one of any size, so that the cuts fall elsewhere in each epoch."""
+        width = np.maximum(self._source[rows], self._target[rows])
+        full = next(full_runs(width, self._tokens)).stop
+        first = int(random.integers(full)) if full < len(rows) else 0
+        if first:
+            yield rows[:first]
+        for run in full_runs(width[first:], self._tokens):
+            yield rows[first:][run]
 
     def real_share(self, number: int = 0) -> float:
         """The share of real tokens among all that a batch holds, over an epoch and both sides."""
@@ -82,6 +108,24 @@ class BatchPlan:
                 real += int(lengths.sum())
                 padded += len(rows) * int(lengths.max())
         return real / padded
+
+
+def full_runs(width: NDArray[np.integer], budget: int) -> Iterator[slice]:
+    """Runs of rows whose number times their greatest width stays within the budget, each as long as can be."""
+    start, numbers = 0, np.arange(1, budget + 1)
+    while start < len(width):
+        widest = np.maximum.accumulate(width[start : start + budget // int(width[start])])
+        padded = widest * numbers[: len(widest)]
+        run = slice(start, start + int(np.searchsorted(padded, budget, side="right")))
+        yield run
+        start = run.stop
+
+
+def _some(count: int, weight: float, random: np.random.Generator) -> NDArray[np.int64]:
+    """Every number below `count` as often as the weight is whole; of its rest, that share by chance, never none."""
+    whole = int(weight)
+    rest = min(count, max(round(count * (weight - whole)), 0 if whole else 1))
+    return np.concatenate([np.tile(np.arange(count), whole), random.choice(count, rest, replace=False, shuffle=False)])
 
 
 def collate(sources: Sequence[NDArray[np.int32]], targets: Sequence[NDArray[np.int32]]) -> Batch:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import re
 import unicodedata
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, final
+from typing import NamedTuple, final
 
 from saccade.data.mistakes import Mistake
+
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # UTF-8 has none, but JSON can spell one
 
 
 class Pair(NamedTuple):
@@ -26,32 +30,56 @@ class Pair(NamedTuple):
 class Corpus:
     """Where pairs come from: two line-aligned files, or one TSV (`.tsv`) or JSONL (`.jsonl`) file with both sides.
 
-    A path may be a folder or a glob: its files are read in the order of their names, as one.
+    A path may be a folder or a glob: its files are read in the order of their names, as one. The name is for messages.
     """
 
     source: str
     target: str | None = None
+    name: str = ""
 
     def pairs(self) -> Iterator[Pair]:
-        """Every pair in order; blank sides are kept as empty strings."""
-        if self.target is not None:
-            return _aligned(shards("source", self.source), shards("target", self.target))
-        return itertools.chain.from_iterable(_both_sides(path) for path in shards("source", self.source))
+        """Every pair in order; blank sides are kept as empty strings. A corpus without a line is a mistake."""
+        found = self._pairs()
+        first = next(found, None)
+        if first is None:
+            raise Mistake(f"{_names(self.sides()[0])}: empty; there must be at least one line")
+        yield first
+        yield from found
 
     def files(self) -> list[Path]:
         """All files it reads, in order."""
-        found = shards("source", self.source)
-        return found if self.target is None else found + shards("target", self.target)
+        return [path for side in self.sides() for path in side]
+
+    def sides(self) -> list[list[Path]]:
+        """The files of the source and of the target, or those that hold both."""
+        patterns = {"source": self.source} if self.target is None else {"source": self.source, "target": self.target}
+        return [shards(f"{self.name}.{side}".lstrip("."), pattern) for side, pattern in patterns.items()]
+
+    def place(self, row: int, side: int) -> str:
+        """Where a side (0 source, 1 target) of a pair stands, as file:line."""
+        *earlier, last = self.sides()[side if self.target is not None else 0]
+        for path in earlier:
+            count = sum(1 for _ in _text_lines(path))
+            if row < count:
+                return f"{path}:{row + 1}"
+            row -= count
+        return f"{last}:{row + 1}"
+
+    def _pairs(self) -> Iterator[Pair]:
+        sides = self.sides()
+        if len(sides) == 2:
+            return _aligned(*sides)
+        return itertools.chain.from_iterable(_both_sides(path) for path in sides[0])
 
 
 def shards(field: str, pattern: str) -> list[Path]:
     """The files that a path, folder or glob stands for."""
-    path = Path(pattern)
+    path = Path(pattern).expanduser()
     if path.is_dir():
         found = sorted(child for child in path.iterdir() if child.is_file() and not child.name.startswith("."))
     elif any(sign in pattern for sign in "*?["):
         root = Path(path.anchor) if path.is_absolute() else Path()
-        found = sorted(root.glob(str(path.relative_to(path.anchor)) if path.is_absolute() else pattern))
+        found = sorted(file for file in root.glob(str(path.relative_to(path.anchor))) if file.is_file())
     else:
         found = [path] if path.is_file() else []
     if not found:
@@ -61,35 +89,38 @@ def shards(field: str, pattern: str) -> list[Path]:
 
 def read_lines(path: Path) -> Iterator[str]:
     """The cleaned lines of a UTF-8 file, plain or gzip, whatever its line ends and byte order mark."""
-    try:
-        with _opened(path) as stream:
-            yield from decoded_lines(path, stream)
-    except FileNotFoundError:
-        raise Mistake(f"there is no file at {path}") from None
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise Mistake(f"{path}: not a whole gzip file ({error})") from None
+    return map(clean, _text_lines(path))
 
 
 def decoded_lines(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
     """Cleaned lines of a stream of UTF-8 bytes; the name is for messages."""
-    for number, raw in enumerate(stream, 1):
-        yield clean(_decoded(name, number, raw))
+    return map(clean, _decoded(name, stream))
 
 
 def clean(text: str) -> str:
     """One space for any run of Unicode spaces, none at the ends, no byte order mark; composed characters (NFC)."""
-    return " ".join(unicodedata.normalize("NFC", text.replace("\ufeff", "")).split())
+    sound = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is no character
+    return " ".join(unicodedata.normalize("NFC", sound.replace("\ufeff", "")).split())
 
 
-def _opened(path: Path) -> BinaryIO:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
-
-
-def _decoded(path: Path | str, number: int, raw: bytes) -> str:
+def _text_lines(path: Path) -> Iterator[str]:
+    """Only a line feed ends a line: other characters that break one (U+2028, U+0085) would misalign two files."""
     try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Mistake(f"{path}:{number}: not UTF-8 (byte {error.start + 1} of the line: {error.reason})") from None
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+            yield from _decoded(path, stream)
+    except FileNotFoundError:
+        raise Mistake(f"there is no file at {path}") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise Mistake(f"{path}: not a whole gzip file ({error})") from None
+
+
+def _decoded(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
+    for number, raw in enumerate(stream, 1):
+        try:
+            yield raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            where = f"byte {error.start + 1} of the line: {error.reason}"
+            raise Mistake(f"{name}:{number}: not UTF-8 ({where})") from None
 
 
 def _aligned(sources: list[Path], targets: list[Path]) -> Iterator[Pair]:
@@ -121,24 +152,24 @@ def _both_sides(path: Path) -> Iterator[Pair]:
 
 
 def _tsv(path: Path) -> Iterator[Pair]:
-    with _opened(path) as stream:
-        for number, raw in enumerate(stream, 1):
-            fields = _decoded(path, number, raw).rstrip("\r\n").split("\t")
-            if len(fields) != 2:
-                raise Mistake(f"{path}:{number}: {len(fields)} columns; there must be two, source and target")
-            yield Pair(clean(fields[0]), clean(fields[1]))
+    for number, line in enumerate(_text_lines(path), 1):
+        fields = line.split("\t")
+        if len(fields) != 2:
+            count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
+            raise Mistake(f"{path}:{number}: {count}; there must be two, source and target, with a tab between")
+        yield Pair(clean(fields[0]), clean(fields[1]))
 
 
 def _jsonl(path: Path) -> Iterator[Pair]:
-    with _opened(path) as stream:
-        for number, raw in enumerate(stream, 1):
-            line = _decoded(path, number, raw)
-            try:
-                row = json.loads(line)
-                source, target = row["source"], row["target"]
-            except (ValueError, KeyError, TypeError):
-                wanted = '{"source": "...", "target": "..."}'
-                raise Mistake(f"{path}:{number}: not an object like {wanted}") from None
-            if not (isinstance(source, str) and isinstance(target, str)):
-                raise Mistake(f"{path}:{number}: source and target must be strings")
-            yield Pair(clean(source), clean(target))
+    for number, line in enumerate(_text_lines(path), 1):
+        try:
+            row = json.loads(line.lstrip("\ufeff"))
+            source, target = row["source"], row["target"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            wanted = '{"source": "...", "target": "..."}'
+            raise Mistake(f"{path}:{number}: not an object like {wanted}") from None
+        if not (isinstance(source, str) and isinstance(target, str)):
+            raise Mistake(f"{path}:{number}: source and target must be strings")
+        if LONE_SURROGATE.search(source + target):
+            raise Mistake(f"{path}:{number}: half a character (a lone surrogate such as \\ud800)")
+        yield Pair(clean(source), clean(target))

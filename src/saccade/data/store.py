@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from saccade.data.corpus import Pair
 
-FORMAT = 1  # another number, and every store is made anew
+FORMAT = 2  # another number, and every store is made anew
 BUFFERED_TOKENS = 1 << 20
+HASHES_AT_ONCE = 1 << 20
 
 
 @final
@@ -45,11 +46,13 @@ class TokenSide:
 @final
 @dataclass(frozen=True)
 class Store:
-    """Both sides, and how many pairs were left out when it was made, by reason."""
+    """Both sides, a hash of each pair's text, how many pairs were left out by reason, and the first (row, side)."""
 
     source: TokenSide
     target: TokenSide
+    hashes: NDArray[np.uint64]
     left_out: dict[str, int]
+    first_left_out: dict[str, tuple[int, int]]
 
     def __len__(self) -> int:
         return len(self.source)
@@ -82,25 +85,59 @@ def prepare(
             draft.rename(folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-    left_out = json.loads((folder / "meta.json").read_text("utf-8"))["left_out"]
-    return Store(TokenSide(folder, "source"), TokenSide(folder, "target"), left_out)
+    return _opened(folder)
+
+
+def hashed(pair: Pair) -> bytes:
+    """Eight bytes that stand for a pair's text."""
+    return hashlib.blake2b(f"{pair.source}\t{pair.target}".encode(), digest_size=8).digest()
+
+
+def count_seen(pairs: Iterable[Pair], stores: Iterable[Store]) -> int:
+    """How many of the pairs are in a store too; memory grows with these pairs, not with the stores."""
+    own = np.frombuffer(b"".join(map(hashed, pairs)), np.uint64)
+    known = np.unique(own)
+    seen = np.zeros(len(known), bool)
+    for store in stores:
+        for at in range(0, len(store) if len(known) else 0, HASHES_AT_ONCE):
+            part = store.hashes[at : at + HASHES_AT_ONCE]
+            place = np.searchsorted(known, part).clip(max=len(known) - 1)
+            seen[place[known[place] == part]] = True
+    return int(np.isin(own, known[seen]).sum())
+
+
+def _opened(folder: Path) -> Store:
+    stored = json.loads((folder / "meta.json").read_text("utf-8"))
+    first = {reason: (row, side) for reason, (row, side) in stored["first_left_out"].items()}
+    sides = TokenSide(folder, "source"), TokenSide(folder, "target")
+    return Store(*sides, _mapped(folder / "pairs.hashes", np.uint64), stored["left_out"], first)
 
 
 def _write(folder: Path, pairs: Iterable[Pair], encode: tuple[Encode, Encode], max_length: int) -> None:
     left_out = {"blank": 0, "too long": 0}
+    first: dict[str, tuple[int, int]] = {}
     with ExitStack() as stack:
         sides = [stack.enter_context(_Writer(folder, name)) for name in ("source", "target")]
-        for pair in pairs:
-            if not (pair.source and pair.target):
-                left_out["blank"] += 1
-                continue
+        hashes = stack.enter_context((folder / "pairs.hashes").open("wb"))
+        for row, pair in enumerate(pairs):
             ids = [encode_side(text) for encode_side, text in zip(encode, pair, strict=True)]
-            if max(len(side) for side in ids) > max_length:
-                left_out["too long"] += 1
+            if problem := _problem(pair, ids, max_length):
+                reason, side = problem
+                left_out[reason] += 1
+                first.setdefault(reason, (row, side))
                 continue
-            for side, tokens in zip(sides, ids, strict=True):
-                side.add(tokens)
-    (folder / "meta.json").write_text(json.dumps({"left_out": left_out}), "utf-8")
+            hashes.write(hashed(pair))
+            for writer, tokens in zip(sides, ids, strict=True):
+                writer.add(tokens)
+    (folder / "meta.json").write_text(json.dumps({"left_out": left_out, "first_left_out": first}), "utf-8")
+
+
+def _problem(pair: Pair, ids: Sequence[Sequence[int]], max_length: int) -> tuple[str, int] | None:
+    """Why a pair is left out, and by which side."""
+    if "" in pair:
+        return "blank", pair.index("")
+    long = [side for side, tokens in enumerate(ids) if len(tokens) > max_length]
+    return ("too long", long[0]) if long else None
 
 
 @final

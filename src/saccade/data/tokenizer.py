@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import io
 import json
+import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 import sentencepiece
 
@@ -19,6 +21,30 @@ from saccade.data.mistakes import Mistake
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+MOST_CHARACTERS = 100_000_000  # enough to learn a vocabulary from; SentencePiece takes some 30 bytes for each
+
+
+class Sample(NamedTuple):
+    """Texts to learn from, and how many there were to choose from."""
+
+    texts: list[str]
+    num_seen: int
+
+
+def sample(texts: Iterable[str], *, most: int, seed: int = 0) -> Sample:
+    """The texts that aren't blank, or some by chance, each with the same, that have at most so many characters."""
+    chance, share = random.Random(seed), 1.0
+    kept: list[str] = []
+    seen = size = 0
+    for text in filter(None, texts):
+        seen += 1
+        if chance.random() < share:
+            kept.append(text)
+            size += len(text)
+        while size > most:  # forget every other one, and take half as many from now on
+            kept = [text for text in kept if chance.random() < 0.5]
+            size, share = sum(map(len, kept)), share / 2
+    return Sample(kept, seen)
 
 
 class Tokenizer(Protocol):
@@ -72,7 +98,7 @@ class SentencePiece:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise Mistake(f"tokenizer: SentencePiece could not learn {size} pieces: {_reason(error)}") from None
+            raise Mistake(f"tokenizer.vocabulary_size: {size:,} given; {_reason(str(error))}") from None
         return cls(written.getvalue())
 
     @property
@@ -81,12 +107,12 @@ class SentencePiece:
         return self._processor.vocab_size()
 
     def encode(self, text: str) -> list[int]:
-        """Ids, without start and end."""
+        """Ids, without start and end. ▁, its own sign for a space, is read as one."""
         return self._processor.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text; the special ids vanish."""
-        return self._processor.decode([index for index in ids if index > UNKNOWN])
+        """Text on one line, whatever bytes the ids spell; the special ids vanish."""
+        return " ".join(self._processor.decode([index for index in ids if index > UNKNOWN]).split())
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """One readable string a token."""
@@ -109,7 +135,8 @@ class Vocabulary:
 
     def __init__(self, symbols: Sequence[str], kind: str) -> None:
         self.symbols, self.kind = list(symbols), kind
-        self._ids = {symbol: index for index, symbol in enumerate(self.symbols)}
+        # a word spelled <s> or </s> is text: it must not start or end a sentence
+        self._ids = {symbol: index for index, symbol in enumerate(self.symbols) if index > UNKNOWN}
         self._split: Callable[[str], list[str]] = str.split if kind == "words" else list
         self._glue = " " if kind == "words" else ""
 
@@ -153,6 +180,9 @@ class Vocabulary:
 
 def train_tokenizer(kind: str, texts: Iterable[str], size: int, *, seed: int = 0) -> SentencePiece | Vocabulary:
     """A tokenizer of a kind (unigram, bpe, words, characters), learned from texts."""
+    texts = [text for text in texts if text]
+    if not texts:
+        raise Mistake("tokenizer: there is no text to learn from; every line is blank")
     if kind in ("unigram", "bpe"):
         return SentencePiece.train(kind, texts, size, seed=seed)
     return Vocabulary.train(kind, texts, size)
@@ -168,6 +198,10 @@ def file_name(tokenizer: SentencePiece | Vocabulary, stem: str) -> str:
     return f"{stem}.json" if isinstance(tokenizer, Vocabulary) else f"{stem}.model"
 
 
-def _reason(error: RuntimeError) -> str:
-    text = str(error).replace("\n", " ")
-    return text.rsplit("] ", 1)[-1]
+def _reason(error: str) -> str:
+    """What SentencePiece says, in our words where they are known."""
+    if most := re.search(r"value <= (\d+)", error):
+        return f"allowed: {int(most[1]):,} or fewer, as this text has no more pieces"
+    if least := re.search(r"required_chars\. \d+ vs (\d+)", error):
+        return f"allowed: {int(least[1]):,} or more, one for each byte and common character"
+    return error.replace("\n", " ").rsplit("] ", 1)[-1]

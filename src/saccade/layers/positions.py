@@ -1,4 +1,4 @@
-"""Where a token stands: sinusoidal or learned positions, added to embeddings."""
+"""Where a token stands: added to embeddings (sinusoidal, learned), or seen by attention (rotary, relative)."""
 
 from __future__ import annotations
 
@@ -42,4 +42,53 @@ class Learned(nn.Module):
         return self.table[first : first + count]
 
 
-POSITIONS = {"sinusoidal": Sinusoidal, "learned": Learned}
+@final
+class Rotary(nn.Module):
+    """Pairs of a query or key turned by t * rate, so that q·k depends on t - s alone (Su 2021, section 3.2.2)."""
+
+    def __init__(self, head_width: int) -> None:
+        super().__init__()
+        self.angles = Sinusoidal(head_width)
+
+    def forward(self, x_BHTK: Tensor, first: int) -> Tensor:
+        """[B, H, T, K], the same shape."""
+        table_TK = self.angles(first, x_BHTK.shape[-2])
+        sine, cosine = table_TK[:, 0::2].to(x_BHTK.dtype), table_TK[:, 1::2].to(x_BHTK.dtype)
+        even, odd = x_BHTK[..., 0::2], x_BHTK[..., 1::2]
+        return torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1).flatten(-2)
+
+
+@final
+class Relative(nn.Module):
+    """A learned bias for each head and distance s - t, added to the scores (Raffel 2020, section 2.1).
+
+    Short distances have a bucket each; longer ones share buckets that grow by a constant factor up to `max_distance`.
+    """
+
+    def __init__(self, num_heads: int, *, causal: bool, num_buckets: int = 32, max_distance: int = 128) -> None:
+        super().__init__()
+        self.causal, self.max_distance = causal, max_distance
+        self.table = nn.Parameter(torch.zeros(num_buckets, num_heads))
+
+    def forward(self, first: int, num_queries: int, num_keys: int) -> Tensor:
+        """The bias [H, T, S] of queries from `first` on against keys from 0 on."""
+        device = self.table.device
+        query_T1 = torch.arange(first, first + num_queries, device=device)[:, None]
+        distance_TS = torch.arange(num_keys, device=device) - query_T1
+        return self.table[self._bucket(distance_TS)].movedim(-1, 0)
+
+    def _bucket(self, distance_TS: Tensor) -> Tensor:
+        num_buckets = self.table.shape[0]
+        if self.causal:
+            return self._side(-distance_TS.clamp(max=0), num_buckets)
+        half = num_buckets // 2
+        return self._side(distance_TS.abs(), half) + half * (distance_TS > 0)
+
+    def _side(self, distance_TS: Tensor, num_buckets: int) -> Tensor:
+        exact = num_buckets // 2
+        growth = torch.log(distance_TS.clamp(min=1) / exact) / math.log(self.max_distance / exact)
+        shared = (exact + growth * (num_buckets - exact)).long().clamp(max=num_buckets - 1)
+        return torch.where(distance_TS < exact, distance_TS, shared)
+
+
+POSITIONS = ("sinusoidal", "learned", "rotary", "relative")

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from saccade.attention import KeyValue, MultiHeadAttention, masks
 from saccade.attention.masks import Mask
 from saccade.layers.feed_forward import FeedForward
-from saccade.layers.positions import Learned, Sinusoidal
+from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
 
 
 class Dropouts(NamedTuple):
@@ -32,11 +32,32 @@ class BlockSizes(NamedTuple):
     activation: str = "relu"
     norm: str = "pre"
     score: str = "scaled_dot"
+    normalizer: str = "softmax"
+    positions: str = "sinusoidal"
+    window: int | None = None  # how far self-attention sees to either side; None: everywhere
     dropouts: Dropouts = Dropouts()
 
-    def attention(self) -> MultiHeadAttention:
-        """An attention of this size."""
-        return MultiHeadAttention(self.width, self.num_heads, score=self.score, dropout=self.dropouts.attention)
+    def own_attention(self) -> MultiHeadAttention:
+        """A self-attention of this size."""
+        return self._attention(Rotary(self.width // self.num_heads) if self.positions == "rotary" else None)
+
+    def cross_attention(self) -> MultiHeadAttention:
+        """An attention to another sequence, whose positions are not ours."""
+        return self._attention(None)
+
+    def scope(self, first: int = 0) -> Mask:
+        """What self-attention sees from position `first` on."""
+        return masks.full() if self.window is None else masks.window(self.window, offset=first)
+
+    def _attention(self, rotate: Rotary | None) -> MultiHeadAttention:
+        return MultiHeadAttention(
+            self.width,
+            self.num_heads,
+            score=self.score,
+            normalizer=self.normalizer,
+            dropout=self.dropouts.attention,
+            rotate=rotate,
+        )
 
     def feed_forward(self) -> FeedForward:
         """A feed-forward network of this size."""
@@ -64,12 +85,12 @@ class EncoderBlock(nn.Module):
 
     def __init__(self, sizes: BlockSizes) -> None:
         super().__init__()
-        self.attention, self.feed_forward = sizes.attention(), sizes.feed_forward()
+        self.attention, self.feed_forward = sizes.own_attention(), sizes.feed_forward()
         self.residuals = nn.ModuleList(Residual(sizes) for _ in range(2))
 
-    def forward(self, x_BSD: Tensor, mask: Mask) -> Tensor:
+    def forward(self, x_BSD: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
         """[B, S, D] to [B, S, D]."""
-        x_BSD = self.residuals[0](x_BSD, lambda x: self.attention(x, mask=mask))
+        x_BSD = self.residuals[0](x_BSD, lambda x: self.attention(x, mask=mask, bias=bias))
         return self.residuals[1](x_BSD, self.feed_forward)
 
 
@@ -86,7 +107,8 @@ class DecoderBlock(nn.Module):
 
     def __init__(self, sizes: BlockSizes) -> None:
         super().__init__()
-        self.own, self.cross, self.feed_forward = sizes.attention(), sizes.attention(), sizes.feed_forward()
+        self.own, self.cross = sizes.own_attention(), sizes.cross_attention()
+        self.feed_forward, self.scope = sizes.feed_forward(), sizes.scope
         self.residuals = nn.ModuleList(Residual(sizes) for _ in range(3))
 
     def read(self, source_BSD: Tensor) -> KeyValue:
@@ -94,7 +116,12 @@ class DecoderBlock(nn.Module):
         return self.cross.memory(source_BSD)
 
     def forward(
-        self, x_BTD: Tensor, memory: BlockMemory, source_mask: Mask, record: list[Tensor] | None = None
+        self,
+        x_BTD: Tensor,
+        memory: BlockMemory,
+        source_mask: Mask,
+        bias: Tensor | None,
+        record: list[Tensor] | None = None,
     ) -> tuple[Tensor, BlockMemory]:
         """The steps after those already remembered; the memory grows by them, `record` by the weights [B, H, T, S]."""
         remembered = memory.past
@@ -102,9 +129,10 @@ class DecoderBlock(nn.Module):
         def own(x: Tensor) -> Tensor:
             nonlocal remembered
             first = 0 if remembered is None else remembered.num_keys
-            later = self.own.memory(x)
+            later = self.own.memory(x, first=first)
             remembered = later if remembered is None else remembered.append(later)
-            return self.own(x, memory=remembered, mask=masks.causal(offset=first))
+            mask = masks.causal(offset=first) & self.scope(first)
+            return cast(Tensor, self.own(x, memory=remembered, mask=mask, bias=bias, first=first))
 
         def cross(x: Tensor) -> Tensor:
             if record is None:
@@ -150,18 +178,21 @@ class Transformer(nn.Module):
         sizes: BlockSizes,
         num_encoder_layers: int,
         num_decoder_layers: int,
-        share_embeddings: bool,
-        positions: str = "sinusoidal",
+        share_embeddings: bool = False,
+        share_output: bool = True,
         max_length: int = 1024,
     ) -> None:
         super().__init__()
         self.sizes = sizes
-        self.target = nn.Embedding(target_vocabulary, sizes.width)  # also the output layer (section 3.4)
+        self.target = nn.Embedding(target_vocabulary, sizes.width)
         self.source = self.target if share_embeddings else nn.Embedding(source_vocabulary, sizes.width)
-        for embedding in {self.source, self.target}:
+        self.output = self.target if share_output else nn.Embedding(target_vocabulary, sizes.width)  # section 3.4
+        for embedding in dict.fromkeys((self.target, self.source, self.output)):
             nn.init.normal_(embedding.weight, std=sizes.width**-0.5)
-        learned = positions == "learned"
-        self.positions = Learned(sizes.width, max_length=max_length) if learned else Sinusoidal(sizes.width)
+        self.positions = _added_positions(sizes, max_length)
+        relative = sizes.positions == "relative"
+        self.encoder_bias = Relative(sizes.num_heads, causal=False) if relative else None
+        self.decoder_bias = Relative(sizes.num_heads, causal=True) if relative else None
         self.encoder = nn.ModuleList(EncoderBlock(sizes) for _ in range(num_encoder_layers))
         self.decoder = nn.ModuleList(DecoderBlock(sizes) for _ in range(num_decoder_layers))
         is_pre = sizes.norm == "pre"
@@ -171,9 +202,10 @@ class Transformer(nn.Module):
     def start(self, source_BS: Tensor, source_length_B: Tensor) -> State:
         """Read the source: the state before the first step."""
         x_BSD = self._embed(self.source, source_BS, 0)
-        mask = masks.padding(source_length_B)
+        mask, steps = masks.padding(source_length_B) & self.sizes.scope(), source_BS.shape[1]
+        bias = None if self.encoder_bias is None else self.encoder_bias(0, steps, steps)
         for block in self.encoder:
-            x_BSD = block(x_BSD, mask)
+            x_BSD = block(x_BSD, mask, bias)
         memory_BSD = self.encoder_norm(x_BSD)
         blocks = [BlockMemory(None, block.read(memory_BSD)) for block in self._decoder_blocks()]
         return State(tuple(blocks), source_length_B, 0)
@@ -184,16 +216,17 @@ class Transformer(nn.Module):
         `record` gets the weights that each block gave the source, [B, H, T, S].
         """
         x_BTD = self._embed(self.target, read_BT, state.num_steps)
-        mask = masks.padding(state.source_length_B)
-        blocks = []
+        mask, blocks = masks.padding(state.source_length_B), []
+        first, last = state.num_steps, state.num_steps + read_BT.shape[1]
+        bias = None if self.decoder_bias is None else self.decoder_bias(first, last - first, last)
         for block, memory in zip(self.decoder, state.blocks, strict=True):
-            x_BTD, later = block(x_BTD, memory, mask, record)
+            x_BTD, later = block(x_BTD, memory, mask, bias, record)
             blocks.append(later)
-        return self.decoder_norm(x_BTD), State(tuple(blocks), state.source_length_B, state.num_steps + read_BT.shape[1])
+        return self.decoder_norm(x_BTD), State(tuple(blocks), state.source_length_B, last)
 
     def logits(self, vectors: Tensor) -> Tensor:
         """Unnormalised log-probabilities of the next id, [..., V]."""
-        return vectors @ self.target.weight.mT
+        return vectors @ self.output.weight.mT
 
     def forward(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
         """Teacher forcing: the decoder's vectors at every step, [B, T, D]."""
@@ -210,5 +243,15 @@ class Transformer(nn.Module):
 
     def _embed(self, table: nn.Embedding, ids_BT: Tensor, first: int) -> Tensor:
         embedded = table(ids_BT) * self.sizes.width**0.5
-        embedded = embedded + self.positions(first, ids_BT.shape[1]).to(embedded.dtype)
+        if self.positions is not None:
+            embedded = embedded + self.positions(first, ids_BT.shape[1]).to(embedded.dtype)
         return F.dropout(embedded, self.sizes.dropouts.residual, self.training)
+
+
+def _added_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned | None:
+    """The positions that are added to embeddings; the other kinds live in the attention."""
+    if sizes.positions not in POSITIONS:
+        raise ValueError(f"positions: {sizes.positions!r} given; allowed: {', '.join(POSITIONS)}")
+    if sizes.positions == "learned":
+        return Learned(sizes.width, max_length=max_length)
+    return Sinusoidal(sizes.width) if sizes.positions == "sinusoidal" else None

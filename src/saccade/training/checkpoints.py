@@ -29,24 +29,43 @@ class Progress:
     batch: int = 0  # the next one of this epoch
     tokens: int = 0
     skipped: int = 0
+    validated: int = 0  # the last step that was
     best_score: float | None = None
     best_step: int = 0
     patience_used: int = 0
+    is_averaged: bool = False  # the average at the end has been tried
 
 
 def save(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, *, keep: int = 2
+    folder: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: dict[str, Tensor],
+    progress: Progress,
+    *,
+    keep: int = 2,
 ) -> Path:
     """Write a checkpoint, then forget the oldest beyond `keep`."""
-    path = folder / f"step-{progress.step:09d}.safetensors"
+    path = path_of(folder, progress.step)
     tensors = {f"model.{name}": value for name, value in unique_state(model).items()}
     state = optimizer.state_dict()["state"]
     tensors |= {f"optimizer.{index}.{key}": value for index, slots in state.items() for key, value in slots.items()}
+    tensors |= {f"average.{name}": value for name, value in average.items()}
     with replacing(path) as draft:
         save_file(tensors, draft, {"progress": json.dumps(asdict(progress))})
+    forget_all_but(folder, keep)
+    return path
+
+
+def forget_all_but(folder: Path, keep: int) -> None:
+    """Only the newest stay."""
     for old in steps(folder)[:-keep]:
         old.unlink(missing_ok=True)
-    return path
+
+
+def path_of(folder: Path, step: int) -> Path:
+    """Where a step's file lies."""
+    return folder / f"step-{step:09d}.safetensors"
 
 
 def save_weights(path: Path, model: nn.Module) -> None:
@@ -61,8 +80,10 @@ def load_weights(path: Path, model: nn.Module) -> None:
         _load_unique({name: stored.get_tensor(name) for name in stored.keys()}, model)  # noqa: SIM118
 
 
-def restore(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress | None:
-    """The newest whole checkpoint put back into model and optimizer; None if there is none."""
+def restore(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, average: dict[str, Tensor]
+) -> Progress | None:
+    """The newest whole checkpoint put back into model, optimizer and average; None if there is none."""
     for path in reversed(steps(folder)):
         try:
             with safe_open(path, framework="pt") as stored:
@@ -71,6 +92,8 @@ def restore(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) ->
         except (SafetensorError, OSError, ValueError):
             continue  # cut off by a full disk: an earlier one is whole
         _put_back(tensors, model, optimizer)
+        for name, weight in average.items():
+            weight.copy_(tensors[f"average.{name}"])
         return progress
     return None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,11 +13,14 @@ from torch import Tensor, nn
 
 from saccade.data.batches import Batch, BatchPlan
 from saccade.training import checkpoints
+from saccade.training.averages import MovingAverage, mean_of, put
 from saccade.training.checkpoints import Progress
+from saccade.training.interruption import Interrupted, Wish, wishes
 from saccade.training.losses import smoothed_cross_entropy
 from saccade.training.schedules import SCHEDULES
 
 MANY_SKIPS = 10
+CPU = torch.device("cpu")
 
 
 @final
@@ -31,20 +32,27 @@ class Options:
     learning_rate: float
     warmup_steps: int
     schedule: str = "inverse_square_root"
+    optimizer: str = "adamw"
+    accumulate: int = 1
     label_smoothing: float = 0.1
     clip_norm: float = 1.0
     weight_decay: float = 0.0
     adam_betas: tuple[float, float] = (0.9, 0.98)
+    ema: float = 0.0
+    average_last: int = 0
     validate_every: int = 500
     save_every: int = 500
     patience: int | None = None
     seed: int = 1
+    device: torch.device = CPU
+    dtype: torch.dtype = torch.float32  # of matrix products; weights stay float32
 
 
 class NonFiniteLoss(RuntimeError):
     """The loss was infinite or not a number too often in a row."""
 
 
+OPTIMIZERS: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 Validate = Callable[[], dict[str, float]]  # a dict with "score": higher is better
 Report = Callable[[Progress, dict[str, Any]], None]
 
@@ -54,10 +62,13 @@ class Trainer:
     """A model, its data and where it stands; `run` goes on from the last checkpoint in `folder`."""
 
     def __init__(self, model: nn.Module, plan: BatchPlan, options: Options, folder: Path) -> None:
-        self.model, self.plan, self.options, self.folder = model, plan, options, folder
-        self.optimizer = torch.optim.AdamW(_groups(model, options.weight_decay), lr=1.0, betas=options.adam_betas)
+        self.model, self.plan, self.options, self.folder = model.to(options.device), plan, options, folder
+        kind, groups = OPTIMIZERS[options.optimizer], _groups(model, options.weight_decay)
+        self.optimizer = kind(groups, lr=1.0, betas=options.adam_betas, fused=True)
         self.schedule = SCHEDULES[options.schedule](options.warmup_steps, options.max_steps)
-        self.progress = checkpoints.restore(self.checkpoints, model, self.optimizer) or Progress()
+        self.average = MovingAverage(model, options.ema)
+        found = checkpoints.restore(self.checkpoints, model, self.optimizer, self.average.weights)
+        self.progress = found or Progress()
         self.skipped_in_a_row = 0
 
     @property
@@ -67,70 +78,134 @@ class Trainer:
 
     @property
     def is_finished(self) -> bool:
-        """No step is left, or patience ran out."""
-        patience = self.options.patience
-        worn_out = patience is not None and self.progress.patience_used >= patience
-        return self.progress.step >= self.options.max_steps or worn_out
+        """Nothing is left to do."""
+        return self._is_worn_out and (self.progress.is_averaged or self.options.average_last < 2)
 
-    def step(self, batch: Batch) -> dict[str, float]:
-        """Forward, backward, update."""
+    @property
+    def _is_worn_out(self) -> bool:
+        """No step and no validation is left, or patience ran out."""
+        patience, progress = self.options.patience, self.progress
+        if patience is not None and progress.patience_used >= patience:
+            return True
+        return progress.step >= self.options.max_steps and not self._must_validate
+
+    @property
+    def _must_validate(self) -> bool:
+        step = self.progress.step
+        is_due = step % self.options.validate_every == 0 or step >= self.options.max_steps
+        return step > 0 and is_due and self.progress.validated != step
+
+    def step(self, batches: list[Batch]) -> dict[str, float]:
+        """Forward and backward through every batch, one update."""
         torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step)  # dropout is a function of the step
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.learning_rate * self.schedule(self.progress.step + 1)
-        loss, likelihood = loss_of(self.model, batch, self.options.label_smoothing)
+        num_tokens = sum(batch.num_target_tokens for batch in batches)
         self.optimizer.zero_grad(set_to_none=True)
-        (loss / batch.num_target_tokens).backward()
+        likelihood = torch.zeros((), device=self.options.device)
+        for batch in batches:
+            loss, part = self._loss(batch.to(self.options.device))
+            (loss / num_tokens).backward()
+            likelihood += part
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
-        if norm.isfinite():
+        is_finite = bool(norm.isfinite())
+        if is_finite:
             self.optimizer.step()
-        self._count_skips(bool(norm.isfinite()))
-        return {"loss": float(likelihood) / batch.num_target_tokens, "norm": float(norm)}
+            self.average.update(self.model, self.progress.step)
+        self._count_skips(is_finite)
+        rate = self.optimizer.param_groups[0]["lr"]
+        return {"loss": float(likelihood) / num_tokens, "norm": float(norm), "learning_rate": rate}
 
     def run(self, validate: Validate, report: Report) -> Progress:
-        """Train to the end. An interruption saves first; a kill costs the steps since the last checkpoint, no more."""
-        try:
-            while not self.is_finished:
-                self._epoch(validate, report)
-        except KeyboardInterrupt:
-            self._save()
-            raise
+        """Train to the end. A wish to stop saves first; a kill costs the steps since the last checkpoint, no more."""
+        with wishes() as wish:
+            try:
+                self._run(validate, report, wish)
+            except KeyboardInterrupt:
+                self._save()
+                raise Interrupted from None
         self._save()
         return self.progress
 
-    def _epoch(self, validate: Validate, report: Report) -> None:
-        """The rest of the current epoch."""
-        progress = self.progress
-        batches = self.plan.epoch(progress.epoch)
-        while progress.batch < len(batches) and not self.is_finished:
-            batch = self.plan.load(batches[progress.batch])
-            started = time.perf_counter()
-            measured: dict[str, Any] = dict(self.step(batch))
-            progress.step, progress.batch = progress.step + 1, progress.batch + 1
-            progress.tokens += batch.num_target_tokens
-            measured["tokens_per_second"] = batch.num_target_tokens / (time.perf_counter() - started)
-            if progress.step % self.options.validate_every == 0 or progress.step == self.options.max_steps:
-                measured |= self._validate(validate)
-            report(progress, measured)
-            if progress.step % self.options.save_every == 0 and not self.skipped_in_a_row:
+    def _run(self, validate: Validate, report: Report, wish: Wish) -> None:
+        epoch, batches = -1, list[Any]()
+        while not self._is_worn_out:
+            if epoch != self.progress.epoch:
+                epoch, batches = self.progress.epoch, self.plan.epoch(self.progress.epoch)
+            measured = self._validate(validate, wish) if self._must_validate else self._next_step(batches)
+            report(self.progress, measured)
+            if self.progress.step % self.options.save_every == 0 and not self.skipped_in_a_row:
                 self._save()
+            if wish.is_stop:
+                raise KeyboardInterrupt
+        if not self.is_finished:
+            report(self.progress, self._try_average(validate, wish))
+
+    def _next_step(self, batches: list[Any]) -> dict[str, Any]:
+        progress, started = self.progress, time.perf_counter()
+        rows = batches[progress.batch : progress.batch + self.options.accumulate]
+        loaded = [self.plan.load(row) for row in rows]
+        measured: dict[str, Any] = dict(self.step(loaded))
+        tokens = sum(batch.num_target_tokens for batch in loaded)
+        progress.step, progress.tokens, progress.batch = (
+            progress.step + 1,
+            progress.tokens + tokens,
+            progress.batch + len(rows),
+        )
+        progress.is_averaged = False
         if progress.batch == len(batches):
             progress.epoch, progress.batch = progress.epoch + 1, 0
+        return measured | {"tokens_per_second": tokens / (time.perf_counter() - started)}
 
-    def _validate(self, validate: Validate) -> dict[str, float]:
-        self.model.eval()
-        found = validate()
-        self.model.train()
-        best = self.progress.best_score
-        if best is None or found["score"] > best:
-            self.progress.best_score, self.progress.best_step = found["score"], self.progress.step
-            self.progress.patience_used = 0
-            checkpoints.save_weights(self.folder / "model.safetensors", self.model)
-        else:
-            self.progress.patience_used += 1
+    def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        narrow = self.options.dtype != torch.float32
+        with torch.autocast(self.options.device.type, self.options.dtype, enabled=narrow):
+            return loss_of(self.model, batch, self.options.label_smoothing)
+
+    def _validate(self, validate: Validate, wish: Wish) -> dict[str, float]:
+        progress = self.progress
+        with self.average.in_place_of(self.model):
+            found = self._measure(validate, wish)
+            if self.options.average_last > 1:
+                self._remember()
+            if progress.best_score is None or found["score"] > progress.best_score:
+                progress.best_score, progress.best_step, progress.patience_used = found["score"], progress.step, 0
+                checkpoints.save_weights(self.folder / "model.safetensors", self.model)
+            else:
+                progress.patience_used += 1
+        progress.validated = progress.step
         return found
 
+    def _measure(self, validate: Validate, wish: Wish) -> dict[str, float]:
+        self.model.eval()
+        try:
+            with wish.at_once():
+                return validate()
+        finally:
+            self.model.train()
+
+    def _remember(self) -> None:
+        """The weights of this validation, for the average at the end."""
+        folder = self.folder / "validated"
+        checkpoints.save_weights(checkpoints.path_of(folder, self.progress.step), self.model)
+        checkpoints.forget_all_but(folder, self.options.average_last)
+
+    def _try_average(self, validate: Validate, wish: Wish) -> dict[str, float]:
+        """The mean of the last validated weights; it becomes the model if it is better than the best."""
+        own = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
+        put(self.model, mean_of(checkpoints.steps(self.folder / "validated")))
+        try:
+            found = self._measure(validate, wish)
+            if self.progress.best_score is None or found["score"] > self.progress.best_score:
+                self.progress.best_score = found["score"]
+                checkpoints.save_weights(self.folder / "model.safetensors", self.model)
+        finally:
+            put(self.model, own)
+        self.progress.is_averaged = True
+        return {**found, "averaged": self.options.average_last}
+
     def _save(self) -> None:
-        checkpoints.save(self.checkpoints, self.model, self.optimizer, self.progress)
+        checkpoints.save(self.checkpoints, self.model, self.optimizer, self.average.weights, self.progress)
 
     def _count_skips(self, is_finite: bool) -> None:
         self.skipped_in_a_row = 0 if is_finite else self.skipped_in_a_row + 1
@@ -143,17 +218,9 @@ def loss_of(model: nn.Module, batch: Batch, smoothing: float) -> tuple[Tensor, T
     """The summed loss and negative log-likelihood of the real target tokens; padding is never projected."""
     vectors_BTD = model(batch.source_BS, batch.source_length_B, batch.read_BT)
     real_BT = torch.arange(batch.write_BT.shape[1], device=vectors_BTD.device) < batch.target_length_B[:, None]
-    matrix_VD = model.get_parameter("target.weight")
-    return smoothed_cross_entropy(vectors_BTD[real_BT], matrix_VD, batch.write_BT[real_BT], smoothing=smoothing)
-
-
-def append_json(path: Path, row: dict[str, Any]) -> None:
-    """One more line of a JSONL log."""
-    finite = {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()
-    }
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(finite) + "\n")
+    vectors_ND = vectors_BTD[real_BT]
+    matrix_VD = model.get_parameter("output.weight").to(vectors_ND.dtype)
+    return smoothed_cross_entropy(vectors_ND, matrix_VD, batch.write_BT[real_BT], smoothing=smoothing)
 
 
 def _groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:

@@ -16,6 +16,8 @@ REASON = "the weights are the same for every query, so one row is computed"
 
 def refuses(call: Call) -> str | None:
     """Why this call can't run here."""
+    if call.bias is not None:
+        return "a bias was given"
     if not isinstance(call.score, Score) or call.score.reads_query:
         return "the score reads the query"
     if call.mask.reads_query_step:

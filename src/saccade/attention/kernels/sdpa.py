@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -35,23 +36,32 @@ def run(call: Call) -> Attended:
     leading, width = call.leading, call.value.shape[-1]
     query, key, value = _same_width(form.query, form.key, call.value)
     causal = False
-    if call.mask.is_causal and call.num_queries == call.num_keys:  # a branch: compiled sizes may be symbols
+    if (
+        call.bias is None and call.mask.is_causal and call.num_queries == call.num_keys
+    ):  # a branch: compiled sizes may be symbols
         causal = True
     mask = None if causal else call.dense_mask()
+    added = mask if call.bias is None else _biased(call.bias.to(query.dtype), mask)
     shares_keys = len(leading) > 2 and leading[-1] > 1 and key.dim() > 2 and key.shape[-3] == 1  # grouped heads
     output = F.scaled_dot_product_attention(
         _fold(query, leading, shares_keys),
         _fold(key, leading, shares_keys),
         _fold(value, leading, shares_keys),
-        attn_mask=None if mask is None else _fold_mask(mask, leading, shares_keys),
+        attn_mask=None if added is None else _fold_mask(added, leading, shares_keys),
         dropout_p=call.dropout,
         is_causal=causal,
         scale=form.scale,
     )
     output = output[..., :width].reshape(*leading, call.num_queries, width)
-    if mask is not None and output.device.type != "cpu":  # accelerators average all keys where none is allowed
+    averages = output.device.type != "cpu" or call.bias is not None
+    if mask is not None and averages:  # some kernels average all keys where none is allowed, or give NaN
         output = output.masked_fill(~mask.any(-1, keepdim=True), 0.0)
     return Attended(output)
+
+
+def _biased(bias: Tensor, mask: Tensor | None) -> Tensor:
+    """The bias with -inf at forbidden keys; a row that allows none is left finite, and zeroed afterwards."""
+    return bias if mask is None else bias.masked_fill(~mask & mask.any(-1, keepdim=True), -torch.inf)
 
 
 def _same_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

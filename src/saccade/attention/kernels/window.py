@@ -22,6 +22,8 @@ Attend = Callable[[Call], Attended]
 
 def refuses(call: Call) -> str | None:
     """Why this call can't run here."""
+    if call.bias is not None:
+        return "a bias was given"
     if None in call.mask.band:
         return "the mask has no band: some allowed keys may be any distance away"
     if call.wants_weights or call.wants_log_probability:

@@ -1,0 +1,112 @@
+"""What is shown and logged while a run goes on."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, final
+
+import psutil
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from saccade.data.files import replacing
+from saccade.data.mistakes import Mistake
+from saccade.training import checkpoints
+from saccade.training.loop import Trainer
+
+LOG_EVERY = 10
+SMOOTHING = 0.9  # of the rate and loss shown: a single step says little
+FIELDS = (
+    "loss {task.fields[loss]:.3f}  ppl {task.fields[perplexity]:,.1f}  {task.fields[rate]:,.0f} tok/s  "
+    "{task.fields[memory]:.1f} GiB  {task.fields[valid]}"
+)
+
+
+@final
+class TrainingBar:
+    """A bar with loss, perplexity, real target tokens a second, memory and time left; a JSONL log; TensorBoard."""
+
+    def __init__(self, console: Console, trainer: Trainer, *, tensorboard: bool) -> None:
+        columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn(FIELDS), TimeRemainingColumn())
+        self.bar = Progress(*columns, console=console)
+        shown: dict[str, Any] = {"loss": math.nan, "perplexity": math.nan, "rate": 0.0, "memory": 0.0, "valid": ""}
+        total, done = trainer.options.max_steps, trainer.progress.step
+        self.task = self.bar.add_task("training", total=total, completed=done, **shown)
+        self.log, self.device = trainer.folder / "log.jsonl", trainer.options.device
+        _forget_after(self.log, trainer.progress)
+        self.board = _board(trainer.folder / "tensorboard", done) if tensorboard else None
+        self.smoothed: dict[str, float] = {}
+
+    def __enter__(self) -> TrainingBar:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()
+        if self.board is not None:
+            self.board.close()
+
+    def report(self, progress: checkpoints.Progress, measured: dict[str, Any]) -> None:
+        """One step or one validation is done."""
+        shown: dict[str, Any] = {"memory": _memory_held(self.device) / 2**30}
+        if "loss" in measured:
+            shown |= {"loss": self._smooth("loss", measured), "rate": self._smooth("tokens_per_second", measured)}
+            shown["perplexity"] = math.exp(min(50.0, shown["loss"]))
+        else:
+            self.bar.console.print(_validation_line(progress, measured))
+            shown["valid"] = f"BLEU {measured['valid_bleu']:.1f}"
+        if "loss" not in measured or progress.step % LOG_EVERY == 0:
+            self._write({"step": progress.step, "epoch": progress.epoch, **measured})
+        self.bar.update(self.task, completed=progress.step, **shown)
+
+    def _smooth(self, name: str, measured: dict[str, Any]) -> float:
+        earlier = self.smoothed.get(name, measured[name])
+        self.smoothed[name] = SMOOTHING * earlier + (1 - SMOOTHING) * measured[name]
+        return self.smoothed[name]
+
+    def _write(self, row: dict[str, Any]) -> None:
+        finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(finite) + "\n")
+        if self.board is not None:
+            for name, value in finite.items():
+                if isinstance(value, float):
+                    self.board.add_scalar(name, value, row["step"])
+
+
+def _validation_line(progress: checkpoints.Progress, measured: dict[str, Any]) -> str:
+    what = f"mean of {measured['averaged']}" if "averaged" in measured else f"step {progress.step:,}"
+    best = "  best so far" if measured["score"] == progress.best_score else ""
+    figures = f"BLEU {measured['valid_bleu']:.2f}, chrF {measured['valid_chrf']:.2f}"
+    return f"{what}: {figures}, perplexity {measured['valid_perplexity']:.2f}{best}"
+
+
+def _memory_held(device: torch.device) -> int:
+    return torch.cuda.memory_reserved(device) if device.type == "cuda" else psutil.Process().memory_info().rss
+
+
+def _board(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise Mistake("training.tensorboard: TensorBoard is missing; pip install 'saccade[tensorboard]'") from None
+    return SummaryWriter(str(folder), purge_step=step + 1)
+
+
+def _forget_after(path: Path, progress: checkpoints.Progress) -> None:
+    """Lines after the checkpoint will be written again."""
+    if path.exists():
+        rows = [line for line in path.read_text("utf-8").splitlines() if _is_before(line, progress)]
+        with replacing(path) as draft:
+            draft.write_text("".join(row + "\n" for row in rows), "utf-8")
+
+
+def _is_before(line: str, progress: checkpoints.Progress) -> bool:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return False  # cut off by a kill
+    return int(row["step"]) <= (progress.step if "loss" in row else progress.validated)

@@ -1,0 +1,229 @@
+"""A run as one page, `report.html`: it opens anywhere, offline, and loads nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeGuard
+
+import yaml
+
+from saccade.data.files import replacing
+from saccade.inspection import curves
+from saccade.inspection.curves import Line
+from saccade.inspection.samples import Sample, articles, table
+
+__all__ = ["Sample", "write"]
+
+NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "valid_bleu": "BLEU", "valid_chrf": "chrF"}
+NOTHING_LOADED = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+Log = Sequence[Mapping[str, Any]]
+Bucket = tuple[str, int, float | None]  # source lengths, how many sentences have them, their BLEU
+
+
+def write(
+    path: Path,
+    *,
+    title: str,
+    config: Mapping[str, Any],
+    versions: Mapping[str, str],
+    log: Log,
+    samples: Sequence[Sample] = (),
+    scores: Mapping[str, Any] | None = None,
+    by_length: Sequence[Bucket] = (),
+    seconds: float | None = None,
+    notes: Sequence[str] = (),
+) -> None:
+    """Write the page. `log` are the rows of log.jsonl; what a row lacks is left out of the curves."""
+    sections = [
+        _section("Curves", _charts(log) or "<p>Nothing is logged yet.</p>"),
+        _section("Scores", _scores(scores or {}) + _by_length(by_length)),
+        _section("Samples", articles(samples)),
+        _section("How it was made", _notes(notes) + _config(config) + _versions(versions)),
+    ]
+    page = _page(title, _header(title, log, seconds), "".join(sections))
+    with replacing(path) as draft:
+        draft.write_bytes(page.encode("utf-8", "replace"))
+
+
+def _page(title: str, header: str, body: str) -> str:
+    style, script = (Path(__file__).with_name(f"report.{kind}").read_text("utf-8") for kind in ("css", "js"))
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{NOTHING_LOADED}">
+<link rel="icon" href="data:,">
+<title>{escape(title)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+{header}
+<main>
+{body}</main>
+<script>
+{script}</script>
+</body>
+</html>
+"""
+
+
+def _section(name: str, content: str) -> str:
+    return f"<section>\n<h2>{name}</h2>\n{content}</section>\n" if content else ""
+
+
+def _header(title: str, log: Log, seconds: float | None) -> str:
+    steps, rates = _points(log, "step"), _points(log, "tokens_per_second")
+    facts = _best(log)
+    if steps:
+        facts.append(("steps", f"{steps[-1][0]:,.0f}", ""))
+    if seconds is not None:
+        facts.append(("training time", _duration(seconds), ""))
+    if rates:
+        facts.append(("tokens a second", curves.shown(float(f"{median(rate for _, rate in rates):.3g}")), "median"))
+    cells = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)} <small>{escape(where)}</small></dd></div>"
+        for name, value, where in facts
+    )
+    return f'<header><h1 dir="auto">{escape(title)}</h1>\n' + (f"<dl>{cells}</dl>" if cells else "") + "</header>"
+
+
+def _best(log: Log) -> list[tuple[str, str, str]]:
+    """The best validation, if there was one: the name of what was judged by, its value, and where."""
+    judged = [row for row in log if _is_number(row.get("score")) and _is_number(row.get("step"))]
+    if not judged:
+        return []
+    row = max(judged, key=lambda row: row["score"])
+    name = next((key for key in ("valid_bleu", "valid_chrf") if row.get(key) == row["score"]), "score")
+    return [(f"best {NAMES.get(name, name)} in validation", f"{row['score']:.2f}", f"step {row['step']:,}")]
+
+
+def _charts(log: Log) -> str:
+    loss = Line("training", _points(log, "loss"), is_noisy=True)
+    scores = [Line(NAMES[key], _points(log, key), best="max") for key in ("valid_bleu", "valid_chrf")]
+    end = max((step for step, _ in _points(log, "step")), default=0.0)
+    charts = [
+        _figure("Loss", [loss, Line("validation", _validation_loss(log), best="min")], end, unit="nats a token"),
+        _figure("Validation scores", scores, end, from_zero=True),
+        _figure("Learning rate", [Line("learning rate", _points(log, "learning_rate"))], end, from_zero=True),
+        _figure(
+            "Speed", [Line("tokens a second", _points(log, "tokens_per_second"), is_noisy=True)], end, from_zero=True
+        ),
+    ]
+    return f'<div class="charts">\n{"".join(charts)}</div>\n' if any(charts) else ""
+
+
+def _figure(name: str, lines: Sequence[Line], end: float, *, unit: str = "", from_zero: bool = False) -> str:
+    lines = [line for line in lines if line.points]
+    said = "; ".join(_in_words(line) for line in lines)
+    picture = curves.svg(lines, label=f"{name}: {said}", x_label="step", x_end=end, from_zero=from_zero)
+    if not picture:
+        return ""
+    heading = f"<h3>{name}{f' <small>{unit}</small>' if unit else ''}</h3>"
+    return (
+        f"<figure>{heading}\n{picture}\n{curves.legend(lines)}"
+        f'<figcaption class="readout" aria-live="polite">{escape(said[:1].upper() + said[1:])}</figcaption></figure>\n'
+    )
+
+
+def _in_words(line: Line) -> str:
+    first, last = line.points[0], line.points[-1]
+    best = curves.best_of(line)
+    peak = f", best {curves.shown(best[1])} at step {best[0]:,.0f}" if best else ""
+    return f"{line.name} from {curves.shown(first[1])} to {curves.shown(last[1])}{peak}"
+
+
+def _points(log: Log, key: str) -> list[curves.Point]:
+    """(step, value) of the rows that have both."""
+    rows = [(row.get("step"), row.get(key)) for row in log]
+    return sorted((float(step), float(value)) for step, value in rows if _is_number(step) and _is_number(value))
+
+
+def _validation_loss(log: Log) -> list[curves.Point]:
+    """Where only the perplexity was logged, its logarithm."""
+    perplexities = _points(log, "valid_perplexity")
+    return _points(log, "valid_loss") or [(step, math.log(value)) for step, value in perplexities if value > 0]
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _scores(scores: Mapping[str, Any]) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td class="number">{escape(value)}</td>'
+        f"<td><code>{escape(signature).replace('|', '|<wbr>')}</code></td></tr>\n"
+        for name, value, signature in _score_rows(scores)
+    )
+    head = '<tr><th scope="col">Score</th><th scope="col">Value</th><th scope="col">sacreBLEU signature</th></tr>'
+    return table("Scores, with what is needed to compare them", head, rows)
+
+
+def _score_rows(scores: Mapping[str, Any], of: str = "") -> Iterator[tuple[str, str, str]]:
+    """Name, value, signature; scores of several sets may be given as a mapping of mappings."""
+    for key, value in scores.items():
+        if isinstance(value, Mapping):
+            yield from _score_rows(value, f"{of}{key} ")
+        elif not key.endswith("_signature"):
+            name = NAMES.get(key, key.removeprefix("num_").replace("_", " "))
+            yield of + name, _value(value), str(scores.get(f"{key}_signature") or "")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " to ".join(_value(part) for part in value)
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return f"{value:,}" if _is_number(value) else str(value)
+
+
+def _by_length(buckets: Sequence[Bucket]) -> str:
+    most = max((bleu or 0.0 for *_, bleu in buckets), default=0.0) or 1.0
+    rows = "".join(
+        f'<tr><th scope="row">{escape(label)}</th><td class="number">{count:,}</td>'
+        + (
+            "<td>–</td>"
+            if bleu is None
+            else f'<td><span class="bar" style="--w:{bleu / most:.3f}">{bleu:.1f}</span></td>'
+        )
+        + "</tr>\n"
+        for label, count, bleu in buckets
+    )
+    head = '<tr><th scope="col">Source tokens</th><th scope="col">Sentences</th><th scope="col">BLEU</th></tr>'
+    return table("BLEU by source length", head, rows, look="lengths")
+
+
+def _notes(notes: Sequence[str]) -> str:
+    items = "".join(f'<li dir="auto">{escape(note)}</li>' for note in notes)
+    return f'<ul class="notes">{items}</ul>\n' if items else ""
+
+
+def _config(config: Mapping[str, Any]) -> str:
+    plain = json.loads(json.dumps(dict(config), default=str))  # paths and tuples have no YAML of their own
+    text = escape(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+    summary = "<summary>The filled-in config</summary>"
+    return f'<details>{summary}\n<pre tabindex="0"><code>{text}</code></pre></details>\n' if plain else ""
+
+
+def _versions(versions: Mapping[str, str]) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(str(version))}</td></tr>\n'
+        for name, version in versions.items()
+    )
+    return table("Versions", '<tr><th scope="col">What</th><th scope="col">Version</th></tr>', rows, look="versions")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

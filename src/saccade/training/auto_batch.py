@@ -1,0 +1,46 @@
+"""How many tokens a batch may hold: the largest power of two whose step fits well into the memory that is free."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+
+import numpy as np
+import psutil
+import torch
+
+from saccade.data.batches import Batch, collate
+
+LARGEST = 1 << 14
+SHARE_OF_FREE = 0.6
+
+
+def largest_fitting(step: Callable[[Batch], object], *, longest: int, device: torch.device) -> int:
+    """Try ever larger batches of the longest sentences; `step` is a forward and a backward pass."""
+    free, before = _free(device), _peak(device)
+    size = 1 << max(0, longest - 1).bit_length()  # one sentence must fit, whatever it takes
+    while 2 * size <= LARGEST:
+        try:
+            step(_worst_batch(size, longest))
+        except torch.OutOfMemoryError:
+            return max(longest, size // 2)
+        if 2 * (_peak(device) - before) > SHARE_OF_FREE * free:
+            return size
+        size *= 2
+    return size
+
+
+def _worst_batch(tokens: int, longest: int) -> Batch:
+    row = np.full(longest - 1, 4, np.int32)  # and </s>
+    rows = [row] * max(1, tokens // longest)
+    return collate(rows, rows)
+
+
+def _free(device: torch.device) -> int:
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
+
+
+def _peak(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,35 @@
+"""Whether bfloat16 works here and pays: asked of a child process, because on some CPUs it kills the one that tries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import torch
+
+PROBE = """
+import time, torch
+def seconds(x):
+    x @ x
+    start = time.perf_counter()
+    for _ in range(5):
+        x @ x
+    return time.perf_counter() - start
+x = torch.randn(512, 512)
+assert seconds(x.bfloat16()) < 0.8 * seconds(x)
+"""
+
+
+def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:
+    """The dtype that matrix products run in; `auto` takes bfloat16 where it works and is quicker than float32."""
+    if wanted == "auto":
+        return torch.bfloat16 if _pays(device) else torch.float32
+    return torch.bfloat16 if wanted == "bfloat16" else torch.float32
+
+
+def _pays(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if not torch.backends.mkldnn.is_available():
+        return False
+    return subprocess.run([sys.executable, "-c", PROBE], capture_output=True, check=False).returncode == 0

@@ -1,0 +1,142 @@
+"""The RNN family: step by step equals all at once, padding changes nothing, the equations hold by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from cases import SCORE_NAMES
+from saccade.layers.recurrent import CELLS, DIRECTIONS, reversed_steps
+from saccade.models.seq2seq import ADDITIVE, DECODERS, SCOPES, Look, RecurrentSizes, Seq2Seq
+
+SOURCE, LENGTH = torch.randint(0, 11, (3, 7)), torch.tensor([7, 2, 5])
+READ = torch.randint(0, 13, (3, 5))
+
+
+def build(cell: str = "gru", num_layers: int = 2, look: Look = ADDITIVE, **options: Any) -> Seq2Seq:
+    sizes = RecurrentSizes(12, 10, num_layers=num_layers, cell=cell, dropout=0.3)
+    return Seq2Seq(source_vocabulary=11, target_vocabulary=13, sizes=sizes, look=look, **options).double().eval()
+
+
+def check_steps(model: Seq2Seq) -> None:
+    state, steps = model.start(SOURCE, LENGTH), []
+    for step in range(5):
+        vectors, state = model.advance(state, READ[:, step : step + 1])
+        steps.append(vectors)
+    torch.testing.assert_close(torch.cat(steps, 1), model(SOURCE, LENGTH, READ))
+    assert state.num_steps == 5
+
+
+def check_padding(model: Seq2Seq) -> None:
+    together = model(SOURCE, LENGTH, READ)
+    for row, length in enumerate(LENGTH.tolist()):
+        alone = model(SOURCE[row : row + 1, :length], LENGTH[row : row + 1], READ[row : row + 1])
+        torch.testing.assert_close(together[row : row + 1], alone)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("attention", DECODERS)
+@pytest.mark.parametrize("feeds_input", [False, True])
+def test_steps_padding_and_rows(cell: str, direction: str, attention: str, feeds_input: bool) -> None:
+    model = build(cell, direction=direction, attention=attention, feeds_input=feeds_input)
+    check_steps(model)
+    check_padding(model)
+    order = torch.tensor([2, 0, 0])
+    _, state = model.advance(model.start(SOURCE, LENGTH), READ[:, :2])
+    vectors, _ = model.advance(state.rows(order), READ[order, 2:])
+    torch.testing.assert_close(vectors, model(SOURCE, LENGTH, READ)[order, 2:])
+
+
+@pytest.mark.parametrize("score", SCORE_NAMES)
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("attention", ["bahdanau", "luong"])
+def test_any_score_in_any_scope(score: str, scope: str, attention: str) -> None:
+    model = build(look=Look(score, "softmax", scope, radius=2), attention=attention)
+    check_steps(model)
+    check_padding(model)
+    weight_BLHTS = model.cross_attention(SOURCE, LENGTH, READ)
+    assert weight_BLHTS.shape == (3, 1, 1, 5, 7)
+    assert (weight_BLHTS[1, ..., 2:] == 0).all()
+    if scope == "local_m":
+        assert (weight_BLHTS[0, 0, 0, 0, 3:] == 0).all()
+        assert (weight_BLHTS[0, 0, 0, 4, :2] == 0).all()
+    if scope == "global":
+        torch.testing.assert_close(weight_BLHTS.sum(-1), torch.ones(3, 1, 1, 5, dtype=torch.float64))
+
+
+def test_sparse_normalizers_are_accepted() -> None:
+    check_steps(build(look=Look("dot", "sparsemax"), attention="luong"))
+
+
+def test_without_attention_there_are_no_weights() -> None:
+    assert build(attention="none").cross_attention(SOURCE, LENGTH, READ).shape == (3, 0, 0, 5, 7)
+
+
+def test_reading_from_the_end_is_reversing_the_source() -> None:
+    forward, backward = (build(direction=direction, attention="none") for direction in ("forward", "backward"))
+    backward.load_state_dict(forward.state_dict())
+    turned = reversed_steps(SOURCE[..., None], LENGTH)[..., 0]
+    assert turned[1].tolist() == [SOURCE[1, 1], SOURCE[1, 0], *SOURCE[1, 2:]]
+    torch.testing.assert_close(backward(SOURCE, LENGTH, READ), forward(turned, LENGTH, READ))
+
+
+def test_bahdanaus_equations_by_hand() -> None:
+    model = build(num_layers=1, attention="bahdanau")
+    decoder: Any = model.decoder
+    memory, (h,) = model.encoder(model.source(SOURCE) * 10**0.5, LENGTH)
+    s = torch.tanh(decoder.bridge(h[0]))
+    score = decoder.aligner.score
+    gru = decoder.layers.cells
+    for step in range(5):
+        energy = torch.tanh((s @ score.W.T)[:, None] + memory @ score.U.T + score.b) @ score.v
+        energy = energy.masked_fill(torch.arange(7) >= LENGTH[:, None], -torch.inf)
+        context = (energy.softmax(-1)[..., None] * memory).sum(1)
+        y = model.target(READ[:, step]) * 10**0.5
+        i_r, i_z, i_n = F.linear(torch.cat([y, context], -1), gru.weight_ih_l0, gru.bias_ih_l0).chunk(3, -1)
+        h_r, h_z, h_n = F.linear(s, gru.weight_hh_l0, gru.bias_hh_l0).chunk(3, -1)
+        r, z = torch.sigmoid(i_r + h_r), torch.sigmoid(i_z + h_z)
+        s = (1 - z) * torch.tanh(i_n + r * h_n) + z * s
+        out = decoder.readout(torch.cat([s, y, context], -1))
+        vector = torch.maximum(out[:, 0::2], out[:, 1::2])
+        torch.testing.assert_close(vector, model(SOURCE, LENGTH, READ)[:, step])
+
+
+def test_luongs_input_feeding_by_hand() -> None:
+    model = build("lstm", num_layers=1, look=Look("general"), attention="luong", direction="forward")
+    decoder: Any = model.decoder
+    memory, hidden = model.encoder(model.source(SOURCE) * 10**0.5, LENGTH)
+    fed = torch.zeros(3, 10, dtype=torch.float64)
+    for step in range(5):
+        y = model.target(READ[:, step]) * 10**0.5
+        output, hidden = decoder.layers.cells(torch.cat([y, fed], -1)[:, None], hidden)
+        energy = (output @ decoder.aligner.score.W @ memory.mT)[:, 0]
+        energy = energy.masked_fill(torch.arange(7) >= LENGTH[:, None], -torch.inf)
+        context = (energy.softmax(-1)[..., None] * memory).sum(1)
+        fed = torch.tanh(decoder.combine(torch.cat([context, output[:, 0]], -1)))
+        torch.testing.assert_close(fed, model(SOURCE, LENGTH, READ)[:, step])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cell": "mlp"}, "cell: 'mlp' given; allowed: rnn, gru, lstm"),
+        ({"direction": "up"}, "direction: 'up' given; allowed: forward, backward, both"),
+        ({"attention": "no"}, "attention: 'no' given; allowed: none, bahdanau, luong"),
+        ({"look": Look(scope="near")}, "scope: 'near' given; allowed: global, local_m, local_p"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(**options)
+
+
+def test_tied_embeddings() -> None:
+    sizes = RecurrentSizes(12, 10)
+    three = Seq2Seq(source_vocabulary=11, target_vocabulary=11, sizes=sizes, share_embeddings=True)
+    assert three.source is three.target is three.output
+    untied = Seq2Seq(source_vocabulary=11, target_vocabulary=11, sizes=sizes, share_output=False)
+    assert untied.output is not untied.target
