@@ -6,9 +6,13 @@ import json
 import os
 import platform
 import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import torch
 import typer
@@ -23,8 +27,11 @@ from saccade.config import load as config_file
 from saccade.config.schema import Run
 from saccade.data import corpus
 from saccade.data.mistakes import Mistake
+from saccade.inspection import classes, draw
 from saccade.lab import reorder
 from saccade.tasks import translate
+
+Found = TypeVar("Found")
 
 app = typer.Typer(
     help="Attention models you can train, run fast and look into.",
@@ -88,44 +95,125 @@ def train(
     console.print(f"The model is in {folder}. Next: saccade predict {folder}, or saccade evaluate {folder} ...")
 
 
+RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
+Ensemble = Annotated[list[Path] | None, typer.Option(help="Another run, decoded together with the first; repeatable.")]
+Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. [default: the run's]")]
+LengthPenalty = Annotated[float | None, typer.Option(min=0, help="0 ranks by log p alone. [default: the run's]")]
+NoRepeat = Annotated[int | None, typer.Option(min=0, help="So many tokens in a row are never written twice; 0: off.")]
+
+
 @app.command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="A run folder.")],
+    model: RunFolder,
     source: Annotated[Path | None, typer.Option("--input", help="A file to read. [default: standard input]")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. [default: the run's]")] = None,
+    prefix: Annotated[Path | None, typer.Option(help="What each output begins with, line by line.")] = None,
+    ensemble: Ensemble = None,
+    beam: Beam = None,
+    num_best: Annotated[int | None, typer.Option(min=1, help="Outputs for each line; with --json.")] = None,
+    length_penalty: LengthPenalty = None,
+    min_length: Annotated[int | None, typer.Option(min=0, help="No output has fewer tokens.")] = None,
+    max_length: Annotated[int | None, typer.Option(min=1, help="No output has more tokens, </s> included.")] = None,
+    no_repeat_ngram: NoRepeat = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="Below 1 is bolder, above 1 wilder. [default: 1]")] = None,
+    top_k: Annotated[int | None, typer.Option(min=0, help="Draw from so many tokens; 0: all.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Draw from the fewest tokens that hold this share.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Another seed, other samples. [default: 1]")] = None,
+    attention: Annotated[bool, typer.Option("--attention", help="Show where the model looked.")] = False,
+    layer: Annotated[int | None, typer.Option(help="The decoder layer to show. [default: the last]")] = None,
+    head: Annotated[int | None, typer.Option(help="The head to show. [default: the mean of all]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with scores.")] = False,
 ) -> None:
     """Translate line by line, in order; blank lines stay blank."""
-    translator = build.load_run(model)
-    decoding = {} if beam is None else {"width": beam}
-    lines = (
-        corpus.read_lines(source) if source is not None else corpus.decoded_lines("standard input", sys.stdin.buffer)
-    )
-    for found in translator.stream(lines, **decoding):
-        typer.echo(json.dumps(found._asdict(), ensure_ascii=False) if as_json else found.text)
+    if num_best is not None and num_best > 1 and not as_json:
+        raise Mistake("--num-best: more than one output a line needs --json")
+    decoding = _given(
+        width=beam, num_best=num_best, length_penalty=length_penalty, min_length=min_length, max_length=max_length,
+        no_repeat_ngram=no_repeat_ngram, sample=sample or None, temperature=temperature, top_k=top_k, top_p=top_p,
+        seed=seed, attention=attention or None, layer=layer, head=head,
+    )  # fmt: skip
+    translator = build.load_run(model, *(ensemble or ()))
+    is_typed = source is None and sys.stdin.isatty()  # somebody waits for an answer to each line
+    lines = corpus.decoded_lines("standard input", sys.stdin.buffer) if source is None else corpus.read_lines(source)
+    prefixes = None if prefix is None else corpus.read_lines(prefix)
+    window = 1 if is_typed else translate.WINDOW
+    found = translator.stream_best(lines, prefixes=prefixes, window=window, **decoding)
+    console = Console()
+    with _quiet():
+        for best in _counted(found, _num_lines(source), hidden=is_typed or sys.stdout.isatty()):
+            typer.echo(_as_json(best) if as_json else best[0].text)
+            if attention and not as_json:
+                _draw(best[0], console)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _as_json(best: list[translate.Translation]) -> str:
+    """The best output; with several, the others in a list."""
+    first, *others = [_plain(found) for found in best]
+    return json.dumps({**first, "others": others} if others else first, ensure_ascii=False)
+
+
+def _plain(found: translate.Translation) -> dict[str, Any]:
+    shown = _given(**found._asdict())
+    if found.attention is not None:
+        shown["attention"] = [[round(weight, 4) for weight in row] for row in found.attention.tolist()]
+    return shown
+
+
+def _draw(found: translate.Translation, console: Console) -> None:
+    if found.attention is not None and found.source_pieces is not None:
+        pieces = [*found.pieces, "</s>"][: len(found.log_probabilities)]
+        console.print(draw.in_terminal(found.attention, queries=pieces, keys=found.source_pieces, console=console))
 
 
 @app.command()
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A run folder.")],
-    source: Annotated[Path, typer.Argument(help="Texts to translate.")],
+    model: RunFolder,
+    source: Annotated[Path, typer.Argument(help="Texts to translate, plain or .gz.")],
     target: Annotated[Path, typer.Argument(help="Their references, line by line.")],
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. [default: the run's]")] = None,
+    ensemble: Ensemble = None,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
+    no_repeat_ngram: NoRepeat = None,
     tokenize: Annotated[str, typer.Option(help="sacreBLEU's tokenizer; none for text that is tokenised.")] = "13a",
+    plot: Annotated[Path | None, typer.Option(help="Draw BLEU by source length to a PNG, SVG or PDF.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
 ) -> None:
-    """Score a model on a test set: sacreBLEU and chrF, with their signatures."""
+    """Score a model on a test set: sacreBLEU and chrF, with their signatures, and by source length."""
     pairs = list(corpus.Corpus(str(source), str(target)).pairs())
     if not pairs:
         raise Mistake(f"{source}: empty; there is nothing to evaluate")
-    decoding = {} if beam is None else {"width": beam}
-    outputs = build.load_run(model).predict([pair.source for pair in pairs], **decoding)
-    references = [pair.target for pair in pairs]
-    scores = translate.evaluate([found.text for found in outputs], references, tokenize=tokenize)
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    translate.check_tokenize(tokenize)
+    translator = build.load_run(model, *(ensemble or ()))
+    decoding = _given(width=beam, length_penalty=length_penalty, no_repeat_ngram=no_repeat_ngram)
+    with _quiet():
+        found = _counted(translator.stream(sources, **decoding), len(pairs), hidden=as_json)
+        outputs = [one.text for one in found]
+    scores = translate.evaluate(outputs, references, tokenize=tokenize)
+    by_length = translate.by_length(sources, outputs, references, tokenize=tokenize)
+    if plot is not None:
+        names = [f"{row.label}\n({row.num_pairs:,})" for row in by_length]
+        bleu = {model.name: [row.bleu for row in by_length]}
+        classes.to_file(bleu, plot, classes=names, across="words in the source (pairs)", up="BLEU")
     if as_json:
-        typer.echo(json.dumps({"num_pairs": len(pairs), **scores._asdict()}))
+        rows = [{"label": row.label, **row._asdict()} for row in by_length]
+        typer.echo(json.dumps({"num_pairs": len(pairs), **scores._asdict(), "by_length": rows}))
         return
     typer.echo(f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})\nchrF {scores.chrf:.2f}  ({scores.chrf_signature})")
+    Console().print(_length_table(by_length))
+
+
+def _length_table(rows: list[translate.LengthScores]) -> Table:
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for heading in ("words in the source", "pairs", "BLEU", "chrF"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(row.label, f"{row.num_pairs:,}", f"{row.bleu:.2f}", f"{row.chrf:.2f}")
+    return table
 
 
 @config_app.command("schema")
@@ -199,6 +287,56 @@ def _progress(*, hidden: bool = False) -> Progress:
     return Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True)
 
 
+def _num_lines(path: Path | None) -> int | None:
+    """How many lines a plain file has; of a pipe or a compressed file nobody knows before the end."""
+    if path is None or path.suffix == ".gz" or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
+
+
+def _counted(found: Iterator[Found], total: int | None, *, hidden: bool) -> Iterator[Found]:
+    """Pass outputs on and say how many there were: a bar in a terminal, elsewhere a line a minute."""
+    console = Console(stderr=True)
+    columns = (BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn())
+    disabled = hidden or not console.is_terminal
+    bar = Progress(*columns, console=console, disable=disabled, redirect_stdout=False)  # outputs stay on stdout
+    started = told = time.monotonic()
+    with bar:
+        task = bar.add_task("", total=total, said="")
+        for number, one in enumerate(found, 1):
+            yield one
+            now = time.monotonic()
+            if now - told >= (60 if disabled else 0.2) or number == total:
+                of = "" if total is None else f" of {total:,}"
+                said = f"{number:,}{of} lines, {number / (now - started):,.0f} a second"
+                bar.update(task, completed=number, said=said)
+                if disabled and not hidden and now - told >= 60:
+                    typer.echo(said, err=True)
+                told = now
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Warnings are one line each; Ctrl-C, and a reader who has seen enough, end the command without a fuss."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: typer.echo(f"saccade: {message}", err=True)
+        try:
+            yield
+        except KeyboardInterrupt:
+            typer.echo("saccade: interrupted", err=True)
+            raise typer.Exit(130) from None
+        except BrokenPipeError:
+            _forget_output()
+            raise typer.Exit from None
+
+
+def _forget_output() -> None:
+    """Whoever read us has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _mistake(message: str) -> typer.Exit:
     """The user's mistake: one clear line, exit code 2."""
     typer.echo(f"saccade: {message}", err=True)
@@ -212,8 +350,8 @@ def main() -> None:
     except Mistake as error:
         _mistake(str(error))
         sys.exit(2)
-    except BrokenPipeError:  # whoever read us has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        _forget_output()
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         _mistake(f"{error.strerror or error}{where}")

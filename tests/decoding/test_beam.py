@@ -2,85 +2,73 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from typing import NamedTuple
 
 import pytest
 import torch
-from torch import Tensor
 
 from saccade.data.tokenizer import END, PAD, START
 from saccade.decoding import BeamOptions, beam_search
-from saccade.models.transformer import BlockSizes, Transformer
-
-VOCABULARY = 7
-
-
-class TableState(NamedTuple):
-    source_B: Tensor
-    last_B: Tensor
-
-    def rows(self, index_N: Tensor) -> TableState:
-        return TableState(self.source_B[index_N], self.last_B[index_N])
+from saccade.decoding.beam import _Sentence
+from steppers import LETTERS, Counted, TableModel, Uncached, outputs, small_transformer, sources
 
 
-class TableModel:
-    """The next id depends on the source's first id and the last two ids, by a random table."""
-
-    def __init__(self) -> None:
-        self.table = torch.randn(VOCABULARY, VOCABULARY, VOCABULARY, VOCABULARY) * 1.5
-
-    def start(self, source_BS: Tensor, source_length_B: Tensor) -> TableState:
-        assert len(source_length_B) == len(source_BS)
-        return TableState(source_BS[:, 0], torch.zeros(len(source_BS), dtype=torch.long))
-
-    def advance(self, state: TableState, read_BT: Tensor) -> tuple[Tensor, TableState]:
-        now = read_BT[:, -1]
-        return self.table[state.source_B, state.last_B, now][:, None], TableState(state.source_B, now)
-
-    def logits(self, vectors: Tensor) -> Tensor:
-        return vectors
-
-    def score(self, source: int, ids: list[int]) -> float:
-        last, now, total = 0, START, 0.0
-        for index in [*ids, END]:
-            total += float(self.table[source, last, now].log_softmax(-1)[index])
-            last, now = now, index
-        return total
-
-
-def sources(*first: int) -> tuple[Tensor, Tensor]:
-    return torch.tensor([[index, END] for index in first]), torch.full((len(first),), 2)
-
-
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
-def test_a_beam_as_wide_as_the_space_is_brute_force(length_penalty: float) -> None:
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 3.0])
+@pytest.mark.parametrize(("min_length", "no_repeat_ngram", "num_best"), [(0, 0, 5), (2, 0, 1), (0, 1, 3), (1, 2, 7)])
+def test_a_beam_as_wide_as_the_space_is_brute_force(
+    length_penalty: float, min_length: int, no_repeat_ngram: int, num_best: int
+) -> None:
     model = TableModel()
-    options = BeamOptions(width=400, num_best=5, length_penalty=length_penalty, max_length_factor=-3.0)
-    limit = options.limit(2)  # four ids, </s> included
-    assert limit == 4
-    letters = [index for index in range(VOCABULARY) if index not in (PAD, START, END)]
+    options = BeamOptions(
+        width=400,
+        num_best=num_best,
+        length_penalty=length_penalty,
+        min_length=min_length,
+        no_repeat_ngram=no_repeat_ngram,
+        max_length=4,  # </s> included
+    )
     found = beam_search(model, *sources(3, 5), options)
     for source, hypotheses in zip((3, 5), found, strict=True):
-        every = [list(ids) for n in range(limit) for ids in itertools.product(letters, repeat=n)]
         ranked = sorted(
-            ((options.normalised(model.score(source, ids), len(ids) + 1), ids) for ids in every), reverse=True
+            ((options.normalised(model.score(source, ids), len(ids) + 1), ids) for ids in outputs(options)),
+            reverse=True,
         )
-        assert [hypothesis.ids for hypothesis in hypotheses] == [ids for _, ids in ranked[:5]]
+        assert [hypothesis.ids for hypothesis in hypotheses] == [ids for _, ids in ranked[:num_best]]
         for hypothesis, (score, ids) in zip(hypotheses, ranked, strict=False):
             assert hypothesis.score == pytest.approx(score, abs=1e-5)
-            assert sum(hypothesis.log_probabilities) == pytest.approx(model.score(source, ids), abs=1e-5)
+            assert hypothesis.log_probabilities == pytest.approx(model.steps(source, ids), abs=1e-5)
 
 
-def test_a_beam_of_one_is_greedy() -> None:
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.5])
+@pytest.mark.parametrize(("width", "num_best", "min_length"), [(2, 1, 0), (3, 3, 0), (5, 2, 4)])
+def test_stopping_early_changes_nothing(
+    length_penalty: float, width: int, num_best: int, min_length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = BeamOptions(
+        width=width, num_best=num_best, length_penalty=length_penalty, min_length=min_length, max_length=14
+    )
+    models = [TableModel() for _ in range(5)]
+    early = [beam_search(model, *sources(3, 4, 5, 6), options) for model in models]
+    monkeypatch.setattr(_Sentence, "is_done", lambda self, _live, length: length >= self.limit)
+    assert [beam_search(model, *sources(3, 4, 5, 6), options) for model in models] == early
+
+
+def test_it_does_stop_early() -> None:
+    model = Counted()
+    model.table[..., END] += 12  # ends at once, and nothing that goes on can be worth more
+    beam_search(model, *sources(3, 4), BeamOptions(width=3, max_length=1000, max_length_factor=1000.0))
+    assert model.num_steps == 1
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 3.0])
+def test_a_beam_of_one_is_greedy(length_penalty: float) -> None:
     model = TableModel()
-    for source, (hypothesis,) in zip(
-        (3, 4, 5, 6), beam_search(model, *sources(3, 4, 5, 6), BeamOptions()), strict=True
-    ):
+    options = BeamOptions(length_penalty=length_penalty, max_length_factor=20.0, max_rounds=0)
+    found = beam_search(model, *sources(3, 4, 5, 6), options)
+    for source, (hypothesis,) in zip((3, 4, 5, 6), found, strict=True):
         ids: list[int] = []
         last, now = 0, START
-        while len(ids) < BeamOptions().limit(2):
+        while len(ids) < options.limit(2):
             row = model.table[source, last, now].clone()
             row[[PAD, START]] = -math.inf
             last, now = now, int(row.argmax())
@@ -88,21 +76,42 @@ def test_a_beam_of_one_is_greedy() -> None:
                 break
             ids.append(now)
         assert hypothesis.ids == ids
+        assert hypothesis.ended == (now == END)
+        assert hypothesis.log_probabilities == pytest.approx(model.steps(source, ids)[: len(ids) + (now == END)])
 
 
-def test_batch_mates_change_nothing() -> None:
+@pytest.mark.parametrize("width", [1, 4])
+def test_batch_mates_change_nothing(width: int) -> None:
     model = TableModel()
-    options = BeamOptions(width=4, num_best=2)
+    options = BeamOptions(width=width, num_best=min(2, width))
     together = beam_search(model, *sources(3, 4, 5, 6), options)
     for source, hypotheses in zip((3, 4, 5, 6), together, strict=True):
         (alone,) = beam_search(model, *sources(source), options)
         assert [h.ids for h in alone] == [h.ids for h in hypotheses]
 
 
-def test_minimum_length() -> None:
+def test_a_beam_wider_than_the_vocabulary_allows() -> None:
+    """Only one letter and </s>: what is dead stays dead."""
     model = TableModel()
-    for (hypothesis,) in beam_search(model, *sources(3, 4, 5), BeamOptions(width=3, min_length=6)):
-        assert len(hypothesis.ids) >= 6
+    model.table[..., LETTERS[1:]] = -math.inf
+    options = BeamOptions(width=6, num_best=6, max_length=3)
+    for hypotheses in beam_search(model, *sources(3, 4), options):
+        assert sorted(hypothesis.ids for hypothesis in hypotheses if hypothesis.ended) == [[], [3], [3, 3]]
+        assert hypotheses[3:] == [hypothesis for hypothesis in hypotheses if not hypothesis.ended]
+        assert [hypothesis.ids for hypothesis in hypotheses[3:]] == [[3, 3, 3]]
+        assert all(math.isfinite(sum(hypothesis.log_probabilities)) for hypothesis in hypotheses)
+
+
+def test_what_never_ends_is_cut_at_the_maximum_length() -> None:
+    model = TableModel()
+    model.table[..., END] = -math.inf
+    for width in (1, 3):
+        options = BeamOptions(width=width, num_best=width, max_length=9)
+        for hypotheses in beam_search(model, *sources(3, 4), options):
+            assert len({tuple(hypothesis.ids) for hypothesis in hypotheses}) == width
+            for hypothesis in hypotheses:
+                assert not hypothesis.ended
+                assert len(hypothesis.ids) == len(hypothesis.log_probabilities) == 9
 
 
 @pytest.mark.parametrize(
@@ -111,6 +120,10 @@ def test_minimum_length() -> None:
         ({"width": 0}, r"width: 0 given; it must be 1 or more"),
         ({"num_best": 3, "width": 2}, r"num_best: 3 given; a beam of 2"),
         ({"length_penalty": -1.0}, r"length_penalty: -1.0 given"),
+        ({"length_penalty": math.nan}, r"length_penalty: nan given"),
+        ({"max_length_factor": 0.0}, r"max_length_factor: 0.0 given; it must be above 0"),
+        ({"min_length": 5, "max_length": 5}, r"min_length: 5 given; it must be below max_length, 5"),
+        ({"max_rounds": 1}, r"max_rounds: 1 given; it must be 2 or more, or 0"),
     ],
 )
 def test_mistakes_are_named(options: dict[str, float], message: str) -> None:
@@ -118,22 +131,16 @@ def test_mistakes_are_named(options: dict[str, float], message: str) -> None:
         BeamOptions(**options)  # type: ignore[arg-type]
 
 
-def test_a_transformer_decodes_the_same_with_and_without_batch_mates() -> None:
-    model = Transformer(
-        source_vocabulary=11,
-        target_vocabulary=11,
-        sizes=BlockSizes(16, 2, 32),
-        num_encoder_layers=2,
-        num_decoder_layers=2,
-        share_embeddings=True,
-    ).eval()
-    torch.nn.init.normal_(model.target.weight, std=1.0)
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_transformer_decodes_the_same_with_and_without_batch_mates_and_cache(width: int) -> None:
+    model = small_transformer()
     source, length = torch.randint(4, 11, (3, 7)), torch.tensor([7, 3, 5])
-    options = BeamOptions(width=3, num_best=3)
+    options = BeamOptions(width=width, num_best=width)
     together = beam_search(model, source, length, options)
+    uncached = beam_search(Uncached(model), source, length, options)
     for row, size in enumerate(length.tolist()):
         (alone,) = beam_search(model, source[row : row + 1, :size], length[row : row + 1], options)
-        assert [h.ids for h in alone] == [h.ids for h in together[row]]
+        assert [h.ids for h in alone] == [h.ids for h in together[row]] == [h.ids for h in uncached[row]]
         for hypothesis in alone:  # scores are those of teacher forcing
             read = torch.tensor([[START, *hypothesis.ids]])
             vectors = model(source[row : row + 1, :size], length[row : row + 1], read)

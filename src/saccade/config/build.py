@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
+from torch import nn
 
 from saccade.config import load as config_file
 from saccade.config.schema import CorpusFiles, RnnModel, Run, TransformerModel
@@ -27,7 +29,7 @@ from saccade.data.tokenizer import (
     sample,
     train_tokenizer,
 )
-from saccade.decoding import BeamOptions
+from saccade.decoding import Ensemble
 from saccade.models.seq2seq import Look, RecurrentSizes, Seq2Seq
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.tasks.translate import Translator
@@ -181,18 +183,27 @@ def device(config: Run) -> torch.device:
     return torch.device("cuda" if has_cuda and config.device != "cpu" else "cpu")
 
 
-def translator(config: Run, network: Network, both: Tokenizers) -> Translator:
+def translator(config: Run, network: nn.Module, both: Tokenizers) -> Translator:
     """A network as it is used."""
-    section = config.decoding
-    options = BeamOptions(
-        width=section.beam, length_penalty=section.length_penalty, max_length_factor=section.max_length_factor
-    )
-    return Translator(network.eval(), *both, options, section.tokens_per_batch)
+    options, longest = config.decoding.options(), config.decoding.max_source_length
+    if getattr(config.model, "positions", None) == "learned":  # there is none after the last
+        options = replace(options, max_length=min(options.max_length, 4 * config.data.max_length))
+        longest = min(longest, 4 * config.data.max_length - 1)
+    return Translator(network.eval(), *both, options, config.decoding.tokens_per_batch, longest)
 
 
-def load_run(folder: Path | str) -> Translator:
-    """A trained run, ready to predict."""
-    folder = Path(folder)
+def load_run(folder: Path | str, *others: Path | str) -> Translator:
+    """A trained run, ready to predict; several are an ensemble, decoded as the first one says."""
+    first = _load_one(Path(folder))
+    runs = [first, *(_load_one(Path(other)) for other in others)]
+    for run, name in zip(runs[1:], others, strict=True):
+        for side in ("source", "target"):
+            if _fingerprint(getattr(run, side)) != _fingerprint(getattr(first, side)):
+                raise Mistake(f"{name}: its {side} tokenizer differs from that of {folder}; an ensemble shares both")
+    return first if not others else replace(first, model=Ensemble([run.model for run in runs]))
+
+
+def _load_one(folder: Path) -> Translator:
     if not (folder / "config.yaml").exists():
         raise Mistake(f"{folder}: not a run folder (it has no config.yaml)")
     weights = folder / "model.safetensors"

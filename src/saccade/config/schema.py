@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from saccade.attention import NORMALIZERS, SCORES
+from saccade.decoding import BeamOptions
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -229,10 +230,33 @@ class Training(Section):
 class Decoding(Section):
     """How outputs are searched."""
 
-    beam: Positive = 4
+    beam: Positive = Field(default=4, description="Hypotheses kept; 1 is greedy.")
     length_penalty: Annotated[float, Field(ge=0)] = 0.6
-    max_length_factor: Annotated[float, Field(gt=0)] = 2.0
+    min_length: Annotated[int, Field(ge=0)] = 0
+    max_length: Positive = Field(default=4096, description="No output has more tokens, </s> included.")
+    max_length_factor: Annotated[float, Field(gt=0)] = Field(
+        default=2.0, description="No output has more tokens per source token, plus ten."
+    )
+    no_repeat_ngram: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="So many tokens in a row are never written twice; 0 allows it."
+    )
+    max_rounds: Annotated[int, Field(ge=0)] = Field(
+        default=8, description="An output that goes round the same few tokens more often is cut; 0 never does."
+    )
+    max_source_length: Positive = Field(
+        default=8192, description="Longer sources are cut to so many tokens, with a warning."
+    )
     tokens_per_batch: Positive = 4096
+
+    @model_validator(mode="after")
+    def _check(self) -> Decoding:
+        self.options()
+        return self
+
+    def options(self) -> BeamOptions:
+        """As decoding takes them; it checks what concerns several fields."""
+        given = self.model_dump(exclude={"beam", "tokens_per_batch", "max_source_length"})
+        return BeamOptions(width=self.beam, **given)
 
 
 class Run(Section):

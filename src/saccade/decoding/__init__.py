@@ -1,6 +1,22 @@
 """Decoding, written once over a small protocol: any model with start, advance and logits can be decoded."""
 
-from saccade.decoding.beam import BeamOptions, Hypothesis, beam_search
-from saccade.decoding.stepper import State, Stepper
+from saccade.decoding.beam import BeamOptions, beam_search
+from saccade.decoding.ensemble import Ensemble
+from saccade.decoding.greedy import greedy
+from saccade.decoding.options import Hypothesis, Options
+from saccade.decoding.sampling import SamplingOptions, sample
+from saccade.decoding.stepper import Attending, State, Stepper
 
-__all__ = ["BeamOptions", "Hypothesis", "State", "Stepper", "beam_search"]
+__all__ = [
+    "Attending",
+    "BeamOptions",
+    "Ensemble",
+    "Hypothesis",
+    "Options",
+    "SamplingOptions",
+    "State",
+    "Stepper",
+    "beam_search",
+    "greedy",
+    "sample",
+]

@@ -25,3 +25,10 @@ class Stepper(Protocol):
 
     def logits(self, vectors: Tensor) -> Tensor:
         """Unnormalised log-probabilities of the next id."""
+
+
+class Attending(Stepper, Protocol):
+    """A model that also says where it looked."""
+
+    def cross_attention(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
+        """The weights on the source at every step, [B, L, H, T, S]; L is 0 for a model without attention."""

@@ -1,0 +1,132 @@
+"""What may be written next, and when it is enough: the same for every way of decoding.
+
+Forbidden ids lose their probability, the others keep the model's own: scores stay true log-probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from saccade.data.mistakes import Mistake
+from saccade.data.tokenizer import END, PAD, START
+from saccade.decoding.options import Options
+
+LONGEST_BLOCK = 16  # ids; longer refrains are rare, and end at the maximum length
+SHORTEST_LOOP = 32  # ids; a row of dots or zeros, written in characters, is no loop yet
+LONGEST_LOOP = 512  # ids; what goes round for longer is cut, whatever the source
+
+
+@final
+@dataclass(frozen=True)
+class Constraints:
+    """For each sentence the ids it must begin with (padding behind them), its limit, and whether loops are cut."""
+
+    options: Options
+    prefix_BT: Tensor
+    limit_B: Tensor
+    guarded_B: Tensor
+
+    def rows(self, index_B: Tensor) -> Constraints:
+        """Those of other sentences."""
+        return Constraints(self.options, self.prefix_BT[index_B], self.limit_B[index_B], self.guarded_B[index_B])
+
+    def log_probabilities(self, logits_NV: Tensor, ids_NT: Tensor) -> Tensor:
+        """log p of the next id after `ids_NT` (<s> included), -inf where it is forbidden; N is a multiple of B."""
+        log_p_NV = logits_NV.float().log_softmax(-1)
+        step_NV = log_p_NV.clone()
+        step_NV[:, PAD : START + 1] = -torch.inf
+        if self.options.no_repeat_ngram:
+            step_NV.scatter_(1, _repeated(ids_NT, self.options.no_repeat_ngram), -torch.inf)
+        num_written = ids_NT.shape[1] - 1
+        if num_written < self.options.min_length:
+            step_NV[:, END] = -torch.inf
+            stuck_N = step_NV.isneginf().all(1)  # nothing else is left to write: rather short than never
+            step_NV[:, END] = step_NV[:, END].where(~stuck_N, log_p_NV[:, END])
+        if num_written < self.prefix_BT.shape[1]:
+            forced_N = self.prefix_BT[:, num_written].repeat_interleave(len(ids_NT) // len(self.prefix_BT))
+            step_NV = _forced(step_NV, log_p_NV, forced_N[:, None])
+        return step_NV
+
+    def in_loop(self, ids_NT: Tensor) -> Tensor:
+        """Which rows go round and round; looked at every few steps, since a loop doesn't end by itself."""
+        rounds = self.options.max_rounds
+        looping_N = torch.zeros(len(ids_NT), dtype=torch.bool, device=ids_NT.device)
+        if rounds and (ids_NT.shape[1] - 1) % LONGEST_BLOCK == 0 and ids_NT.shape[1] > SHORTEST_LOOP:
+            for block in range(1, LONGEST_BLOCK + 1):
+                looping_N |= _loops(ids_NT, block, rounds)
+            if ids_NT.shape[1] <= LONGEST_LOOP:
+                looping_N &= self.guarded_B.repeat_interleave(len(ids_NT) // len(self.guarded_B))
+        return looping_N
+
+    def kept(self, sentence: int, ids: Sequence[int]) -> int:
+        """How many ids stay of an output that didn't end: its loop, if it ends in one, is cut."""
+        is_guarded = len(ids) >= LONGEST_LOOP or bool(self.guarded_B[sentence])
+        return before_loop(ids, self.options.max_rounds) if is_guarded else len(ids)
+
+
+def constrain(
+    options: Options, source_BS: Tensor, source_length_B: Tensor, prefixes: Sequence[Sequence[int]]
+) -> Constraints:
+    """The constraints of a batch. A source that itself loops may be answered in kind, for a while."""
+    prefixes = prefixes or [()] * len(source_BS)
+    longest = max(map(len, prefixes))
+    if longest >= options.max_length:
+        raise Mistake(f"prefixes: one of {longest} ids given; it must be shorter than max_length, {options.max_length}")
+    padded = [[*prefix, *[PAD] * (longest - len(prefix))] for prefix in prefixes]
+    limits = [options.limit(length) for length in source_length_B.tolist()]
+    limits = [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
+    device = source_BS.device
+    prefix_BT = torch.tensor(padded, dtype=torch.long, device=device)
+    return Constraints(options, prefix_BT, torch.tensor(limits, device=device), ~_holds_loop(source_BS))
+
+
+def before_loop(ids: Sequence[int], rounds: int) -> int:
+    """How many ids stay when the loop at the end is cut: all before it, and its first round."""
+    row_1T = torch.tensor([ids])
+    block = next((b for b in range(1, LONGEST_BLOCK + 1) if rounds and bool(_loops(row_1T, b, rounds))), None)
+    if block is None:
+        return len(ids)
+    first = len(ids) - block
+    while first and ids[first - 1] == ids[first - 1 + block]:
+        first -= 1
+    return first + block
+
+
+def _loops(ids_NT: Tensor, block: int, rounds: int) -> Tensor:
+    """Rows that end in the same block, again and again."""
+    size = max(rounds * block, SHORTEST_LOOP)
+    tail = ids_NT[:, -size:]
+    if tail.shape[1] < size:
+        return torch.zeros(len(ids_NT), dtype=torch.bool, device=ids_NT.device)
+    return (tail[:, block:] == tail[:, :-block]).all(1)
+
+
+def _holds_loop(source_BS: Tensor) -> Tensor:
+    """Sources in which a block comes at least four times in a row, over half of SHORTEST_LOOP ids."""
+    found_B = torch.zeros(len(source_BS), dtype=torch.bool, device=source_BS.device)
+    for block in range(1, LONGEST_BLOCK + 1):
+        run = max(4 * block, SHORTEST_LOOP // 2) - block
+        if source_BS.shape[1] >= run + block:
+            same_BS = (source_BS[:, block:] == source_BS[:, :-block]) & (source_BS[:, block:] != PAD)
+            found_B |= same_BS.unfold(1, run, 1).all(-1).any(-1)
+    return found_B
+
+
+def _repeated(ids_NT: Tensor, size: int) -> Tensor:
+    """Ids that would complete an n-gram already written; <s>, which is never written, where there are fewer."""
+    if ids_NT.shape[1] < size:
+        return torch.full_like(ids_NT[:, :1], START)
+    grams_NTn = ids_NT.unfold(1, size, 1)
+    last_N1n = ids_NT[:, ids_NT.shape[1] - size + 1 :].unsqueeze(1)
+    return grams_NTn[..., -1].masked_fill(~(grams_NTn[..., :-1] == last_N1n).all(-1), START)
+
+
+def _forced(step_NV: Tensor, log_p_NV: Tensor, forced_N1: Tensor) -> Tensor:
+    """Rows with a forced id may write only that, at its true log-probability."""
+    only_NV = torch.full_like(step_NV, -torch.inf).scatter_(1, forced_N1, log_p_NV.gather(1, forced_N1))
+    return torch.where(forced_N1 != PAD, only_NV, step_NV)

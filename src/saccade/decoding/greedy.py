@@ -1,0 +1,98 @@
+"""One hypothesis a row: the loop that greedy decoding and sampling share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from saccade.data.tokenizer import END, START
+from saccade.decoding.constraints import Constraints, constrain
+from saccade.decoding.options import Hypothesis, Options
+from saccade.decoding.stepper import Stepper
+
+# From log-probabilities [N, V], the rows' numbers [N] and the step: the next id of each row, [N].
+Pick = Callable[[Tensor, Tensor, int], Tensor]
+
+
+@torch.inference_mode()
+def greedy(
+    model: Stepper,
+    source_BS: Tensor,
+    source_length_B: Tensor,
+    options: Options,
+    prefixes: Sequence[Sequence[int]] = (),
+) -> list[Hypothesis]:
+    """At every step the likeliest id, y_t = argmax p(y | y_<t, x)."""
+    constraints = constrain(options, source_BS, source_length_B, prefixes)
+    state = model.start(source_BS, source_length_B)
+    return write(model, state, constraints, lambda step_NV, _rows, _step: step_NV.argmax(1))
+
+
+def write(model: Stepper, state: Any, constraints: Constraints, pick: Pick) -> list[Hypothesis]:
+    """Every row written to its end; rows that are done leave the batch when they are an eighth of it."""
+    rows = _first(state, constraints)
+    found: list[Hypothesis | None] = [None] * len(rows.number_N)
+    while len(rows.number_N):
+        rows = _extend(model, rows, pick)
+        done_N = rows.length_N > 0
+        num_done = int(done_N.sum())
+        if num_done and 8 * num_done >= len(done_N):
+            for number, hypothesis in _written(rows.only(done_N.nonzero()[:, 0], with_state=False)):
+                found[number] = hypothesis
+            rows = rows.only((~done_N).nonzero()[:, 0])
+    return [hypothesis for hypothesis in found if hypothesis is not None]
+
+
+@final
+@dataclass(frozen=True)
+class _Rows:
+    """The rows being written. `length_N` is what a row that is done wrote, 0 for the others."""
+
+    state: Any
+    constraints: Constraints
+    number_N: Tensor
+    ids_NT: Tensor
+    log_probability_NT: Tensor
+    length_N: Tensor
+
+    def only(self, index_N: Tensor, *, with_state: bool = True) -> _Rows:
+        """Some of the rows."""
+        state = self.state.rows(index_N) if with_state and len(index_N) else None
+        tensors = (self.number_N, self.ids_NT, self.log_probability_NT, self.length_N)
+        return _Rows(state, self.constraints.rows(index_N), *(tensor[index_N] for tensor in tensors))
+
+
+def _first(state: Any, constraints: Constraints) -> _Rows:
+    device, count = constraints.limit_B.device, len(constraints.limit_B)
+    numbers, lengths = torch.arange(count, device=device), torch.zeros(count, dtype=torch.long, device=device)
+    ids_NT = torch.full((count, 1), START, device=device)
+    return _Rows(state, constraints, numbers, ids_NT, torch.zeros(count, 0, device=device), lengths)
+
+
+def _extend(model: Stepper, rows: _Rows, pick: Pick) -> _Rows:
+    """One id more. Rows that are done go on unheard, until they leave."""
+    vectors, state = model.advance(rows.state, rows.ids_NT[:, -1:])
+    step_NV = rows.constraints.log_probabilities(model.logits(vectors[:, -1]), rows.ids_NT)
+    step = rows.ids_NT.shape[1]
+    token_N1 = pick(step_NV, rows.number_N, step - 1)[:, None]
+    ids_NT = torch.cat([rows.ids_NT, token_N1], 1)
+    log_probability_NT = torch.cat([rows.log_probability_NT, step_NV.gather(1, token_N1)], 1)
+    done_N = (token_N1[:, 0] == END) | (rows.constraints.limit_B <= step) | rows.constraints.in_loop(ids_NT)
+    length_N = rows.length_N.where((rows.length_N > 0) | ~done_N, step)
+    return _Rows(state, rows.constraints, rows.number_N, ids_NT, log_probability_NT, length_N)
+
+
+def _written(rows: _Rows) -> list[tuple[int, Hypothesis]]:
+    """The outputs of rows that are done, with their numbers."""
+    options = rows.constraints.options
+    columns = (rows.number_N, rows.ids_NT[:, 1:], rows.log_probability_NT, rows.length_N)
+    found = []
+    for row, (number, ids, steps, length) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        ended = ids[length - 1] == END
+        kept = length if ended else rows.constraints.kept(row, ids[:length])
+        found.append((number, options.hypothesis(ids[: kept - ended], steps[:kept], ended=ended)))
+    return found

@@ -1,0 +1,64 @@
+"""What holds for every way of decoding, and what comes out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from saccade.data.mistakes import Mistake
+
+
+class Hypothesis(NamedTuple):
+    """An output: its score, its ids without </s>, and the log-probability of each, </s> included if it `ended`."""
+
+    score: float
+    ids: list[int]
+    log_probabilities: list[float]
+    ended: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Limits and scores.
+
+    An output has at most `max_length_factor` ids per source id plus ten, and never more than `max_length`, </s>
+    included. `no_repeat_ngram` n: no n ids in a row are written twice (Paulus 2018, section 2.5); 0 allows it.
+    `max_rounds`: an output that goes round the same few ids more often is cut there; 0 never does.
+    """
+
+    num_best: int = 1
+    length_penalty: float = 0.6
+    min_length: int = 0
+    max_length: int = 4096
+    max_length_factor: float = 2.0
+    no_repeat_ngram: int = 0
+    max_rounds: int = 8
+
+    def __post_init__(self) -> None:
+        at_least(self, num_best=1, length_penalty=0, min_length=0, max_length=1, no_repeat_ngram=0, max_rounds=0)
+        if self.max_length_factor <= 0:
+            raise Mistake(f"max_length_factor: {self.max_length_factor} given; it must be above 0")
+        if self.min_length >= self.max_length:
+            raise Mistake(f"min_length: {self.min_length} given; it must be below max_length, {self.max_length}")
+        if self.max_rounds == 1:
+            raise Mistake("max_rounds: 1 given; it must be 2 or more, or 0 to let outputs repeat themselves")
+
+    def limit(self, source_length: int) -> int:
+        """The longest output for a source, </s> included."""
+        return max(self.min_length + 1, min(self.max_length, int(self.max_length_factor * source_length) + 10))
+
+    def normalised(self, log_probability: float, length: int) -> float:
+        """log p / ((5 + length) / 6)^alpha, which hypotheses are ranked by (Wu 2016, equation 14)."""
+        return log_probability / ((5 + length) / 6) ** self.length_penalty
+
+    def hypothesis(self, ids: list[int], log_probabilities: list[float], *, ended: bool) -> Hypothesis:
+        """An output with its score."""
+        score = self.normalised(sum(log_probabilities), len(log_probabilities))
+        return Hypothesis(score, ids, log_probabilities, ended)
+
+
+def at_least(options: object, **least: float) -> None:
+    """A mistake that names the field which is too small."""
+    for name, smallest in least.items():
+        if not (value := getattr(options, name)) >= smallest:
+            raise Mistake(f"{name}: {value} given; it must be {smallest} or more")

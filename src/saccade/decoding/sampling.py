@@ -1,0 +1,110 @@
+"""Sampling: ids drawn by their probabilities, sharpened by a temperature or cut to the likeliest.
+
+A row's luck depends on the seed, its source and its number among the samples, never on its batch-mates.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from saccade.data.mistakes import Mistake
+from saccade.decoding.constraints import constrain
+from saccade.decoding.greedy import write
+from saccade.decoding.options import Hypothesis, Options, at_least
+from saccade.decoding.stepper import Stepper
+
+BLOCK = 64  # steps whose random numbers are drawn together
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SamplingOptions(Options):
+    """How to draw: p^(1/temperature), of the `top_k` likeliest (0: all), of those the fewest that hold `top_p`."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, top_k=0, seed=0)
+        if not 0 < self.temperature < float("inf"):
+            raise Mistake(f"temperature: {self.temperature} given; it must be above 0 (a beam of 1 is greedy)")
+        if not 0 < self.top_p <= 1:
+            raise Mistake(f"top_p: {self.top_p} given; it must be above 0 and at most 1")
+
+
+@torch.inference_mode()
+def sample(
+    model: Stepper,
+    source_BS: Tensor,
+    source_length_B: Tensor,
+    options: SamplingOptions,
+    prefixes: Sequence[Sequence[int]] = (),
+) -> list[list[Hypothesis]]:
+    """For every source `num_best` samples, best first; their scores are the model's own, as in a beam."""
+    batch, count = len(source_BS), options.num_best
+    row_N = torch.arange(batch, device=source_BS.device).repeat_interleave(count)
+    constraints = constrain(options, source_BS, source_length_B, prefixes).rows(row_N)
+    state = model.start(source_BS, source_length_B)
+    luck = _Luck(options, source_BS, source_length_B)
+
+    def pick(step_NV: Tensor, number_N: Tensor, step: int) -> Tensor:
+        return drawn(probabilities(step_NV, options), luck.uniform(number_N, step))
+
+    found = write(model, state.rows(row_N) if count > 1 else state, constraints, pick)
+    return [sorted(found[at : at + count], reverse=True) for at in range(0, batch * count, count)]
+
+
+def probabilities(step_NV: Tensor, options: SamplingOptions) -> Tensor:
+    """What is drawn from, unnormalised: temperature, then top-k, then top-p (Holtzman 2020, section 3.1)."""
+    score_NV = (step_NV - step_NV.amax(1, keepdim=True)) / options.temperature
+    if 0 < options.top_k < score_NV.shape[1]:
+        least_N1 = score_NV.topk(options.top_k, dim=1).values[:, -1:]
+        score_NV = score_NV.masked_fill(score_NV < least_N1, -torch.inf)
+    p_NV = score_NV.double().softmax(1)
+    if options.top_p == 1:
+        return p_NV
+    sorted_NV = p_NV.sort(dim=1, descending=True).values
+    before_NV = sorted_NV.cumsum(1) - sorted_NV
+    least_N1 = sorted_NV.masked_fill(before_NV >= options.top_p, torch.inf).amin(1, keepdim=True)
+    return p_NV.masked_fill(p_NV < least_N1, 0)
+
+
+def drawn(p_NV: Tensor, uniform_N: Tensor) -> Tensor:
+    """The first id at which the cumulated probability passes u, in the order of ids: rounding never swaps two."""
+    total_NV = p_NV.cumsum(1)
+    return (total_NV <= uniform_N[:, None] * total_NV[:, -1:]).sum(1)
+
+
+@final
+class _Luck:
+    """A stream of numbers in [0, 1) for each row."""
+
+    def __init__(self, options: SamplingOptions, source_BS: Tensor, source_length_B: Tensor) -> None:
+        rows = zip(source_BS.tolist(), source_length_B.tolist(), strict=True)
+        keys = [_key(ids[:length]) for ids, length in rows]
+        self._streams = [
+            np.random.default_rng([options.seed, number, *key]) for key in keys for number in range(options.num_best)
+        ]
+        self._block_NT = torch.zeros(len(self._streams), BLOCK, dtype=torch.float64, device=source_BS.device)
+
+    def uniform(self, number_N: Tensor, step: int) -> Tensor:
+        """The rows' numbers for a step; single precision, so that u times the total stays below the total."""
+        if step % BLOCK == 0:
+            drawn = np.stack([self._streams[row].random(BLOCK, np.float32) for row in number_N.tolist()])
+            self._block_NT[number_N] = torch.from_numpy(drawn).to(self._block_NT)
+        return self._block_NT[number_N, step % BLOCK]
+
+
+def _key(ids: Sequence[int]) -> list[int]:
+    digest = hashlib.blake2b(np.asarray(ids, np.int64).tobytes(), digest_size=16).digest()
+    return np.frombuffer(digest, np.uint32).tolist()
