@@ -213,7 +213,7 @@ def _load_one(folder: Path) -> Translator:
     both = tokenizers(config, folder)
     network = model(config, both)
     checkpoints.load_weights(weights, network)
-    return translator(config, network, both)
+    return translator(config, network.to(device(config)), both)
 
 
 def _fingerprint(tokenizer: SentencePiece | Vocabulary) -> str:
