@@ -17,6 +17,7 @@ from saccade.config.schema import Run
 from saccade.data.batches import pad_sources
 from saccade.data.corpus import Corpus, Pair
 from saccade.data.files import replacing
+from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import START, Tokenizer
 from saccade.inspection import draw
 from saccade.lab import curves, phrasebook
@@ -48,6 +49,10 @@ def run(*, out: Path, steps: int, sentences: int, seed: int, console: Console) -
 def write_phrasebook(folder: Path, *, sentences: int, seed: int) -> None:
     """Its files, unless they are there. They are written last to first, so that the last one there means all."""
     if (folder / "train.en").exists():
+        found = len((folder / "train.en").read_text("utf-8").splitlines())
+        if found != sentences:
+            wanted = f"{folder} holds {found:,} sentences, {sentences:,} are wanted"
+            raise Mistake(f"{wanted}; give another folder (--out), or delete this one")
         return
     parts = zip(("train", "valid", "test"), phrasebook.split(sentences, NUM_VALID, NUM_TEST, seed=seed), strict=True)
     for name, pairs in reversed(list(parts)):

@@ -40,7 +40,8 @@ NOUNS = {
     "clothes": """
         shirt chemise f, dress robe f, skirt jupe f, coat manteau m, hat chapeau m, shoe chaussure f,
         scarf/scarves écharpe f, jacket veste f""",
-    "vehicle": "car voiture f, bus bus m, train train m, plane avion m, boat bateau m, bicycle vélo m",
+    "vehicle": "car voiture f, bus bus m, train train m, truck camion m",
+    "craft": "plane avion m, boat bateau m, bicycle vélo m",
     "building": """
         house maison f, school école f, church église f, shop magasin m, restaurant restaurant m, hotel hôtel m,
         hospital hôpital m, station gare f, airport aéroport m, museum musée m, office bureau m, farm ferme f""",
@@ -55,12 +56,13 @@ NAMES = "Marie f, Anne f, Alice f, Paul m, Pierre m, Thomas m"
 
 # Adjectives by what they can be said of. In French these stand before the noun ...
 ADJECTIVES_BEFORE = {
-    "animal food text thing furniture lid clothes vehicle building room outdoors landmark": "small/smaller petit",
-    "animal food thing furniture lid vehicle building room outdoors landmark": "big/bigger grand",
-    "animal text thing furniture lid clothes vehicle building room outdoors landmark": """
+    "animal food text thing furniture lid clothes vehicle craft building room outdoors landmark": "small/smaller petit",
+    "animal food thing furniture lid vehicle craft building room outdoors landmark": "big/bigger grand",
+    "animal text thing furniture lid clothes vehicle craft building room outdoors landmark": """
         beautiful beau/belle/bel, old/older vieux/vieille/vieil""",
     "person": "old/older vieux/vieille/vieil, young/younger jeune",
-    "text thing furniture lid clothes vehicle building": "new/newer nouveau/nouvelle/nouvel, pretty/prettier joli",
+    "text thing furniture lid clothes vehicle craft building": """
+        new/newer nouveau/nouvelle/nouvel, pretty/prettier joli""",
 }
 # ... and these after it.
 ADJECTIVES_AFTER = {
@@ -72,12 +74,12 @@ ADJECTIVES_AFTER = {
     "text": "interesting intéressant, easy/easier facile, useful utile, sad/sadder triste",
     "thing furniture lid": "heavy/heavier lourd, clean/cleaner propre, dirty/dirtier sale",
     "clothes": "clean/cleaner propre, dirty/dirtier sale, expensive cher, dry/drier sec/sèche",
-    "vehicle": "fast/faster rapide, expensive cher",
+    "vehicle craft": "fast/faster rapide, expensive cher",
     "building room": "clean/cleaner propre, famous célèbre",
     "outdoors landmark": "quiet/quieter calme, famous célèbre, dangerous dangereux",
 }
 ADJECTIVES_WITHOUT_DEGREES = {
-    "animal thing furniture lid clothes vehicle": """
+    "animal thing furniture lid clothes vehicle craft": """
         red rouge, green vert, blue bleu, white blanc/blanche, black noir, yellow jaune, brown marron/marron/=""",
     "person text": "French français, English anglais, Italian italien, American américain",
     "thing furniture lid": "wooden en_bois/en_bois/=, round rond",
@@ -119,7 +121,7 @@ TRANSITIVE = [
     ),
     (
         "person",
-        "thing furniture vehicle",
+        "thing furniture vehicle craft",
         """
         repair réparer, break/broke casser, clean nettoyer nettoyé nettoie nettoie nettoyons nettoyez nettoient""",
     ),
@@ -216,7 +218,7 @@ NEARBY = """
 ON_FURNITURE = "on sur, under sous, near près_de, behind derrière, next_to à_côté_de"
 SOMEWHERE = """
     at_home à_la_maison, here ici, outside dehors, in_Paris à_Paris, in_London à_Londres, in_France en_France,
-    in_Italy en_Italie, in_England en_Angleterre, in_Canada au_Canada, in_Japan au_Japon, everywhere partout"""
+    in_Italy en_Italie, in_England en_Angleterre, in_Canada au_Canada, in_Japan au_Japon"""
 
 TIMES = {
     "present": """
