@@ -23,7 +23,7 @@ from saccade.inspection import draw
 from saccade.lab import curves, phrasebook
 from saccade.tasks.translate import Translator
 
-STEPS, SENTENCES = 1400, 50_000
+STEPS, SENTENCES = 1500, 50_000
 NUM_VALID, NUM_TEST = 100, 1000
 SHOWN = (  # a negation, an adjective that changes its place, a question
     r" not | never | no longer ",

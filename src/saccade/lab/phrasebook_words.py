@@ -109,7 +109,7 @@ TRANSITIVE = [
         "person",
         "building outdoors",
         """
-        visit visiter, leave/left quitter, know/- connaître connu connais connaît connaissons connaissez connaissent""",
+        visit visiter, know/- connaître connu connais connaît connaissons connaissez connaissent""",
     ),
     (
         "person",
@@ -178,13 +178,11 @@ WITH_ETRE = {
 }
 REFLEXIVE = """
     get_up/got_up lever levé lève lève levons levez lèvent, wake_up/woke_up réveiller, go_to_bed/went_to_bed coucher,
-    hurry dépêcher, rest reposer, get_dressed/got_dressed habiller"""
+    rest reposer, get_dressed/got_dressed habiller"""
 MODALS = """
     can pouvoir pu peux peut pouvons pouvez peuvent, must devoir dû dois doit devons devez doivent,
     want_to vouloir voulu veux veut voulons voulez veulent, like_to aimer,
-    hope_to espérer espéré espère espère espérons espérez espèrent,
-    prefer_to préférer préféré préfère préfère préférons préférez préfèrent,
-    know_how_to savoir su sais sait savons savez savent"""
+    hope_to espérer espéré espère espère espérons espérez espèrent"""
 ETRE = "be être été suis est sommes êtes sont"
 AVOIR = "have avoir eu ai a avons avez ont"
 ALLER = "go aller allé vais va allons allez vont"
@@ -209,7 +207,7 @@ UNCOUNTED = "the le la, some de_le de_la, this ce cette, my mon ma, your votre v
 
 # English word, its French, and whether ne goes with it. They stand after the finite verb.
 NEGATIONS = "not pas, never jamais, no_longer plus"
-FREQUENCIES = "always toujours, often souvent, sometimes parfois, still encore, already déjà, rarely rarement"
+FREQUENCIES = "always toujours, often souvent, sometimes parfois, still encore, already déjà"
 
 IN = "in dans"
 AT = "at à"
