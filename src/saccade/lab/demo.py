@@ -24,7 +24,7 @@ from saccade.lab import curves, phrasebook
 from saccade.tasks.translate import Translator
 
 STEPS, SENTENCES = 1500, 50_000
-NUM_VALID, NUM_TEST = 100, 1000
+NUM_VALID, NUM_TEST = 300, 1000
 SHOWN = (  # a negation, an adjective that changes its place, a question
     r" not | never | no longer ",
     r"\b(red|green|blue|white|black|yellow|brown) ",
@@ -80,7 +80,7 @@ def config(data: Path, *, steps: int, seed: int) -> Run:
                 "warmup_steps": 100,
                 "schedule": "cosine",
                 "label_smoothing": 0.0,
-                "validate_every": 100,
+                "validate_every": 150,
                 "save_every": 100,
             },
             "decoding": {"beam": 1},
