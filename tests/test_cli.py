@@ -56,24 +56,41 @@ def test_an_output_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
     assert taken.read_text(encoding="utf-8") == "mine"
 
 
-def test_the_demo_draws_in_the_terminal_and_to_a_file(tmp_path: Path) -> None:
-    shown = run("demo", "--steps", "3", cwd=tmp_path)
-    assert shown.returncode == 0, shown.stderr
-    assert "of 1,000 new rows are sorted" in shown.stdout
-    picture = tmp_path / "runs" / "demo" / "attention.png"
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert [path.name for path in picture.parent.iterdir()] == ["attention.png"]
+SMALL = ("demo", "--steps", "3", "--sentences", "2000")
+
+
+def test_the_demo_translates_draws_and_is_quick_the_second_time(tmp_path: Path) -> None:
+    first, second = run(*SMALL, cwd=tmp_path), run(*SMALL, cwd=tmp_path)
+    for shown in (first, second):
+        assert shown.returncode == 0, shown.stderr
+        assert "of 1,000 held-out sentences are translated exactly" in shown.stdout
+        assert "predict runs/demo" in shown.stdout
+    assert "is finished: 3 steps" not in first.stdout
+    assert "is finished: 3 steps" in second.stdout
+    folder = tmp_path / "runs" / "demo"
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    names = {f"{part}.{side}" for part in ("train", "valid", "test") for side in ("en", "fr")}
+    assert {path.name for path in (folder / "data").iterdir()} == names
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_interrupting_the_demo_is_quiet_and_leaves_nothing(tmp_path: Path) -> None:
-    with subprocess.Popen([*COMMAND, "demo"], cwd=tmp_path, env=QUIET, stderr=subprocess.PIPE, text=True) as process:
-        time.sleep(6)
+def test_interrupting_the_demo_is_quiet_and_it_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "runs" / "demo" / "log.jsonl"
+    command = [*COMMAND, "demo", "--steps", "5000", "--sentences", "2000"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=QUIET, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 120
+        while not log.exists() and time.monotonic() < deadline:
+            time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert list(tmp_path.rglob("*.png")) == []
+    steps = int(next((log.parent / "checkpoints").glob("*.safetensors")).stem.removeprefix("step-"))
+    again = run("demo", "--steps", str(steps), "--sentences", "2000", cwd=tmp_path)
+    assert f"is finished: {steps} steps" in " ".join(again.stdout.split())
 
 
 def test_the_benchmark_speaks_json() -> None:

@@ -28,7 +28,7 @@ from saccade.config.schema import Run
 from saccade.data import corpus
 from saccade.data.mistakes import Mistake
 from saccade.inspection import classes, draw
-from saccade.lab import reorder
+from saccade.lab import demo as demonstration
 from saccade.tasks import translate
 
 Found = TypeVar("Found")
@@ -70,12 +70,18 @@ def _options(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("runs/demo"),
-    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = reorder.STEPS,
+    out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/demo"),
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = demonstration.STEPS,
+    sentences: Annotated[int, typer.Option(min=2000, help="To learn from.")] = demonstration.SENTENCES,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Another seed, another run.")] = 1,
 ) -> None:
-    """Train a small model with additive attention and draw what it looks at (about half a minute)."""
-    reorder.run(out=out, steps=steps, seed=seed, console=Console())
+    """Teach a small Transformer a phrasebook, English to French, and see what it looks at (about two minutes)."""
+    console = Console()
+    try:
+        demonstration.run(out=out, steps=steps, sentences=sentences, seed=seed, console=console)
+    except KeyboardInterrupt:
+        console.print("\nInterrupted. The same command goes on where it was.")
+        raise typer.Exit(130) from None
 
 
 @app.command()

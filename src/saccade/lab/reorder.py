@@ -1,10 +1,7 @@
-"""A small model learns to put letters in order, and its additive attention shows how: `saccade demo`."""
+"""A small model learns to put letters in order, and its additive attention shows how."""
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
 from typing import final
 
 import torch
@@ -14,12 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.attention import SCORES, attend, masks
-from saccade.inspection import draw
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 START, PAD = len(LETTERS), len(LETTERS) + 1
 SHORTEST, LONGEST = 4, 12
-STEPS, BATCH, WIDTH = 700, 128, 96
+BATCH, WIDTH = 128, 96
 
 
 def shuffled_letters(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -93,28 +89,3 @@ def train(model: Sorter, *, steps: int, generator: torch.Generator, console: Con
             optimizer.step()
             schedule.step()
             progress.update(task, advance=1, loss=loss.item())
-
-
-def run(*, out: Path, steps: int, seed: int, console: Console) -> float:
-    """Train, test on rows never seen, and draw one of them; returns the share of rows sorted without a mistake."""
-    out.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    model = Sorter(WIDTH)
-    console.print("A GRU with additive attention learns to put letters in order.\n")
-    train(model, steps=steps, generator=generator, console=console)
-    model.eval()
-    share = accuracy(model, *shuffled_letters(1000, generator))
-    console.print(f"\n{share:.1%} of 1,000 new rows are sorted without a mistake. Where it looked for each letter:\n")
-    source_BS, length_B = shuffled_letters(1, generator)
-    written_BT, weight_BTS = write(model, source_BS, length_B)
-    length = int(length_B)
-    queries, keys = ([LETTERS[i] for i in row[:length].tolist()] for row in (written_BT[0], source_BS[0]))
-    weight_TS = weight_BTS[0, :length, :length]
-    console.print(draw.in_terminal(weight_TS, queries=queries, keys=keys, console=console))
-    path = out / "attention.png"
-    draw.to_file(weight_TS, path, queries=queries, keys=keys, title="rows: written, columns: read")
-    command = os.path.relpath(sys.argv[0]) if Path(sys.argv[0]).name == "saccade" else "saccade"
-    console.print(f"\nThe same as a picture: {path}")
-    console.print(f"Next: {command} bench attention --quick, or read docs/scores/README.md")
-    return share

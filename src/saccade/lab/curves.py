@@ -1,0 +1,82 @@
+"""Curves of a run's log: in the terminal, or as a file."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from saccade.data.files import replacing
+
+WIDTH, HEIGHT = 28, 7  # characters; each is two dots wide and four high
+DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character, from its top
+Curve = tuple[list[float], list[float]]
+
+
+def of_log(path: Path, name: str) -> Curve:
+    """The steps at which something was measured, and what it was."""
+    rows: list[dict[str, Any]] = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    found = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
+    return [step for step, _ in found], [value for _, value in found]
+
+
+def in_terminal(curves: dict[str, Curve]) -> RenderableType:
+    """Curves side by side, each under its name, with its highest and lowest value beside it."""
+    table = Table(box=None, show_header=True, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for name in curves:
+        table.add_column(name, no_wrap=True)
+    table.add_row(*(_panel(curve) for curve in curves.values()))
+    return table
+
+
+def _panel(curve: Curve) -> Text:
+    steps, values = curve
+    labels = [f"{max(values):8.2f} ", *[" " * 9] * (HEIGHT - 2), f"{min(values):8.2f} "]
+    lines = [label + "│" + line for label, line in zip(labels, dotted(steps, values), strict=True)]
+    last = f"step {steps[-1]:,.0f}"
+    return Text("\n".join([*lines, " " * 9 + "└" + "─" * WIDTH, f"{last:>{WIDTH + 10}}"]))
+
+
+def dotted(steps: Sequence[float], values: Sequence[float]) -> list[str]:
+    """A line through the points, in braille dots, highest value at the top."""
+    lowest, highest = min(values), max(values)
+    columns, rows = 2 * WIDTH, 4 * HEIGHT
+    at = [steps[0] + (steps[-1] - steps[0]) * column / (columns - 1) for column in range(columns)]
+    height = [(_between(steps, values, step) - lowest) / ((highest - lowest) or 1) for step in at]
+    row = [round((rows - 1) * (1 - share)) for share in height]
+    cells = [[0] * WIDTH for _ in range(HEIGHT)]
+    for column, (before, here) in enumerate(itertools.pairwise([row[0], *row])):
+        for dot in range(min(before, here), max(before, here) + 1):
+            cells[dot // 4][column // 2] |= DOTS[dot % 4][column % 2]
+    return ["".join(chr(0x2800 + cell) for cell in line) for line in cells]
+
+
+def _between(steps: Sequence[float], values: Sequence[float], step: float) -> float:
+    """The value at a step, on the straight line between its neighbours."""
+    for (left, low), (right, high) in itertools.pairwise(zip(steps, values, strict=True)):
+        if left <= step <= right:
+            return low + (high - low) * (step - left) / (right - left)
+    return values[-1]
+
+
+def to_file(curves: dict[str, Curve], path: Path) -> None:
+    """PNG, SVG or PDF, by the path's ending."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.5 * len(curves), 3.2), layout="constrained", dpi=150)
+    FigureCanvasAgg(figure)
+    for place, (name, (steps, values)) in enumerate(curves.items(), 1):
+        axes = figure.add_subplot(1, len(curves), place)
+        axes.plot(steps, values, marker="o" if len(values) < 20 else "")
+        axes.set_xlabel("step")
+        axes.set_title(name)
+        axes.grid(alpha=0.3)
+    with replacing(path) as draft:
+        figure.savefig(draft)

@@ -1,0 +1,171 @@
+"""A small Transformer learns the phrasebook and shows what it looks at: `saccade demo`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from saccade.config import build, load, runs
+from saccade.config.schema import Run
+from saccade.data.batches import pad_sources
+from saccade.data.corpus import Corpus, Pair
+from saccade.data.files import replacing
+from saccade.data.mistakes import Mistake
+from saccade.data.tokenizer import START, Tokenizer
+from saccade.inspection import draw
+from saccade.lab import curves, phrasebook
+from saccade.tasks.translate import Translator
+
+STEPS, SENTENCES = 1500, 50_000
+NUM_VALID, NUM_TEST = 300, 1000
+SHOWN = (  # a negation, an adjective that changes its place, a question
+    r" not | never | no longer ",
+    r"\b(red|green|blue|white|black|yellow|brown) ",
+    r"^(Do|Does|Did|Is|Are) .*\b(him|her|them)\b",
+)
+WORD_START = "▁"
+
+
+def run(*, out: Path, steps: int, sentences: int, seed: int, console: Console) -> float:
+    """Write the phrasebook, train, translate what was held out, and draw; the share that was exactly right."""
+    console.print(f"A small Transformer learns English to French from {sentences:,} sentences of a phrasebook.")
+    write_phrasebook(out / "data", sentences=sentences, seed=seed)
+    runs.train(config(out / "data", steps=steps, seed=seed), out, console)
+    translator = build.load_run(out)
+    share, right = examine(translator, out / "data", console)
+    show_curves(out, console)
+    show_alignments(translator, right, out, console)
+    say_what_is_next(out, console)
+    return share
+
+
+def write_phrasebook(folder: Path, *, sentences: int, seed: int) -> None:
+    """Its files, unless they are there. They are written last to first, so that the last one there means all."""
+    if (folder / "train.en").exists():
+        found = len((folder / "train.en").read_text("utf-8").splitlines())
+        if found != sentences:
+            wanted = f"{folder} holds {found:,} sentences, {sentences:,} are wanted"
+            raise Mistake(f"{wanted}; give another folder (--out), or delete this one")
+        return
+    parts = zip(("train", "valid", "test"), phrasebook.split(sentences, NUM_VALID, NUM_TEST, seed=seed), strict=True)
+    for name, pairs in reversed(list(parts)):
+        for ending, side in (("fr", 1), ("en", 0)):
+            with replacing(folder / f"{name}.{ending}") as draft:
+                draft.write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
+
+
+def config(data: Path, *, steps: int, seed: int) -> Run:
+    """The run: what fits two minutes on two cores."""
+
+    def files(name: str) -> dict[str, str]:
+        return {"source": str(data / f"{name}.en"), "target": str(data / f"{name}.fr")}
+
+    return load.check(
+        {
+            "seed": seed,
+            "data": {"train": files("train"), "valid": files("valid")},
+            "tokenizer": {"kind": "unigram", "vocabulary_size": 2000},
+            "model": {"size": "tiny", "dropout": 0.0},
+            "training": {
+                "max_steps": steps,
+                "tokens_per_batch": 1024,
+                "learning_rate": 0.003,
+                "warmup_steps": 100,
+                "schedule": "cosine",
+                "label_smoothing": 0.0,
+                "validate_every": 150,
+                "save_every": 100,
+            },
+            "decoding": {"beam": 1},
+        },
+        "demo",
+    )
+
+
+def examine(translator: Translator, data: Path, console: Console) -> tuple[float, list[Pair]]:
+    """The share of held-out sentences that are translated exactly, and those."""
+    pairs = list(Corpus(str(data / "test.en"), str(data / "test.fr")).pairs())
+    outputs = translator.predict([pair.source for pair in pairs], width=1)
+    right = [pair for pair, found in zip(pairs, outputs, strict=True) if found.text == pair.target]
+    share = len(right) / len(pairs)
+    console.print(f"\n{share:.1%} of {len(pairs):,} held-out sentences are translated exactly, to the last letter.")
+    for pair, found in [both for both in zip(pairs, outputs, strict=True) if both[1].text != both[0].target][:1]:
+        console.print(
+            f"A wrong one: {pair.source}\n  it wrote:  {found.text}\n  right is:  {pair.target}", highlight=False
+        )
+    return share, right
+
+
+def show_curves(out: Path, console: Console) -> None:
+    """How it learned, in the terminal and as a picture."""
+    found = {
+        "loss in training": curves.of_log(out / "log.jsonl", "loss"),
+        "BLEU of the validation sentences": curves.of_log(out / "log.jsonl", "valid_bleu"),
+    }
+    console.print("", curves.in_terminal(found))
+    curves.to_file(found, out / "curves.png")
+
+
+def show_alignments(translator: Translator, pairs: Sequence[Pair], out: Path, console: Console) -> None:
+    """Where it looked in three sentences; the first one as a picture too."""
+    console.print("Where it looked in the English (across) while it wrote the French (down):\n")
+    for number, pair in enumerate(chosen(pairs, console.width)):
+        queries, keys, weight_TS = alignment(translator, pair)
+        console.print(draw.in_terminal(weight_TS, queries=queries, keys=keys, console=console), "")
+        if number == 0:
+            draw.to_file(weight_TS, out / "alignment.png", queries=queries, keys=keys, title=pair.source)
+
+
+def chosen(pairs: Sequence[Pair], width: int) -> list[Pair]:
+    """One sentence for each pattern of SHOWN: the longest whose drawing fits the terminal."""
+    fitting = sorted((pair for pair in pairs if _drawn_width(pair) <= width), key=_drawn_width, reverse=True)
+    found = (next((pair for pair in fitting if re.search(pattern, pair.source)), None) for pattern in SHOWN)
+    return [pair for pair in dict.fromkeys(found) if pair]
+
+
+def _drawn_width(pair: Pair) -> int:
+    source, target = (text.split() for text in pair)
+    widest = [min(draw.WIDEST_WORD, max(len(word) for word in side)) + 1 for side in (source, target)]
+    return widest[0] * len(source) + widest[1]
+
+
+@torch.no_grad()
+def alignment(translator: Translator, pair: Pair) -> tuple[list[str], list[str], Tensor]:
+    """Written words, read words, and the weights between them [T, S]: the heads' mean in the layer that is sharpest."""
+    source, target = translator.source.encode(pair.source), translator.target.encode(pair.target)
+    source_BS, length_B = pad_sources([source])
+    weight_BLHTS = translator.model.cross_attention(source_BS, length_B, torch.tensor([[START, *target]]))
+    weight_LTS = weight_BLHTS[0].mean(1)[:, : len(target), : len(source)]
+    queries, query_of = words(translator.target, target)
+    keys, key_of = words(translator.source, source)
+    weight_LTS = (query_of / query_of.sum(1, keepdim=True)) @ weight_LTS @ key_of.mT
+    sharpness_L = weight_LTS.amax(-1).mean(-1)
+    return queries, keys, weight_LTS[int(sharpness_L.argmax())]
+
+
+def words(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[str], Tensor]:
+    """The words that pieces make, and which pieces make them: 1 for a word's own pieces, 0 for the others."""
+    pieces = tokenizer.pieces(ids)
+    word_of = torch.tensor([piece.startswith(WORD_START) for piece in pieces]).cumsum(0) - 1
+    found = "".join(pieces).split(WORD_START)[1:]
+    return found, torch.nn.functional.one_hot(word_of, len(found)).mT.float()
+
+
+def say_what_is_next(out: Path, console: Console) -> None:
+    """Commands that work now."""
+    command = os.path.relpath(sys.argv[0]) if Path(sys.argv[0]).name == "saccade" else "saccade"
+    data = out / "data"
+    console.print(f"Pictures: {out / 'curves.png'}, {out / 'alignment.png'}\n\nNext:", highlight=False)
+    for line in (
+        f'echo "She does not see the old house." | {command} predict {out}',
+        f"{command} evaluate {out} {data / 'test.en'} {data / 'test.fr'}",
+        f"{command} train configs/translate.yaml data.train.source=my.en ...   # your own texts",
+    ):
+        console.print(f"  {line}", highlight=False, soft_wrap=True)

@@ -1,0 +1,44 @@
+"""The demo's own parts: words from pieces, and which sentences are shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from saccade.data.corpus import Pair
+from saccade.data.mistakes import Mistake
+from saccade.data.tokenizer import SentencePiece
+from saccade.lab import demo, phrasebook
+
+
+def test_pieces_are_put_together_to_words() -> None:
+    tokenizer = SentencePiece.train("unigram", ["the owl sees two owls", "a bee sees"] * 20, 274, seed=1)
+    ids = tokenizer.encode("the owls see")
+    found, own_TS = demo.words(tokenizer, ids)
+    assert found == ["the", "owls", "see"]
+    assert own_TS.shape == (3, len(ids))
+    assert torch.equal(own_TS.sum(0), torch.ones(len(ids)))
+    assert own_TS[0, 0] == own_TS[2, -1] == 1
+
+
+def test_the_shown_sentences_fit_and_differ() -> None:
+    (pairs,) = phrasebook.split(1000, seed=2)
+    shown = demo.chosen(pairs, 80)
+    assert len(set(shown)) == 3
+    assert any(word in shown[0].source for word in (" not ", " never ", " no longer "))
+    assert shown[2].source.endswith("?")
+    assert demo.chosen([Pair("They do not see the elephant.", "Ils ne voient pas l'éléphant.")], 20) == []
+
+
+def test_the_phrasebook_is_written_once(tmp_path: Path) -> None:
+    demo.write_phrasebook(tmp_path, sentences=50, seed=1)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["test.en", "test.fr", "train.en", "train.fr", "valid.en", "valid.fr"]
+    assert len((tmp_path / "test.en").read_text("utf-8").splitlines()) == demo.NUM_TEST
+    written = (tmp_path / "train.fr").stat().st_mtime_ns
+    demo.write_phrasebook(tmp_path, sentences=50, seed=1)
+    assert (tmp_path / "train.fr").stat().st_mtime_ns == written
+    with pytest.raises(Mistake, match=r"holds 50 sentences, 70 are wanted"):
+        demo.write_phrasebook(tmp_path, sentences=70, seed=1)
