@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from saccade.bench import peers, training
-from saccade.bench.peers import PEERS, Environment, Failed, Job, Peer
+from saccade.bench.peer_configs import Job
+from saccade.bench.peers import PEERS, Environment, Failed, Peer
 from saccade.bench.training import Plan, Row
 from saccade.data.mistakes import Mistake
 

@@ -18,8 +18,9 @@ import torch
 from matplotlib.figure import Figure
 
 import saccade
-from saccade.bench import peers
-from saccade.bench.peers import PEERS, Environment, Failed, Job, Mark, Trained, Versions
+from saccade.bench import peer_configs
+from saccade.bench.peer_configs import Job
+from saccade.bench.peers import PEERS, Environment, Failed, Mark, Trained, Versions
 from saccade.config import build
 from saccade.config.schema import Run
 from saccade.data.batches import BatchPlan
@@ -172,9 +173,9 @@ def prepare(config: Run, folder: Path) -> None:
     tokenizer = build.tokenizers(config, folder)[0]
     assert isinstance(tokenizer, SentencePiece)
     pairs = [pair for pair in build.corpus(config.data.train).pairs() if pair.source and pair.target]
-    tokenizer.save(folder / peers.SENTENCEPIECE_MODEL)
-    _write(folder / peers.VOCABULARY, tokenizer.pieces(range(UNKNOWN + 1, tokenizer.size)))
-    cut = (peers.SOURCE_PIECES, peers.TARGET_PIECES)
+    tokenizer.save(folder / peer_configs.SENTENCEPIECE_MODEL)
+    _write(folder / peer_configs.VOCABULARY, tokenizer.pieces(range(UNKNOWN + 1, tokenizer.size)))
+    cut = (peer_configs.SOURCE_PIECES, peer_configs.TARGET_PIECES)
     for side, (language, pieces) in enumerate(zip(LANGUAGES, cut, strict=True)):
         texts = [pair[side] for pair in pairs]
         _write(folder / f"train.{language}", texts)
