@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -22,6 +23,8 @@ from rich.table import Table
 
 import saccade
 from saccade.bench import attention as attention_bench
+from saccade.bench import training as training_bench
+from saccade.bench.peers import PEERS
 from saccade.config import build, runs
 from saccade.config import load as config_file
 from saccade.config.schema import Run
@@ -44,6 +47,9 @@ bench = typer.Typer(help="Measure saccade beside its peers, in one run.", no_arg
 app.add_typer(bench, name="bench")
 config_app = typer.Typer(help="About config files.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
+
+
+PEERS_FOLDER = Path("~/.cache/saccade/peers")
 
 
 class Device(StrEnum):
@@ -260,6 +266,54 @@ def bench_attention(
     for section, peer in dict.fromkeys((row.section, row.peer) for row in rows):
         found = [row for row in rows if (row.section, row.peer) == (section, peer)]
         console.print("", _bench_table(f"{section}, beside {peer}", found))
+
+
+@bench.command("train")
+def bench_train(
+    data: Annotated[Path | None, typer.Option(help="Multi30k's folder. [default: $SACCADE_DATA/multi30k]")] = None,
+    peers: Annotated[str, typer.Option(help="Toolkits beside ours, with commas; or none.")] = ",".join(PEERS),
+    peers_folder: Annotated[Path, typer.Option(help="Where their virtual environments are kept.")] = PEERS_FOLDER,
+    steps: Annotated[int, typer.Option(min=10, help="Steps that count, after 20 of warm-up.")] = 100,
+    rounds: Annotated[int, typer.Option(min=1, help="Every toolkit trains so often, in turns; the best counts.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, help="Processor cores for each.")] = min(2, os.cpu_count() or 1),
+    picture: Annotated[Path | None, typer.Option("--plot", help="Write a bar chart (PNG) here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+) -> None:
+    """Train one small Transformer with saccade, Eole, OpenNMT-py and JoeyNMT: real target tokens a second."""
+    plan = training_bench.Plan(
+        data=training_bench.default_data() if data is None else data,
+        names=training_bench.chosen(peers),
+        peers_folder=peers_folder.expanduser(),
+        steps=steps,
+        rounds=rounds,
+        threads=threads,
+    )
+    rows = training_bench.run(plan, Console(stderr=True).print)
+    if picture is not None:
+        training_bench.plot(rows, picture)
+    if as_json:
+        report = {"job": asdict(plan.job()), "threads": threads, "rows": [row.as_dict() for row in rows]}
+        typer.echo(json.dumps(report, indent=1))
+        return
+    console = Console()
+    console.print(f"{threads} threads, {steps} steps after {plan.warmup} of warm-up, the best of {rounds} rounds.")
+    console.print(_training_table(rows))
+
+
+def _training_table(rows: list[training_bench.Row]) -> Table:
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for heading in ("toolkit", "version", "torch"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("target tok/s", "ours is"):
+        table.add_column(heading, justify="right")
+    ours = rows[0].rate
+    for row in rows:
+        versions = ("-", "-") if row.versions is None else row.versions
+        if row.rate is None or ours is None:
+            table.add_row(row.title, *versions, f"missing: {row.problem}", "-")
+        else:
+            table.add_row(row.title, *versions, f"{row.rate:,.0f}", f"{ours / row.rate:.2f}x")
+    return table
 
 
 def _bench_table(title: str, rows: list[attention_bench.Row]) -> Table:

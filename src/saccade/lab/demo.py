@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 from rich.console import Console
@@ -19,6 +20,7 @@ from saccade.data.corpus import Corpus, Pair
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import START, Tokenizer
+from saccade.decoding.stepper import Attending
 from saccade.inspection import draw
 from saccade.lab import curves, phrasebook
 from saccade.tasks.translate import Translator
@@ -141,7 +143,9 @@ def alignment(translator: Translator, pair: Pair) -> tuple[list[str], list[str],
     """Written words, read words, and the weights between them [T, S]: the heads' mean in the layer that is sharpest."""
     source, target = translator.source.encode(pair.source), translator.target.encode(pair.target)
     source_BS, length_B = pad_sources([source])
-    weight_BLHTS = translator.model.cross_attention(source_BS, length_B, torch.tensor([[START, *target]]))
+    weight_BLHTS = cast(Attending, translator.model).cross_attention(
+        source_BS, length_B, torch.tensor([[START, *target]])
+    )
     weight_LTS = weight_BLHTS[0].mean(1)[:, : len(target), : len(source)]
     queries, query_of = words(translator.target, target)
     keys, key_of = words(translator.source, source)
