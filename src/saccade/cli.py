@@ -25,7 +25,7 @@ import saccade
 from saccade.bench import attention as attention_bench
 from saccade.bench import training as training_bench
 from saccade.bench.peers import PEERS
-from saccade.config import build, runs
+from saccade.config import build, runs, verify
 from saccade.config import load as config_file
 from saccade.config.schema import Run
 from saccade.data import corpus
@@ -33,6 +33,7 @@ from saccade.data.mistakes import Mistake
 from saccade.inspection import classes, draw
 from saccade.lab import demo as demonstration
 from saccade.tasks import translate
+from saccade.training.interruption import Interrupted
 
 Found = TypeVar("Found")
 
@@ -95,16 +96,37 @@ def train(
     config: Annotated[Path, typer.Argument(help="A YAML file; see configs/.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="section.field=value, as many as you like.")] = None,
     run: Annotated[Path | None, typer.Option(help="The run's folder. [default: runs/<name of the config>]")] = None,
+    verify_resume: Annotated[
+        bool, typer.Option("--verify-resume", help="Don't train: prove that killed runs end with the same weights.")
+    ] = False,
+    kills: Annotated[int, typer.Option(min=1, help="For --verify-resume: how often the run is killed.")] = 3,
+    steps: Annotated[int, typer.Option(min=2, help="For --verify-resume: how long the runs are.")] = 24,
 ) -> None:
     """Train a model, or go on with one that was interrupted."""
     folder = Path("runs") / config.stem if run is None else run
     console = Console()
+    if verify_resume:
+        _verify_resume(config, overrides or [], kills=kills, steps=steps, console=console)
+        return
     try:
         runs.train(config_file.load(config, overrides or ()), folder, console)
+    except Interrupted:
+        console.print("\nInterrupted and saved. The same command goes on.")
+        raise typer.Exit(130) from None
     except KeyboardInterrupt:
-        console.print(f"\nInterrupted and saved. The same command goes on: saccade train {config}")
+        console.print("\nInterrupted before the first step. The same command begins again.")
         raise typer.Exit(130) from None
     console.print(f"The model is in {folder}. Next: saccade predict {folder}, or saccade evaluate {folder} ...")
+
+
+def _verify_resume(config: Path, overrides: list[str], *, kills: int, steps: int, console: Console) -> None:
+    config_file.load(config, overrides)
+    verdict = verify.verify(config, overrides, kills=kills, steps=steps, console=console)
+    if not verdict.is_same:
+        console.print("The weights differ: this run does not resume exactly. Please report it, with the config.")
+        raise typer.Exit(1)
+    times = f"{len(verdict.kills)} kill{'s' if len(verdict.kills) > 1 else ''}"
+    console.print(f"Verified: {verdict.num_steps:,} steps with {times} end with bitwise the same weights as without.")
 
 
 RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]

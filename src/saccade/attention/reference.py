@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn import functional as F
 
 from saccade.attention.call import Attended, Call
+from saccade.attention.dropout import dropout
 from saccade.attention.normalizers import Hard
 
 
@@ -26,5 +26,5 @@ def expect(call: Call, score_BTS: Tensor) -> Attended:
         log_probability = call.normalizer.log_probability(score_BTS, mask_BTS, weight_BTS)
     if call.mask.factor is not None:
         weight_BTS = weight_BTS * call.mask.factor(call.grid()).to(weight_BTS.dtype)
-    kept_BTS = F.dropout(weight_BTS, call.dropout) if call.dropout else weight_BTS
+    kept_BTS = dropout(weight_BTS, call.dropout) if call.dropout else weight_BTS
     return Attended(kept_BTS.to(call.value.dtype) @ call.value, weight_BTS, log_probability)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any, final
 
@@ -38,7 +39,9 @@ class TrainingBar:
         self.log, self.device = trainer.folder / "log.jsonl", trainer.options.device
         _forget_after(self.log, trainer.progress)
         self.board = _board(trainer.folder / "tensorboard", done) if tensorboard else None
+        self.last_step = total
         self.smoothed: dict[str, float] = {}
+        self.logged = time.monotonic()
 
     def __enter__(self) -> TrainingBar:
         self.bar.start()
@@ -58,8 +61,10 @@ class TrainingBar:
         else:
             self.bar.console.print(_validation_line(progress, measured))
             shown["valid"] = f"BLEU {measured['valid_bleu']:.1f}"
-        if "loss" not in measured or progress.step % LOG_EVERY == 0:
-            self._write({"step": progress.step, "epoch": progress.epoch, **measured})
+        if "loss" not in measured or progress.step % LOG_EVERY == 0 or progress.step in (1, self.last_step):
+            now = time.monotonic()
+            self._write({"step": progress.step, "epoch": progress.epoch, "seconds": now - self.logged, **measured})
+            self.logged = now
         self.bar.update(self.task, completed=progress.step, **shown)
 
     def _smooth(self, name: str, measured: dict[str, Any]) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from saccade.config import build, summary
+from saccade.config import build, reporting, summary
 from saccade.config import load as config_file
 from saccade.config.progress import TrainingBar
 from saccade.config.schema import Run
@@ -53,7 +53,11 @@ def train(config: Run, folder: Path, console: Console) -> checkpoints.Progress:
     validator = _Validator(config, build.translator(config, network, both), both)
     with TrainingBar(console, trainer, tensorboard=config.training.tensorboard) as bar:
         network.train()
-        return trainer.run(validator.measure, bar.report)
+        progress = trainer.run(validator.measure, bar.report)
+    if (folder / "model.safetensors").exists():
+        with console.status("writing the report"):
+            console.print(f"The report: {reporting.write(folder)}", soft_wrap=True)
+    return progress
 
 
 class _Validator:

@@ -21,8 +21,8 @@ from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import START, Tokenizer
 from saccade.decoding.stepper import Attending
-from saccade.inspection import draw
-from saccade.lab import curves, phrasebook
+from saccade.inspection import braille, draw
+from saccade.lab import phrasebook
 from saccade.tasks.translate import Translator
 
 STEPS, SENTENCES = 1500, 50_000
@@ -106,13 +106,12 @@ def examine(translator: Translator, data: Path, console: Console) -> tuple[float
 
 
 def show_curves(out: Path, console: Console) -> None:
-    """How it learned, in the terminal and as a picture."""
+    """How it learned."""
     found = {
-        "loss in training": curves.of_log(out / "log.jsonl", "loss"),
-        "BLEU of the validation sentences": curves.of_log(out / "log.jsonl", "valid_bleu"),
+        "loss in training": braille.of_log(out / "log.jsonl", "loss"),
+        "BLEU of the validation sentences": braille.of_log(out / "log.jsonl", "valid_bleu"),
     }
-    console.print("", curves.in_terminal(found))
-    curves.to_file(found, out / "curves.png")
+    console.print("", braille.in_terminal(found))
 
 
 def show_alignments(translator: Translator, pairs: Sequence[Pair], out: Path, console: Console) -> None:
@@ -142,11 +141,10 @@ def _drawn_width(pair: Pair) -> int:
 def alignment(translator: Translator, pair: Pair) -> tuple[list[str], list[str], Tensor]:
     """Written words, read words, and the weights between them [T, S]: the heads' mean in the layer that is sharpest."""
     source, target = translator.source.encode(pair.source), translator.target.encode(pair.target)
-    source_BS, length_B = pad_sources([source])
-    weight_BLHTS = cast(Attending, translator.model).cross_attention(
-        source_BS, length_B, torch.tensor([[START, *target]])
-    )
-    weight_LTS = weight_BLHTS[0].mean(1)[:, : len(target), : len(source)]
+    device = next(translator.model.parameters()).device
+    read = (*pad_sources([source]), torch.tensor([[START, *target]]))
+    weight_BLHTS = cast(Attending, translator.model).cross_attention(*(tensor.to(device) for tensor in read))
+    weight_LTS = weight_BLHTS[0].mean(1)[:, : len(target), : len(source)].cpu()
     queries, query_of = words(translator.target, target)
     keys, key_of = words(translator.source, source)
     weight_LTS = (query_of / query_of.sum(1, keepdim=True)) @ weight_LTS @ key_of.mT
@@ -166,7 +164,7 @@ def say_what_is_next(out: Path, console: Console) -> None:
     """Commands that work now."""
     command = os.path.relpath(sys.argv[0]) if Path(sys.argv[0]).name == "saccade" else "saccade"
     data = out / "data"
-    console.print(f"Pictures: {out / 'curves.png'}, {out / 'alignment.png'}\n\nNext:", highlight=False)
+    console.print(f"Look at {out / 'report.html'} and {out / 'alignment.png'}.\n\nNext:", highlight=False)
     for line in (
         f'echo "She does not see the old house." | {command} predict {out}',
         f"{command} evaluate {out} {data / 'test.en'} {data / 'test.fr'}",

@@ -8,6 +8,8 @@ from typing import final
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.attention.dropout import dropout
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swiglu": F.silu}
 
 
@@ -33,4 +35,4 @@ class FeedForward(nn.Module):
         hidden = self.activation(self.inner(x_BTD))
         if self.gate is not None:
             hidden = hidden * self.gate(x_BTD)
-        return self.outer(F.dropout(hidden, self.dropout, self.training))
+        return self.outer(dropout(hidden, self.dropout, self.training))

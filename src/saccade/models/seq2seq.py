@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from saccade.attention import NORMALIZERS, SCORES, attend, masks
+from saccade.attention.dropout import dropout
 from saccade.attention.scores import Score
 from saccade.layers.recurrent import Hidden, Recurrent, RecurrentEncoder
 
@@ -126,7 +126,7 @@ class PlainDecoder(nn.Module):
         """All steps at once."""
         del record
         output_BTD, hidden = self.layers(x_BTD, state.hidden)
-        vectors_BTD = self.readout(F.dropout(output_BTD, self.dropout, self.training))
+        vectors_BTD = self.readout(dropout(output_BTD, self.dropout, self.training))
         return vectors_BTD, state._replace(hidden=hidden)
 
 
@@ -164,7 +164,7 @@ class BahdanauDecoder(nn.Module):
             output_B1D, hidden = self.layers(torch.cat([x_B1D, contexts[-1]], -1), hidden)
             outputs.append(output_B1D)
         joined_BTD = torch.cat([torch.cat(outputs, 1), x_BTD, torch.cat(contexts, 1)], -1)
-        pairs_BTD2 = self.readout(F.dropout(joined_BTD, self.dropout, self.training)).unflatten(-1, (-1, 2))
+        pairs_BTD2 = self.readout(dropout(joined_BTD, self.dropout, self.training)).unflatten(-1, (-1, 2))
         return pairs_BTD2.amax(-1), state._replace(hidden=hidden)
 
 
@@ -199,7 +199,7 @@ class LuongDecoder(nn.Module):
                 state = state._replace(fed_BD=vector_B1D.squeeze(1))
                 vectors.append(vector_B1D)
             vectors_BTD = torch.cat(vectors, 1)
-        return F.dropout(vectors_BTD, self.dropout, self.training), state  # what is fed back stays whole
+        return dropout(vectors_BTD, self.dropout, self.training), state  # what is fed back stays whole
 
     def _attend(self, x_BTD: Tensor, state: State, first: int, record: list[Tensor] | None) -> tuple[Tensor, State]:
         query_BTD, hidden = self.layers(x_BTD, state.hidden)
@@ -276,7 +276,7 @@ class Seq2Seq(nn.Module):
         return torch.cat(record, 1)[:, None, None]
 
     def _embed(self, table: nn.Embedding, ids_BT: Tensor) -> Tensor:
-        return F.dropout(table(ids_BT) * self.scale, self.dropout, self.training)
+        return dropout(table(ids_BT) * self.scale, self.dropout, self.training)
 
 
 def _decoder(attention: str, sizes: RecurrentSizes, look: Look, feeds_input: bool) -> Decoder:

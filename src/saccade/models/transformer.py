@@ -7,9 +7,9 @@ from typing import NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from saccade.attention import KeyValue, MultiHeadAttention, masks
+from saccade.attention.dropout import dropout
 from saccade.attention.masks import Mask
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
@@ -75,7 +75,7 @@ class Residual(nn.Module):
 
     def forward(self, x_BTD: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
         """The layer's answer added to its question."""
-        answer = F.dropout(layer(self.norm(x_BTD) if self.is_pre else x_BTD), self.dropout, self.training)
+        answer = dropout(layer(self.norm(x_BTD) if self.is_pre else x_BTD), self.dropout, self.training)
         return x_BTD + answer if self.is_pre else self.norm(x_BTD + answer)
 
 
@@ -245,7 +245,7 @@ class Transformer(nn.Module):
         embedded = table(ids_BT) * self.sizes.width**0.5
         if self.positions is not None:
             embedded = embedded + self.positions(first, ids_BT.shape[1]).to(embedded.dtype)
-        return F.dropout(embedded, self.sizes.dropouts.residual, self.training)
+        return dropout(embedded, self.sizes.dropouts.residual, self.training)
 
 
 def _added_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned | None:

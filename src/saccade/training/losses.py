@@ -12,7 +12,7 @@ from torch import Tensor
 
 from saccade.attention.precision import widened
 
-CHUNK_LOGITS = 1 << 21
+CHUNK_LOGITS = 1 << 22
 
 
 def smoothed_cross_entropy(
@@ -30,20 +30,20 @@ def linear_cross_entropy(
     """Summed loss, summed negative log-likelihood, and the loss's gradients for vectors and matrix."""
     grad_vectors, grad_matrix = torch.empty_like(vectors), torch.zeros_like(matrix, dtype=widened(matrix).dtype)
     loss, likelihood = (grad_matrix.new_zeros(()) for _ in range(2))
-    vocabulary = matrix.shape[0]
+    vocabulary, uniform = matrix.shape[0], smoothing / matrix.shape[0]
     size = max(1, CHUNK_LOGITS // vocabulary)
-    for start in range(0, vectors.shape[0], size):
-        part = slice(start, start + size)
-        logits = widened(vectors[part] @ matrix.mT)
+    buffer = matrix.new_empty(min(size, len(vectors)), vocabulary)
+    for part in (slice(start, start + size) for start in range(0, len(vectors), size)):
+        logits = widened(torch.mm(vectors[part], matrix.mT, out=buffer[: len(vectors[part])]))
         picked = target[part, None]
-        at_target = logits.gather(1, picked)
-        log_sum = logits.logsumexp(-1, keepdim=True)
-        likelihood += (log_sum - at_target).sum()
-        loss += (log_sum - (1 - smoothing) * at_target).sum() - smoothing / vocabulary * logits.sum()
-        grad = logits.sub_(log_sum).exp_().sub_(smoothing / vocabulary)
-        grad.scatter_add_(1, picked, grad.new_full((1, 1), smoothing - 1).expand_as(picked))
-        narrow = grad.to(matrix.dtype)
-        grad_vectors[part] = narrow @ matrix
+        at_target, largest, total = logits.gather(1, picked), logits.amax(1), logits.sum()
+        share = torch.softmax(logits, 1, out=logits)
+        log_sum = largest - share.amax(1).log()  # the largest share is at least 1 / V: its logarithm is exact
+        likelihood += log_sum.sum() - at_target.sum()
+        loss += log_sum.sum() - (1 - smoothing) * at_target.sum() - uniform * total
+        share.sub_(uniform).scatter_add_(1, picked, share.new_full((1, 1), smoothing - 1).expand_as(picked))
+        narrow = share.to(matrix.dtype)
+        torch.mm(narrow, matrix, out=grad_vectors[part])
         grad_matrix += narrow.mT @ vectors[part]
     return loss, likelihood, grad_vectors, grad_matrix.to(matrix.dtype)
 

@@ -1,4 +1,4 @@
-"""Curves of a run's log: in the terminal, or as a file."""
+"""Curves of a run's log in the terminal, drawn in braille dots."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
-
-from saccade.data.files import replacing
 
 WIDTH, HEIGHT = 28, 7  # characters; each is two dots wide and four high
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character, from its top
@@ -63,20 +61,3 @@ def _between(steps: Sequence[float], values: Sequence[float], step: float) -> fl
         if left <= step <= right:
             return low + (high - low) * (step - left) / (right - left)
     return values[-1]
-
-
-def to_file(curves: dict[str, Curve], path: Path) -> None:
-    """PNG, SVG or PDF, by the path's ending."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4.5 * len(curves), 3.2), layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
-    for place, (name, (steps, values)) in enumerate(curves.items(), 1):
-        axes = figure.add_subplot(1, len(curves), place)
-        axes.plot(steps, values, marker="o" if len(values) < 20 else "")
-        axes.set_xlabel("step")
-        axes.set_title(name)
-        axes.grid(alpha=0.3)
-    with replacing(path) as draft:
-        figure.savefig(draft)

@@ -1,4 +1,4 @@
-"""Curves: points in their places, in the terminal and in a file."""
+"""Curves in the terminal: points in their places."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from saccade.lab import curves
+from saccade.inspection import braille
 
 
 def test_a_log_gives_the_steps_where_something_was_measured(tmp_path: Path) -> None:
@@ -15,32 +15,30 @@ def test_a_log_gives_the_steps_where_something_was_measured(tmp_path: Path) -> N
     path.write_text(
         '{"step": 10, "loss": 2.5}\n{"step": 20, "loss": null}\n{"step": 30, "loss": 0.5, "x": 1}\n', "utf-8"
     )
-    assert curves.of_log(path, "loss") == ([10, 30], [2.5, 0.5])
-    assert curves.of_log(path, "x") == ([30], [1])
+    assert braille.of_log(path, "loss") == ([10, 30], [2.5, 0.5])
+    assert braille.of_log(path, "x") == ([30], [1])
 
 
 def test_a_rising_line_runs_from_the_lower_left_to_the_upper_right() -> None:
-    lines = curves.dotted([1, 2], [0.0, 5.0])
+    lines = braille.dotted([1, 2], [0.0, 5.0])
     blank = chr(0x2800)
-    assert [len(line) for line in lines] == [curves.WIDTH] * curves.HEIGHT
+    assert [len(line) for line in lines] == [braille.WIDTH] * braille.HEIGHT
     assert lines[-1][0] != blank != lines[0][-1]
     assert lines[0][0] == lines[-1][-1] == blank
-    assert curves.dotted([1, 2], [5.0, 0.0])[0][0] != blank
+    assert braille.dotted([1, 2], [5.0, 0.0])[0][0] != blank
 
 
 def test_every_column_has_a_dot_even_of_one_point_or_a_flat_line() -> None:
     for steps, values in (([7.0], [3.0]), ([1.0, 9.0], [2.0, 2.0]), ([1.0, 2.0, 9.0], [0.0, 9.0, 1.0])):
-        columns = zip(*curves.dotted(steps, values), strict=True)
+        columns = zip(*braille.dotted(steps, values), strict=True)
         assert all(any(cell != chr(0x2800) for cell in column) for column in columns)
 
 
-def test_two_curves_fit_eighty_columns_with_their_extremes(tmp_path: Path) -> None:
+def test_two_curves_fit_eighty_columns_with_their_extremes() -> None:
     console = Console(file=(shown := io.StringIO()), width=80)
     both = {"loss": ([1.0, 1000.0], [7.25, 0.5]), "BLEU": ([500.0, 1000.0], [12.5, 97.0])}
-    console.print(curves.in_terminal(both))
+    console.print(braille.in_terminal(both))
     text = shown.getvalue()
     for expected in ("loss", "BLEU", "7.25", "0.50", "12.50", "97.00", "step 1,000"):
         assert expected in text
     assert "…" not in text
-    curves.to_file(both, tmp_path / "curves.png")
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
