@@ -25,7 +25,7 @@ from saccade.inspection import braille, draw
 from saccade.lab import phrasebook
 from saccade.tasks.translate import Translator
 
-STEPS, SENTENCES = 1500, 50_000
+STEPS, SENTENCES = 1300, 80_000
 NUM_VALID, NUM_TEST = 300, 1000
 SHOWN = (  # a negation, an adjective that changes its place, a question
     r" not | never | no longer ",
@@ -73,7 +73,7 @@ def config(data: Path, *, steps: int, seed: int) -> Run:
         {
             "seed": seed,
             "data": {"train": files("train"), "valid": files("valid")},
-            "tokenizer": {"kind": "unigram", "vocabulary_size": 2000},
+            "tokenizer": {"kind": "unigram", "vocabulary_size": 2400},
             "model": {"size": "tiny", "dropout": 0.0},
             "training": {
                 "max_steps": steps,
@@ -82,6 +82,7 @@ def config(data: Path, *, steps: int, seed: int) -> Run:
                 "warmup_steps": 100,
                 "schedule": "cosine",
                 "label_smoothing": 0.0,
+                "ema": 0.99,
                 "validate_every": 150,
                 "save_every": 100,
             },
