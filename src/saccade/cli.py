@@ -32,6 +32,7 @@ from saccade.data import corpus
 from saccade.data.mistakes import Mistake
 from saccade.inspection import classes, draw
 from saccade.lab import demo as demonstration
+from saccade.lab import lengths
 from saccade.tasks import translate
 from saccade.training.interruption import Interrupted
 
@@ -46,6 +47,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure saccade beside its peers, in one run.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+lab = typer.Typer(help="Experiments that end in a picture.", no_args_is_help=True)
+app.add_typer(lab, name="lab")
 config_app = typer.Typer(help="About config files.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 
@@ -127,6 +130,17 @@ def _verify_resume(config: Path, overrides: list[str], *, kills: int, steps: int
         raise typer.Exit(1)
     times = f"{len(verdict.kills)} kill{'s' if len(verdict.kills) > 1 else ''}"
     console.print(f"Verified: {verdict.num_steps:,} steps with {times} end with bitwise the same weights as without.")
+
+
+@lab.command("lengths")
+def lab_lengths(
+    configs: Annotated[list[Path], typer.Argument(help="Configs with a data.test; see configs/multi30k_*.yaml.")],
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each config.")] = 3,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
+    out: Annotated[Path, typer.Option(help="Where the runs and the picture go.")] = Path("runs/lengths"),
+) -> None:
+    """Train several configs over several seeds, and draw BLEU by source length for all of them."""
+    lengths.run(configs, seeds=seeds, jobs=jobs, out=out, console=Console())
 
 
 RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from html import unescape
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -101,17 +100,3 @@ def test_degenerate_lines_are_drawn(points: list[curves.Point]) -> None:
 def test_no_points_no_picture() -> None:
     assert curves.svg([Line("a", [])], label="", x_label="", x_end=0.0) == ""
     assert curves.legend([Line("a", [(0, 0)])]) == ""
-
-
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-def test_files_are_whole(ending: str, tmp_path: Path) -> None:
-    path = tmp_path / "deep" / f"lines.{ending}"
-    series = {f"model {index}": [(1.0, 2.0), (2.0, float(index))] for index in range(9)}
-    curves.lines_to_file(path, series, x_label="tokens", y_label="BLEU", title="t")
-    assert path.stat().st_size > 1000
-    assert [found.name for found in path.parent.iterdir()] == [path.name]
-
-
-def test_no_series_is_an_empty_picture(tmp_path: Path) -> None:
-    curves.lines_to_file(tmp_path / "none.svg", {}, x_label="x", y_label="y")
-    assert (tmp_path / "none.svg").exists()

@@ -21,8 +21,8 @@ from saccade.training.loop import Trainer
 LOG_EVERY = 10
 SMOOTHING = 0.9  # of the rate and loss shown: a single step says little
 FIELDS = (
-    "loss {task.fields[loss]:.3f}  ppl {task.fields[perplexity]:,.1f}  {task.fields[rate]:,.0f} tok/s  "
-    "{task.fields[memory]:.1f} GiB  {task.fields[valid]}"
+    "loss {task.fields[loss]:.3f} ppl {task.fields[perplexity]:,.1f} {task.fields[rate]:,.0f} tok/s "
+    "{task.fields[memory]:.1f} GiB {task.fields[valid]}"
 )
 
 
@@ -31,7 +31,7 @@ class TrainingBar:
     """A bar with loss, perplexity, real target tokens a second, memory and time left; a JSONL log; TensorBoard."""
 
     def __init__(self, console: Console, trainer: Trainer, *, tensorboard: bool) -> None:
-        columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn(FIELDS), TimeRemainingColumn())
+        columns = (BarColumn(bar_width=8), MofNCompleteColumn(), TextColumn(FIELDS), TimeRemainingColumn())
         self.bar = Progress(*columns, console=console)
         shown: dict[str, Any] = {"loss": math.nan, "perplexity": math.nan, "rate": 0.0, "memory": 0.0, "valid": ""}
         total, done = trainer.options.max_steps, trainer.progress.step

@@ -1,17 +1,14 @@
-"""Curves as a picture: SVG for a page that loads nothing, or a file of their own."""
+"""Curves as SVG, for a page that loads nothing."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from itertools import accumulate
-from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
-
-from saccade.data.files import replacing
+from typing import NamedTuple
 
 Point = tuple[float, float]
 
@@ -21,7 +18,6 @@ MOST_POINTS = 400  # a line of more has several in a pixel
 MANY_POINTS = 40  # fewer are shown as they are, without smoothing
 TINY, ROUNDING = 1e-30, 1e-9
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")  # Okabe and Ito 2008
-MARKERS, STROKES = "os^Dv<>", ("-", "--", "-.", ":")
 
 
 class Line(NamedTuple):
@@ -112,32 +108,6 @@ def best_of(line: Line) -> Point | None:
     if line.best is None or not line.points:
         return None
     return (max if line.best == "max" else min)(line.points, key=lambda point: point[1])
-
-
-def lines_to_file(
-    path: Path, series: Mapping[str, Sequence[Point]], *, x_label: str, y_label: str, title: str = ""
-) -> None:
-    """Several curves in one picture, told apart by colour, marker and stroke: PNG, SVG or PDF, by the path's ending."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.2), layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    for index, (name, points) in enumerate(series.items()):
-        look: dict[str, Any] = {"color": COLOURS[index % len(COLOURS)], "linestyle": STROKES[index % len(STROKES)]}
-        x_values, y_values = [x for x, _ in points], [y for _, y in points]
-        axes.plot(x_values, y_values, label=name, marker=MARKERS[index % len(MARKERS)], markersize=5, **look)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    if series:
-        axes.legend(frameon=False)
-    if title:
-        axes.set_title(title)
-    with replacing(path) as draft:
-        figure.savefig(draft)
 
 
 def _usual(line: Line) -> list[float]:

@@ -197,7 +197,7 @@ def _by_length(buckets: Sequence[Bucket]) -> str:
         + "</tr>\n"
         for label, count, bleu in buckets
     )
-    head = '<tr><th scope="col">Source tokens</th><th scope="col">Sentences</th><th scope="col">BLEU</th></tr>'
+    head = '<tr><th scope="col">Source words</th><th scope="col">Sentences</th><th scope="col">BLEU</th></tr>'
     return table("BLEU by source length", head, rows, look="lengths")
 
 

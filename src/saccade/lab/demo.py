@@ -72,7 +72,7 @@ def config(data: Path, *, steps: int, seed: int) -> Run:
     return load.check(
         {
             "seed": seed,
-            "data": {"train": files("train"), "valid": files("valid")},
+            "data": {name: files(name) for name in ("train", "valid", "test")},
             "tokenizer": {"kind": "unigram", "vocabulary_size": 2400},
             "model": {"size": "tiny", "dropout": 0.0},
             "training": {
