@@ -30,7 +30,7 @@ FEWEST_PAIRS = 10  # a class of fewer says nothing
 
 
 class Outcome(NamedTuple):
-    """One trained run: BLEU of the test set, by class of source length, and the minutes since the start."""
+    """One trained run: BLEU of the test set, by class of source length, and the minutes it took."""
 
     config: str
     seed: int
@@ -44,11 +44,9 @@ def run(configs: Sequence[Path], *, seeds: int, jobs: int, out: Path, console: C
     for path in configs:
         if config_file.load(path).data.test is None:
             raise Mistake(f"{path}: data.test is missing; it is what the models are compared on")
-    started = time.monotonic()
+    wanted = list(product(configs, range(1, seeds + 1)))
     with ThreadPoolExecutor(jobs) as pool:
-        outcomes = list(
-            pool.map(lambda one: _outcome(*one, out, started, console), product(configs, range(1, seeds + 1)))
-        )
+        outcomes = list(pool.map(lambda pair: _outcome(pair[0], pair[1], out, console), wanted))
     console.print(_table(outcomes))
     _draw(outcomes, out / "lengths.png")
     with replacing(out / "lengths.json") as draft:
@@ -57,8 +55,8 @@ def run(configs: Sequence[Path], *, seeds: int, jobs: int, out: Path, console: C
     return outcomes
 
 
-def _outcome(config: Path, seed: int, out: Path, started: float, console: Console) -> Outcome:
-    folder = out / f"{config.stem}-{seed}"
+def _outcome(config: Path, seed: int, out: Path, console: Console) -> Outcome:
+    folder, started = out / f"{config.stem}-{seed}", time.monotonic()
     command = [sys.executable, "-c", "from saccade.cli import main; main()", "train", str(config), f"seed={seed}"]
     done = subprocess.run([*command, "--run", str(folder)], capture_output=True, text=True, check=False)
     if done.returncode:
