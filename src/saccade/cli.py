@@ -35,6 +35,7 @@ from saccade.lab import demo as demonstration
 from saccade.lab import lengths
 from saccade.tasks import translate
 from saccade.training.interruption import Interrupted
+from saccade.training.loop import NonFiniteLoss
 
 Found = TypeVar("Found")
 
@@ -102,22 +103,24 @@ def train(
     verify_resume: Annotated[
         bool, typer.Option("--verify-resume", help="Don't train: prove that killed runs end with the same weights.")
     ] = False,
-    kills: Annotated[int, typer.Option(min=1, help="For --verify-resume: how often the run is killed.")] = 3,
-    steps: Annotated[int, typer.Option(min=2, help="For --verify-resume: how long the runs are.")] = 24,
+    kills: Annotated[int | None, typer.Option(min=1, help="With --verify-resume: how many. [default: 3]")] = None,
+    steps: Annotated[int | None, typer.Option(min=2, help="With --verify-resume: how long. [default: 24]")] = None,
 ) -> None:
     """Train a model, or go on with one that was interrupted."""
     folder = Path("runs") / config.stem if run is None else run
     console = Console()
     if verify_resume:
-        _verify_resume(config, overrides or [], kills=kills, steps=steps, console=console)
+        _verify_resume(config, overrides or [], kills=kills or 3, steps=steps or 24, console=console)
         return
+    if kills or steps:
+        raise Mistake(f"--{'kills' if kills else 'steps'}: it goes with --verify-resume; training.max_steps=N trains")
     try:
         runs.train(config_file.load(config, overrides or ()), folder, console)
     except Interrupted:
         console.print("\nInterrupted and saved. The same command goes on.")
         raise typer.Exit(130) from None
     except KeyboardInterrupt:
-        console.print("\nInterrupted before the first step. The same command begins again.")
+        console.print("\nInterrupted. The same command goes on.")
         raise typer.Exit(130) from None
     console.print(f"The model is in {folder}. Next: saccade predict {folder}, or saccade evaluate {folder} ...")
 
@@ -128,7 +131,7 @@ def _verify_resume(config: Path, overrides: list[str], *, kills: int, steps: int
     if not verdict.is_same:
         console.print("The weights differ: this run does not resume exactly. Please report it, with the config.")
         raise typer.Exit(1)
-    times = f"{len(verdict.kills)} kill{'s' if len(verdict.kills) > 1 else ''}"
+    times = f"{verdict.num_kills} kill{'s' if verdict.num_kills > 1 else ''}"
     console.print(f"Verified: {verdict.num_steps:,} steps with {times} end with bitwise the same weights as without.")
 
 
@@ -236,6 +239,8 @@ def evaluate(
         raise Mistake(f"{source}: empty; there is nothing to evaluate")
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     translate.check_tokenize(tokenize)
+    if plot is not None:
+        draw.check_ending(plot)
     translator = build.load_run(model, *(ensemble or ()))
     decoding = _given(width=beam, length_penalty=length_penalty, no_repeat_ngram=no_repeat_ngram)
     with _quiet():
@@ -446,6 +451,9 @@ def main() -> None:
     except Mistake as error:
         _mistake(str(error))
         sys.exit(2)
+    except NonFiniteLoss as error:
+        typer.echo(f"saccade: {error}", err=True)
+        sys.exit(1)
     except BrokenPipeError:
         _forget_output()
     except OSError as error:

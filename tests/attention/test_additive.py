@@ -12,7 +12,7 @@ from saccade import attend
 from saccade.attention.kernels import additive
 from saccade.attention.kernels.additive import additive_score
 from saccade.attention.scores import Additive
-from saccade.bench.measure import peak_memory
+from saccade.training.memory import peak_memory
 
 
 def plain(query: Tensor, key: Tensor, v: Tensor) -> Tensor:

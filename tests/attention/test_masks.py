@@ -7,7 +7,7 @@ import torch
 
 from saccade import LocalP, attend, masks
 from saccade.attention.masks import Mask
-from saccade.bench.measure import peak_memory
+from saccade.training.memory import peak_memory
 
 
 def drawn(mask: Mask, num_queries: int = 3, num_keys: int = 4) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from saccade.bench.measure import peak_memory
 from saccade.decoding import BeamOptions, beam_search
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training.losses import smoothed_cross_entropy
+from saccade.training.memory import peak_memory
 
 
 def build(window: int | None) -> Transformer:

@@ -109,3 +109,28 @@ def test_what_is_not_a_run_is_named(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text((folder / "run" / "config.yaml").read_text("utf-8"), "utf-8")
     with pytest.raises(Mistake, match="no model yet"):
         saccade.load(tmp_path)
+
+
+def test_changed_training_text_is_noticed(folder: Path, tmp_path: Path) -> None:
+    for name in ("train.en", "train.fr", "valid.en", "valid.fr"):
+        (tmp_path / name).write_text((folder / name).read_text("utf-8"), "utf-8")
+    text = (folder / "run.yaml").read_text("utf-8").replace(str(folder), str(tmp_path))
+    (tmp_path / "run.yaml").write_text(text, "utf-8")
+    command = ["train", str(tmp_path / "run.yaml"), "--run", str(tmp_path / "run"), "training.save_every=1"]
+    assert RUNNER.invoke(app, [*command, "training.max_steps=2"]).exit_code == 0
+    with (
+        (tmp_path / "train.en").open("a", encoding="utf-8") as one,
+        (tmp_path / "train.fr").open("a", encoding="utf-8") as other,
+    ):
+        one.write("one red cat\n")
+        other.write("un chat rouge\n")
+    again = RUNNER.invoke(app, [*command, "training.max_steps=3"])
+    assert "the training text has changed since this run began" in str(again.exception)
+
+
+def test_a_missing_report_is_written_when_a_finished_run_is_asked_for(folder: Path) -> None:
+    report = folder / "run" / "report.html"
+    assert "<svg" in report.read_text("utf-8")
+    report.unlink()
+    RUNNER.invoke(app, ["train", str(folder / "run.yaml"), "--run", str(folder / "run")])
+    assert report.exists()

@@ -217,7 +217,9 @@ def test_a_truncated_checkpoint_costs_no_earlier_one(tmp_path: Path) -> None:
     run(build(tmp_path, 9))
     *_, newest = checkpoints.steps(tmp_path / "checkpoints")
     newest.write_bytes(newest.read_bytes()[:1000])
-    assert build(tmp_path, 9).progress.step == 6
+    with pytest.warns(UserWarning, match="step-000000009.safetensors is damaged; the run goes on from an earlier one"):
+        assert build(tmp_path, 9).progress.step == 6
+    assert (tmp_path / "checkpoints" / "damaged-step-000000009.safetensors").exists()
 
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
@@ -253,6 +255,20 @@ def test_a_loss_that_stays_infinite_ends_the_run_with_a_good_checkpoint(tmp_path
     resumed = build(tmp_path, 50)
     assert resumed.progress.step == 6
     assert all(parameter.isfinite().all() for parameter in resumed.model.parameters())
+
+
+def test_a_score_that_is_no_number_is_never_the_best(tmp_path: Path) -> None:
+    trainer = build(tmp_path, 6, validate_every=2)
+    scores = iter([math.nan, 1.0, math.nan])
+    trainer.run(lambda: {"score": next(scores)}, lambda *_: None)
+    assert (trainer.progress.best_score, trainer.progress.best_step) == (1.0, 4)
+
+
+def test_drafts_that_a_kill_left_behind_go(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / ".step-000000003-abc.safetensors").write_bytes(b"half")
+    build(tmp_path, 6)
+    assert list((tmp_path / "checkpoints").iterdir()) == []
 
 
 def test_the_best_weights_are_kept_and_patience_ends_the_run(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.attention import SCORES, MultiHeadAttention, Score, attend, masks
-from saccade.bench.measure import medians_side_by_side, peak_memory
+from saccade.bench.measure import medians_side_by_side
+from saccade.training.memory import peak_memory
 
 Run = Callable[[], Tensor]
 

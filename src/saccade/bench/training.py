@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import torch
-from matplotlib.figure import Figure
 
 import saccade
 from saccade.bench import peer_configs
@@ -158,7 +157,7 @@ def train_ours(config: Run, folder: Path) -> Trained:
     marks: list[Mark] = []
 
     def mark(progress: Progress, measured: dict[str, Any]) -> None:
-        if "score" not in measured:  # the last step's validation is none of the training
+        if "score" not in measured:  # validation is none of the training
             marks.append(Mark(progress.step, time.perf_counter(), progress.tokens))
 
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
@@ -189,7 +188,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
 
 def _config(job: Job, files: dict[str, str]) -> Run:
-    """The job as a config of ours. The steps are one more, because the last one validates."""
+    """The job as a config of ours."""
     tokenizer = {"kind": "unigram", "vocabulary_size": job.vocabulary_size, "shared": True}
     model = {
         "width": job.width,
@@ -201,18 +200,20 @@ def _config(job: Job, files: dict[str, str]) -> Run:
         "activation_dropout": job.dropout,
     }
     training = {
-        "max_steps": job.steps + 1,
+        "max_steps": job.steps,
         "tokens_per_batch": job.tokens_per_batch,
         "learning_rate": job.learning_rate,
         "warmup_steps": job.warmup_steps,
         "label_smoothing": job.label_smoothing,
         "clip_norm": job.clip_norm,
+        "adam_betas": job.adam_betas,
+        "precision": "float32",
         "validate_every": NEVER,
         "save_every": NEVER,
     }
     data = {"train": files, "valid": files, "max_length": job.max_length}
     sections = {"data": data, "tokenizer": tokenizer, "model": model, "training": training}
-    return Run.model_validate({"seed": job.seed, **sections})
+    return Run.model_validate({"seed": job.seed, "device": "cpu", **sections})
 
 
 def _files(folder: Path) -> dict[str, str]:
@@ -240,6 +241,8 @@ def chosen(names: str) -> tuple[str, ...]:
 
 def plot(rows: Sequence[Row], path: Path) -> None:
     """A bar for each toolkit."""
+    from matplotlib.figure import Figure
+
     shown = [row for row in rows if row.rate is not None]
     figure = Figure(figsize=(6.4, 0.6 * len(shown) + 1.2), layout="constrained")
     axes = figure.subplots()

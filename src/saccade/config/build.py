@@ -13,7 +13,7 @@ from rich.console import Console
 from torch import nn
 
 from saccade.config import load as config_file
-from saccade.config.schema import CorpusFiles, RnnModel, Run, TransformerModel
+from saccade.config.schema import LOCATIONS, CorpusFiles, RnnModel, Run, TransformerModel
 from saccade.config.watch import watched
 from saccade.data.batches import BatchPlan
 from saccade.data.corpus import Corpus
@@ -98,7 +98,7 @@ def stores(config: Run, both: Tokenizers, root: Path, console: Console = QUIET) 
 
     variants = range(VARIANTS if alpha else 1)
     return [
-        repeatably(variant + 1, functools.partial(prepared, pairs, variant))
+        repeatably(variant + 1, functools.partial(prepared, pairs, variant)) if alpha else prepared(pairs, variant)
         for variant in variants
         for pairs in training_corpora(config)
     ]
@@ -171,16 +171,21 @@ def training(config: Run) -> Options:
     """How to train, and where."""
     elsewhere = {"tokens_per_batch", "metric", "bleu_tokenize", "tensorboard", "precision"}
     given: dict[str, Any] = config.training.model_dump(exclude=elsewhere)
-    place = device(config)
-    return Options(seed=config.seed, device=place, dtype=compute_dtype(config.training.precision, place), **given)
+    place, precision = device(config), config.training.precision
+    if isinstance(config.model, RnnModel):
+        precision = "float32"  # under autocast cuDNN's RNNs run in float16, whatever is asked for
+    return Options(seed=config.seed, device=place, dtype=compute_dtype(precision, place), **given)
 
 
 def device(config: Run) -> torch.device:
-    """Where to run."""
-    has_cuda = torch.cuda.is_available()
-    if config.device == "cuda" and not has_cuda:
+    """Where to train."""
+    if config.device == "cuda" and not torch.cuda.is_available():
         raise Mistake("device: 'cuda' given, but torch sees no CUDA device here; allowed: auto, cpu")
-    return torch.device("cuda" if has_cuda and config.device != "cpu" else "cpu")
+    return _nearest_device(config)
+
+
+def _nearest_device(config: Run) -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() and config.device != "cpu" else "cpu")
 
 
 def translator(config: Run, network: nn.Module, both: Tokenizers) -> Translator:
@@ -189,6 +194,8 @@ def translator(config: Run, network: nn.Module, both: Tokenizers) -> Translator:
     if getattr(config.model, "positions", None) == "learned":  # there is none after the last
         options = replace(options, max_length=min(options.max_length, 4 * config.data.max_length))
         longest = min(longest, 4 * config.data.max_length - 1)
+    if config.model.score == "location":
+        options, longest = replace(options, max_length=min(options.max_length, LOCATIONS)), LOCATIONS - 1
     return Translator(network.eval(), *both, options, config.decoding.tokens_per_batch, longest)
 
 
@@ -213,7 +220,7 @@ def _load_one(folder: Path) -> Translator:
     both = tokenizers(config, folder)
     network = model(config, both)
     checkpoints.load_weights(weights, network)
-    return translator(config, network.to(device(config)), both)
+    return translator(config, network.to(_nearest_device(config)), both)
 
 
 def _fingerprint(tokenizer: SentencePiece | Vocabulary) -> str:

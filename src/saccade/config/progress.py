@@ -61,16 +61,21 @@ class TrainingBar:
         else:
             self.bar.console.print(_validation_line(progress, measured))
             shown["valid"] = f"BLEU {measured['valid_bleu']:.1f}"
-        if "loss" not in measured or progress.step % LOG_EVERY == 0 or progress.step in (1, self.last_step):
+        if "skipped" in measured:
+            what = f"the loss is not finite; skipped ({progress.skipped} so far)"
+            self.bar.console.print(f"step {progress.step:,}: {what}")
+        is_rare = "loss" not in measured or "skipped" in measured or progress.step in (1, self.last_step)
+        if is_rare or progress.step % LOG_EVERY == 0:
             now = time.monotonic()
             self._write({"step": progress.step, "epoch": progress.epoch, "seconds": now - self.logged, **measured})
             self.logged = now
         self.bar.update(self.task, completed=progress.step, **shown)
 
     def _smooth(self, name: str, measured: dict[str, Any]) -> float:
-        earlier = self.smoothed.get(name, measured[name])
-        self.smoothed[name] = SMOOTHING * earlier + (1 - SMOOTHING) * measured[name]
-        return self.smoothed[name]
+        earlier, now = self.smoothed.get(name, measured[name]), measured[name]
+        if math.isfinite(now):
+            self.smoothed[name] = SMOOTHING * earlier + (1 - SMOOTHING) * now
+        return self.smoothed.get(name, now)
 
     def _write(self, row: dict[str, Any]) -> None:
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
@@ -84,7 +89,8 @@ class TrainingBar:
 
 def _validation_line(progress: checkpoints.Progress, measured: dict[str, Any]) -> str:
     what = f"mean of {measured['averaged']}" if "averaged" in measured else f"step {progress.step:,}"
-    best = "  best so far" if measured["score"] == progress.best_score else ""
+    is_new = "averaged" in measured or progress.best_step == progress.step
+    best = "  best so far" if is_new and measured["score"] == progress.best_score else ""
     figures = f"BLEU {measured['valid_bleu']:.2f}, chrF {measured['valid_chrf']:.2f}"
     return f"{what}: {figures}, perplexity {measured['valid_perplexity']:.2f}{best}"
 

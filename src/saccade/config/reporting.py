@@ -43,7 +43,7 @@ def write(folder: Path) -> Path:
     translator = build.load_run(folder)
     found = examined(config, translator)
     has_attention = getattr(config.model, "attention", "") != "none"
-    log = _rows(folder / "log.jsonl")
+    log = rows(folder / "log.jsonl")
     report.write(
         path,
         title=folder.name,
@@ -58,7 +58,8 @@ def write(folder: Path) -> Path:
     return path
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def rows(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 

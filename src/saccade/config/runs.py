@@ -17,7 +17,7 @@ from saccade.config import build, reporting, summary
 from saccade.config import load as config_file
 from saccade.config.progress import TrainingBar
 from saccade.config.schema import Run
-from saccade.data.batches import collate
+from saccade.data.batches import Batch, collate, full_runs
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
 from saccade.data.store import Store
@@ -28,10 +28,13 @@ from saccade.training.loop import Options, Trainer, loss_of
 
 MAY_CHANGE: dict[str, Any] = {
     "device": True,
-    "training": {"max_steps": True, "patience": True, "validate_every": True, "save_every": True, "tensorboard": True},
+    "training": dict.fromkeys(
+        ("max_steps", "patience", "validate_every", "save_every", "tensorboard", "bleu_tokenize"), True
+    ),
     "decoding": True,
     "data": {"test": True},
 }
+VALIDATION_TOKENS = 4096
 LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 
 
@@ -43,21 +46,30 @@ def train(config: Run, folder: Path, console: Console) -> checkpoints.Progress:
     both = build.tokenizers(config, folder, console)
     stores = build.stores(config, both, folder.parent / ".data", console)
     summary.say(config, stores[: len(config.data.corpora)], held_out, console)
+    _check_same_data(stores, folder)
     network, options = build.model(config, both), build.training(config)
-    config = _with_batch_size(config, network, options, stores, folder, console)
+    config = _with_what_fits(config, network, options, stores, console)
+    config_file.save(config, folder / "config.yaml")
     trainer = Trainer(network, build.plan(config, stores), options, folder)
     if trainer.is_finished:
         console.print(f"{folder} is finished: {trainer.progress.step:,} steps. Raise training.max_steps to go on.")
+        if not (folder / "report.html").exists():
+            _report(folder, console)
         return trainer.progress
     _write_versions(folder / "versions.json", options)
     validator = _Validator(config, build.translator(config, network, both), both)
+    (folder / "report.html").unlink(missing_ok=True)  # it will be another
     with TrainingBar(console, trainer, tensorboard=config.training.tensorboard) as bar:
         network.train()
         progress = trainer.run(validator.measure, bar.report)
+    _report(folder, console)
+    return progress
+
+
+def _report(folder: Path, console: Console) -> None:
     if (folder / "model.safetensors").exists():
         with console.status("writing the report"):
             console.print(f"The report: {reporting.write(folder)}", soft_wrap=True)
-    return progress
 
 
 class _Validator:
@@ -65,16 +77,19 @@ class _Validator:
 
     def __init__(self, config: Run, translator: translate.Translator, both: build.Tokenizers) -> None:
         pairs = [pair for pair in build.corpus(config.data.valid).pairs() if pair.source and pair.target]
-        if not pairs:
-            raise Mistake("data.valid: no pair with text on both sides")
         self.translator, self.sources = translator, [pair.source for pair in pairs]
         self.references = [pair.target for pair in pairs]
         encoded = [
             [np.asarray(tokenizer.encode(text), np.int32) for tokenizer, text in zip(both, pair, strict=True)]
             for pair in pairs
         ]
-        encoded.sort(key=lambda sides: max(len(side) for side in sides))
-        self.batches = [collate(*zip(*encoded[at : at + 64], strict=True)) for at in range(0, len(encoded), 64)]
+        usable = [sides for sides in encoded if max(map(len, sides)) <= config.data.max_length]
+        if not usable:
+            raise Mistake("data.valid: every pair is longer than data.max_length")
+        usable.sort(key=lambda sides: max(map(len, sides)))
+        width = np.array([max(map(len, sides)) + 1 for sides in usable])
+        runs = full_runs(width, max(VALIDATION_TOKENS, int(width[-1])))
+        self.batches = [collate(*zip(*usable[run], strict=True)) for run in runs]
         self.metric, self.tokenize = config.training.metric, config.training.bleu_tokenize
 
     @torch.no_grad()
@@ -97,8 +112,9 @@ def _same_run(config: Run, folder: Path) -> Run:
     if not path.exists():
         return config
     earlier = config_file.load(path)
-    if config.training.tokens_per_batch == "auto":  # found once, then part of the run
-        config = _with_tokens(config, earlier.training.tokens_per_batch)
+    for name in ("tokens_per_batch", "precision"):  # found once, then part of the run
+        if getattr(config.training, name) == "auto":
+            config = _with(config, name, getattr(earlier.training, name))
     before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, config))
     changed = [section for section in now if now[section] != before[section]]
     if changed and not (checkpoints.steps(folder / "checkpoints") or (folder / "model.safetensors").exists()):
@@ -110,29 +126,39 @@ def _same_run(config: Run, folder: Path) -> Run:
     return config
 
 
-def _with_tokens(config: Run, tokens: int | str) -> Run:
-    training = config.training.model_copy(update={"tokens_per_batch": tokens})
+def _with(config: Run, name: str, value: object) -> Run:
+    training = config.training.model_copy(update={name: value})
     return config.model_copy(update={"training": training})
 
 
-def _with_batch_size(
-    config: Run, network: build.Network, options: Options, stores: list[Store], folder: Path, console: Console
+def _with_what_fits(
+    config: Run, network: build.Network, options: Options, stores: list[Store], console: Console
 ) -> Run:
-    """The config with a batch size that was found by trying, where it asks for that."""
-    if config.training.tokens_per_batch != "auto":
+    """The config with what it leaves to be found here: the precision, and the size of a batch."""
+    config = _with(config, "precision", str(options.dtype).removeprefix("torch."))
+    sides = [side.lengths for store in stores for side in (store.source, store.target) if len(side)]
+    if config.training.tokens_per_batch != "auto" or not sides:
         return config
-    longest = max(int(side.lengths.max()) for store in stores for side in (store.source, store.target)) + 1
     network.to(options.device).train()
 
-    def step(batch: Any) -> None:
+    def step(batch: Batch) -> None:
         loss_of(network, batch.to(options.device), options.label_smoothing)[0].backward()
         network.zero_grad(set_to_none=True)
 
+    longest = max(int(lengths.max()) for lengths in sides) + 1
     tokens = largest_fitting(step, longest=longest, device=options.device)
     console.print(f"tokens_per_batch: {tokens:,} fit into the memory here")
-    config = _with_tokens(config, tokens)
-    config_file.save(config, folder / "config.yaml")
-    return config
+    return _with(config, "tokens_per_batch", tokens)
+
+
+def _check_same_data(stores: list[Store], folder: Path) -> None:
+    """Files may change under a run: going on with others would be another training."""
+    path, keys = folder / "data.json", [store.key for store in stores]
+    has_begun = bool(checkpoints.steps(folder / "checkpoints"))
+    if has_begun and path.exists() and json.loads(path.read_text("utf-8")) != keys:
+        raise Mistake(f"{folder}: the training text has changed since this run began; give another folder (--run)")
+    with replacing(path) as draft:
+        draft.write_text(json.dumps(keys), "utf-8")
 
 
 def _write_versions(path: Path, options: Options) -> None:

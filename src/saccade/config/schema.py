@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from sacrebleu import BLEU
 
 from saccade.attention import NORMALIZERS, SCORES
 from saccade.decoding import BeamOptions
@@ -98,6 +99,7 @@ def _one_of(table: Iterable[str]) -> AfterValidator:
 
 ScoreName = Annotated[str, _one_of(SCORES)]
 NormalizerName = Annotated[str, _one_of(NORMALIZERS)]
+LOCATIONS = 512  # Location's max_length
 Size = Literal["tiny", "small", "base", "big"]
 Tied = Annotated[
     Literal["three", "two", "none"] | None,
@@ -220,7 +222,9 @@ class Training(Section):
     validate_every: Positive = 500
     save_every: Positive = 500
     metric: Literal["bleu", "chrf", "loss"] = Field(default="bleu", description="What the best model is best at.")
-    bleu_tokenize: str = Field(default="13a", description="sacreBLEU's tokenizer; none for text that is tokenised.")
+    bleu_tokenize: Annotated[str, _one_of(BLEU.TOKENIZERS)] = Field(
+        default="13a", description="sacreBLEU's tokenizer; none for text that is tokenised."
+    )
     patience: Positive | None = Field(
         default=None, description="Validations without a better one before training ends."
     )
@@ -263,7 +267,7 @@ class Run(Section):
     """A whole run, one YAML file."""
 
     task: Literal["translate"] = "translate"
-    seed: Annotated[int, Field(ge=0)] = 1
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
     data: Data
     tokenizer: TokenizerSection = TokenizerSection()
@@ -283,4 +287,9 @@ class Run(Section):
     def _check(self) -> Run:
         if self.model.tied == "three" and not self.tokenizer.shared:
             raise ValueError("model.tied: 'three' given; it needs one vocabulary (tokenizer.shared: true)")
+        if self.model.score == "location" and self.data.max_length >= LOCATIONS:
+            wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below that"
+            raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
+        if self.model.kind == "rnn" and self.training.precision == "bfloat16":
+            raise ValueError("training.precision: 'bfloat16' given; RNNs train in float32 (or auto)")
         return self

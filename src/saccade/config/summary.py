@@ -9,6 +9,7 @@ from rich.console import Console
 from saccade.config import build
 from saccade.config.schema import Run
 from saccade.data.corpus import Corpus, Pair
+from saccade.data.mistakes import Mistake
 from saccade.data.store import Store, count_seen
 
 
@@ -25,7 +26,11 @@ def held_out(config: Run) -> list[HeldOut]:
         training.files()  # they are there
     sets = {"data.valid": config.data.valid, "data.test": config.data.test}
     corpora = [build.corpus(files, name) for name, files in sets.items() if files is not None]
-    return [HeldOut(corpus, list(corpus.pairs())) for corpus in corpora]
+    held = [HeldOut(corpus, list(corpus.pairs())) for corpus in corpora]
+    for corpus, pairs in held:
+        if not any(all(pair) for pair in pairs):
+            raise Mistake(f"{corpus.name}: no pair with text on both sides")
+    return held
 
 
 def say(config: Run, stores: list[Store], sets: list[HeldOut], console: Console) -> None:

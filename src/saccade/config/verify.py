@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -14,10 +12,11 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from saccade.data.mistakes import Mistake
+from saccade.config import child
+from saccade.config import load as config_file
 from saccade.training import checkpoints
 
-COMMAND = [sys.executable, "-c", "from saccade.cli import main; main()", "train"]
+SHARE_BEFORE = 0.2  # of the kills come before the first step: while data are prepared or a checkpoint is read
 
 
 class Verdict(NamedTuple):
@@ -25,7 +24,14 @@ class Verdict(NamedTuple):
 
     is_same: bool
     num_steps: int
-    kills: list[float]  # seconds after each start
+    num_kills: int
+
+
+class Times(NamedTuple):
+    """Seconds from the start to the first step, and from there to the end."""
+
+    before: float
+    training: float
 
 
 def verify(config: Path, overrides: list[str], *, kills: int, steps: int, console: Console) -> Verdict:
@@ -36,40 +42,52 @@ def verify(config: Path, overrides: list[str], *, kills: int, steps: int, consol
     with tempfile.TemporaryDirectory(prefix="saccade-verify-") as name:
         whole, killed = Path(name) / "whole", Path(name) / "killed"
         console.print(f"one run of {steps:,} steps, left alone ...")
-        seconds = _run_to_end(arguments, whole)
-        moments: list[float] = []
-        is_same = True
-        while len(moments) < kills:
-            moment = random.uniform(0.0, seconds)
-            if _run_until(arguments, killed, moment):
-                moments.append(moment)
-                console.print(f"killed after {moment:.1f} s at {_where(killed)} ({len(moments)} of {kills})")
+        times = _run_to_end(arguments, whole)
+        found = config_file.load(whole / "config.yaml").training  # what was found by trying must be the same
+        arguments += [f"training.tokens_per_batch={found.tokens_per_batch}", f"training.precision={found.precision}"]
+        num_kills, is_same = 0, True
+        while num_kills < kills:
+            if _run_until_killed(arguments, killed, times):
+                num_kills += 1
+                console.print(f"killed at {_where(killed)} ({num_kills} of {kills})")
             else:  # it came to its end first: look at it, and begin another
                 is_same = is_same and _are_same(whole, killed)
                 shutil.rmtree(killed)
-        _run_to_end(arguments, killed)
-        return Verdict(is_same and _are_same(whole, killed), steps, moments)
+        child.train(arguments, killed)
+        return Verdict(is_same and _are_same(whole, killed), steps, num_kills)
 
 
-def _run_to_end(arguments: list[str], folder: Path) -> float:
+def _run_to_end(arguments: list[str], folder: Path) -> Times:
     started = time.monotonic()
-    done = subprocess.run([*COMMAND, *arguments, "--run", str(folder)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Mistake(done.stderr.strip().removeprefix("saccade: ") or f"training ended with {done.returncode}")
-    return time.monotonic() - started
+    child.train(arguments, folder)
+    training = time.time() - (folder / "versions.json").stat().st_mtime
+    return Times(time.monotonic() - started - training, training)
 
 
-def _run_until(arguments: list[str], folder: Path, moment: float) -> bool:
+def _run_until_killed(arguments: list[str], folder: Path, times: Times) -> bool:
     """Whether it was still at work when it was killed."""
-    command = [*COMMAND, *arguments, "--run", str(folder)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        process.wait(moment)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        return True
+    since = time.time()
+    with subprocess.Popen(
+        child.command(arguments, folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        if random.random() < SHARE_BEFORE:
+            time.sleep(random.uniform(0.0, times.before))
+        else:
+            while process.poll() is None and not _has_begun(folder, since):
+                time.sleep(0.02)
+            time.sleep(random.uniform(0.0, times.training))
+        if process.poll() is None:
+            process.kill()
+            return True
+    if process.returncode:
+        raise RuntimeError(f"training ended with exit code {process.returncode} after a resume")
     return False
+
+
+def _has_begun(folder: Path, since: float) -> bool:
+    """Whether the first step has begun: the versions are written just before it."""
+    path = folder / "versions.json"
+    return path.exists() and path.stat().st_mtime > since
 
 
 def _where(folder: Path) -> str:

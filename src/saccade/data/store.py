@@ -7,6 +7,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from saccade.data.corpus import Pair
 
 FORMAT = 2  # another number, and every store is made anew
 BUFFERED_TOKENS = 1 << 20
+A_DAY = 86_400.0
 HASHES_AT_ONCE = 1 << 20
 
 
@@ -53,6 +55,7 @@ class Store:
     hashes: NDArray[np.uint64]
     left_out: dict[str, int]
     first_left_out: dict[str, tuple[int, int]]
+    key: str  # a hash of everything it was made from
 
     def __len__(self) -> int:
         return len(self.source)
@@ -78,6 +81,7 @@ def prepare(
     folder = root / key
     if not (folder / "meta.json").exists():
         root.mkdir(parents=True, exist_ok=True)
+        _forget_old_drafts(root)
         draft = Path(tempfile.mkdtemp(dir=root, prefix=".draft-"))
         try:
             _write(draft, pairs(), encode, max_length)
@@ -88,6 +92,13 @@ def prepare(
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     return _opened(folder)
+
+
+def _forget_old_drafts(root: Path) -> None:
+    """What a kill left behind; younger ones may be at work."""
+    for draft in root.glob(".draft-*"):
+        if time.time() - draft.stat().st_mtime > A_DAY:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def hashed(pair: Pair) -> bytes:
@@ -112,7 +123,7 @@ def _opened(folder: Path) -> Store:
     stored = json.loads((folder / "meta.json").read_text("utf-8"))
     first = {reason: (row, side) for reason, (row, side) in stored["first_left_out"].items()}
     sides = TokenSide(folder, "source"), TokenSide(folder, "target")
-    return Store(*sides, _mapped(folder / "pairs.hashes", np.uint64), stored["left_out"], first)
+    return Store(*sides, _mapped(folder / "pairs.hashes", np.uint64), stored["left_out"], first, folder.name)
 
 
 def _write(folder: Path, pairs: Iterable[Pair], encode: tuple[Encode, Encode], max_length: int) -> None:

@@ -17,7 +17,6 @@ LEFT, RIGHT, TOP, BOTTOM = 60, 14, 14, 34
 MOST_POINTS = 400  # a line of more has several in a pixel
 MANY_POINTS = 40  # fewer are shown as they are, without smoothing
 TINY, ROUNDING = 1e-30, 1e-9
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")  # Okabe and Ito 2008
 
 
 class Line(NamedTuple):

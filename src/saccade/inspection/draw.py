@@ -11,9 +11,11 @@ from rich.text import Text
 from torch import Tensor
 
 from saccade.data.files import replacing
+from saccade.data.mistakes import Mistake
 
 SHADES = " ░▒▓█"
 WIDEST_WORD = 12
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def in_terminal(weights_TS: Tensor, *, queries: Sequence[str], keys: Sequence[str], console: Console) -> RenderableType:
@@ -44,6 +46,12 @@ def _row(word: str, weights: Sequence[float], left: int, width: int) -> Text:
 def _fit(word: str, width: int) -> str:
     short = word if cell_len(word) < width else set_cell_size(word, width - 2) + "…"
     return set_cell_size(short, width)
+
+
+def check_ending(path: Path) -> None:
+    """A mistake where no picture can be written."""
+    if path.suffix not in PICTURES:
+        raise Mistake(f"{path}: a picture ends in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
 
 
 def to_file(weights_TS: Tensor, path: Path, *, queries: Sequence[str], keys: Sequence[str], title: str = "") -> None:

@@ -37,14 +37,13 @@ def write(
     scores: Mapping[str, Any] | None = None,
     by_length: Sequence[Bucket] = (),
     seconds: float | None = None,
-    notes: Sequence[str] = (),
 ) -> None:
     """Write the page. `log` are the rows of log.jsonl; what a row lacks is left out of the curves."""
     sections = [
         _section("Curves", _charts(log) or "<p>Nothing is logged yet.</p>"),
         _section("Scores", _scores(scores or {}) + _by_length(by_length)),
         _section("Samples", articles(samples)),
-        _section("How it was made", _notes(notes) + _config(config) + _versions(versions)),
+        _section("How it was made", _config(config) + _versions(versions)),
     ]
     page = _page(title, _header(title, log, seconds), "".join(sections))
     with replacing(path) as draft:
@@ -199,11 +198,6 @@ def _by_length(buckets: Sequence[Bucket]) -> str:
     )
     head = '<tr><th scope="col">Source words</th><th scope="col">Sentences</th><th scope="col">BLEU</th></tr>'
     return table("BLEU by source length", head, rows, look="lengths")
-
-
-def _notes(notes: Sequence[str]) -> str:
-    items = "".join(f'<li dir="auto">{escape(note)}</li>' for note in notes)
-    return f'<ul class="notes">{items}</ul>\n' if items else ""
 
 
 def _config(config: Mapping[str, Any]) -> str:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -20,7 +17,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from saccade.config import build, reporting
+from saccade.config import build, child, reporting
 from saccade.config import load as config_file
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
@@ -41,27 +38,26 @@ class Outcome(NamedTuple):
 
 def run(configs: Sequence[Path], *, seeds: int, jobs: int, out: Path, console: Console) -> list[Outcome]:
     """Train every config with every seed, `jobs` at a time; score them; a table, a picture and a JSON file."""
-    for path in configs:
-        if config_file.load(path).data.test is None:
-            raise Mistake(f"{path}: data.test is missing; it is what the models are compared on")
+    tests = {path: config_file.load(path).data.test for path in configs}
+    for path, test in tests.items():
+        if test is None or test != tests[configs[0]]:
+            what = "is missing" if test is None else f"is another than that of {configs[0]}"
+            raise Mistake(f"{path}: data.test {what}; the models are compared on it")
     wanted = list(product(configs, range(1, seeds + 1)))
     with ThreadPoolExecutor(jobs) as pool:
         outcomes = list(pool.map(lambda pair: _outcome(pair[0], pair[1], out, console), wanted))
     console.print(_table(outcomes))
-    _draw(outcomes, out / "lengths.png")
     with replacing(out / "lengths.json") as draft:
         draft.write_text(json.dumps([outcome._asdict() for outcome in outcomes], indent=1), "utf-8")
+    _draw(outcomes, out / "lengths.png")
     console.print(f"BLEU by source length: {out / 'lengths.png'}")
     return outcomes
 
 
 def _outcome(config: Path, seed: int, out: Path, console: Console) -> Outcome:
-    folder, started = out / f"{config.stem}-{seed}", time.monotonic()
-    command = [sys.executable, "-c", "from saccade.cli import main; main()", "train", str(config), f"seed={seed}"]
-    done = subprocess.run([*command, "--run", str(folder)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Mistake(f"{folder}: {done.stderr.strip().removeprefix('saccade: ') or f'exit code {done.returncode}'}")
-    minutes = (time.monotonic() - started) / 60
+    folder = out / f"{config.stem}-{seed}"
+    child.train([str(config), f"seed={seed}"], folder)
+    minutes = sum(row.get("seconds", 0.0) for row in reporting.rows(folder / "log.jsonl")) / 60
     found = reporting.examined(config_file.load(folder / "config.yaml"), build.load_run(folder))
     console.print(f"{folder.name}: BLEU {found.scores.bleu:.2f} after {minutes:.1f} minutes")
     by_length = {row.label: row.bleu for row in found.by_length if row.num_pairs >= FEWEST_PAIRS}

@@ -114,7 +114,8 @@ class Translator:
     ) -> list[list[Translation]]:
         encoded = [self._encode(*text, number + row) for row, text in enumerate(texts)]
         found: list[list[Translation]] = [[Translation("", 0.0, [], [])] for _ in texts]
-        for rows in self._batches([len(text.ids) for text in encoded]):
+        hypotheses = options.width if isinstance(options, BeamOptions) else options.num_best
+        for rows in _batches([len(text.ids) for text in encoded], self.tokens_per_batch // hypotheses):
             for row, best in zip(rows, self._decode([encoded[row] for row in rows], options, look), strict=True):
                 found[row] = best
         return found
@@ -125,17 +126,6 @@ class Translator:
             what = f"line {number:,} has {len(ids):,} tokens"
             warnings.warn(f"{what}; only the first {limit:,} are read (max_source_length)", stacklevel=2)
         return _Text(ids[:limit], prefix, self.target.encode(prefix))
-
-    def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
-        """Rows of like lengths within the token budget; blank ones are left out."""
-        batch: list[int] = []
-        for row in sorted((row for row, n in enumerate(lengths) if n), key=lambda row: lengths[row]):
-            if batch and (len(batch) + 1) * (lengths[row] + 1) > self.tokens_per_batch:
-                yield batch
-                batch = []
-            batch.append(row)
-        if batch:
-            yield batch
 
     def _decode(self, texts: list[_Text], options: Options, look: Look | None) -> list[list[Translation]]:
         """One batch."""
@@ -171,6 +161,18 @@ class Translator:
         read_1T = torch.tensor([[START, *ids][: len(shown.log_probabilities)]], device=device)
         weight_TS = look.of(model.cross_attention(source_1S, length_1, read_1T))[0].float().cpu()
         return shown._replace(attention=weight_TS, source_pieces=[*self.source.pieces(text.ids), SPECIAL[END]])
+
+
+def _batches(lengths: list[int], budget: int) -> Iterator[list[int]]:
+    """Rows of like lengths within the token budget; blank ones are left out."""
+    batch: list[int] = []
+    for row in sorted((row for row, n in enumerate(lengths) if n), key=lambda row: lengths[row]):
+        if batch and (len(batch) + 1) * (lengths[row] + 1) > budget:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
 
 
 def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Options, Look | None]:

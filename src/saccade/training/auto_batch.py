@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +9,7 @@ import psutil
 import torch
 
 from saccade.data.batches import Batch, collate
+from saccade.training.memory import peak_memory
 
 LARGEST = 1 << 14
 SHARE_OF_FREE = 0.6
@@ -17,14 +17,15 @@ SHARE_OF_FREE = 0.6
 
 def largest_fitting(step: Callable[[Batch], object], *, longest: int, device: torch.device) -> int:
     """Try ever larger batches of the longest sentences; `step` is a forward and a backward pass."""
-    free, before = _free(device), _peak(device)
+    free = _free(device)
     size = 1 << max(0, longest - 1).bit_length()  # one sentence must fit, whatever it takes
     while 2 * size <= LARGEST:
+        batch = _worst_batch(size, longest)
         try:
-            step(_worst_batch(size, longest))
+            peak = peak_memory(lambda batch=batch: step(batch), device)  # type: ignore[misc]
         except torch.OutOfMemoryError:
             return max(longest, size // 2)
-        if 2 * (_peak(device) - before) > SHARE_OF_FREE * free:
+        if 2 * (peak or 0) > SHARE_OF_FREE * free:
             return size
         size *= 2
     return size
@@ -38,9 +39,3 @@ def _worst_batch(tokens: int, longest: int) -> Batch:
 
 def _free(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
-
-
-def _peak(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

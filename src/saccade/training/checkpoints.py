@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
@@ -83,14 +84,21 @@ def load_weights(path: Path, model: nn.Module) -> None:
 def restore(
     folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, average: dict[str, Tensor]
 ) -> Progress | None:
-    """The newest whole checkpoint put back into model, optimizer and average; None if there is none."""
+    """The newest whole checkpoint put back into model, optimizer and average; None if there is none.
+
+    Drafts that a kill left behind go; a damaged checkpoint is put aside under another name, with a warning.
+    """
+    for draft in folder.glob(".step-*"):
+        draft.unlink(missing_ok=True)
     for path in reversed(steps(folder)):
         try:
             with safe_open(path, framework="pt") as stored:
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
                 progress = Progress(**json.loads(stored.metadata()["progress"]))
         except (SafetensorError, OSError, ValueError):
-            continue  # cut off by a full disk: an earlier one is whole
+            path.rename(path.with_name(f"damaged-{path.name}"))
+            warnings.warn(f"{path} is damaged; the run goes on from an earlier one", stacklevel=2)
+            continue
         _put_back(tensors, model, optimizer)
         for name, weight in average.items():
             weight.copy_(tensors[f"average.{name}"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -114,7 +115,8 @@ class Trainer:
             self.average.update(self.model, self.progress.step)
         self._count_skips(is_finite)
         rate = self.optimizer.param_groups[0]["lr"]
-        return {"loss": float(likelihood) / num_tokens, "norm": float(norm), "learning_rate": rate}
+        found = {"loss": float(likelihood) / num_tokens, "norm": float(norm), "learning_rate": rate}
+        return found if is_finite else {**found, "skipped": self.progress.skipped}
 
     def run(self, validate: Validate, report: Report) -> Progress:
         """Train to the end. A wish to stop saves first; a kill costs the steps since the last checkpoint, no more."""
@@ -168,13 +170,17 @@ class Trainer:
             found = self._measure(validate, wish)
             if self.options.average_last > 1:
                 self._remember()
-            if progress.best_score is None or found["score"] > progress.best_score:
+            if self._is_best(found["score"]):
                 progress.best_score, progress.best_step, progress.patience_used = found["score"], progress.step, 0
                 checkpoints.save_weights(self.folder / "model.safetensors", self.model)
             else:
                 progress.patience_used += 1
         progress.validated = progress.step
         return found
+
+    def _is_best(self, score: float) -> bool:
+        best = self.progress.best_score
+        return math.isfinite(score) and (best is None or score > best)
 
     def _measure(self, validate: Validate, wish: Wish) -> dict[str, float]:
         self.model.eval()
@@ -196,7 +202,7 @@ class Trainer:
         put(self.model, mean_of(checkpoints.steps(self.folder / "validated")))
         try:
             found = self._measure(validate, wish)
-            if self.progress.best_score is None or found["score"] > self.progress.best_score:
+            if self._is_best(found["score"]):
                 self.progress.best_score = found["score"]
                 checkpoints.save_weights(self.folder / "model.safetensors", self.model)
         finally:
@@ -211,7 +217,8 @@ class Trainer:
         self.skipped_in_a_row = 0 if is_finite else self.skipped_in_a_row + 1
         self.progress.skipped += not is_finite
         if self.skipped_in_a_row >= MANY_SKIPS:
-            raise NonFiniteLoss(f"the loss was not finite {MANY_SKIPS} times in a row, up to step {self.progress.step}")
+            what = f"the loss was not finite {MANY_SKIPS} times in a row, up to step {self.progress.step}"
+            raise NonFiniteLoss(f"{what}; the last good checkpoint is kept (a smaller learning_rate may help)")
 
 
 def loss_of(model: nn.Module, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
