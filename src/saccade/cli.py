@@ -23,6 +23,7 @@ from rich.table import Table
 
 import saccade
 from saccade.bench import attention as attention_bench
+from saccade.bench import tables
 from saccade.bench import training as training_bench
 from saccade.bench.peers import PEERS
 from saccade.config import build, runs, verify
@@ -115,7 +116,8 @@ def train(
     if kills or steps:
         raise Mistake(f"--{'kills' if kills else 'steps'}: it goes with --verify-resume; training.max_steps=N trains")
     try:
-        runs.train(config_file.load(config, overrides or ()), folder, console)
+        with _one_line_warnings():
+            runs.train(config_file.load(config, overrides or ()), folder, console)
     except Interrupted:
         console.print("\nInterrupted and saved. The same command goes on.")
         raise typer.Exit(130) from None
@@ -306,7 +308,7 @@ def bench_attention(
         console.print("torch.compile is left out: it needs a C++ compiler (g++), and there is none here.")
     for section, peer in dict.fromkeys((row.section, row.peer) for row in rows):
         found = [row for row in rows if (row.section, row.peer) == (section, peer)]
-        console.print("", _bench_table(f"{section}, beside {peer}", found))
+        console.print("", tables.of_attention(f"{section}, beside {peer}", found))
 
 
 @bench.command("train")
@@ -338,49 +340,7 @@ def bench_train(
         return
     console = Console()
     console.print(f"{threads} threads, {steps} steps after {plan.warmup} of warm-up, the best of {rounds} rounds.")
-    console.print(_training_table(rows))
-
-
-def _training_table(rows: list[training_bench.Row]) -> Table:
-    table = Table(header_style="bold", box=None, pad_edge=False)
-    for heading in ("toolkit", "version", "torch"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("target tok/s", "ours is"):
-        table.add_column(heading, justify="right")
-    ours = rows[0].rate
-    for row in rows:
-        versions = ("-", "-") if row.versions is None else row.versions
-        if row.rate is None or ours is None:
-            table.add_row(row.title, *versions, f"missing: {row.problem}", "-")
-        else:
-            table.add_row(row.title, *versions, f"{row.rate:,.0f}", f"{ours / row.rate:.2f}x")
-    return table
-
-
-def _bench_table(title: str, rows: list[attention_bench.Row]) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for heading in ("what", "shape", "pass"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("ours", "theirs", "ratio", "peak", "theirs"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            row.name,
-            row.shape,
-            "both" if row.backward else "forward",
-            f"{row.seconds * 1e3:.1f} ms",
-            "-" if row.peer_seconds is None else f"{row.peer_seconds * 1e3:.1f} ms",
-            "-"
-            if row.time_ratio is None
-            else f"[{'green' if row.time_ratio <= 1.15 else 'yellow'}]{row.time_ratio:.2f}[/]",
-            _mebibytes(row.peak_bytes),
-            _mebibytes(row.peer_peak_bytes),
-        )
-    return table
-
-
-def _mebibytes(count: int | None) -> str:
-    return "-" if count is None else f"{count / 2**20:,.0f} MiB"
+    console.print(tables.of_training(rows))
 
 
 def _progress(*, hidden: bool = False) -> Progress:
@@ -420,17 +380,23 @@ def _counted(found: Iterator[Found], total: int | None, *, hidden: bool) -> Iter
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Warnings are one line each; Ctrl-C, and a reader who has seen enough, end the command without a fuss."""
+    try:
+        with _one_line_warnings():
+            yield
+    except KeyboardInterrupt:
+        typer.echo("saccade: interrupted", err=True)
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        _forget_output()
+        raise typer.Exit from None
+
+
+@contextmanager
+def _one_line_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: typer.echo(f"saccade: {message}", err=True)
-        try:
-            yield
-        except KeyboardInterrupt:
-            typer.echo("saccade: interrupted", err=True)
-            raise typer.Exit(130) from None
-        except BrokenPipeError:
-            _forget_output()
-            raise typer.Exit from None
+        yield
 
 
 def _forget_output() -> None:

@@ -1,0 +1,51 @@
+"""What the benchmarks found, as tables."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from saccade.bench import attention, training
+
+
+def of_attention(title: str, rows: list[attention.Row]) -> Table:
+    """Time and memory of each case, beside the peer's."""
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for heading in ("what", "shape", "pass"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("ours", "theirs", "ratio", "peak", "theirs"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.name,
+            row.shape,
+            "both" if row.backward else "forward",
+            f"{row.seconds * 1e3:.1f} ms",
+            "-" if row.peer_seconds is None else f"{row.peer_seconds * 1e3:.1f} ms",
+            "-"
+            if row.time_ratio is None
+            else f"[{'green' if row.time_ratio <= 1.15 else 'yellow'}]{row.time_ratio:.2f}[/]",
+            _mebibytes(row.peak_bytes),
+            _mebibytes(row.peer_peak_bytes),
+        )
+    return table
+
+
+def of_training(rows: list[training.Row]) -> Table:
+    """Every toolkit's rate, and how often ours it goes into."""
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for heading in ("toolkit", "version", "torch"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("target tok/s", "ours is"):
+        table.add_column(heading, justify="right")
+    ours = rows[0].rate
+    for row in rows:
+        versions = ("-", "-") if row.versions is None else row.versions
+        if row.rate is None or ours is None:
+            table.add_row(row.title, *versions, f"missing: {row.problem}", "-")
+        else:
+            table.add_row(row.title, *versions, f"{row.rate:,.0f}", f"{ours / row.rate:.2f}x")
+    return table
+
+
+def _mebibytes(count: int | None) -> str:
+    return "-" if count is None else f"{count / 2**20:,.0f} MiB"
