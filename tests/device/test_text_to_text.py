@@ -32,7 +32,7 @@ def test_it_trains_and_predicts(name: str, tmp_path: Path) -> None:
         "data": {"train": files, "valid": files},
         "tokenizer": {"kind": "words", "vocabulary_size": 20},
         "model": MODELS[name],
-        "training": {**training, "validate_every": 60},
+        "training": {**training, "validate_every": 60, "metric": "chrf"},
     }
     progress = runs.train(load.check(content, "test"), tmp_path / "run", Console(quiet=True))
     assert progress.best_score is not None
