@@ -132,3 +132,10 @@ def test_a_broken_gzip_is_named(content: bytes, tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(Mistake, match=rf"{path.name}: not a whole gzip file"):
             list(corpus.pairs())
+
+
+def test_a_file_with_both_sides_has_no_target(tmp_path: Path) -> None:
+    for name in ("a.tsv", "b.fr"):
+        (tmp_path / name).write_text("one\tun\n", encoding="utf-8")
+    with pytest.raises(Mistake, match=r"a.tsv: it holds both sides, so there must be no target"):
+        list(Corpus(str(tmp_path / "a.tsv"), str(tmp_path / "b.fr")).pairs())

@@ -217,9 +217,16 @@ def test_a_truncated_checkpoint_costs_no_earlier_one(tmp_path: Path) -> None:
     run(build(tmp_path, 9))
     *_, newest = checkpoints.steps(tmp_path / "checkpoints")
     newest.write_bytes(newest.read_bytes()[:1000])
-    with pytest.warns(UserWarning, match="step-000000009.safetensors is damaged; the run goes on from an earlier one"):
+    with pytest.warns(UserWarning, match=r"step-000000009.safetensors is damaged; the run goes on from step-0+6"):
         assert build(tmp_path, 9).progress.step == 6
     assert (tmp_path / "checkpoints" / "damaged-step-000000009.safetensors").exists()
+    (whole,) = checkpoints.steps(tmp_path / "checkpoints")
+    whole.write_bytes(b"")
+    with pytest.raises(Mistake, match="is damaged, and so is every other checkpoint"):
+        build(tmp_path, 9)
+    (tmp_path / "model.safetensors").write_bytes(b"short")
+    with pytest.raises(Mistake, match=r"model.safetensors is damaged"):
+        checkpoints.load_weights(tmp_path / "model.safetensors", torch.nn.Linear(1, 1))
 
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:

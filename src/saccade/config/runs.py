@@ -56,6 +56,8 @@ def train(config: Run, folder: Path, console: Console) -> checkpoints.Progress:
         if not (folder / "report.html").exists():
             _report(folder, console)
         return trainer.progress
+    if trainer.progress.step:
+        console.print(f"Going on from step {trainer.progress.step:,}.")
     _write_versions(folder / "versions.json", options)
     validator = _Validator(config, build.translator(config, network, both), both)
     (folder / "report.html").unlink(missing_ok=True)  # it will be another

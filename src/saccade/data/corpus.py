@@ -39,6 +39,7 @@ class Corpus:
 
     def pairs(self) -> Iterator[Pair]:
         """Every pair in order; blank sides are kept as empty strings. A corpus without a line is a mistake."""
+        self.files()  # they are there
         found = self._pairs()
         first = next(found, None)
         if first is None:
@@ -48,6 +49,8 @@ class Corpus:
 
     def files(self) -> list[Path]:
         """All files it reads, in order."""
+        if self.target is not None and _kind(Path(self.source)) in (".tsv", ".jsonl"):
+            raise Mistake(f"{self.source}: it holds both sides, so there must be no target ({self.target} given)")
         return [path for side in self.sides() for path in side]
 
     def sides(self) -> list[list[Path]]:
@@ -142,8 +145,12 @@ def _names(paths: list[Path]) -> str:
     return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
 
 
+def _kind(path: Path) -> str:
+    return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+
+
 def _both_sides(path: Path) -> Iterator[Pair]:
-    kind = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    kind = _kind(path)
     if kind == ".jsonl":
         return _jsonl(path)
     if kind == ".tsv":

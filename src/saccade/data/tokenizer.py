@@ -132,7 +132,10 @@ class SentencePiece:
     @classmethod
     def load(cls, path: Path) -> SentencePiece:
         """From its file."""
-        return cls(path.read_bytes())
+        try:
+            return cls(path.read_bytes())
+        except RuntimeError:
+            raise Mistake(f"{path} is damaged: it is no SentencePiece model") from None
 
 
 @final

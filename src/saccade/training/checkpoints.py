@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import warnings
@@ -53,7 +54,7 @@ def save(
     tensors |= {f"optimizer.{index}.{key}": value for index, slots in state.items() for key, value in slots.items()}
     tensors |= {f"average.{name}": value for name, value in average.items()}
     with replacing(path) as draft:
-        save_file(tensors, draft, {"progress": json.dumps(asdict(progress))})
+        _write(tensors, draft, {"progress": json.dumps(asdict(progress))})
     forget_all_but(folder, keep)
     return path
 
@@ -72,13 +73,17 @@ def path_of(folder: Path, step: int) -> Path:
 def save_weights(path: Path, model: nn.Module) -> None:
     """The weights alone, for prediction."""
     with replacing(path) as draft:
-        save_file(unique_state(model), draft)
+        _write(unique_state(model), draft, None)
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
     """Weights into a model of the same shape."""
-    with safe_open(path, framework="pt") as stored:
-        _load_unique({name: stored.get_tensor(name) for name in stored.keys()}, model)  # noqa: SIM118
+    try:
+        with safe_open(path, framework="pt") as stored:
+            weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise Mistake(f"{path} is damaged ({error})") from None
+    _load_unique(weights, model)
 
 
 def restore(
@@ -90,20 +95,33 @@ def restore(
     """
     for draft in folder.glob(".step-*"):
         draft.unlink(missing_ok=True)
+    damaged: list[Path] = []
     for path in reversed(steps(folder)):
         try:
             with safe_open(path, framework="pt") as stored:
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
                 progress = Progress(**json.loads(stored.metadata()["progress"]))
         except (SafetensorError, OSError, ValueError):
-            path.rename(path.with_name(f"damaged-{path.name}"))
-            warnings.warn(f"{path} is damaged; the run goes on from an earlier one", stacklevel=2)
+            damaged.append(path)
             continue
+        for other in damaged:
+            other.rename(other.with_name(f"damaged-{other.name}"))
+            warnings.warn(f"{other} is damaged; the run goes on from {path.name}", stacklevel=2)
         _put_back(tensors, model, optimizer)
         for name, weight in average.items():
             weight.copy_(tensors[f"average.{name}"])
         return progress
+    if damaged:
+        raise Mistake(f"{damaged[0]} is damaged, and so is every other checkpoint there; give another folder (--run)")
     return None
+
+
+def _write(tensors: dict[str, Tensor], draft: Path, metadata: dict[str, str] | None) -> None:
+    """A file of tensors; a full disk is the system's error, whoever says so."""
+    try:
+        save_file(tensors, draft, metadata)
+    except SafetensorError as error:
+        raise OSError(errno.EIO, str(error)) from None
 
 
 def steps(folder: Path) -> list[Path]:
