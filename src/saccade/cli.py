@@ -110,6 +110,8 @@ def train(
     """Train a model, or go on with one that was interrupted."""
     folder = Path("runs") / config.stem if run is None else run
     console = Console()
+    if verify_resume and run is not None:
+        raise Mistake("--run: given with --verify-resume, which trains in a folder of its own and leaves nothing")
     if verify_resume:
         _verify_resume(config, overrides or [], kills=kills or 3, steps=steps or 24, console=console)
         return

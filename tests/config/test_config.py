@@ -86,6 +86,31 @@ def section(*corpora: str) -> str:
             MINIMAL + "model: {size: huge}\n",
             r"model.size: 'huge' given; input should be 'tiny', 'small', 'base' or 'big'",
         ),
+        (MINIMAL + "model: {kind: rnn, num_heads: 3}\n", r"model.num_heads: unknown \(did you mean num_layers\?\)"),
+        (MINIMAL + "model: {kind: rnn, score: dott}\n", r"model.score: 'dott' given; allowed: mean, dot, "),
+        (MINIMAL + "model: {kind: rn}\n", r"model: .* given; .*'transformer', 'rnn'"),
+        (
+            MINIMAL + "model: {kind: rnn, attention: none, score: dot}\n",
+            r"score: 'dot' given; it has no effect with attention: none",
+        ),
+        (
+            MINIMAL + "model: {kind: rnn, feeds_input: false}\n",
+            r"feeds_input: False given; it has no effect with attention: bahdanau",
+        ),
+        (MINIMAL + "model: {kind: rnn, radius: 3}\n", r"radius: 3 given; it has no effect with scope: global"),
+        (MINIMAL + "model: {score: location, max_length: 3}\n", r"model.max_length: unknown"),
+        (
+            "data: {train: {source: a.tsv}, valid: {source: b.tsv}, max_length: 600}\nmodel: {score: location}\n",
+            r"data.max_length: 600 given; the location score has a row for each of 512 positions",
+        ),
+        (
+            MINIMAL + "model: {kind: rnn}\ntraining: {precision: bfloat16}\n",
+            r"training.precision: 'bfloat16' given; RNNs train in float32",
+        ),
+        (
+            MINIMAL + "tokenizer: {shared: false}\nmodel: {tied: three}\n",
+            r"model.tied: 'three' given; it needs one vocabulary",
+        ),
         ("seed: 1\n", r"data: missing"),
         ("- 1\n", r"a config is a mapping of sections"),
         ("a: [1\n", r"run.yaml: not YAML"),

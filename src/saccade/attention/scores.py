@@ -20,6 +20,8 @@ from torch.nn import functional as F
 
 from saccade.attention.kernels.unit import unit
 
+LOCATIONS = 512  # positions that the location score knows, unless it is told otherwise
+
 
 class DotForm(NamedTuple):
     """A score spelled as scale * query · key; both broadcast to [..., T, K] and [..., S, K]."""
@@ -293,7 +295,9 @@ class Location(LearnedScore):
     reads_position = True
     memory_width = 0
 
-    def __init__(self, query_width: int, key_width: int, *, max_length: int = 512, heads: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, query_width: int, key_width: int, *, max_length: int = LOCATIONS, heads: tuple[int, ...] = ()
+    ) -> None:
         super().__init__(query_width, key_width, heads=heads)
         if max_length < 1:
             raise ValueError(f"max_length: {max_length} given; it must be 1 or more")

@@ -12,8 +12,9 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from saccade.attention.scores import LOCATIONS
 from saccade.config import load as config_file
-from saccade.config.schema import LOCATIONS, CorpusFiles, RnnModel, Run, TransformerModel
+from saccade.config.schema import CorpusFiles, RnnModel, Run, TransformerModel
 from saccade.config.watch import watched
 from saccade.data.batches import BatchPlan
 from saccade.data.corpus import Corpus

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 from sacrebleu import BLEU
 
 from saccade.attention import NORMALIZERS, SCORES
+from saccade.attention.scores import LOCATIONS
 from saccade.decoding import BeamOptions
 
 Positive = Annotated[int, Field(ge=1)]
@@ -99,7 +100,6 @@ def _one_of(table: Iterable[str]) -> AfterValidator:
 
 ScoreName = Annotated[str, _one_of(SCORES)]
 NormalizerName = Annotated[str, _one_of(NORMALIZERS)]
-LOCATIONS = 512  # Location's max_length
 Size = Literal["tiny", "small", "base", "big"]
 Tied = Annotated[
     Literal["three", "two", "none"] | None,
@@ -193,7 +193,23 @@ class RnnModel(Section):
     def _check(self) -> RnnModel:
         if self.direction == "both" and self.width % 2:
             raise ValueError(f"width: {self.width} given; two directions need an even one")
+        self._refuse_what_has_no_effect()
         return self
+
+    def _refuse_what_has_no_effect(self) -> None:
+        attends = self.attention != "none"
+        used = {
+            "score": attends,
+            "normalizer": attends,
+            "scope": attends,
+            "feeds_input": self.attention == "luong",
+            "radius": attends and self.scope != "global",
+        }
+        for name, has_effect in used.items():
+            value, default = getattr(self, name), type(self).model_fields[name].default
+            if not has_effect and value != default:
+                why = "scope: global" if name == "radius" and attends else f"attention: {self.attention}"
+                raise ValueError(f"{name}: {value!r} given; it has no effect with {why}")
 
 
 class Training(Section):

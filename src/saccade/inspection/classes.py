@@ -21,10 +21,10 @@ def to_file(
     for name, values in figures.items():
         axes.plot(range(len(classes)), values, marker="o", label=name)
     axes.set_xticks(range(len(classes)), classes)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.1 * max((max(values) for values in figures.values() if values), default=0.0) or 1.0)
     axes.set_xlabel(across)
     axes.set_ylabel(up)
     axes.grid(axis="y", alpha=0.3)
-    axes.legend()
+    axes.legend(loc="lower left")  # figures fall with length: there is room
     with replacing(path) as draft:
         figure.savefig(draft)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast, final
+from typing import NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -58,7 +58,6 @@ class Look(NamedTuple):
     normalizer: str = "softmax"
     scope: str = "global"
     radius: int = 10  # of the local scopes (Luong 2015, section 4.1)
-    max_length: int = 512  # of the location score
 
 
 ADDITIVE = Look()
@@ -72,8 +71,7 @@ class Aligner(nn.Module):
         super().__init__()
         if look.scope not in SCOPES:
             raise ValueError(f"scope: {look.scope!r} given; allowed: {', '.join(SCOPES)}")
-        options: dict[str, Any] = {"max_length": look.max_length} if look.score == "location" else {}
-        self.score: Score = SCORES[look.score](width, width, **options)
+        self.score: Score = SCORES[look.score](width, width)
         self.normalizer = NORMALIZERS[look.normalizer]()
         self.radius = look.radius if look.scope == "local_m" else None
         self.local = masks.LocalP(width, radius=look.radius) if look.scope == "local_p" else None
@@ -107,9 +105,8 @@ class PlainDecoder(nn.Module):
 
     fed_width = 0
 
-    def __init__(self, sizes: RecurrentSizes, look: Look) -> None:
+    def __init__(self, sizes: RecurrentSizes) -> None:
         super().__init__()
-        del look
         self.layers = _layers(sizes, 0)
         self.readout = nn.Linear(sizes.width, sizes.embedding_width)
         self.dropout = sizes.dropout
@@ -281,7 +278,7 @@ class Seq2Seq(nn.Module):
 
 def _decoder(attention: str, sizes: RecurrentSizes, look: Look, feeds_input: bool) -> Decoder:
     if attention == "none":
-        return PlainDecoder(sizes, look)
+        return PlainDecoder(sizes)
     if attention == "bahdanau":
         return BahdanauDecoder(sizes, look)
     if attention == "luong":
