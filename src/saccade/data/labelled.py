@@ -1,4 +1,4 @@
-"""Texts with a label from files: TSV, CSV, JSONL, or plain lines that begin with the label; checked, with file and line.
+"""Texts with labels from files: TSV, CSV, JSONL, or lines that begin with the label; checked, with file and line.
 
 A dialogue is a run of lines with the same name in its dialogue column.
 """
@@ -112,18 +112,14 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             raise Mistake(f"{path}:{number}: not CSV ({error})") from None
 
 
-def _table(
-    path: Path, rows: Iterator[tuple[int, list[str]]], columns: Columns, needs_label: bool
-) -> Iterator[Text]:
+def _table(path: Path, rows: Iterator[tuple[int, list[str]]], columns: Columns, needs_label: bool) -> Iterator[Text]:
     places = _places(path, rows, columns, needs_label)
     for number, fields in rows:
         if any(field.strip() for field in fields):
             yield _checked(path, number, _picked(path, number, fields, places, needs_label), needs_label)
 
 
-def _places(
-    path: Path, rows: Iterator[tuple[int, list[str]]], columns: Columns, needs_label: bool
-) -> dict[str, int]:
+def _places(path: Path, rows: Iterator[tuple[int, list[str]]], columns: Columns, needs_label: bool) -> dict[str, int]:
     """Which field of a row holds what, from 0 on: as counted, or as the header says."""
     if columns.are_positions:
         return {name: int(column) - 1 for name, column in columns.named().items()}
@@ -181,8 +177,8 @@ def _value(path: Path, number: int, row: dict[str, Any], key: str) -> str:
 def _label_first(path: Path, columns: Columns, needs_label: bool) -> Iterator[Text]:
     """The format of many sentence sets: the label, a space, the text."""
     if columns != Columns():
-        allowed = ", ".join((".tsv", ".csv", ".jsonl"))
-        raise Mistake(f"data.columns: given, but {path} is plain text, label first; files with columns end in {allowed}")
+        said = f"given, but {path} is plain text, label first"
+        raise Mistake(f"data.columns: {said}; files with columns end in .tsv, .csv or .jsonl")
     for number, line in enumerate(text_lines(path), 1):
         if cleaned := clean(line):
             label, _, text = cleaned.partition(" ") if needs_label else ("", "", cleaned)
