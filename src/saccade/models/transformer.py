@@ -189,7 +189,7 @@ class Transformer(nn.Module):
         self.output = self.target if share_output else nn.Embedding(target_vocabulary, sizes.width)  # section 3.4
         for embedding in dict.fromkeys((self.target, self.source, self.output)):
             nn.init.normal_(embedding.weight, std=sizes.width**-0.5)
-        self.positions = _added_positions(sizes, max_length)
+        self.positions = added_positions(sizes, max_length)
         relative = sizes.positions == "relative"
         self.encoder_bias = Relative(sizes.num_heads, causal=False) if relative else None
         self.decoder_bias = Relative(sizes.num_heads, causal=True) if relative else None
@@ -248,7 +248,7 @@ class Transformer(nn.Module):
         return dropout(embedded, self.sizes.dropouts.residual, self.training)
 
 
-def _added_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned | None:
+def added_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned | None:
     """The positions that are added to embeddings; the other kinds live in the attention."""
     if sizes.positions not in POSITIONS:
         raise ValueError(f"positions: {sizes.positions!r} given; allowed: {', '.join(POSITIONS)}")
