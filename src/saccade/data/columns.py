@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from saccade.data.corpus import _text_lines as text_lines
-from saccade.data.corpus import clean
+from saccade.data.corpus import clean, text_lines
 from saccade.data.mistakes import Mistake
 
 DOCUMENT = "-DOCSTART-"
@@ -30,7 +29,10 @@ class Columns(NamedTuple):
     tag: int | None = -1
 
 
-def read_columns(path: Path, columns: Columns = Columns()) -> list[Sentence]:
+WORD_AND_TAG = Columns()
+
+
+def read_columns(path: Path, columns: Columns = WORD_AND_TAG) -> list[Sentence]:
     """The sentences of a file, plain or gzip. A file without one is a mistake."""
     found = list(sentences(path, text_lines(path), columns))
     if not found:
@@ -38,7 +40,7 @@ def read_columns(path: Path, columns: Columns = Columns()) -> list[Sentence]:
     return found
 
 
-def sentences(name: Path | str, lines: Iterable[str], columns: Columns = Columns()) -> Iterator[Sentence]:
+def sentences(name: Path | str, lines: Iterable[str], columns: Columns = WORD_AND_TAG) -> Iterator[Sentence]:
     """Sentences from lines; the name is for messages. Before any -DOCSTART- each is a document of its own."""
     document, has_documents, num_columns = -1, False, 0
     rows: list[list[str]] = []

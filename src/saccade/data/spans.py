@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -56,7 +57,7 @@ def bioes(spans: Iterable[Span], length: int) -> list[str]:
 def iob1(spans: Iterable[Span], length: int) -> list[str]:
     """I everywhere, but B at the first token of a span right behind another of its kind."""
     spans = list(spans)
-    touching = {span.first for before, span in zip(spans, spans[1:], strict=False) if _touch(before, span)}
+    touching = {span.first for before, span in itertools.pairwise(spans) if _touch(before, span)}
     return _written(spans, length, lambda span, at: "B" if at == span.first and at in touching else "I")
 
 
@@ -95,7 +96,7 @@ def scheme_of(sentences: Iterable[Tags]) -> str | None:
 
 
 def allowed_pairs(tags: Tags, scheme: str) -> list[list[bool]]:
-    """Which tag may follow which in BIO or BIOES: rows are the earlier tag, and the last of both is a sentence's edge."""
+    """Which tag may follow which in BIO or BIOES: rows are the earlier tag; the last of both is a sentence's edge."""
     edged = [*tags, OUTSIDE]
     return [[_follows(before, tag, is_bioes=scheme == "bioes") for tag in edged] for before in edged]
 

@@ -7,7 +7,10 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from saccade.attention.precision import widened
+
 FORBIDDEN = -1e4  # of a transition: exp() of it is 0, and sums of it stay finite in every precision
+HOPELESS = 1e-30  # of the likeliest tag's share: what has less is not learned from
 
 
 @final
@@ -35,26 +38,27 @@ class LinearChain(nn.Module):
         real_BT = _real(tag_BT, length_B)
         tag_BT = tag_BT.where(real_BT, edge)
         before_BT = torch.cat([torch.full_like(tag_BT[:, :1], edge), tag_BT[:, :-1]], 1)
-        emitted_BT = emission_BTV.float().gather(2, tag_BT.clamp(max=edge - 1)[..., None])[..., 0]
+        emitted_BT = widened(emission_BTV).gather(2, tag_BT.clamp(max=edge - 1)[..., None])[..., 0]
         last_B = tag_BT.gather(1, length_B[:, None] - 1)[:, 0]
         return ((emitted_BT + pair_VV[before_BT, tag_BT]) * real_BT).sum(1) + pair_VV[last_B, edge]
 
     def log_partition(self, emission_BTV: Tensor, length_B: Tensor) -> Tensor:
         """log Z(x), [B]: alpha_t[y] = emission[t, y] + log sum_x exp(alpha_t-1[x] + transition[x, y])."""
         pair_VV, edge = self._pairs(), self.num_tags
-        inner_VV, emission_BTV = pair_VV[:edge, :edge], emission_BTV.float()
+        factor_VV, emission_BTV = pair_VV[:edge, :edge].exp(), widened(emission_BTV)
         real_TB1 = _real(emission_BTV[..., 0], length_B).mT[..., None]
         alpha_BV = pair_VV[edge, :edge] + emission_BTV[:, 0]
         for emission_BV, real_B1 in zip(emission_BTV.unbind(1)[1:], real_TB1[1:], strict=True):
-            later_BV = torch.logsumexp(alpha_BV[:, :, None] + inner_VV, 1) + emission_BV
-            alpha_BV = torch.where(real_B1, later_BV, alpha_BV)
+            most_B1 = alpha_BV.detach().amax(1, keepdim=True)
+            sum_BV = ((alpha_BV - most_B1).exp() @ factor_VV).clamp_min(HOPELESS)
+            alpha_BV = torch.where(real_B1, sum_BV.log() + most_B1 + emission_BV, alpha_BV)
         return torch.logsumexp(alpha_BV + pair_VV[:edge, edge], 1)
 
     @torch.no_grad()
     def best(self, emission_BTV: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
         """The best tags [B, T], 0 behind the length, and their scores [B] (Viterbi 1967)."""
         pair_VV, edge = self._pairs(), self.num_tags
-        inner_VV, emission_BTV = pair_VV[:edge, :edge], emission_BTV.float()
+        inner_VV, emission_BTV = pair_VV[:edge, :edge], widened(emission_BTV)
         real_BT = _real(emission_BTV[..., 0], length_B)
         stay_V = torch.arange(edge, device=emission_BTV.device)
         best_BV, came_from = pair_VV[edge, :edge] + emission_BTV[:, 0], []
@@ -72,12 +76,12 @@ class LinearChain(nn.Module):
     @torch.enable_grad()
     def marginals(self, emission_BTV: Tensor, length_B: Tensor) -> Tensor:
         """p(y_t = v | x), [B, T, V], zeros behind the length: the gradient of log Z by the emissions."""
-        emission_BTV = emission_BTV.detach().float().requires_grad_()
+        emission_BTV = widened(emission_BTV.detach()).requires_grad_()
         (marginal_BTV,) = torch.autograd.grad(self.log_partition(emission_BTV, length_B).sum(), emission_BTV)
         return marginal_BTV
 
     def _pairs(self) -> Tensor:
-        return self.transition.float() + self.get_buffer("penalty")
+        return self.transition + self.get_buffer("penalty")
 
 
 def _real(like_BT: Tensor, length_B: Tensor) -> Tensor:
