@@ -97,7 +97,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 def decoded_lines(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
     """Cleaned lines of a stream of UTF-8 bytes; the name is for messages."""
-    return map(clean, _decoded(name, stream))
+    return map(clean, decoded(name, stream))
 
 
 def clean(text: str) -> str:
@@ -110,14 +110,15 @@ def text_lines(path: Path) -> Iterator[str]:
     """Only a line feed ends a line: other characters that break one (U+2028, U+0085) would misalign two files."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
-            yield from _decoded(path, stream)
+            yield from decoded(path, stream)
     except FileNotFoundError:
         raise Mistake(f"there is no file at {path}") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Mistake(f"{path}: not a whole gzip file ({error})") from None
 
 
-def _decoded(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
+def decoded(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
+    """The lines of a stream of UTF-8 bytes as they stand."""
     for number, raw in enumerate(stream, 1):
         try:
             yield raw.decode("utf-8")
