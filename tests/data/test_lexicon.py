@@ -13,7 +13,7 @@ from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import END, START, UNKNOWN
 
 TEXT = [Sentence(("The", "cat", "saw", "the", "CAT", "in", "1997")), Sentence(("In", "1998", "it", "slept"))]
-LEXICON = Lexicon.learned(TEXT, ["O", "B-X"])
+LEXICON = Lexicon.learned(TEXT, ["O", "B-X"], spelling="bio")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_it_is_stored_and_found_again(tmp_path: Path) -> None:
     LEXICON.joined(["Dog", "cat", "dog"]).save(tmp_path / "lexicon.json")
     found = Lexicon.load(tmp_path / "lexicon.json")
     assert found.words.symbols == [*LEXICON.words.symbols, "dog"]
-    assert found.tags == ["O", "B-X"]
+    assert (found.tags, found.spelling) == (["O", "B-X"], "bio")
     for one, other in zip(found.tokens([TEXT]), LEXICON.tokens([TEXT]), strict=True):
         assert torch.equal(one, other)
     (tmp_path / "lexicon.json").write_text("{", "utf-8")

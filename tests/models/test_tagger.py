@@ -16,7 +16,7 @@ from saccade.models.transformer import BlockSizes, Dropouts
 
 FIRST = [Sentence(("Blue", "cats", "saw", "Blue")), Sentence(("the", "BLUE", "dog", "and", "cats"))]
 SECOND = [Sentence(("a", "cat", "slept")), Sentence(("cats", "and", "dogs", "slept", "a", "lot", "here"))]
-LEXICON = Lexicon.learned([*FIRST, *SECOND], ["O", "B-X", "I-X"], min_count=1)
+LEXICON = Lexicon.learned([*FIRST, *SECOND], ["O", "B-X", "I-X"], spelling="bio", min_count=1)
 SIZES = FeatureSizes(7, 4, 3)
 
 

@@ -26,7 +26,9 @@ TEXT = [Sentence(("Anna", "lives", "in", "New", "York")), Sentence(("New", "York
 
 def tagger(*, is_plain: bool = False) -> Tagger:
     torch.manual_seed(3)
-    lexicon = Lexicon.learned(TEXT, ["N", "V", "O"] if is_plain else TAGS, min_count=1)
+    lexicon = Lexicon.learned(
+        TEXT, ["N", "V", "O"] if is_plain else TAGS, spelling=None if is_plain else "bioes", min_count=1
+    )
     allowed = None if is_plain else allowed_pairs(TAGS, "bioes")
     features = WordFeatures(
         FeatureSizes(5, 3, 2),
@@ -42,7 +44,7 @@ def tagger(*, is_plain: bool = False) -> Tagger:
         second=RecurrentTextEncoder(12, 6, cell="lstm"),
     )
     torch.nn.init.normal_(network.output.weight, std=9.0)
-    return Tagger(network.eval(), lexicon, None if is_plain else "bioes")
+    return Tagger(network.eval(), lexicon)
 
 
 def test_texts_words_and_sentences_are_tagged_alike() -> None:
@@ -127,7 +129,7 @@ def test_files_of_columns_or_of_sentences(
 
 def test_evaluation_as_conlleval_prints_it() -> None:
     gold = [["B-LOC", "I-LOC", "O", "B-PER"], ["O"]]
-    found = evaluation(gold, [["B-LOC", "I-LOC", "O", "O"], ["B-LOC"]], "bioes")
+    found = evaluation(gold, [["B-LOC", "I-LOC", "O", "O"], ["B-LOC"]], has_spans=True)
     assert found.lines == [
         "processed 5 tokens with 2 phrases; found: 2 phrases; correct: 1.",
         "accuracy:  60.00%; precision:  50.00%; recall:  50.00%; FB1:  50.00",
@@ -136,7 +138,7 @@ def test_evaluation_as_conlleval_prints_it() -> None:
     ]
     assert found.scores["f1"] == 50.0
     assert found.scores["f1_LOC"] == pytest.approx(200 / 3)
-    plain = evaluation([["N", "V"]], [["N", "N"]], None)
+    plain = evaluation([["N", "V"]], [["N", "N"]], has_spans=False)
     assert plain == ({"accuracy": 50.0, "num_sentences": 1, "num_tokens": 2}, ["2 tokens; accuracy:  50.00%"])
 
 

@@ -118,7 +118,7 @@ def text_lines(path: Path) -> Iterator[str]:
 
 
 def decoded(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
-    """Lines of a stream of UTF-8 bytes as they are; the name is for messages."""
+    """The lines of a stream of UTF-8 bytes as they stand."""
     for number, raw in enumerate(stream, 1):
         try:
             yield raw.decode("utf-8")

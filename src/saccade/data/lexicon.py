@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -50,15 +50,21 @@ class Tokens(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Lexicon:
-    """The vocabularies of words (as `plain` writes them), characters and shapes, and the tags."""
+    """The vocabularies of words (as `plain` writes them), characters and shapes, and the tags.
+
+    `spelling` is how the tags spell spans (bio, bioes), or None where they don't (parts of speech).
+    """
 
     words: Vocabulary
     characters: Vocabulary
     shapes: Vocabulary
     tags: list[str]
+    spelling: str | None
 
     @classmethod
-    def learned(cls, sentences: Iterable[Sentence], tags: Sequence[str], *, min_count: int = 2) -> Lexicon:
+    def learned(
+        cls, sentences: Iterable[Sentence], tags: Sequence[str], *, spelling: str | None, min_count: int = 2
+    ) -> Lexicon:
         """What the training text has at least `min_count` times; its rarer words are how <unk> looks."""
         spellings = Counter(word for sentence in sentences for word in sentence.words)
         words, characters, shapes = Counter[str](), Counter[str](), Counter[str]()
@@ -72,13 +78,14 @@ class Lexicon:
             _vocabulary(characters, "characters", min_count),
             _vocabulary(shapes, "words", min_count),
             list(tags),
+            spelling,
         )
 
     def joined(self, words: Iterable[str]) -> Lexicon:
         """With more words, those of a file of vectors, behind its own."""
         known = set(self.words.symbols)
         new = dict.fromkeys(word for word in map(plain, words) if word and word not in known)
-        return Lexicon(Vocabulary([*self.words.symbols, *new], "words"), self.characters, self.shapes, self.tags)
+        return replace(self, words=Vocabulary([*self.words.symbols, *new], "words"))
 
     def counts(self, sentences: Iterable[Sentence]) -> NDArray[np.int64]:
         """How often each word stands in sentences, [V]."""
@@ -118,7 +125,9 @@ class Lexicon:
         """A JSON file."""
         parts = {name: getattr(self, name).symbols for name in ("words", "characters", "shapes")}
         with replacing(path) as draft:
-            draft.write_text(json.dumps({**parts, "tags": self.tags}, ensure_ascii=False), "utf-8")
+            draft.write_text(
+                json.dumps({**parts, "tags": self.tags, "spelling": self.spelling}, ensure_ascii=False), "utf-8"
+            )
 
     @classmethod
     def load(cls, path: Path) -> Lexicon:
@@ -126,10 +135,11 @@ class Lexicon:
         try:
             stored = json.loads(path.read_text("utf-8"))
             words, characters, shapes = (stored[name] for name in ("words", "characters", "shapes"))
-            tags = stored["tags"]
+            tags, spelling = stored["tags"], stored["spelling"]
         except (ValueError, KeyError, TypeError):
             raise Mistake(f"{path} is damaged: it is no lexicon") from None
-        return cls(Vocabulary(words, "words"), Vocabulary(characters, "characters"), Vocabulary(shapes, "words"), tags)
+        kinds = Vocabulary(words, "words"), Vocabulary(characters, "characters"), Vocabulary(shapes, "words")
+        return cls(*kinds, tags, spelling)
 
 
 @functools.lru_cache(1 << 16)

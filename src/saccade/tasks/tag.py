@@ -98,14 +98,10 @@ class Evaluation(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Tagger:
-    """What `saccade.load` returns for a tagging run.
-
-    `scheme` is how spans are spelled inside (bio, bioes), or None for tags that spell none (parts of speech).
-    """
+    """What `saccade.load` returns for a tagging run. Spans are shown in BIO, however the model spells them."""
 
     network: TagNetwork
     lexicon: Lexicon
-    scheme: str | None
     columns: Columns = WORD_AND_TAG
 
     def predict(self, inputs: Iterable[Input], **options: Any) -> list[Tagged]:
@@ -138,7 +134,11 @@ class Tagger:
     def evaluate(self, paths: Sequence[Path]) -> Evaluation:
         """Spans and tags against those of CoNLL files, as conlleval prints them."""
         gold = [sentence for path in paths for sentence in read_columns(path, self.columns)]
-        return evaluation([one.tags for one in gold], [one.tags for one in self.stream(gold)], self.scheme)
+        return evaluation(
+            [one.tags for one in gold],
+            [one.tags for one in self.stream(gold)],
+            has_spans=self.lexicon.spelling is not None,
+        )
 
     def _tagged(self, documents: list[Document], probabilities: bool) -> Iterator[Tagged]:
         found: dict[int, list[Tagged]] = {}
@@ -178,15 +178,15 @@ class Tagger:
         return Tagged(words, tuple(tags), log_probability, tuple(self.lexicon.tags), probability_TV[: len(words)])
 
     def _shown(self, tags: Sequence[str]) -> list[str]:
-        return list(tags) if self.scheme is None else converted(tags, "bio")
+        return list(tags) if self.lexicon.spelling is None else converted(tags, "bio")
 
 
-def evaluation(gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]], scheme: str | None) -> Evaluation:
+def evaluation(gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]], *, has_spans: bool) -> Evaluation:
     """Accuracy and, where tags spell spans, precision, recall and F1 of all and of each kind, as conlleval prints."""
     pairs = [pair for one, other in zip(gold, found, strict=True) for pair in zip(one, other, strict=True)]
     accuracy = 100 * sum(one == other for one, other in pairs) / len(pairs)
     counts = {"num_sentences": len(gold), "num_tokens": len(pairs)}
-    if scheme is None:
+    if not has_spans:
         return Evaluation({"accuracy": accuracy, **counts}, [f"{len(pairs)} tokens; accuracy: {accuracy:6.2f}%"])
     total, by_kind = span_scores(gold, found)
     scores = {"f1": total.f1, "precision": total.precision, "recall": total.recall, "accuracy": accuracy}
