@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from saccade.data import tagged
 from saccade.data.columns import Sentence
 from saccade.data.lexicon import Lexicon
 from saccade.data.mistakes import Mistake
@@ -82,7 +83,7 @@ def test_documents_are_read_together_and_long_ones_in_parts(monkeypatch: pytest.
     alone = [one.log_probability for one in made.predict([TEXT[0], TEXT[1]._replace(document=1)])]
     together = [one.log_probability for one in made.predict(TEXT)]
     assert together != pytest.approx(alone, abs=1e-4)
-    monkeypatch.setattr(tag, "LONGEST_DOCUMENT", 1)
+    monkeypatch.setattr(tagged, "LONGEST_DOCUMENT", 1)
     assert [one.log_probability for one in made.predict(TEXT)] == pytest.approx(alone, abs=1e-4)
 
 

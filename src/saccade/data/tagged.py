@@ -13,6 +13,8 @@ from saccade.data.lexicon import Document
 from saccade.data.mistakes import Mistake
 from saccade.data.spans import OUTSIDE, converted, repaired, scheme_of, spans_of
 
+LONGEST_DOCUMENT = 256  # sentences that are read together; a longer document is read in parts
+
 
 class TaggedFile(NamedTuple):
     """A file and its sentences."""
@@ -32,11 +34,12 @@ class Checked(NamedTuple):
     num_repaired: int = 0
     first_repaired: str = ""
 
-    def documents(self, *, are_read: bool) -> list[Document]:
-        """The sentences of each document together, or each for itself."""
-        if not are_read:
-            return [[sentence] for sentence in self.sentences]
-        return [list(group) for _, group in itertools.groupby(self.sentences, key=lambda one: one.document)]
+
+def documents(given: Iterable[Sentence]) -> Iterator[Document]:
+    """Neighbours of one document together, but not more than LONGEST_DOCUMENT."""
+    for _, group in itertools.groupby(given, key=lambda sentence: sentence.document):
+        while part := list(itertools.islice(group, LONGEST_DOCUMENT)):
+            yield part
 
 
 def read_tagged(field: str, pattern: str, columns: Columns) -> list[TaggedFile]:

@@ -17,11 +17,11 @@ from saccade.data.corpus import clean, decoded, text_lines
 from saccade.data.lexicon import Document, Lexicon, Tokens
 from saccade.data.mistakes import Mistake
 from saccade.data.spans import Score, Span, converted, span_scores, spans_of
+from saccade.data.tagged import documents
 from saccade.inspection.draw import to_file
 from saccade.models.tagger import TagNetwork
 
 WINDOW = 2048  # sentences that are sorted by length together
-LONGEST_DOCUMENT = 256  # sentences that are read together; a longer document is read in parts
 TOKENS_PER_BATCH = 8192
 Input = str | Sequence[str] | Sentence
 
@@ -38,10 +38,10 @@ class Batch(NamedTuple):
         return Batch(self.tokens.to(device), self.tag_BT.to(device, non_blocking=True), self.num_items)
 
 
-def collate(lexicon: Lexicon, documents: Sequence[Document]) -> Batch:
+def collate(lexicon: Lexicon, batch: Sequence[Document]) -> Batch:
     """Documents, whose tags are spelled as the lexicon's, as one batch."""
-    tags = [sentence.tags for document in documents for sentence in document]
-    return Batch(lexicon.tokens(documents), lexicon.tag_ids(tags), sum(map(len, tags)))
+    tags = [sentence.tags for document in batch for sentence in document]
+    return Batch(lexicon.tokens(batch), lexicon.tag_ids(tags), sum(map(len, tags)))
 
 
 def loss_of(network: TagNetwork, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -110,7 +110,7 @@ class Tagger:
 
     def stream(self, inputs: Iterable[Input], *, probabilities: bool = False) -> Iterator[Tagged]:
         """Sentences in order, in memory that doesn't grow with their number."""
-        for window in _windows(_documents(map(_sentence, itertools.count(), inputs))):
+        for window in _windows(documents(map(_sentence, itertools.count(), inputs))):
             yield from self._tagged(window, probabilities)
 
     def read(self, source: Path | None) -> Iterator[Sentence]:
@@ -140,27 +140,27 @@ class Tagger:
             has_spans=self.lexicon.spelling is not None,
         )
 
-    def _tagged(self, documents: list[Document], probabilities: bool) -> Iterator[Tagged]:
+    def _tagged(self, window: list[Document], probabilities: bool) -> Iterator[Tagged]:
         found: dict[int, list[Tagged]] = {}
-        for rows in _batches(documents):
-            batch = [documents[row] for row in rows]
+        for rows in _batches(window):
+            batch = [window[row] for row in rows]
             tagged = self._tag(batch, probabilities)
             for row, document in zip(rows, batch, strict=True):
                 found[row] = [next(tagged) if sentence.words else Tagged((), (), 0.0) for sentence in document]
-        return itertools.chain.from_iterable(found[row] for row in range(len(documents)))
+        return itertools.chain.from_iterable(found[row] for row in range(len(window)))
 
     @torch.no_grad()
-    def _tag(self, documents: Sequence[Document], probabilities: bool) -> Iterator[Tagged]:
+    def _tag(self, batch: Sequence[Document], probabilities: bool) -> Iterator[Tagged]:
         """One batch; sentences without words are left out."""
-        documents = [[sentence for sentence in document if sentence.words] for document in documents]
-        if not any(documents):
+        batch = [[sentence for sentence in document if sentence.words] for document in batch]
+        if not any(batch):
             return iter(())
-        tokens = self.lexicon.tokens(documents).to(next(self.network.parameters()).device)
+        tokens = self.lexicon.tokens(batch).to(next(self.network.parameters()).device)
         emission_BTV, chain = self.network(tokens), self.network.chain
         best_BT, score_B = chain.best(emission_BTV, tokens.length_B)
         log_probability_B = score_B - chain.log_partition(emission_BTV, tokens.length_B)
         rows = zip(
-            (sentence for document in documents for sentence in document),
+            (sentence for document in batch for sentence in document),
             best_BT.tolist(),
             log_probability_B.tolist(),
             chain.marginals(emission_BTV, tokens.length_B).cpu() if probabilities else itertools.repeat(None),
@@ -224,16 +224,9 @@ def _texts(lines: Iterable[str]) -> Iterator[Sentence]:
             document += 1
 
 
-def _documents(given: Iterable[Sentence]) -> Iterator[Document]:
-    """Neighbours of one document together, but not more than LONGEST_DOCUMENT."""
-    for _, group in itertools.groupby(given, key=lambda sentence: sentence.document):
-        while part := list(itertools.islice(group, LONGEST_DOCUMENT)):
-            yield part
-
-
-def _windows(documents: Iterable[Document]) -> Iterator[list[Document]]:
+def _windows(given: Iterable[Document]) -> Iterator[list[Document]]:
     window, size = list[Document](), 0
-    for document in documents:
+    for document in given:
         window.append(document)
         size += len(document)
         if size >= WINDOW:
@@ -243,15 +236,15 @@ def _windows(documents: Iterable[Document]) -> Iterator[list[Document]]:
         yield window
 
 
-def _batches(documents: Sequence[Document]) -> Iterator[list[int]]:
+def _batches(window: Sequence[Document]) -> Iterator[list[int]]:
     """Documents of like longest sentences within the token budget."""
-    longest = [max(1, *(len(sentence.words) for sentence in document)) for document in documents]
+    longest = [max(1, *(len(sentence.words) for sentence in document)) for document in window]
     batch, size = list[int](), 0
-    for row in sorted(range(len(documents)), key=longest.__getitem__):
-        size += len(documents[row])
+    for row in sorted(range(len(window)), key=longest.__getitem__):
+        size += len(window[row])
         if batch and size * longest[row] > TOKENS_PER_BATCH:
             yield batch
-            batch, size = [], len(documents[row])
+            batch, size = [], len(window[row])
         batch.append(row)
     if batch:
         yield batch
