@@ -68,10 +68,10 @@ class Lexicon:
         """What the training text has at least `min_count` times; its rarer words are how <unk> looks."""
         spellings = Counter(word for sentence in sentences for word in sentence.words)
         words, characters, shapes = Counter[str](), Counter[str](), Counter[str]()
-        for spelling, count in spellings.items():
-            words[plain(spelling)] += count
-            shapes[shape(spelling)] += count
-            for character in spelling:
+        for word, count in spellings.items():
+            words[plain(word)] += count
+            shapes[shape(word)] += count
+            for character in word:
                 characters[character] += count
         return cls(
             _vocabulary(words, "words", min_count),
@@ -90,8 +90,8 @@ class Lexicon:
     def counts(self, sentences: Iterable[Sentence]) -> NDArray[np.int64]:
         """How often each word stands in sentences, [V]."""
         found = np.zeros(self.words.size, np.int64)
-        for spelling, count in Counter(word for sentence in sentences for word in sentence.words).items():
-            found[_id(self.words, plain(spelling))] += count
+        for word, count in Counter(word for sentence in sentences for word in sentence.words).items():
+            found[_id(self.words, plain(word))] += count
         return found
 
     def tokens(self, documents: Sequence[Document]) -> Tokens:

@@ -83,16 +83,14 @@ def converted(tags: Tags, scheme: str) -> list[str]:
 
 
 def scheme_of(sentences: Iterable[Tags]) -> str | None:
-    """The scheme that a file's tags keep to best, or None where they spell no spans (parts of speech)."""
-    starts: Counter[str] = Counter()
-    for tags in sentences:
-        if not all(tag == OUTSIDE or SPELLED.fullmatch(tag) for tag in tags):
-            return None
-        starts.update(tags[span.first][0] for span in spans_of(tags))
-        starts.update({part: 1 for part in ("E", "S") if any(tag.startswith(part) for tag in tags)})
-    if starts["E"] or starts["S"]:
+    """The scheme in which a file's tags need the least repair, or None where they spell no spans (parts of speech)."""
+    sentences = list(sentences)
+    tags = {tag for sentence in sentences for tag in sentence}
+    if not all(tag == OUTSIDE or SPELLED.fullmatch(tag) for tag in tags):
+        return None
+    if any(tag[0] in "ES" for tag in tags):
         return "bioes"
-    return "iob1" if starts["I"] > starts["B"] else "bio"
+    return min(("bio", "iob1"), key=lambda scheme: sum(repaired(one, scheme).num_changed for one in sentences))
 
 
 def allowed_pairs(tags: Tags, scheme: str) -> list[list[bool]]:
