@@ -150,6 +150,7 @@ def predict(
     layer: Annotated[int | None, typer.Option(help="The decoder layer to show. [default: the last]")] = None,
     head: Annotated[int | None, typer.Option(help="The head to show. [default: the mean of all]")] = None,
     key_terms: Annotated[int | None, typer.Option(min=1, help="So many words that carried the label.")] = None,
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Those of every tag; for --draw.")] = False,
     pictures: Annotated[Path | None, typer.Option("--draw", help="A folder for a picture of each output.")] = None,
     picture_ending: Annotated[str, typer.Option("--ending", help="What kind of picture: .png, .svg, .gif.")] = ".png",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with scores.")] = False,
@@ -161,6 +162,7 @@ def predict(
         width=beam, num_best=num_best, length_penalty=length_penalty, min_length=min_length, max_length=max_length,
         no_repeat_ngram=no_repeat_ngram, sample=sample or None, temperature=temperature, top_k=top_k, top_p=top_p,
         seed=seed, attention=attention or None, layer=layer, head=head, key_terms=key_terms,
+        probabilities=probabilities or None,
         prefixes=None if prefix is None else corpus.read_lines(prefix),
     )  # fmt: skip
     predictor = load_run(model, *(ensemble or ()))
@@ -190,7 +192,7 @@ def _check_options(call: Callable[..., Any], given: dict[str, Any]) -> None:
     """What a task has no use for is refused, not ignored."""
     parameters = inspect.signature(call).parameters
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
-        given = {name: value for name, value in given.items() if name in ("key_terms",)}
+        given = {name: value for name, value in given.items() if name in ("key_terms", "probabilities")}
     for name in given:
         if name not in parameters:
             flag = FLAGS.get(name, f"--{name.replace('_', '-')}")

@@ -20,7 +20,7 @@ def test_glove_has_no_header_and_words_with_spaces(tmp_path: Path) -> None:
     found = read_vectors(path)
     assert found.words == ["the", ". . ."]
     assert found.num_repeated == 1
-    np.testing.assert_allclose(found.table_VD, [[0.5, -1, 0.2], [1, 2, 3]])
+    np.testing.assert_allclose(found.table_VD, np.array([[0.5, -1, 0.2], [1, 2, 3]], np.float32))
     assert found.table_VD.dtype == np.float32
 
 

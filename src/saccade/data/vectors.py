@@ -23,7 +23,7 @@ class Vectors(NamedTuple):
 
 
 class _Header(NamedTuple):
-    count: int
+    num_vectors: int
     width: int
 
 
@@ -50,8 +50,8 @@ def _rows(path: Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
         count += 1
     if not count:
         raise Mistake(f"{path}: no vector in it; there must be lines of a word and its numbers")
-    if header and count != header.count:
-        raise Mistake(f"{path}: {count:,} vectors; its first line says {header.count:,}")
+    if header and count != header.num_vectors:
+        raise Mistake(f"{path}: {count:,} vectors; its first line says {header.num_vectors:,}")
 
 
 def _header(line: str) -> _Header | None:

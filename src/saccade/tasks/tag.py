@@ -20,6 +20,7 @@ from saccade.data.spans import Score, Span, converted, span_scores, spans_of
 from saccade.data.tagged import documents
 from saccade.inspection.draw import to_file
 from saccade.models.tagger import TagNetwork
+from saccade.tasks.evaluation import Evaluation
 
 WINDOW = 2048  # sentences that are sorted by length together
 TOKENS_PER_BATCH = 8192
@@ -88,13 +89,6 @@ class Tagged(NamedTuple):
         to_file(self.probability_TV, path, queries=self.words, keys=self.kinds, title="probability of each tag")
 
 
-class Evaluation(NamedTuple):
-    """Scores for programs, and lines for people."""
-
-    scores: dict[str, float | int]
-    lines: list[str]
-
-
 @final
 @dataclass(frozen=True)
 class Tagger:
@@ -108,10 +102,15 @@ class Tagger:
         """The tags of sentences: texts of white-space words, lists of words, or Sentences, whose documents count."""
         return list(self.stream(inputs, **options))
 
-    def stream(self, inputs: Iterable[Input], *, probabilities: bool = False) -> Iterator[Tagged]:
-        """Sentences in order, in memory that doesn't grow with their number."""
-        for window in _windows(documents(map(_sentence, itertools.count(), inputs))):
-            yield from self._tagged(window, probabilities)
+    def stream(self, inputs: Iterable[Input], *, probabilities: bool = False, window: int = WINDOW) -> Iterator[Tagged]:
+        """Sentences in order, in memory that doesn't grow with their number.
+
+        `window` are read before the first is written; a model that reads documents waits for the end of one.
+        """
+        given = map(_sentence, itertools.count(1), inputs)
+        groups = ([one] for one in given) if self.network.places is None else documents(given)
+        for part in _windows(groups, window):
+            yield from self._tagged(part, probabilities)
 
     def read(self, source: Path | None) -> Iterator[Sentence]:
         """The sentences of a file (None: standard input): CoNLL columns, or a sentence a line.
@@ -211,8 +210,8 @@ def _sentence(number: int, given: Input) -> Sentence:
         return given
     words = clean(given).split() if isinstance(given, str) else [clean(word) for word in given]
     if not all(words):
-        raise Mistake(f"sentence {number + 1:,}: a word is empty")
-    return Sentence(tuple(words), document=-1 - number)  # a document of its own
+        raise Mistake(f"sentence {number:,}: a word is empty")
+    return Sentence(tuple(words), document=-number)  # a document of its own
 
 
 def _texts(lines: Iterable[str]) -> Iterator[Sentence]:
@@ -224,12 +223,12 @@ def _texts(lines: Iterable[str]) -> Iterator[Sentence]:
             document += 1
 
 
-def _windows(given: Iterable[Document]) -> Iterator[list[Document]]:
+def _windows(given: Iterable[Document], most: int) -> Iterator[list[Document]]:
     window, size = list[Document](), 0
     for document in given:
         window.append(document)
         size += len(document)
-        if size >= WINDOW:
+        if size >= most:
             yield window
             window, size = [], 0
     if window:
