@@ -21,8 +21,13 @@ SIZES = FeatureSizes(7, 4, 3)
 
 
 def features(share: Tensor | None = None, sizes: FeatureSizes = SIZES) -> WordFeatures:
-    counts = {"num_words": LEXICON.words.size, "num_characters": LEXICON.characters.size}
-    return WordFeatures(sizes, **counts, num_shapes=LEXICON.shapes.size, unknown_share=share)
+    return WordFeatures(
+        sizes,
+        num_words=LEXICON.words.size,
+        num_characters=LEXICON.characters.size,
+        num_shapes=LEXICON.shapes.size,
+        unknown_share=share,
+    )
 
 
 def encoder(kind: str, input_width: int) -> TextEncoder:

@@ -19,7 +19,7 @@ from saccade.layers.crf import LinearChain
 from saccade.models.encoder import RecurrentTextEncoder
 from saccade.models.tagger import FeatureSizes, OtherPlaces, TagNetwork, WordFeatures
 from saccade.tasks import tag
-from saccade.tasks.tag import Tagged, Tagger, collate, evaluation, loss_of
+from saccade.tasks.tag import Input, Tagged, Tagger, collate, evaluation, loss_of
 
 TAGS = ["O", "B-LOC", "I-LOC", "E-LOC", "S-LOC"]
 TEXT = [Sentence(("Anna", "lives", "in", "New", "York")), Sentence(("New", "York", "is", "large"))]
@@ -50,7 +50,7 @@ def tagger(*, is_plain: bool = False) -> Tagger:
 
 def test_texts_words_and_sentences_are_tagged_alike() -> None:
     made = tagger()
-    forms = ["Anna lives in  New York", ["Anna", "lives", "in", "New", "York"], TEXT[0]]
+    forms: list[Input] = ["Anna lives in  New York", ["Anna", "lives", "in", "New", "York"], TEXT[0]]
     one, two, three = made.predict(forms)
     assert one.words == TEXT[0].words
     assert one.tags == two.tags == three.tags

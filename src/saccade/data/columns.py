@@ -95,7 +95,8 @@ def _check(place: str, fields: list[str], num_columns: int, columns: Columns) ->
         if not fields[index]:
             raise Mistake(f"{place}: the {name} is empty")
     if columns.tag is not None and columns.word % len(fields) == columns.tag % len(fields):
-        raise Mistake(f"{place}: {_counted(len(fields))}; there must be a word and a tag, with a tab or space between")
+        wanted = "there must be a word and a tag in two of them, with tabs or spaces between"
+        raise Mistake(f"{place}: {_counted(len(fields))}; {wanted}")
 
 
 def _counted(count: int) -> str:
