@@ -17,7 +17,7 @@ from saccade.data.mistakes import Mistake
 
 def config_of(root: Path, **sections: dict[str, object]) -> tag.Config:
     data = {"train": f"{root}/train.txt", "valid": f"{root}/valid.txt", **sections.pop("data", {})}
-    model = {"width": 8, "word_width": 5, "num_heads": 2, **sections.pop("model", {})}
+    model = {"width": 8, "word_width": 5, "num_heads": 2, "reads_documents": False, **sections.pop("model", {})}
     training = {"max_steps": 1, "validate_every": 1, **sections.pop("training", {})}
     return config_file.check({"task": "tag", "data": data, "model": model, "training": training}, "x.yaml")
 
@@ -79,6 +79,8 @@ def test_vectors_are_put_into_their_words(tmp_path: Path) -> None:
     table = job.network.get_parameter("features.word.weight")
     assert table[lexicon.words.encode("a")[0]].tolist() == [1, 2, 3]  # its own spelling, not the first
     assert table[lexicon.words.encode("zebra")[0]].tolist() == [4, 5, 6]
+    with pytest.raises(Mistake, match=r"model\.vectors: .*\*\.txt stands for 3 files; there must be one"):
+        prepared(tmp_path, tmp_path / "run", model={"vectors": f"{tmp_path}/*.txt"})
     with pytest.raises(Mistake, match=r"model\.word_width: 5 given; the vectors in .* have 3 numbers"):
         prepared(tmp_path, tmp_path / "run", model={"vectors": str(tmp_path / "vectors.txt")})
 
@@ -87,7 +89,7 @@ def test_repairs_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     config = config_of(small(tmp_path, "a I-X\nb B-X\n\nc B-Y\n"))
     tag.prepare(config, tmp_path / "run", Console())
     said = " ".join(capsys.readouterr().out.split())
-    assert f"data.train: 1 tags break the scheme and were repaired, the first at {tmp_path}/train.txt:1" in said
+    assert f"data.train: tags that break the scheme were repaired: 1, the first at {tmp_path}/train.txt:1" in said
 
 
 @pytest.mark.parametrize(
@@ -97,6 +99,9 @@ def test_repairs_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         ({"training": {"metric": "f1"}, "data": {"scheme": "none"}}, "training.metric: 'f1' given; without spans"),
         ({"model": {"kind": "transformer", "num_heads": 3}}, "num_heads: 3 given; it must divide the width, 8"),
         ({"model": {"width": 7}}, "width: 7 given; two directions need an even one"),
+        ({"model": {"characters": "none", "character_width": 9}}, "character_width: 9 given; it has no effect with"),
+        ({"model": {"max_vectors": 9}}, "max_vectors: 9 given; it has no effect without vectors"),
+        ({"model": {"kind": "transformer", "width": 6, "positions": "rotary"}}, "it needs heads of an even width"),
         ({"model": {"kind": "bag"}}, r"model: .* given"),
         ({"model": {"widht": 7}}, r"model\.widht: unknown \(did you mean width\?\)"),
         ({"data": {"tag_column": 5}}, r"train\.txt:1: 2 columns; there is no column 5 for the tag"),

@@ -145,6 +145,8 @@ def test_evaluation_as_conlleval_prints_it() -> None:
         "              PER: precision:   0.00%; recall:   0.00%; FB1:   0.00  0",
     ]
     assert found.scores["f1"] == 50.0
+    other = [["B-LOC", "E-LOC", "O", "S-PER"], ["O"]]  # the same, spelled otherwise
+    assert evaluation(other, [["B-LOC", "I-LOC", "O", "O"], ["B-LOC"]], has_spans=True) == found
     assert found.scores["f1_LOC"] == pytest.approx(200 / 3)
     plain = evaluation([["N", "V"]], [["N", "N"]], has_spans=False)
     assert plain[:2] == ({"accuracy": 50.0, "num_sentences": 1, "num_tokens": 2}, ["2 tokens; accuracy:  50.00%"])

@@ -22,8 +22,8 @@ from saccade.data.columns import Columns, Sentence
 from saccade.data.corpus import shards
 from saccade.data.lexicon import Lexicon, plain
 from saccade.data.mistakes import Mistake
-from saccade.data.spans import converted, spans_of
-from saccade.data.tagged import Checked, checked, documents, found_scheme, read_tagged, tag_set
+from saccade.data.spans import spans_of
+from saccade.data.tagged import Checked, checked, found_scheme, read_tagged, tag_set
 from saccade.data.tokenizer import SPECIAL
 from saccade.data.vectors import Vectors, read_vectors
 from saccade.inspection.samples import table
@@ -110,7 +110,8 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
     network.features.unknown_share_V = taggers.unknown_share(section.word_dropout, lexicon, train.sentences)
     if vectors is not None:
         _put(vectors, network, lexicon)
-    rows = list(documents(train.sentences) if section.reads_documents else ([one] for one in train.sentences))
+    tagger = Tagger(network, lexicon)
+    rows = list(tagger.read_together(train.sentences))
     return Job(
         network=network,
         plan=Shuffled(
@@ -120,7 +121,7 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
             load=lambda chosen: collate(lexicon, [rows[row] for row in chosen]),
         ),
         loss=lambda batch: loss_of(network, batch),
-        validate=_Validator(config, Tagger(network, lexicon), valid).measure,
+        validate=_Validator(config, tagger, valid).measure,
         data=_hashes(config),
     )
 
@@ -184,7 +185,9 @@ def _say(config: Config, sets: _Sets, console: Console) -> None:
             line += f", {kinds.total():,} spans ({counts}), {sets.scheme}"
         _print(console, line)
         if part.num_repaired:
-            what = f"{part.num_repaired:,} tags break the scheme and were repaired, the first at {part.first_repaired}"
+            what = (
+                f"tags that break the scheme were repaired: {part.num_repaired:,}, the first at {part.first_repaired}"
+            )
             _print(console, f"{name}: {what}", style="yellow")
 
 
@@ -193,7 +196,9 @@ def _print(console: Console, text: str, style: str | None = None) -> None:
 
 
 def _vectors(config: Config, console: Console) -> Vectors:
-    (path,) = shards("model.vectors", str(config.model.vectors))
+    path, *more = shards("model.vectors", str(config.model.vectors))
+    if more:
+        raise Mistake(f"model.vectors: {config.model.vectors} stands for {1 + len(more)} files; there must be one")
     with console.status(f"reading {path}"):
         found = read_vectors(path, most=config.model.max_vectors)
     width = found.table_VD.shape[1]
@@ -233,7 +238,7 @@ class _Validator:
         usable = [one for one in valid.sentences if known.issuperset(one.tags)]
         if not usable:
             raise Mistake("data.valid: every sentence has a tag that is not in data.train")
-        groups = list(documents(usable))
+        groups = list(tagger.read_together(usable))
         size = config.training.batch_size
         self.batches = [collate(tagger.lexicon, groups[start : start + size]) for start in range(0, len(groups), size)]
 
@@ -244,8 +249,8 @@ class _Validator:
         device = next(network.parameters()).device
         loss = sum(float(loss_of(network, batch.to(device))[1]) for batch in self.batches)
         mean = loss / sum(batch.num_items for batch in self.batches)
-        gold = [converted(one.tags, "bio") if has_spans else one.tags for one in self.sentences]
-        scores = evaluation(gold, [one.tags for one in self.tagger.stream(self.sentences)], has_spans=has_spans).scores
+        found = [one.tags for one in self.tagger.stream(self.sentences)]
+        scores = evaluation([one.tags for one in self.sentences], found, has_spans=has_spans).scores
         names = ("f1", "precision", "recall", "accuracy") if has_spans else ("accuracy",)
         metric = names[0] if self.metric == "auto" else self.metric
         score = -mean if metric == "loss" else scores[metric]

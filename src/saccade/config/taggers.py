@@ -42,6 +42,15 @@ class Model(Section):
         description="A word attends to its other places in the document (-DOCSTART-), and one more layer reads along.",
     )
 
+    @model_validator(mode="after")
+    def _refuse_what_has_no_effect(self) -> Model:
+        fields = type(self).model_fields
+        if self.characters == "none" and self.character_width != fields["character_width"].default:
+            raise ValueError(f"character_width: {self.character_width} given; it has no effect with characters: none")
+        if self.vectors is None and self.max_vectors != fields["max_vectors"].default:
+            raise ValueError(f"max_vectors: {self.max_vectors} given; it has no effect without vectors")
+        return self
+
 
 class RecurrentModel(Model):
     """Reads a sentence step by step."""
@@ -82,6 +91,12 @@ class TransformerModel(Model):
     window: Positive | None = Field(default=None, description="How far self-attention sees to either side.")
     score: ScoreName = "scaled_dot"
     normalizer: NormalizerName = "softmax"
+
+    @model_validator(mode="after")
+    def _check(self) -> TransformerModel:
+        if self.width // self.num_heads % 2 and self.positions == "rotary":
+            raise ValueError("positions: 'rotary' given; it needs heads of an even width")
+        return self
 
     def encoder(self, input_width: int, num_layers: int) -> TransformerTextEncoder:
         """So many layers of it."""

@@ -107,10 +107,12 @@ class Tagger:
 
         `window` are read before the first is written; a model that reads documents waits for the end of one.
         """
-        given = map(_sentence, itertools.count(1), inputs)
-        groups = ([one] for one in given) if self.network.places is None else documents(given)
-        for part in _windows(groups, window):
+        for part in _windows(self.read_together(map(_sentence, itertools.count(1), inputs)), window):
             yield from self._tagged(part, probabilities)
+
+    def read_together(self, given: Iterable[Sentence]) -> Iterator[Document]:
+        """The sentences of a document, if the model reads documents; else each for itself."""
+        return documents(given) if self.network.places is not None else ([sentence] for sentence in given)
 
     def read(self, source: Path | None) -> Iterator[Sentence]:
         """The sentences of a file (None: standard input): CoNLL columns, or a sentence a line.
@@ -182,6 +184,8 @@ class Tagger:
 
 def evaluation(gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]], *, has_spans: bool) -> Evaluation:
     """Accuracy and, where tags spell spans, precision, recall and F1 of all and of each kind, as conlleval prints."""
+    if has_spans:  # in whichever scheme
+        gold, found = ([converted(tags, "bio") for tags in sentences] for sentences in (gold, found))
     pairs = [pair for one, other in zip(gold, found, strict=True) for pair in zip(one, other, strict=True)]
     accuracy = 100 * sum(one == other for one, other in pairs) / len(pairs)
     counts = {"num_sentences": len(gold), "num_tokens": len(pairs)}
