@@ -144,11 +144,8 @@ def test_windows_and_batches_change_nothing(context: int, window: int) -> None:
 
 
 def test_key_terms() -> None:
-    assert ranked(["The", "cat", ",", "the", "mat"], [0.2, 0.3, 0.25, 0.15, 0.1]) == [
-        KeyTerm("The", pytest.approx(0.35)),
-        KeyTerm("cat", 0.3),
-        KeyTerm("mat", 0.1),
-    ]
+    found = ranked(["The", "cat", ",", "the", "mat"], [0.25, 0.25, 0.25, 0.125, 0.125])
+    assert found == [KeyTerm("The", 0.375), KeyTerm("cat", 0.25), KeyTerm("mat", 0.125)]
     model = predictor()
     terms = model.key_terms(SENTENCES[0], 2)
     (one,) = model.predict([SENTENCES[0]], attention=True)
@@ -178,7 +175,7 @@ def test_a_picture(tmp_path: Path) -> None:
 
 
 def test_files_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = replace(predictor(), columns=Columns(2, 1))
+    model = replace(predictor(), columns=Columns(1, 0))
     table, plain = tmp_path / "a.tsv", tmp_path / "a.txt"
     table.write_text("The cat\nMice\tno\n")
     plain.write_text("The cat\n\nMice run\n")

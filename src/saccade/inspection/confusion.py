@@ -17,10 +17,10 @@ OTHERS = "(others)"
 
 
 class LabelScores(NamedTuple):
-    """Of one label, in percent; 0 where nothing is there to count. `count` texts have it."""
+    """Of one label, in percent; 0 where nothing is there to count. So many texts have it."""
 
     label: str
-    count: int
+    num_texts: int
     precision: float
     recall: float
     f1: float
@@ -129,6 +129,6 @@ def _cells(row: Sequence[int]) -> str:
 
 
 def _score_row(row: LabelScores) -> str:
-    numbers = (f"{row.count:,}", f"{row.precision:.1f}", f"{row.recall:.1f}", f"{row.f1:.1f}")
+    numbers = (f"{row.num_texts:,}", f"{row.precision:.1f}", f"{row.recall:.1f}", f"{row.f1:.1f}")
     cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
     return f'<tr><th scope="row" dir="auto">{escape(row.label)}</th>{cells}</tr>\n'
