@@ -64,9 +64,7 @@ def conversation(chance: random.Random, number: int) -> list[tuple[str, str, str
     lines = []
     for _ in range(6):
         asked = chance.random() < 0.5
-        lines.append(
-            (f"d{number}", "A", f"{chance.choice(NOISE)} {'?' if asked else '.'}", "q" if asked else "o")
-        )
+        lines.append((f"d{number}", "A", f"{chance.choice(NOISE)} {'?' if asked else '.'}", "q" if asked else "o"))
         speaker = chance.choice("AB")
         label = "more" if speaker == "A" else "answer" if asked else "agree"
         lines.append((f"d{number}", speaker, "yes", label))

@@ -18,9 +18,9 @@ from saccade.data.tokenizer import Tokenizer, train_tokenizer
 from saccade.data.windows import encode_texts
 from saccade.layers.context import RecurrentContext
 from saccade.layers.pooling import AttentionPooling, LastPooling, Pooling, StructuredPooling
-from saccade.models.classifier import TextClassifier
+from saccade.models.classifier import Dropouts, TextClassifier
 from saccade.models.encoder import RecurrentTextEncoder
-from saccade.tasks.classify import Classifier, KeyTerm, class_weights, loss_of, measure, ranked
+from saccade.tasks.classify import Classifier, KeyTerm, Objective, class_weights, loss_of, measure, ranked
 
 SENTENCES = ["The cat sat , on the mat .", "A dog barked at the cat !", "Mice run .", "Nothing moved at all ."]
 LABELS = ["no", "perhaps", "yes"]
@@ -55,10 +55,10 @@ def test_the_loss_by_hand() -> None:
     batch = texts.batch(texts.runs())
     loss, shown = loss_of(model.network, batch)
     assert loss.item() == pytest.approx(math.log(2) + math.log(4))
-    weighted, same = loss_of(model.network, batch, weight_V=torch.tensor([3.0, 1.0, 0.5]))
+    weighted, same = loss_of(model.network, batch, Objective(torch.tensor([3.0, 1.0, 0.5])))
     assert weighted.item() == pytest.approx(3 * math.log(2) + 0.5 * math.log(4))
     assert shown.item() == same.item() == pytest.approx(loss.item())
-    smoothed, _ = loss_of(model.network, batch, smoothing=0.3)
+    smoothed, _ = loss_of(model.network, batch, Objective(smoothing=0.3))
     mean = (math.log(2) + 2 * math.log(4)) / 3
     assert smoothed.item() == pytest.approx(0.7 * loss.item() + 0.3 * 2 * mean)
 
@@ -67,8 +67,26 @@ def test_the_penalty_is_added() -> None:
     model = predictor(pooling=lambda width: StructuredPooling(width, num_hops=3, hidden_width=5))
     texts = encode_texts([Text("cat", "no")], model.encode, LABELS)
     batch = texts.batch(texts.runs())
-    plain, with_penalty = (loss_of(model.network, batch, penalty=penalty)[0].item() for penalty in (0.0, 0.5))
+    plain, with_penalty = (loss_of(model.network, batch, Objective(penalty=share))[0].item() for share in (0.0, 0.5))
     assert with_penalty - plain == pytest.approx(3.0)  # one word: six overlaps of 1, half of each
+
+
+def test_two_passes_that_disagree_are_minded() -> None:
+    model = predictor()
+    texts = encode_texts([Text("cat", "no")], model.encode, LABELS)
+    batch = texts.batch(texts.runs())
+    plain, alike = (loss_of(model.network, batch, Objective(consistency=share))[0].item() for share in (0.0, 3.0))
+    assert alike == pytest.approx(plain)  # without dropout both passes are the same
+    model.network.train()
+    model.network.dropouts = Dropouts(vectors=0.5)
+    torch.manual_seed(1)
+    loss, shown = loss_of(model.network, batch, Objective(consistency=3.0))
+    torch.manual_seed(1)
+    first, second = (model.network(batch).logits_BV[0].log_softmax(-1) for _ in range(2))
+    apart = ((first.exp() - second.exp()) * (first - second)).sum() / 2
+    assert shown.item() == pytest.approx(-(first[0] + second[0]).item() / 2)
+    assert loss.item() == pytest.approx(shown.item() + 1.5 * apart.item())
+    assert apart.item() > 0
 
 
 def test_class_weights() -> None:

@@ -6,12 +6,11 @@ import hashlib
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 from rich.console import Console
-from torch import Tensor
 
 from saccade.attention.scores import LOCATIONS
 from saccade.config import classifiers, sections
@@ -37,7 +36,7 @@ from saccade.data.tokenizer import (
 from saccade.data.windows import RUN, EncodedTexts, encode_texts
 from saccade.inspection.confusion import Confusion, articles, shaded
 from saccade.models.classifier import TextClassifier
-from saccade.tasks.classify import Classifier, Prediction, class_weights, loss_of, measure
+from saccade.tasks.classify import Classifier, Objective, Prediction, class_weights, loss_of, measure
 
 LABELS = "tokenizer.labels.json"  # learned from the training text, as the tokenizer is
 NUM_SAMPLES = 8
@@ -108,6 +107,11 @@ class Training(sections.Training):
 
     batch_size: Positive = Field(default=64, description="Texts a batch; of dialogues, as many in runs of neighbours.")
     label_smoothing: Share = 0.0
+    consistency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description="Each text is read twice under other dropout, and so much of the answers' disagreement joins the "
+        "loss (R-Drop, Wu 2021). It makes small sets go further, for twice the work.",
+    )
     class_weights: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] | None = Field(
         default=None, description="What a text of a label counts: label: weight (others 1), or balanced."
     )
@@ -159,17 +163,11 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
     predictor = _predictor(config, network, tokenizer, labels)
     encoded = {name: _encoded(predictor, texts) for name, texts in sets.items()}
     _say(sets, encoded, labels, tokenizer, console)
-    training, weight_V = config.training, class_weights(config.training.class_weights, train, labels)
-
-    def loss(batch: Any) -> tuple[Tensor, Tensor]:
-        weight = None if weight_V is None else weight_V.to(batch.label_B.device)
-        options = {"smoothing": training.label_smoothing, "penalty": config.model.hop_penalty}
-        return loss_of(network, batch, weight_V=weight, **options)
-
+    mind = _objective(config, train, labels)
     return Job(
         network=network,
         plan=_plan(config, encoded["train"]),
-        loss=loss,
+        loss=lambda batch: loss_of(network, batch, mind),
         validate=lambda: _validated(config, predictor, encoded["valid"]),
         data=[_hash(train)],
         unit="texts",
@@ -274,6 +272,12 @@ def _plan(config: Config, texts: EncodedTexts) -> Shuffled:
     return Shuffled(
         len(runs), size=per_batch, seed=config.seed, load=lambda rows: texts.batch([runs[row] for row in rows])
     )
+
+
+def _objective(config: Config, texts: list[Text], labels: list[str]) -> Objective:
+    training = config.training
+    weight_V = class_weights(training.class_weights, texts, labels)
+    return Objective(weight_V, training.label_smoothing, config.model.hop_penalty, training.consistency)
 
 
 def _validated(config: Config, predictor: Classifier, texts: EncodedTexts) -> dict[str, float]:

@@ -23,29 +23,46 @@ from saccade.data.windows import NO_LABEL, Batch, EncodedTexts, encode_texts
 from saccade.inspection import draw
 from saccade.inspection.confusion import Confusion
 from saccade.models.classifier import Judged, TextClassifier
+from saccade.training.losses import disagreement
 
 WINDOW = 2048  # texts that are read before the first is judged
 WITH_COLUMNS = (".tsv", ".csv", ".jsonl")
 
 
-def loss_of(
-    network: TextClassifier,
-    batch: Batch,
-    *,
-    weight_V: Tensor | None = None,
-    smoothing: float = 0.0,
-    penalty: float = 0.0,
-) -> tuple[Tensor, Tensor]:
-    """sum_b w_y (-log p(y)) + penalty * ||A Aᵀ - I||², smoothed; and the plain sum_b -log p(y), for the log."""
-    judged = network(batch)
-    likelihood = F.cross_entropy(judged.logits_BV, batch.label_B, reduction="sum", ignore_index=NO_LABEL)
-    loss = likelihood
-    if weight_V is not None or smoothing:
-        each_B = F.cross_entropy(judged.logits_BV, batch.label_B, weight_V, reduction="none", label_smoothing=smoothing)
-        loss = each_B.sum()
-    if penalty and judged.penalty_B is not None:
-        loss = loss + penalty * judged.penalty_B.sum()
-    return loss, likelihood.detach()
+class Objective(NamedTuple):
+    """What training minds: what each label counts [V], smoothing, hops alike (Lin 2017), two passes apart (R-Drop)."""
+
+    weight_V: Tensor | None = None
+    smoothing: float = 0.0
+    penalty: float = 0.0
+    consistency: float = 0.0
+
+
+PLAIN = Objective()
+
+
+def loss_of(network: TextClassifier, batch: Batch, mind: Objective = PLAIN) -> tuple[Tensor, Tensor]:
+    """sum_b w_y (-log p(y)) + penalty * ||A Aᵀ - I||², smoothed; and the plain sum_b -log p(y), for the log.
+
+    With `consistency`, every text is read twice under other dropout, and so much of the two answers' disagreement is
+    added to the mean of their losses (Wu 2021, equation 2).
+    """
+    passes = [network(batch) for _ in range(2 if mind.consistency else 1)]
+    losses = [_loss(judged, batch.label_B, mind) for judged in passes]
+    likelihoods = [F.cross_entropy(judged.logits_BV, batch.label_B, reduction="sum") for judged in passes]
+    loss = torch.stack(losses).mean()
+    if mind.consistency:
+        logits_2BV = torch.stack([judged.logits_BV for judged in passes])
+        identity_VV = torch.eye(logits_2BV.shape[-1], device=logits_2BV.device)
+        loss = loss + mind.consistency / 2 * disagreement(logits_2BV, identity_VV)
+    return loss, torch.stack(likelihoods).mean()
+
+
+def _loss(judged: Judged, label_B: Tensor, mind: Objective) -> Tensor:
+    weight_V = None if mind.weight_V is None else mind.weight_V.to(label_B.device)
+    options = {"reduction": "sum", "label_smoothing": mind.smoothing}
+    loss = F.cross_entropy(judged.logits_BV, label_B, weight_V, **options)
+    return loss + mind.penalty * judged.penalty_B.sum() if judged.penalty_B is not None else loss
 
 
 def class_weights(given: dict[str, float] | str | None, texts: Iterable[Text], labels: Sequence[str]) -> Tensor | None:
