@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from rich.console import Console
 
 from saccade.data.labelled import Columns, Spelling, Text
 from saccade.data.mistakes import Mistake
@@ -211,5 +212,17 @@ def test_evaluation(tmp_path: Path) -> None:
     evaluation = model.evaluate([path])
     assert evaluation.scores["accuracy"] == 80.0
     assert evaluation.scores["num_texts"] == 5
-    assert evaluation.lines[-1] == "Labels that the model never saw, which count as wrong: never"
-    assert any("never" in line for line in evaluation.lines[:-1])
+    assert evaluation.lines[0].startswith("5 texts: accuracy 80.00, macro F1 ")
+    assert evaluation.lines[1] == "Labels that the model never saw, which count as wrong: never"
+    assert any("never" in line for line in evaluation.lines[2:])
+    assert evaluation.draw is not None
+    evaluation.draw(tmp_path / "confusion.svg")
+    assert (tmp_path / "confusion.svg").exists()
+
+
+def test_in_the_terminal() -> None:
+    (one,) = predictor().predict(["The cat"], attention=True)
+    for is_terminal, shown in ((True, "The cat"), (False, f"The:{one.weights[0]:.2f} cat:{one.weights[1]:.2f}")):
+        console = Console(record=True, force_terminal=is_terminal, file=io.StringIO())
+        one.show(console)
+        assert console.export_text().strip() == shown
