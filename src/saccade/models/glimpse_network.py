@@ -46,7 +46,7 @@ def convolution_glimpse(depth: int, size: int, width: int, channels: int) -> nn.
         nn.ReLU(),
         _Flat(),
         nn.Linear(4 * channels * half**2, width),
-    ).to(memory_format=torch.channels_last)
+    )
 
 
 GLIMPSES: dict[str, Callable[[int, int, int, int], nn.Module]] = {

@@ -1,4 +1,4 @@
-"""Pictures to labels through glimpses: the hybrid loss, the batches, and a network that looks at pictures."""
+"""Pictures to labels through glimpses: a network that looks at pictures, and how well it does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -17,118 +17,11 @@ from saccade.data.canvases import Canvases
 from saccade.data.images import Images, Pixels, read_images, read_pictures
 from saccade.data.mistakes import Mistake
 from saccade.inspection import glimpses
-from saccade.models.glimpse_network import Gaze, GlimpseNetwork
+from saccade.models.glimpse_network import GlimpseNetwork
+from saccade.tasks.evaluation import Evaluation
+from saccade.training.reinforce import with_first
 
 FIXED_SEED = 1406  # of the canvases that are measured on: the same for every run
-
-
-class Batch(NamedTuple):
-    """Rows of the pictures, which lie on the device already, and how far locations are drawn from their means."""
-
-    row_B: Tensor
-    std: Tensor
-
-    @property
-    def num_items(self) -> int:
-        """Pictures."""
-        return len(self.row_B)
-
-    def to(self, device: torch.device) -> Batch:
-        """The same on a device."""
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
-
-
-class RowPlan(Protocol):
-    """Which rows go together in each epoch; as many batches in every one."""
-
-    def epoch(self, number: int) -> Sequence[Any]:
-        """The batches of an epoch, as rows."""
-
-
-@final
-@dataclass(frozen=True)
-class Annealed:
-    """A plan whose batches know how far to wander: from the first standard deviation to the last, then no less.
-
-    What a batch is told depends on its number alone, so a run that was killed goes on exactly.
-    """
-
-    plan: RowPlan
-    first_std: float
-    last_std: float
-    num_batches: int
-
-    def epoch(self, number: int) -> list[tuple[float, Any]]:
-        """Standard deviations and rows."""
-        batches = self.plan.epoch(number)
-        start = number * len(batches)
-        return [(self.std(start + index), rows) for index, rows in enumerate(batches)]
-
-    def load(self, rows: tuple[float, Any]) -> Batch:
-        """As tensors."""
-        return Batch(torch.as_tensor(np.asarray(rows[1]), dtype=torch.long), torch.tensor(rows[0]))
-
-    def std(self, batch: int) -> float:
-        """That of a batch: the logarithm falls in a straight line."""
-        share = min(1.0, batch / max(1, self.num_batches))
-        return float(self.first_std ** (1 - share) * self.last_std**share)
-
-
-@final
-@dataclass(frozen=True)
-class HybridLoss:
-    """Cross-entropy for what is said, REINFORCE for where to look (Mnih 2014, section 3.2).
-
-    -log p(y | h_T) - weight * sum_t log pi(l_t | h_t-1) (R - b_t) + sum_t (R - b_t)², where R = 1 if the answer at the
-    end is right, or its expectation p(y | h_T) under an answer that is drawn (reward: probability), which varies less.
-    `early_weight` times the mean cross-entropy after the earlier glimpses is added; of M copies the mean counts.
-    """
-
-    network: GlimpseNetwork
-    pixel_NCYX: Tensor
-    label_N: Tensor
-    canvases: Canvases
-    copies: int = 1
-    reward: str = "right"
-    policy_weight: float = 1.0
-    early_weight: float = 0.0
-    is_first_random: bool = False
-
-    def __call__(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The loss summed over the pictures, and its part that is the last answer's cross-entropy."""
-        image_BCYX = self.canvases.draw(self.pixel_NCYX, batch.row_B)
-        noise_TBM2 = torch.randn(self.network.num_glimpses, len(batch.row_B), self.copies, 2, device=batch.row_B.device)
-        wander_TBM2 = _with_first(noise_TBM2 * batch.std, self.is_first_random)
-        gaze = self.network(image_BCYX, wander_TBM2)
-        return self.of(gaze, self.label_N[batch.row_B].repeat_interleave(self.copies), batch.std)
-
-    def of(self, gaze: Gaze, label_N: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
-        """The same from what was seen."""
-        num_steps = len(gaze.logits_TNV)
-        label_TN = label_N.expand(num_steps, -1)
-        entropy_TN = F.cross_entropy(gaze.logits_TNV.movedim(-1, 1), label_TN, reduction="none")
-        early = self.early_weight * entropy_TN[:-1].sum(0) / max(1, num_steps - 1)
-        reward_N = _reward(gaze.logits_TNV[-1].detach(), label_N, self.reward)
-        surprise_TN = reward_N - gaze.baseline_TN[1:]
-        distance_TN2 = (gaze.location_TN2 - gaze.mean_TN2)[1:] / std
-        log_policy_TN = -distance_TN2.square().sum(-1) / 2
-        policy = -(log_policy_TN * surprise_TN.detach()).sum(0)
-        total_N = entropy_TN[-1] + early + self.policy_weight * policy + surprise_TN.square().sum(0)
-        return total_N.sum() / self.copies, entropy_TN[-1].detach().sum() / self.copies
-
-
-def _reward(logits_NV: Tensor, label_N: Tensor, kind: str) -> Tensor:
-    if kind == "probability":
-        return logits_NV.softmax(-1).gather(1, label_N[:, None]).squeeze(1)
-    return (logits_NV.argmax(-1) == label_N).float()
-
-
-def _with_first(wander_TBM2: Tensor, is_random: bool, generator: torch.Generator | None = None) -> Tensor:
-    """The first location is the middle, or anywhere."""
-    first_BM2 = torch.zeros_like(wander_TBM2[0])
-    if is_random:
-        first_BM2.uniform_(-1, 1, generator=generator)
-    return torch.cat([first_BM2[None], wander_TBM2[1:]])
 
 
 class Picture(NamedTuple):
@@ -136,6 +29,25 @@ class Picture(NamedTuple):
 
     name: str
     pixel_CYX: Pixels
+
+
+class Scores(NamedTuple):
+    """Percent right in the end, the loss, percent wrong after each glimpse, and what was said of each picture."""
+
+    accuracy: float
+    loss: float
+    error_by_glimpse: list[float]
+    said_N: Tensor
+
+    @property
+    def error(self) -> float:
+        """Percent wrong in the end."""
+        return self.error_by_glimpse[-1]
+
+    def figures(self) -> dict[str, Any]:
+        """For programs."""
+        shown = {"error": self.error, "accuracy": self.accuracy, "loss": self.loss}
+        return {**shown, "error_by_glimpse": self.error_by_glimpse}
 
 
 class Seen(NamedTuple):
@@ -178,7 +90,7 @@ class Glimpser:
     network: GlimpseNetwork
     names: list[str]
     canvases: Canvases
-    side: int
+    shape: tuple[int, int]
     std: float
     samples: int = 8
     channels: int = 1
@@ -222,19 +134,30 @@ class Glimpser:
         noise_TBM2 = torch.randn(self.network.num_glimpses, 1, samples, 2, generator=generator) * self.std
         noise_TBM2[:, :, 0] = 0
         device = next(self.network.parameters()).device
-        return _with_first(noise_TBM2, self.is_first_random, generator).to(device)
+        return with_first(noise_TBM2, self.is_first_random, generator).to(device)
 
     def fixed(self, images: Images) -> Tensor:
         """The canvases that pictures are measured on."""
         return self.canvases.fixed(torch.tensor(images.pixel_NCYX), FIXED_SEED)
 
-    def measure(self, canvas_NCYX: Tensor, label_N: Tensor, *, samples: int | None = None) -> dict[str, float]:
-        """Accuracy and error in percent, and the loss, of canvases."""
+    def scores(self, canvas_NCYX: Tensor, label_N: Tensor, *, samples: int | None = None) -> Scores:
+        """How well canvases are read."""
         share_TNV, _ = self.probabilities(canvas_NCYX, self.wander(samples or self.samples))
         label_N = label_N.to(share_TNV.device)
-        right = float((share_TNV[-1].argmax(-1) == label_N).double().mean())
+        wrong_T = (share_TNV.argmax(-1) != label_N).double().mean(1).tolist()
         loss = float(F.nll_loss(share_TNV[-1].clamp(min=1e-12).log(), label_N))
-        return {"accuracy": 100 * right, "error": 100 * (1 - right), "loss": loss}
+        return Scores(100 * (1 - wrong_T[-1]), loss, [100 * wrong for wrong in wrong_T], share_TNV[-1].argmax(-1))
+
+    def evaluate(self, paths: Sequence[Path], *, samples: int | None = None) -> Evaluation:
+        """The error on labelled pictures, on canvases like those of training that are the same every time."""
+        images = self.images(paths)
+        found = self.scores(self.fixed(images), torch.tensor(images.label_N), samples=samples)
+        wrong = round(found.error / 100 * len(images))
+        lines = [
+            f"error {found.error:.2f}%  ({wrong:,} of {len(images):,} pictures, {samples or self.samples} paths each)",
+            f"after each glimpse: {' '.join(f'{error:.2f}' for error in found.error_by_glimpse)}",
+        ]
+        return Evaluation({**found.figures(), "num_pictures": len(images)}, lines)
 
     def images(self, paths: Sequence[Path]) -> Images:
         """Labelled pictures from files: two idx files, an .npz or a folder."""
@@ -261,7 +184,7 @@ class Glimpser:
         channels, rows, columns = picture.pixel_CYX.shape
         if channels != self.channels:
             raise Mistake(f"{picture.name or 'a picture'}: {channels} channels; the model has learned {self.channels}")
-        missing = [max(0, self.side - have) for have in (rows, columns)]
+        missing = [max(0, want - have) for want, have in zip(self.shape, (rows, columns), strict=True)]
         around = [(0, 0), *((gap // 2, gap - gap // 2) for gap in missing)]
         return Picture(picture.name, np.pad(picture.pixel_CYX, around))
 
