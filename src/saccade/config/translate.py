@@ -28,7 +28,7 @@ from saccade.data.store import Store
 from saccade.decoding import BeamOptions
 from saccade.inspection import report
 from saccade.inspection.samples import Sample, articles
-from saccade.tasks import translate
+from saccade.tasks import bleu
 from saccade.tasks.translate import Translator
 from saccade.training.auto_batch import largest_fitting
 from saccade.training.losses import sequence_loss
@@ -218,7 +218,7 @@ class _Validator:
     def measure(self) -> dict[str, float]:
         """Greedy BLEU and chrF, and the loss of the references; "score" is the chosen one, higher is better."""
         outputs = [found.text for found in self.translator.predict(self.sources, width=1)]
-        scores = translate.evaluate(outputs, self.references, tokenize=self.tokenize)
+        scores = bleu.scored(outputs, self.references, tokenize=self.tokenize)
         model = self.translator.model
         device = next(model.parameters()).device
         likelihood = sum(float(sequence_loss(model, batch.to(device))[1]) for batch in self.batches)
@@ -233,8 +233,8 @@ class Outputs(NamedTuple):
 
     name: str
     pairs: list[Pair]
-    scores: translate.Scores
-    by_length: list[translate.LengthScores]
+    scores: bleu.Scores
+    by_length: list[bleu.LengthScores]
 
 
 def outputs(config: Config, translator: Translator) -> Outputs:
@@ -244,8 +244,8 @@ def outputs(config: Config, translator: Translator) -> Outputs:
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     written = [found.text for found in translator.predict(sources)]
     tokenize = config.training.bleu_tokenize
-    scores = translate.evaluate(written, references, tokenize=tokenize)
-    return Outputs(name, pairs, scores, translate.by_length(sources, written, references, tokenize=tokenize))
+    scores = bleu.scored(written, references, tokenize=tokenize)
+    return Outputs(name, pairs, scores, bleu.by_length(sources, written, references, tokenize=tokenize))
 
 
 def examine(config: Config, translator: Translator) -> Examined:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
-import sacrebleu
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
 from saccade.data.batches import pad_sources
-from saccade.data.corpus import clean
+from saccade.data.corpus import Corpus, clean, decoded_lines, read_lines
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import END, SPECIAL, START, Tokenizer
 from saccade.decoding import Attending, BeamOptions, Hypothesis, Options, SamplingOptions, beam_search, sample
+from saccade.inspection import draw
+from saccade.tasks import bleu
+from saccade.tasks.evaluation import Evaluation
 
+Watch = Callable[[Iterator[Any], int], Iterable[Any]]
 WINDOW = 2048  # lines that are sorted by length together
 WINDOW_CHARACTERS = 1 << 22  # and no more than this, however long they are
 
@@ -36,6 +42,32 @@ class Translation(NamedTuple):
     ended: bool = True
     attention: Tensor | None = None
     source_pieces: list[str] | None = None
+
+    def line(self) -> str:
+        """What people read."""
+        return self.text
+
+    def plain(self) -> dict[str, Any]:
+        """What programs read."""
+        shown = {name: value for name, value in self._asdict().items() if value is not None}
+        if self.attention is not None:
+            shown["attention"] = [[round(weight, 4) for weight in row] for row in self.attention.tolist()]
+        return shown
+
+    def show(self, console: Console) -> None:
+        """The weights in the terminal, where there are any."""
+        if self.attention is not None and self.source_pieces is not None:
+            pieces = self._written()
+            console.print(draw.in_terminal(self.attention, queries=pieces, keys=self.source_pieces, console=console))
+
+    def draw(self, path: Path) -> None:
+        """The weights as a PNG, SVG or PDF."""
+        if self.attention is None or self.source_pieces is None:
+            raise Mistake(f"{path}: there are no weights to draw; ask for attention")
+        draw.to_file(self.attention, path, queries=self._written(), keys=self.source_pieces, title=self.text)
+
+    def _written(self) -> list[str]:
+        return [*self.pieces, SPECIAL[END]][: len(self.log_probabilities)]
 
 
 class Look(NamedTuple):
@@ -108,6 +140,34 @@ class Translator:
         for part in _windows(_aligned(lines, prefixes), window):
             yield from self._predict(part, number, *request)
             number += len(part)
+
+    def read(self, source: Path | None) -> Iterator[str]:
+        """The lines of a file, or of the standard input."""
+        return decoded_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
+
+    def evaluate(
+        self,
+        paths: Sequence[Path],
+        *,
+        tokenize: str = "13a",
+        watch: Watch = lambda found, total: found,
+        **decoding: Any,
+    ) -> Evaluation:
+        """sacreBLEU and chrF of line-aligned files, or of one with both sides; `watch` sees outputs go by."""
+        bleu.check_tokenize(tokenize)
+        if len(paths) > 2:
+            raise Mistake(f"{paths[2]}: one file too many; allowed: a source and its target, or one with both sides")
+        pairs = list(Corpus(*map(str, paths)).pairs())
+        sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        outputs = [found.text for found in watch(self.stream(sources, **decoding), len(pairs))]
+        scores = bleu.scored(outputs, references, tokenize=tokenize)
+        by_length = bleu.by_length(sources, outputs, references, tokenize=tokenize)
+        rows = [{"label": row.label, **row._asdict()} for row in by_length]
+        return Evaluation(
+            {"num_pairs": len(pairs), **scores._asdict(), "by_length": rows},
+            [*bleu.said(scores), "", *bleu.table(by_length)],
+            lambda path: bleu.plot(by_length, path),
+        )
 
     def _predict(
         self, texts: list[tuple[str, str]], number: int, options: Options, look: Look | None
@@ -218,63 +278,3 @@ def _windows(texts: Iterator[tuple[str, str]], size: int) -> Iterator[list[tuple
             window, characters = [], 0
     if window:
         yield window
-
-
-LENGTHS = (5, 10, 15, 20, 25, 30, 40, 50, 100)
-
-
-class Scores(NamedTuple):
-    """Corpus scores, with the signatures that make them comparable."""
-
-    bleu: float
-    bleu_signature: str
-    chrf: float
-    chrf_signature: str
-
-
-class LengthScores(NamedTuple):
-    """Scores of the pairs whose source has up to `longest` words (None: no end) and more than the class before."""
-
-    shortest: int
-    longest: int | None
-    num_pairs: int
-    bleu: float
-    chrf: float
-
-    @property
-    def label(self) -> str:
-        """The class in words."""
-        return f"over {self.shortest - 1}" if self.longest is None else f"{self.shortest}-{self.longest}"
-
-
-def check_tokenize(tokenize: str) -> None:
-    """Before anything is translated."""
-    if tokenize not in sacrebleu.BLEU.TOKENIZERS:
-        raise Mistake(f"tokenize: {tokenize!r} given; allowed: {', '.join(sacrebleu.BLEU.TOKENIZERS)}")
-
-
-def evaluate(outputs: Sequence[str], references: Sequence[str], *, tokenize: str = "13a") -> Scores:
-    """BLEU and chrF as sacreBLEU counts them."""
-    check_tokenize(tokenize)
-    if len(outputs) != len(references):
-        raise Mistake(f"references: {len(references):,} given for {len(outputs):,} outputs; there must be as many")
-    bleu = sacrebleu.BLEU(tokenize=tokenize, force=True)  # force: don't guess whether the text is tokenised
-    chrf = sacrebleu.CHRF()
-    bleu_score, chrf_score = bleu.corpus_score(outputs, [references]), chrf.corpus_score(outputs, [references])
-    return Scores(bleu_score.score, str(bleu.get_signature()), chrf_score.score, str(chrf.get_signature()))
-
-
-def by_length(
-    sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], *, tokenize: str = "13a"
-) -> list[LengthScores]:
-    """Corpus scores of the pairs in each class of source length, counted in words; empty classes are left out."""
-    if len(sources) != len(outputs):
-        raise Mistake(f"sources: {len(sources):,} given for {len(outputs):,} outputs; there must be as many")
-    lengths = [len(source.split()) for source in sources]
-    found = []
-    for shortest, longest in zip((0, *(length + 1 for length in LENGTHS)), (*LENGTHS, None), strict=True):
-        rows = [row for row, n in enumerate(lengths) if shortest <= n and (longest is None or n <= longest)]
-        if rows:
-            part = evaluate([outputs[row] for row in rows], [references[row] for row in rows], tokenize=tokenize)
-            found.append(LengthScores(shortest, longest, len(rows), part.bleu, part.chrf))
-    return found
