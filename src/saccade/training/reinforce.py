@@ -89,7 +89,8 @@ class HybridLoss:
 
     def __call__(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss summed over the pictures, and its part that is the last answer's cross-entropy."""
-        image_BCYX = self.canvases.draw(self.pixel_NCYX, batch.row_B)
+        with torch.autocast(batch.row_B.device.type, enabled=False):  # places need all their digits
+            image_BCYX = self.canvases.draw(self.pixel_NCYX, batch.row_B)
         noise_TBM2 = torch.randn(self.network.num_glimpses, len(batch.row_B), self.copies, 2, device=batch.row_B.device)
         wander_TBM2 = with_first(noise_TBM2 * batch.std, self.is_first_random)
         gaze = self.network(image_BCYX, wander_TBM2)

@@ -18,7 +18,7 @@ SIDE = 6
 
 
 def textures(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Rows, columns or a checkerboard of single pixels: seen from elsewhere, at half the size, all are the same grey."""
+    """Rows, columns or a checkerboard of single pixels: at half the size, seen from elsewhere, all are one grey."""
     y, x = np.indices((SIDE, SIDE))
     kinds = np.stack([y % 2, x % 2, (x + y) % 2])
     random = np.random.default_rng(seed)
