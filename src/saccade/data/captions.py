@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data import shapes
+from saccade.data.batches import collate
 from saccade.data.corpus import clean, text_lines
 from saccade.data.images import Pixels, read_picture, read_pictures
 from saccade.data.mistakes import Mistake
+from saccade.data.tokenizer import Tokenizer
 
 COLUMNS = 3
 
@@ -199,3 +201,41 @@ def _arrays(path: Path, field: str) -> dict[str, NDArray[Any]]:
     if "features" not in arrays:
         raise Mistake(f"{path}: no array 'features' in it; there is {', '.join(arrays) or 'none'}")
     return arrays
+
+
+class CaptionBatch(NamedTuple):
+    """Pictures or feature maps with so many places each, and captions, read from <s> on and written up to </s>."""
+
+    source: Tensor
+    places_B: Tensor
+    read_BT: Tensor
+    write_BT: Tensor
+    length_B: Tensor
+
+    def to(self, device: torch.device) -> CaptionBatch:
+        """The same on a device."""
+        return CaptionBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+    @property
+    def num_items(self) -> int:
+        """Words to write, </s> included."""
+        return int(self.length_B.sum())
+
+
+@final
+class Lines:
+    """Every caption of every picture as ids: the rows that batches are made of."""
+
+    def __init__(self, told: Captioned, tokenizer: Tokenizer, *, places: int) -> None:
+        self.told, self.places = told, places
+        pairs = [(row, caption) for row, captions in enumerate(told.captions) for caption in captions]
+        self.picture_N = np.array([row for row, _ in pairs])
+        self.ids = [np.asarray(tokenizer.encode(caption), np.int32) for _, caption in pairs]
+        self.lengths = np.array([len(ids) + 1 for ids in self.ids])  # </s>
+
+    def load(self, rows: NDArray[np.int64]) -> CaptionBatch:
+        """A batch of captions, each with its picture."""
+        ids = [self.ids[row] for row in rows]
+        _, _, read_BT, write_BT, length_B = collate(ids, ids)
+        source = self.told.load(self.picture_N[rows])
+        return CaptionBatch(source, torch.full((len(ids),), self.places), read_BT, write_BT, length_B)

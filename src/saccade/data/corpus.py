@@ -49,7 +49,7 @@ class Corpus:
 
     def files(self) -> list[Path]:
         """All files it reads, in order."""
-        if self.target is not None and _kind(Path(self.source)) in (".tsv", ".jsonl"):
+        if self.target is not None and kind_of(Path(self.source)) in (".tsv", ".jsonl"):
             raise Mistake(f"{self.source}: it holds both sides, so there must be no target ({self.target} given)")
         return [path for side in self.sides() for path in side]
 
@@ -62,7 +62,7 @@ class Corpus:
         """Where a side (0 source, 1 target) of a pair stands, as file:line."""
         *earlier, last = self.sides()[side if self.target is not None else 0]
         for path in earlier:
-            count = sum(1 for _ in _text_lines(path))
+            count = sum(1 for _ in text_lines(path))
             if row < count:
                 return f"{path}:{row + 1}"
             row -= count
@@ -92,12 +92,12 @@ def shards(field: str, pattern: str) -> list[Path]:
 
 def read_lines(path: Path) -> Iterator[str]:
     """The cleaned lines of a UTF-8 file, plain or gzip, whatever its line ends and byte order mark."""
-    return map(clean, _text_lines(path))
+    return map(clean, text_lines(path))
 
 
 def decoded_lines(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
     """Cleaned lines of a stream of UTF-8 bytes; the name is for messages."""
-    return map(clean, _decoded(name, stream))
+    return map(clean, decoded(name, stream))
 
 
 def clean(text: str) -> str:
@@ -106,18 +106,19 @@ def clean(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", sound.replace("\ufeff", "")).split())
 
 
-def _text_lines(path: Path) -> Iterator[str]:
+def text_lines(path: Path) -> Iterator[str]:
     """Only a line feed ends a line: other characters that break one (U+2028, U+0085) would misalign two files."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
-            yield from _decoded(path, stream)
+            yield from decoded(path, stream)
     except FileNotFoundError:
         raise Mistake(f"there is no file at {path}") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Mistake(f"{path}: not a whole gzip file ({error})") from None
 
 
-def _decoded(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
+def decoded(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
+    """The lines of a stream of UTF-8 bytes as they stand."""
     for number, raw in enumerate(stream, 1):
         try:
             yield raw.decode("utf-8")
@@ -145,12 +146,13 @@ def _names(paths: list[Path]) -> str:
     return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
 
 
-def _kind(path: Path) -> str:
+def kind_of(path: Path) -> str:
+    """The ending that says what a file holds, with .gz taken off."""
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
 
 
 def _both_sides(path: Path) -> Iterator[Pair]:
-    kind = _kind(path)
+    kind = kind_of(path)
     if kind == ".jsonl":
         return _jsonl(path)
     if kind == ".tsv":
@@ -159,7 +161,7 @@ def _both_sides(path: Path) -> Iterator[Pair]:
 
 
 def _tsv(path: Path) -> Iterator[Pair]:
-    for number, line in enumerate(_text_lines(path), 1):
+    for number, line in enumerate(text_lines(path), 1):
         fields = line.split("\t")
         if len(fields) != 2:
             count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
@@ -168,7 +170,7 @@ def _tsv(path: Path) -> Iterator[Pair]:
 
 
 def _jsonl(path: Path) -> Iterator[Pair]:
-    for number, line in enumerate(_text_lines(path), 1):
+    for number, line in enumerate(text_lines(path), 1):
         try:
             row = json.loads(line.lstrip("\ufeff"))
             source, target = row["source"], row["target"]

@@ -94,7 +94,9 @@ class CaptionDecoder(nn.Module):
             outputs.append(output_B1D)
             if record is not None:
                 record.append(glance)
-        joined_BTD = dropout(torch.cat([torch.cat(outputs, 1), torch.cat(contexts, 1)], -1), self.dropout, self.training)
+        joined_BTD = dropout(
+            torch.cat([torch.cat(outputs, 1), torch.cat(contexts, 1)], -1), self.dropout, self.training
+        )
         vectors_BTD = torch.tanh(x_BTD + self.readout(joined_BTD))
         return dropout(vectors_BTD, self.dropout, self.training), state._replace(hidden=hidden)
 
@@ -177,7 +179,9 @@ class Captioner(nn.Module):
     @torch.no_grad()
     def remember(self, reward: Tensor) -> None:
         """b <- 0.9 b + 0.1 r, the moving average of rewards (Xu 2015, section 4.1)."""
-        self.baseline.copy_(torch.where(reward.isfinite(), MOMENTUM * self.baseline + (1 - MOMENTUM) * reward, self.baseline))
+        self.baseline.copy_(
+            torch.where(reward.isfinite(), MOMENTUM * self.baseline + (1 - MOMENTUM) * reward, self.baseline)
+        )
 
     def _first(self, value_BSD: Tensor) -> Hidden:
         """h_0 and c_0 of every layer: tanh(W mean_i v_i) (Xu 2015, section 3.1.2), or zeros."""
