@@ -29,7 +29,7 @@ COLUMNS = 3
 
 
 class Seen(NamedTuple):
-    """One thing to tell of: its name, bytes [C, Y, X] or features [S, C], and the picture to draw on, if there is one."""
+    """One thing to tell of: its name, bytes [C, Y, X] or features [S, C], and a picture to draw on, if there is one."""
 
     name: str
     source: NDArray[Any]

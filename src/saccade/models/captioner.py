@@ -179,9 +179,8 @@ class Captioner(nn.Module):
     @torch.no_grad()
     def remember(self, reward: Tensor) -> None:
         """b <- 0.9 b + 0.1 r, the moving average of rewards (Xu 2015, section 4.1)."""
-        self.baseline.copy_(
-            torch.where(reward.isfinite(), MOMENTUM * self.baseline + (1 - MOMENTUM) * reward, self.baseline)
-        )
+        later = MOMENTUM * self.baseline + (1 - MOMENTUM) * reward
+        self.baseline.copy_(later.where(later.isfinite(), self.baseline))  # a step that is skipped leaves no trace
 
     def _first(self, value_BSD: Tensor) -> Hidden:
         """h_0 and c_0 of every layer: tanh(W mean_i v_i) (Xu 2015, section 3.1.2), or zeros."""

@@ -19,7 +19,7 @@ from saccade.data import shapes
 from saccade.data.captions import Captioned, Lines, Reader, Seen, of_shapes
 from saccade.data.images import Pixels
 from saccade.data.mistakes import Mistake
-from saccade.data.tokenizer import END, SPECIAL, START, Tokenizer
+from saccade.data.tokenizer import START, Tokenizer
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, chosen, search
 from saccade.inspection import captions as drawing
 from saccade.models.captioner import Captioner
@@ -90,8 +90,9 @@ class CaptionWriter:
     def stream(self, inputs: Iterable[Given], *, attention: bool = True, **options: Any) -> Iterator[Caption]:
         """Sentences in the order of the inputs, in memory that doesn't grow with their number."""
         way = chosen(self.options, options)
-        for part in itertools.batched(inputs, self.batch_size):
-            yield from self._written([self._seen(given) for given in part], way, attention=attention)
+        rest = iter(inputs)
+        while part := [self._seen(given) for given in itertools.islice(rest, self.batch_size)]:
+            yield from self._written(part, way, attention=attention)
 
     def read(self, source: Path | None) -> Iterator[Seen]:
         """The pictures of a file or folder, or the feature maps of a file."""
@@ -115,7 +116,7 @@ class CaptionWriter:
         return self.judge(self.reader.read(str(paths[0]), str(paths[1]), field="evaluate"), **options)
 
     def judge(self, told: Captioned, **options: Any) -> Evaluation:
-        """BLEU-1 to 4 with all captions as references and the share written exactly; of shapes, where the nouns look."""
+        """BLEU-1 to 4 with all captions as references, the share that is one of them; of shapes, where nouns look."""
         seen = (told.seen(row) for row in range(len(told)))
         outputs = [found.text for found in self.stream(seen, attention=False, **options)]
         scores: dict[str, float | int] = dict(score(outputs, told.captions))
@@ -169,7 +170,7 @@ HELD_OUT = 2  # the seed of shapes that no training sees
 
 
 def score(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Corpus BLEU-1 to 4 of words split at spaces, with any number of references each; and the share that is one of them.
+    """Corpus BLEU-1 to 4 of words split at spaces, with any number of references; and the share that is one of them.
 
     As sacreBLEU counts with tokenize none and no smoothing: BP exp(1/n sum_k log p_k), the nearest reference's length.
     """
@@ -206,8 +207,3 @@ def _lines(scores: dict[str, float | int]) -> list[str]:
     if "noun_attention" in scores:
         lines.append(f"attention of nouns on what they name {scores['noun_attention']:.2f}%")
     return lines
-
-
-def pieces_with_end(found: Caption) -> list[str]:
-    """A name for each weight: the words, and </s> where it ended."""
-    return [*found.words, SPECIAL[END]][: len(found.log_probabilities)]
