@@ -120,15 +120,11 @@ class Config(RunSection):
     @model_validator(mode="after")
     def _check(self) -> Config:
         for name in ("reinforce", "entropy"):
-            default = Training.model_fields[name].default
-            if self.model.attention == "soft" and getattr(self.training, name) != default:
-                raise ValueError(
-                    f"training.{name}: {getattr(self.training, name)} given; soft attention has no use of it"
-                )
-        if self.model.feature_dropout and self.data.kind != "features":
-            raise ValueError(
-                f"model.feature_dropout: {self.model.feature_dropout} given; data.kind is {self.data.kind}"
-            )
+            value, default = getattr(self.training, name), Training.model_fields[name].default
+            if self.model.attention == "soft" and value != default:
+                raise ValueError(f"training.{name}: {value} given; it has no effect with model.attention: soft")
+        if (share := self.model.feature_dropout) and self.data.kind != "features":
+            raise ValueError(f"model.feature_dropout: {share} given; it has no effect with data.kind: {self.data.kind}")
         return self
 
 

@@ -65,8 +65,8 @@ def _figure(picture_CYX: NDArray[np.uint8] | None, words: Sequence[str], weight_
     if picture_CYX is not None:
         panels.append(("", overlay(picture_CYX, np.ones((1, 1)))))
     panels += [(word, overlay(picture_CYX, weight)) for word, weight in zip(words, weight_TYX, strict=True)]
-    columns = min(COLUMNS, len(panels))
-    rows = math.ceil(len(panels) / columns)
+    columns = max(1, min(COLUMNS, len(panels)))  # nothing may be said of nothing
+    rows = max(1, math.ceil(len(panels) / columns))
     figure = Figure(figsize=(SIDE * columns, (SIDE + 0.25) * rows + 0.3 * bool(title)), layout="constrained", dpi=110)
     FigureCanvasAgg(figure)
     for number, (word, shown) in enumerate(panels, 1):
