@@ -6,7 +6,7 @@ import itertools
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
@@ -18,7 +18,7 @@ from saccade.data.batches import pad_sources
 from saccade.data.corpus import Corpus, clean, decoded_lines, read_lines
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import END, SPECIAL, START, Tokenizer
-from saccade.decoding import Attending, BeamOptions, Hypothesis, Options, SamplingOptions, beam_search, sample
+from saccade.decoding import Attending, BeamOptions, Hypothesis, SamplingOptions, chosen, search
 from saccade.inspection import draw
 from saccade.tasks import bleu
 from saccade.tasks.evaluation import Evaluation
@@ -26,6 +26,7 @@ from saccade.tasks.evaluation import Evaluation
 Watch = Callable[[Iterator[Any], int], Iterable[Any]]
 WINDOW = 2048  # lines that are sorted by length together
 WINDOW_CHARACTERS = 1 << 22  # and no more than this, however long they are
+Way = BeamOptions | SamplingOptions
 
 
 class Translation(NamedTuple):
@@ -170,7 +171,7 @@ class Translator:
         )
 
     def _predict(
-        self, texts: list[tuple[str, str]], number: int, options: Options, look: Look | None
+        self, texts: list[tuple[str, str]], number: int, options: Way, look: Look | None
     ) -> list[list[Translation]]:
         encoded = [self._encode(*text, number + row) for row, text in enumerate(texts)]
         found: list[list[Translation]] = [[Translation("", 0.0, [], [])] for _ in texts]
@@ -187,15 +188,12 @@ class Translator:
             warnings.warn(f"{what}; only the first {limit:,} are read (max_source_length)", stacklevel=2)
         return _Text(ids[:limit], prefix, self.target.encode(prefix))
 
-    def _decode(self, texts: list[_Text], options: Options, look: Look | None) -> list[list[Translation]]:
+    def _decode(self, texts: list[_Text], options: Way, look: Look | None) -> list[list[Translation]]:
         """One batch."""
         model, device = cast(Attending, self.model), next(self.model.parameters()).device
         source_BS, length_B = (tensor.to(device) for tensor in pad_sources([text.ids for text in texts]))
         prefixes = [text.prefix_ids for text in texts]
-        if isinstance(options, SamplingOptions):
-            found = sample(model, source_BS, length_B, options, prefixes)
-        else:
-            found = beam_search(model, source_BS, length_B, cast(BeamOptions, options), prefixes)
+        found = search(model, source_BS, length_B, options, prefixes)
         shown = [[self._shown(text, one) for one in best] for text, best in zip(texts, found, strict=True)]
         if look is None:
             return shown
@@ -235,22 +233,14 @@ def _batches(lengths: list[int], budget: int) -> Iterator[list[int]]:
         yield batch
 
 
-def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Options, Look | None]:
+def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Way, Look | None]:
     """The keywords of a call, checked: what has no effect is refused, not ignored."""
     given = dict(decoding)
     look = {name: given.pop(name) for name in Look._fields if name in given}
     is_attention = given.pop("attention", False)
     if look and not is_attention:
         raise Mistake(f"{next(iter(look))}: given without attention")
-    kind = SamplingOptions if given.pop("sample", False) else BeamOptions
-    names = [field.name for field in fields(kind)]
-    for name in given:
-        if name not in names:
-            is_for_samples = name in {field.name for field in fields(SamplingOptions)}
-            hint = "it goes with sample" if is_for_samples else f"allowed: {', '.join(names)}"
-            raise Mistake(f"{name}: not an option of {'a beam' if kind is BeamOptions else 'samples'}; {hint}")
-    shared = {field.name: getattr(default, field.name) for field in fields(Options)}
-    options = replace(default, **given) if kind is BeamOptions else SamplingOptions(**{**shared, **given})
+    options = chosen(default, given)
     return options, Look(**look) if is_attention else None
 
 
