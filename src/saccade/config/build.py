@@ -126,7 +126,7 @@ def model(config: Run, both: Tokenizers) -> Network:
     torch.manual_seed(config.seed)
     tied = config.model.tied or ("three" if config.tokenizer.shared else "two")
     common: dict[str, Any] = {
-        "source_vocabulary": both[0].size,
+        "source": both[0].size,
         "target_vocabulary": both[1].size,
         "share_embeddings": tied == "three",
         "share_output": tied != "none",

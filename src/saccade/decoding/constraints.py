@@ -72,7 +72,7 @@ class Constraints:
 def constrain(
     options: Options, source_BS: Tensor, source_length_B: Tensor, prefixes: Sequence[Sequence[int]]
 ) -> Constraints:
-    """The constraints of a batch. A source that itself loops may be answered in kind, for a while."""
+    """The constraints of a batch. A source of ids that itself loops may be answered in kind, for a while."""
     prefixes = prefixes or [()] * len(source_BS)
     longest = max(map(len, prefixes))
     if longest >= options.max_length:
@@ -107,8 +107,10 @@ def _loops(ids_NT: Tensor, block: int, rounds: int) -> Tensor:
 
 
 def _holds_loop(source_BS: Tensor) -> Tensor:
-    """Sources in which a block comes at least four times in a row, over half of SHORTEST_LOOP ids."""
+    """Sources in which a block comes at least four times in a row, over half of SHORTEST_LOOP ids; none of frames."""
     found_B = torch.zeros(len(source_BS), dtype=torch.bool, device=source_BS.device)
+    if source_BS.dim() > 2:
+        return found_B
     for block in range(1, LONGEST_BLOCK + 1):
         run = max(4 * block, SHORTEST_LOOP // 2) - block
         if source_BS.shape[1] >= run + block:
