@@ -69,7 +69,7 @@ def read_wav(path: Path) -> tuple[NDArray[np.float32], int]:
     except FileNotFoundError:
         raise Mistake(f"there is no file at {path}") from None
     except (wave.Error, EOFError, IsADirectoryError) as error:
-        raise Mistake(f"{path}: not a PCM WAV file ({error or 'it ends too early'})") from None
+        raise Mistake(f"{path}: not a PCM WAV file ({str(error) or 'it ends too early'})") from None
     if not count or not rate:
         raise Mistake(f"{path}: no sound in it ({count} samples at {rate} Hz)")
     if len(raw) < count * width * parameters.nchannels:
