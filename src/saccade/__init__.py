@@ -17,7 +17,7 @@ from saccade.attention import (
     masks,
     self_attend,
 )
-from saccade.config.build import load_run as load
+from saccade.config.predictors import load_run as load
 
 __version__ = version("saccade")
 

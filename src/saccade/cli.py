@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, Union
 
 import torch
 import typer
+from pydantic import TypeAdapter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -26,9 +27,10 @@ from saccade.bench import attention as attention_bench
 from saccade.bench import tables
 from saccade.bench import training as training_bench
 from saccade.bench.peers import PEERS
-from saccade.config import build, runs, verify
 from saccade.config import load as config_file
-from saccade.config.schema import Run
+from saccade.config import runs, verify
+from saccade.config.predictors import load_run
+from saccade.config.tasks import TASKS
 from saccade.data import corpus
 from saccade.data.mistakes import Mistake
 from saccade.inspection import classes, draw
@@ -187,7 +189,7 @@ def predict(
         no_repeat_ngram=no_repeat_ngram, sample=sample or None, temperature=temperature, top_k=top_k, top_p=top_p,
         seed=seed, attention=attention or None, layer=layer, head=head,
     )  # fmt: skip
-    translator = build.load_run(model, *(ensemble or ()))
+    translator = load_run(model, *(ensemble or ()))
     is_typed = source is None and sys.stdin.isatty()  # somebody waits for an answer to each line
     lines = corpus.decoded_lines("standard input", sys.stdin.buffer) if source is None else corpus.read_lines(source)
     prefixes = None if prefix is None else corpus.read_lines(prefix)
@@ -245,7 +247,7 @@ def evaluate(
     translate.check_tokenize(tokenize)
     if plot is not None:
         draw.check_ending(plot)
-    translator = build.load_run(model, *(ensemble or ()))
+    translator = load_run(model, *(ensemble or ()))
     decoding = _given(width=beam, length_penalty=length_penalty, no_repeat_ngram=no_repeat_ngram)
     with _quiet():
         found = _counted(translator.stream(sources, **decoding), len(pairs), hidden=as_json)
@@ -276,7 +278,9 @@ def _length_table(rows: list[translate.LengthScores]) -> Table:
 @config_app.command("schema")
 def config_schema() -> None:
     """Print the JSON schema of config files: every field, its default and what it means. Editors complete from it."""
-    typer.echo(json.dumps(Run.model_json_schema(), indent=2, ensure_ascii=False))
+    any_of: Any = Union[tuple(task.Config for task in TASKS.values())]  # noqa: UP007
+    schema = TypeAdapter(any_of).json_schema()
+    typer.echo(json.dumps(schema, indent=2, ensure_ascii=False))
 
 
 @bench.command("attention")

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from saccade.cli import app
 from saccade.config import load
-from saccade.config.schema import Run, TransformerModel
+from saccade.config.networks import TransformerModel
+from saccade.config.translate import Config
 from saccade.data.mistakes import Mistake
 
 
@@ -55,7 +56,7 @@ def test_the_schema_is_printed_and_says_what_fields_mean() -> None:
     shown = CliRunner().invoke(app, ["config", "schema"])
     assert shown.exit_code == 0
     schema = json.loads(shown.output)
-    assert set(schema["properties"]) == set(Run.model_fields)
+    assert set(schema["properties"]) == set(Config.model_fields)
     for section in ("Data", "CorpusFiles", "TrainingCorpus", "TokenizerSection"):
         for name, field in schema["$defs"][section]["properties"].items():
             assert field.get("description"), f"{section}.{name}"

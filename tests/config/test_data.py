@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from saccade.config import build, load, runs, summary
-from saccade.config.schema import Run
+from saccade.config import corpora, load, runs
+from saccade.config.predictors import load_run
+from saccade.config.translate import Config
 from saccade.data.mistakes import Mistake
 
 WORDS = ("red", "green", "blue", "small", "large")
@@ -22,10 +23,10 @@ def written(folder: Path, **texts: list[str]) -> None:
         (folder / f"{name}.tsv").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 
-def config_of(folder: Path, *train: str, **sections: object) -> Run:
-    corpora = [{"source": f"{folder}/{name}.tsv"} for name in train]
+def config_of(folder: Path, *train: str, **sections: object) -> Config:
+    files = [{"source": f"{folder}/{name}.tsv"} for name in train]
     data = {
-        "train": corpora if len(corpora) > 1 else corpora[0],
+        "train": files if len(files) > 1 else files[0],
         "valid": {"source": f"{folder}/valid.tsv"},
         "max_length": 4,
     }
@@ -33,12 +34,12 @@ def config_of(folder: Path, *train: str, **sections: object) -> Run:
     return load.check({"data": data, "tokenizer": tokenizer, **sections}, "test")
 
 
-def said(config: Run, folder: Path) -> str:
+def said(config: Config, folder: Path) -> str:
     text = io.StringIO()
     console = Console(file=text, width=40)
-    held_out = summary.held_out(config)
-    both = build.tokenizers(config, folder / "run", console)
-    summary.say(config, build.stores(config, both, folder / "stores", console), held_out, console)
+    held_out = corpora.held_out(config.data)
+    both = corpora.tokenizers(config, folder / "run", console)
+    corpora.say(config.data, corpora.stores(config, both, folder / "stores", console), held_out, console)
     return text.getvalue()
 
 
@@ -82,15 +83,15 @@ def test_held_out_pairs_that_were_seen_are_a_warning(tmp_path: Path) -> None:
 def test_tokenizers_learn_from_every_corpus_and_its_own_side(shared: bool, tmp_path: Path) -> None:
     written(tmp_path, one=["a\tb"], two=["c\td"], valid=["never\tnever"])
     config = config_of(tmp_path, "one", "two", tokenizer={"kind": "words", "shared": shared})
-    source, target = build.tokenizers(config, tmp_path / "run")
+    source, target = corpora.tokenizers(config, tmp_path / "run")
     known = [tokenizer.pieces(range(4, tokenizer.size)) for tokenizer in (source, target)]
     assert known == ([["a", "b", "c", "d"]] * 2 if shared else [["a", "c"], ["b", "d"]])
-    again = build.tokenizers(config, tmp_path / "run")
+    again = corpora.tokenizers(config, tmp_path / "run")
     assert [tokenizer.pieces(range(tokenizer.size))[4:] for tokenizer in again] == known
 
 
 def test_a_sample_of_a_large_corpus_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saccade.config.build.MOST_CHARACTERS", 200)
+    monkeypatch.setattr("saccade.config.corpora.MOST_CHARACTERS", 200)
     written(tmp_path, train=PAIRS, valid=["black\twhite"])
     found = " ".join(said(config_of(tmp_path, "train"), tmp_path).split())
     assert re.match(r"The tokenizer learns from 1\d of 50 texts, by chance\.", found)
@@ -109,7 +110,7 @@ def test_a_mistake_in_the_data_leaves_no_run_behind(tmp_path: Path) -> None:
         runs.train(config_of(tmp_path, "train", tokenizer={"kind": "characters"}), folder, quiet)
     runs.train(config_of(tmp_path, "train", training=training, model=model), folder, quiet)
     assert load.load(folder / "config.yaml").tokenizer.kind == "words"
-    assert len(build.load_run(folder).source.encode("red")) == 1
+    assert len(load_run(folder).source.encode("red")) == 1
     with pytest.raises(Mistake, match="holds a run with another tokenizer"):
         runs.train(config_of(tmp_path, "train", training=training, model=model, tokenizer={}), folder, quiet)
 
@@ -122,11 +123,12 @@ def test_pieces_drawn_at_random_are_repeatable_and_read_in_turn(tmp_path: Path) 
         "tokenizer": {"kind": "bpe", "vocabulary_size": 300, "sampling": 0.5},
     }
     config = load.check(content, "test")
-    both = build.tokenizers(config, tmp_path)
-    first, again = (build.stores(config, both, tmp_path / name) for name in ("one", "two"))
-    assert len(first) == build.VARIANTS
+    both = corpora.tokenizers(config, tmp_path)
+    first, again = (corpora.stores(config, both, tmp_path / name) for name in ("one", "two"))
+    assert len(first) == corpora.VARIANTS
     for one, other in zip(first, again, strict=True):
         assert all((one.source[row] == other.source[row]).all() for row in range(60))
     assert any(len(first[0].source[row]) != len(first[1].source[row]) for row in range(60))
     assert both[0].decode(first[0].source[7].tolist()) == "the cat number 7"
-    assert sum(map(len, build.plan(config, first).epoch(0))) == pytest.approx(60, abs=8)
+    batches = corpora.plan(config.data, first, tokens_per_batch=200, seed=1).epoch(0)
+    assert sum(map(len, batches)) == pytest.approx(60, abs=8)

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.data.batches import BatchPlan, full_runs
+from saccade.data.batches import full_runs, of_pairs
 from saccade.data.corpus import Corpus, Pair
 from saccade.data.mistakes import Mistake
 from saccade.data.store import Store, count_seen, prepare
@@ -97,7 +97,7 @@ def test_an_interrupted_store_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_every_sentence_once_an_epoch_within_the_budget(tmp_path: Path) -> None:
     pairs = random_pairs(500)
-    plan = BatchPlan(store_of(tmp_path, pairs), tokens_per_batch=200, seed=3)
+    plan = of_pairs(store_of(tmp_path, pairs), tokens_per_batch=200, seed=3)
     epoch = plan.epoch(0)
     assert sorted(np.concatenate(epoch).tolist()) == list(range(500))
     for rows in epoch:
@@ -109,7 +109,7 @@ def test_every_sentence_once_an_epoch_within_the_budget(tmp_path: Path) -> None:
 
 
 def test_batches_vary_with_the_epoch(tmp_path: Path) -> None:
-    plan = BatchPlan(store_of(tmp_path, random_pairs(500)), tokens_per_batch=200, seed=3)
+    plan = of_pairs(store_of(tmp_path, random_pairs(500)), tokens_per_batch=200, seed=3)
     kept = [{frozenset(rows.tolist()) for rows in plan.epoch(number)} for number in range(8)]
     again = [len(one & other) / len(one) for one, other in itertools.combinations(kept, 2)]
     assert sum(again) / len(again) < 0.25
@@ -118,7 +118,7 @@ def test_batches_vary_with_the_epoch(tmp_path: Path) -> None:
 def test_weights_say_how_often_a_corpus_is_read(tmp_path: Path) -> None:
     sizes, weights = (40, 31, 20, 3), (1.0, 2.0, 0.5, 0.01)
     stores = [store_of(tmp_path / str(size), random_pairs(size)) for size in sizes]
-    plan = BatchPlan(*stores, tokens_per_batch=200, seed=3, weights=weights)
+    plan = of_pairs(*stores, tokens_per_batch=200, seed=3, weights=weights)
     halves = []
     for number in range(3):
         counts = np.bincount(np.concatenate(plan.epoch(number)), minlength=94)
@@ -127,7 +127,7 @@ def test_weights_say_how_often_a_corpus_is_read(tmp_path: Path) -> None:
         assert (counts[71:91].max(), counts[71:91].sum()) == (1, 10)
         assert counts[91:].sum() == 1  # a corpus is never forgotten
         halves.append(tuple(counts[71:91]))
-        again = BatchPlan(*stores, tokens_per_batch=200, seed=3, weights=weights).epoch(number)
+        again = of_pairs(*stores, tokens_per_batch=200, seed=3, weights=weights).epoch(number)
         assert all(np.array_equal(*rows) for rows in zip(plan.epoch(number), again, strict=True))
     assert len(set(halves)) == 3
 
@@ -135,7 +135,7 @@ def test_weights_say_how_often_a_corpus_is_read(tmp_path: Path) -> None:
 def test_rows_count_through_all_stores(tmp_path: Path) -> None:
     rows = [[Pair("5", "6"), Pair("6", "7")], [Pair("", "")], [Pair("8 9", "9")]]
     stores = [store_of(tmp_path / str(index), pairs) for index, pairs in enumerate(rows)]
-    plan = BatchPlan(*stores, tokens_per_batch=100, seed=1)
+    plan = of_pairs(*stores, tokens_per_batch=100, seed=1)
     assert plan.load([2, 0, 1]).source_BS.tolist() == [[8, 9, END], [5, END, PAD], [6, END, PAD]]
 
 
@@ -150,22 +150,22 @@ def test_runs_are_as_long_as_can_be(widths: list[int], budget: int) -> None:
 
 
 def test_a_batch_by_hand(tmp_path: Path) -> None:
-    plan = BatchPlan(store_of(tmp_path, [Pair("5 6", "7"), Pair("8", "9 10")]), tokens_per_batch=100, seed=1)
+    plan = of_pairs(store_of(tmp_path, [Pair("5 6", "7"), Pair("8", "9 10")]), tokens_per_batch=100, seed=1)
     batch = plan.load([0, 1])
     assert batch.source_BS.tolist() == [[5, 6, END], [8, END, PAD]]
     assert batch.source_length_B.tolist() == [3, 2]
     assert batch.read_BT.tolist() == [[START, 7, PAD], [START, 9, 10]]
     assert batch.write_BT.tolist() == [[7, END, PAD], [9, 10, END]]
-    assert batch.num_target_tokens == 5
+    assert batch.num_items == 5
     assert batch.to(torch.device("cpu")).read_BT.dtype == torch.long
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:
     store = store_of(tmp_path, [Pair("5 6 7", "8")])
     with pytest.raises(Mistake, match=r"tokens_per_batch: 3 given, but one sentence has 4 tokens; allowed: 4 or more"):
-        BatchPlan(store, tokens_per_batch=3, seed=1)
+        of_pairs(store, tokens_per_batch=3, seed=1)
     with pytest.raises(Mistake, match=r"data: no pair is left to train on"):
-        BatchPlan(store_of(tmp_path, [Pair("", "8")]), tokens_per_batch=3, seed=1)
+        of_pairs(store_of(tmp_path, [Pair("", "8")]), tokens_per_batch=3, seed=1)
 
 
 @pytest.mark.skipif(not (DATA / "multi30k").exists(), reason=f"needs Multi30k at {DATA} (set SACCADE_DATA)")
@@ -176,5 +176,5 @@ def test_multi30k_batches_are_mostly_real(tmp_path: Path) -> None:
     encode = (tokenizer.encode, tokenizer.encode)
     store = prepare(tmp_path, corpus.pairs, corpus.files(), encode=encode, identity={}, max_length=100)
     assert len(store) == 29_000
-    assert BatchPlan(store, tokens_per_batch=2048, seed=1).real_share() >= 0.975
-    assert BatchPlan(store, tokens_per_batch=4096, seed=1).real_share() >= 0.965
+    assert of_pairs(store, tokens_per_batch=2048, seed=1).real_share() >= 0.975
+    assert of_pairs(store, tokens_per_batch=4096, seed=1).real_share() >= 0.965

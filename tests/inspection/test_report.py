@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from saccade.inspection import report
-from saccade.inspection.report import Sample
+from saccade.inspection.samples import Sample, articles
 
 VOID = {"meta", "link", "br", "wbr"}
 EVIL = "<script>alert('1')</script> & \"two\" cats"
@@ -59,7 +59,8 @@ class Page(HTMLParser):
         return " ".join(text for tag, text in self.texts if not tags or tag in tags)
 
 
-def written(folder: Path, **parts: Any) -> Page:
+def written(folder: Path, *, samples: Any = (), by_length: Any = (), **parts: Any) -> Page:
+    parts["sections"] = [("By length", report.by_length(by_length)), ("Samples", articles(samples))]
     given: dict[str, Any] = {"title": "a run", "config": {"seed": 1}, "versions": {"torch": "2"}, "log": LOG} | parts
     report.write(folder / "report.html", **given)
     return Page((folder / "report.html").read_text("utf-8"))

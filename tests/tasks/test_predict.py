@@ -20,8 +20,9 @@ from typer.testing import CliRunner
 
 import saccade
 from saccade.cli import app
-from saccade.config import build
+from saccade.config import corpora
 from saccade.config import load as config_file
+from saccade.config import translate as translate_config
 from saccade.data.mistakes import Mistake
 from saccade.tasks import translate
 from saccade.training import checkpoints
@@ -50,7 +51,7 @@ def make_run(
     (folder / "draft.yaml").write_text(json.dumps(content), encoding="utf-8")
     config = config_file.load(folder / "draft.yaml", overrides)
     config_file.save(config, folder / "config.yaml")
-    network = build.model(config, build.tokenizers(config, folder))
+    network = translate_config.model(config, corpora.tokenizers(config, folder))
     torch.nn.init.normal_(network.get_parameter("target.weight"), std=0.5)
     checkpoints.save_weights(folder / "model.safetensors", network)
     return folder
@@ -106,7 +107,7 @@ def test_samples_depend_on_seed_and_text_alone(run: Path) -> None:
 )
 def test_what_has_no_effect_is_refused(run: Path, decoding: dict[str, object], message: str) -> None:
     with pytest.raises(Mistake, match=message):
-        saccade.load(run).predict(["a b", "c"], **decoding)  # type: ignore[arg-type]
+        saccade.load(run).predict(["a b", "c"], **decoding)
 
 
 def test_outputs_begin_with_their_prefixes_even_with_unknown_words(run: Path) -> None:
@@ -134,9 +135,9 @@ def test_attention_comes_on_request(run: Path) -> None:
         torch.testing.assert_close(one.attention.sum(1), torch.ones(len(one.log_probabilities)))
     heads = [translator.predict(["a b c"], attention=True, head=head)[0].attention for head in (0, 1)]
     assert found[0].attention is not None
-    torch.testing.assert_close(found[0].attention, (heads[0] + heads[1]) / 2)  # type: ignore[operator]
+    torch.testing.assert_close(found[0].attention, (heads[0] + heads[1]) / 2)
     other = translator.predict(["a b c"], attention=True, layer=0)[0].attention
-    assert not torch.equal(found[0].attention, other)  # type: ignore[arg-type]
+    assert not torch.equal(found[0].attention, other)
 
 
 @pytest.mark.parametrize("attention", ["none", "bahdanau", "luong"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import signal
@@ -13,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
-from saccade.data.batches import Batch, BatchPlan
+from saccade.data.batches import Batch, of_pairs
 from saccade.data.corpus import Pair
 from saccade.data.mistakes import Mistake
 from saccade.data.store import prepare
@@ -23,7 +24,34 @@ from saccade.training.auto_batch import largest_fitting
 from saccade.training.averages import MovingAverage
 from saccade.training.interruption import Interrupted
 from saccade.training.loop import NonFiniteLoss, Options, Trainer
+from saccade.training.losses import disagreement, sequence_loss
 from saccade.training.schedules import SCHEDULES
+
+
+@pytest.mark.parametrize("chunk", [1, 40, 1 << 21])
+def test_two_answers_disagree_by_the_mean_of_both_divergences(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "CHUNK_LOGITS", chunk)
+    vectors, matrix = torch.randn(2, 7, 5, dtype=torch.float64), torch.randn(11, 5, dtype=torch.float64)
+    vectors.requires_grad_(), matrix.requires_grad_()
+    p, q = torch.log_softmax(vectors @ matrix.mT, -1)
+    both = F.kl_div(q, p, reduction="sum", log_target=True) + F.kl_div(p, q, reduction="sum", log_target=True)
+    ours = disagreement(vectors, matrix)
+    torch.testing.assert_close(ours, both / 2)
+    for one, other in zip(*(torch.autograd.grad(x, (vectors, matrix)) for x in (ours, both / 2)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_consistency_reads_twice_and_adds_the_disagreement(tmp_path: Path) -> None:
+    trainer = build(tmp_path, 1)
+    batch = trainer.plan.load(trainer.plan.epoch(0)[0])
+    trainer.model.eval()  # without dropout both answers are one
+    for one, other in zip(*(sequence_loss(trainer.model, batch, consistency=c) for c in (0.0, 5.0)), strict=True):
+        torch.testing.assert_close(one, other)
+    trainer.model.train()
+    torch.manual_seed(3)
+    without = sequence_loss(trainer.model, batch.twice())[0] / 2
+    torch.manual_seed(3)
+    assert sequence_loss(trainer.model, batch, consistency=5.0)[0] > without + 1.0
 
 
 @pytest.mark.parametrize("chunk", [1, 40, 1 << 21])
@@ -76,8 +104,9 @@ def build(folder: Path, max_steps: int, **options: float) -> Trainer:
         share_embeddings=True,
     )
     given = {"learning_rate": 1e-2, "warmup_steps": 5, "validate_every": 7, "save_every": 3, **options}
-    plan = BatchPlan(store, tokens_per_batch=100, seed=1)
-    return Trainer(model, plan, Options(max_steps=max_steps, **given), folder)  # type: ignore[arg-type]
+    plan = of_pairs(store, tokens_per_batch=100, seed=1)
+    loss = functools.partial(sequence_loss, model, smoothing=0.1)
+    return Trainer(model, plan, loss, Options(max_steps=max_steps, **given), folder)  # type: ignore[arg-type]
 
 
 class Killed(BaseException):

@@ -6,6 +6,7 @@ between two steps of the same training, with loading of batches, without set-up,
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 import time
@@ -20,8 +21,8 @@ import saccade
 from saccade.bench import peer_configs
 from saccade.bench.peer_configs import Job
 from saccade.bench.peers import PEERS, Environment, Failed, Mark, Trained, Versions
-from saccade.config import build
-from saccade.config.schema import Run
+from saccade.config import corpora, devices, translate
+from saccade.config.translate import Config
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import UNKNOWN, SentencePiece
@@ -115,7 +116,7 @@ class _Contestant(NamedTuple):
     environment: Environment | None
 
 
-def _measure(contestant: _Contestant, plan: Plan, config: Run, folder: Path) -> None:
+def _measure(contestant: _Contestant, plan: Plan, config: Config, folder: Path) -> None:
     row, environment = contestant
     try:
         trained = (
@@ -149,37 +150,40 @@ def steady(trained: Trained, warmup: int) -> Round:
     return Round(last.tokens - first.tokens, last.seconds - first.seconds, trained.printed_rate)
 
 
-def train_ours(config: Run, folder: Path) -> Trained:
+def train_ours(config: Config, folder: Path) -> Trained:
     """A run of our own loop over the store, as `saccade train` does it, marked at every step."""
-    both = build.tokenizers(config, folder)
-    stores = build.stores(config, both, folder / "store")
-    network = build.model(config, both).train()
+    both = corpora.tokenizers(config, folder)
+    stores = corpora.stores(config, both, folder / "store")
+    network = translate.model(config, both).train()
+    plan = corpora.plan(config.data, stores, int(config.training.tokens_per_batch), config.seed)
+    options = devices.options(config, network)
     marks: list[Mark] = []
 
     def mark(progress: Progress, measured: dict[str, Any]) -> None:
         if "score" not in measured:  # validation is none of the training
-            marks.append(Mark(progress.step, time.perf_counter(), progress.tokens))
+            marks.append(Mark(progress.step, time.perf_counter(), progress.items))
 
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        trainer = Trainer(network, build.plan(config, stores), build.training(config), Path(scratch))
+        loss = functools.partial(translate.loss, config, network)
+        trainer = Trainer(network, plan, loss, options, Path(scratch))
         trainer.run(lambda: {"score": 0.0}, mark)
     return Trained(marks)
 
 
-def prepare(config: Run, folder: Path) -> None:
+def prepare(config: Config, folder: Path) -> None:
     """What the peers read: the text, the same cut into pieces, the pieces as a list, and the SentencePiece model."""
-    tokenizer = build.tokenizers(config, folder)[0]
+    tokenizer = corpora.tokenizers(config, folder)[0]
     assert isinstance(tokenizer, SentencePiece)
-    corpora = build.training_corpora(config)
-    pairs = [pair for corpus in corpora for pair in corpus.pairs() if pair.source and pair.target]
+    texts = corpora.training_corpora(config.data)
+    pairs = [pair for corpus in texts for pair in corpus.pairs() if pair.source and pair.target]
     tokenizer.save(folder / peer_configs.SENTENCEPIECE_MODEL)
     _write(folder / peer_configs.VOCABULARY, tokenizer.pieces(range(UNKNOWN + 1, tokenizer.size)))
     cut = (peer_configs.SOURCE_PIECES, peer_configs.TARGET_PIECES)
     for side, (language, pieces) in enumerate(zip(LANGUAGES, cut, strict=True)):
-        texts = [pair[side] for pair in pairs]
-        _write(folder / f"train.{language}", texts)
-        _write(folder / f"few.{language}", texts[:FEW])
-        _write(folder / pieces, (" ".join(tokenizer.pieces(tokenizer.encode(text))) for text in texts))
+        lines = [pair[side] for pair in pairs]
+        _write(folder / f"train.{language}", lines)
+        _write(folder / f"few.{language}", lines[:FEW])
+        _write(folder / pieces, (" ".join(tokenizer.pieces(tokenizer.encode(text))) for text in lines))
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
@@ -187,7 +191,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
         draft.write_text("".join(line + "\n" for line in lines), "utf-8")
 
 
-def _config(job: Job, files: dict[str, str]) -> Run:
+def _config(job: Job, files: dict[str, str]) -> Config:
     """The job as a config of ours."""
     tokenizer = {"kind": "unigram", "vocabulary_size": job.vocabulary_size, "shared": True}
     model = {
@@ -213,7 +217,7 @@ def _config(job: Job, files: dict[str, str]) -> Run:
     }
     data = {"train": files, "valid": files, "max_length": job.max_length}
     sections = {"data": data, "tokenizer": tokenizer, "model": model, "training": training}
-    return Run.model_validate({"seed": job.seed, "device": "cpu", **sections})
+    return Config.model_validate({"seed": job.seed, "device": "cpu", **sections})
 
 
 def _files(folder: Path) -> dict[str, str]:

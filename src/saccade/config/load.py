@@ -10,12 +10,14 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from saccade.config.schema import ONE_OR_SEVERAL, Run
+from saccade.config.corpora import ONE_OR_SEVERAL
+from saccade.config.sections import RunSection
+from saccade.config.tasks import TASKS
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
 
 
-def load(path: Path, overrides: Iterable[str] = ()) -> Run:
+def load(path: Path, overrides: Iterable[str] = ()) -> Any:
     """A YAML file plus `section.field=value` overrides."""
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
@@ -32,15 +34,19 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Run:
     return check(content, str(path))
 
 
-def check(content: dict[str, Any], where: str) -> Run:
-    """A config from plain data."""
+def check(content: dict[str, Any], where: str) -> Any:
+    """A config from plain data: the `Config` of its task."""
+    name = content.get("task", "translate")
+    if not isinstance(name, str) or name not in TASKS:
+        raise Mistake(f"{where}: task: {name!r} given; allowed: {', '.join(TASKS)}")
+    kind = TASKS[name].Config
     try:
-        return Run.model_validate(content)
+        return kind.model_validate(content)
     except ValidationError as error:
-        raise Mistake(f"{where}: {'; '.join(_said(problem) for problem in error.errors())}") from None
+        raise Mistake(f"{where}: {'; '.join(_said(problem, kind) for problem in error.errors())}") from None
 
 
-def save(config: Run, path: Path) -> None:
+def save(config: RunSection, path: Path) -> None:
     """The filled-in config, as YAML."""
     with replacing(path) as draft:
         draft.write_text(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True), "utf-8")
@@ -62,8 +68,8 @@ def _apply(content: dict[str, Any], override: str) -> None:
         raise Mistake(f"{override!r}: {value!r} is not a YAML value") from None
 
 
-def _said(problem: Any) -> str:
-    places = [*_places(problem["loc"])]
+def _said(problem: Any, kind: type[RunSection]) -> str:
+    places = [*_places(problem["loc"], kind)]
     where = ".".join(name for name, _ in places)
     if problem["type"] == "extra_forbidden":
         return f"{where}: unknown{_suggestion(*places[-1])}"
@@ -73,12 +79,12 @@ def _said(problem: Any) -> str:
     return f"{where}: {problem['input']!r} given; {reason[0].lower()}{reason[1:]}" if where else reason
 
 
-def _places(location: tuple[int | str, ...]) -> Iterator[tuple[str, type[BaseModel]]]:
+def _places(location: tuple[int | str, ...], kind: type[RunSection]) -> Iterator[tuple[str, type[BaseModel]]]:
     """The names a user wrote on the way to a problem, each with the section it stands in.
 
     Pydantic also names which of several kinds of section was chosen; no user wrote that.
     """
-    here: list[type[BaseModel]] = [Run]
+    here: list[type[BaseModel]] = [kind]
     for part in location:
         if part in ONE_OR_SEVERAL:
             continue

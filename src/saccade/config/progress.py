@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, final
 
@@ -15,27 +16,32 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
+from saccade.inspection.report import name_of
 from saccade.training import checkpoints
 from saccade.training.loop import Trainer
 
 LOG_EVERY = 10
 SMOOTHING = 0.9  # of the rate and loss shown: a single step says little
 FIELDS = (
-    "loss {task.fields[loss]:.3f} ppl {task.fields[perplexity]:,.1f} {task.fields[rate]:,.0f} tok/s "
+    "loss {task.fields[loss]:.3f}{task.fields[perplexity]} {task.fields[rate]:,.0f} {task.fields[unit]}/s "
     "{task.fields[memory]:.1f} GiB {task.fields[valid]}"
 )
+SHORT = {"tokens": "tok"}
 
 
 @final
 class TrainingBar:
-    """A bar with loss, perplexity, real target tokens a second, memory and time left; a JSONL log; TensorBoard."""
+    """A bar with loss, perplexity (of tokens), real items a second, memory and time left; a JSONL log; TensorBoard."""
 
-    def __init__(self, console: Console, trainer: Trainer, *, tensorboard: bool) -> None:
+    def __init__(self, console: Console, trainer: Trainer, *, unit: str, tensorboard: bool) -> None:
         columns = (BarColumn(bar_width=8), MofNCompleteColumn(), TextColumn(FIELDS), TimeRemainingColumn())
         self.bar = Progress(*columns, console=console)
-        shown: dict[str, Any] = {"loss": math.nan, "perplexity": math.nan, "rate": 0.0, "memory": 0.0, "valid": ""}
+        shown: dict[str, Any] = {"loss": math.nan, "perplexity": "", "rate": 0.0, "memory": 0.0, "valid": ""}
         total, done = trainer.options.max_steps, trainer.progress.step
-        self.task = self.bar.add_task("training", total=total, completed=done, **shown)
+        self.unit = unit
+        self.task = self.bar.add_task(
+            "training", total=total, completed=done, unit=SHORT.get(unit, unit.removesuffix("s")), **shown
+        )
         self.log, self.device = trainer.folder / "log.jsonl", trainer.options.device
         _forget_after(self.log, trainer.progress)
         self.board = _board(trainer.folder / "tensorboard", done) if tensorboard else None
@@ -56,11 +62,13 @@ class TrainingBar:
         """One step or one validation is done."""
         shown: dict[str, Any] = {"memory": _memory_held(self.device) / 2**30}
         if "loss" in measured:
-            shown |= {"loss": self._smooth("loss", measured), "rate": self._smooth("tokens_per_second", measured)}
-            shown["perplexity"] = math.exp(min(50.0, shown["loss"]))
+            shown |= {"loss": self._smooth("loss", measured), "rate": self._smooth("items_per_second", measured)}
+            if self.unit == "tokens":
+                shown["perplexity"] = f" ppl {math.exp(min(50.0, shown['loss'])):,.1f}"
+            measured = {f"{self.unit}_per_second" if k == "items_per_second" else k: v for k, v in measured.items()}
         else:
             self.bar.console.print(_validation_line(progress, measured))
-            shown["valid"] = f"BLEU {measured['valid_bleu']:.1f}"
+            shown["valid"] = next(_judged(measured), "")
         if "skipped" in measured:
             what = f"the loss is not finite; skipped ({progress.skipped} so far)"
             self.bar.console.print(f"step {progress.step:,}: {what}")
@@ -91,8 +99,14 @@ def _validation_line(progress: checkpoints.Progress, measured: dict[str, Any]) -
     what = f"mean of {measured['averaged']}" if "averaged" in measured else f"step {progress.step:,}"
     is_new = "averaged" in measured or progress.best_step == progress.step
     best = "  best so far" if is_new and measured["score"] == progress.best_score else ""
-    figures = f"BLEU {measured['valid_bleu']:.2f}, chrF {measured['valid_chrf']:.2f}"
-    return f"{what}: {figures}, perplexity {measured['valid_perplexity']:.2f}{best}"
+    return f"{what}: {', '.join(_judged(measured))}{best}"
+
+
+def _judged(measured: dict[str, Any]) -> Iterator[str]:
+    """The figures of a validation in words; the loss only where there is no perplexity."""
+    hidden = "valid_loss" if "valid_perplexity" in measured else ""
+    figures = {name: value for name, value in measured.items() if name.startswith("valid_") and name != hidden}
+    return (f"{name_of(name)} {value:.2f}" for name, value in figures.items())
 
 
 def _memory_held(device: torch.device) -> int:

@@ -1,10 +1,10 @@
-"""Batches by a token budget: sentences of like lengths together, in an order that is a function of seed and epoch."""
+"""Which rows go together: by chance, or by a token budget with like lengths together; a function of seed and epoch."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -29,70 +29,94 @@ class Batch(NamedTuple):
         """The same on a device."""
         return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
+    def twice(self) -> Batch:
+        """Every row once more, behind all of them."""
+        return Batch(*(torch.cat([tensor, tensor]) for tensor in self))
+
     @property
-    def num_target_tokens(self) -> int:
+    def num_items(self) -> int:
         """Real tokens to write, </s> included."""
         return int(self.target_length_B.sum())
 
 
-@final
-class BatchPlan:
-    """Which sentences go together in each epoch: sorted by length with ties at random, then the batches shuffled.
+Rows = NDArray[np.int64]
+Load = Callable[[Any], Any]  # from rows to a batch
 
-    A store of weight 2 is read twice an epoch; of one of weight 0.5, another half by chance. Rows count through all
-    stores.
+
+@final
+class Shuffled:
+    """Batches of `size` rows by chance, every row once an epoch; the last one may be smaller."""
+
+    def __init__(self, num_rows: int, *, size: int, seed: int, load: Load) -> None:
+        if num_rows == 0:
+            raise Mistake("data: nothing is left to train on")
+        self.load = load
+        self._num_rows, self._size, self._seed = num_rows, size, seed
+
+    def epoch(self, number: int) -> list[Rows]:
+        """The batches of an epoch, as rows."""
+        rows = np.random.default_rng([self._seed, number]).permutation(self._num_rows)
+        return np.split(rows, range(self._size, self._num_rows, self._size))
+
+
+class Part(NamedTuple):
+    """So many rows, read `weight` times an epoch: one of weight 0.5 by half, another half by chance each time."""
+
+    num_rows: int
+    weight: float = 1.0
+
+
+@final
+class Buckets:
+    """Batches by a token budget: rows sorted by length with ties at random, then the batches shuffled.
+
+    `lengths` has an array for each side of a row (source and target, or one). Rows count through all parts.
     """
 
-    def __init__(self, *stores: Store, tokens_per_batch: int, seed: int, weights: Sequence[float] = ()) -> None:
-        self._stores, self._tokens, self._seed = stores, tokens_per_batch, seed
-        self._weights = weights or [1.0] * len(stores)
-        self._starts = np.cumsum([0, *(len(store) for store in stores)]).tolist()
-        if self._starts[-1] == 0:
-            raise Mistake("data: no pair is left to train on; every one was blank or too long")
-        self._source = np.concatenate([store.source.lengths.astype(np.int32) for store in stores]) + 1  # </s>
-        self._target = np.concatenate([store.target.lengths.astype(np.int32) for store in stores]) + 1
-        longest = int(max(self._source.max(), self._target.max()))
+    def __init__(
+        self,
+        lengths: Sequence[NDArray[np.integer]],
+        *,
+        tokens_per_batch: int,
+        seed: int,
+        load: Load,
+        parts: Sequence[Part] = (),
+    ) -> None:
+        self.load = load
+        self._sides, self._tokens, self._seed = [side.astype(np.int32) for side in lengths], tokens_per_batch, seed
+        self._widest: NDArray[np.int32] = np.maximum.reduce(self._sides)
+        self._parts = parts or [Part(len(self._widest))]
+        if len(self._widest) == 0:
+            raise Mistake("data: nothing is left to train on; everything was blank or too long")
+        longest = int(self._widest.max())
         if longest > tokens_per_batch:
             wanted = f"tokens_per_batch: {tokens_per_batch} given, but one sentence has {longest} tokens"
             raise Mistake(f"{wanted}; allowed: {longest} or more, or a smaller data.max_length")
 
-    def epoch(self, number: int) -> list[NDArray[np.int64]]:
+    def epoch(self, number: int) -> list[Rows]:
         """The batches of an epoch, as rows."""
         random = np.random.default_rng([self._seed, number])
         batches = list(self._cut(self._sorted(self._drawn(random), random), random))
         return [batches[index] for index in random.permutation(len(batches))]
 
-    def load(self, rows: Sequence[int] | NDArray[np.int64]) -> Batch:
-        """The padded tensors of a batch."""
-        sources, targets = [], []
-        for row in rows:
-            index = bisect_right(self._starts, row) - 1
-            store, own_row = self._stores[index], int(row) - self._starts[index]
-            sources.append(store.source[own_row])
-            targets.append(store.target[own_row])
-        return collate(sources, targets)
-
-    def _drawn(self, random: np.random.Generator) -> NDArray[np.int64]:
+    def _drawn(self, random: np.random.Generator) -> Rows:
         """The rows that an epoch reads, by the weights."""
-        parts = [
-            start + _some(len(store), weight, random)
-            for start, store, weight in zip(self._starts[:-1], self._stores, self._weights, strict=True)
-        ]
-        return random.permutation(np.concatenate(parts))
+        starts = np.cumsum([0, *(part.num_rows for part in self._parts)])
+        drawn = [start + _some(*part, random) for start, part in zip(starts, self._parts, strict=False)]
+        return random.permutation(np.concatenate(drawn))
 
-    def _sorted(self, rows: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
+    def _sorted(self, rows: Rows, random: np.random.Generator) -> Rows:
         """By the longer side, the budget's measure; then by which side is longer and how much, to and fro.
 
         To and fro, neighbours are alike on both sides at every turn. The directions are by chance, to vary the batches.
         """
-        source, target = self._source[rows], self._target[rows]
         along, across = random.choice(np.array([-1, 1], np.int32), 2)
-        longer, lean = along * np.maximum(source, target), across * (source - target)
+        longer, lean = along * self._widest[rows], across * (self._sides[0][rows] - self._sides[-1][rows])
         return rows[np.lexsort((np.where(longer % 2, lean, -lean), longer))]
 
-    def _cut(self, rows: NDArray[np.int64], random: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    def _cut(self, rows: Rows, random: np.random.Generator) -> Iterator[Rows]:
         """Full batches after a first one of any size, so that the cuts fall elsewhere in each epoch."""
-        width = np.maximum(self._source[rows], self._target[rows])
+        width = self._widest[rows]
         full = next(full_runs(width, self._tokens)).stop
         first = int(random.integers(full)) if full < len(rows) else 0
         if first:
@@ -101,13 +125,36 @@ class BatchPlan:
             yield rows[first:][run]
 
     def real_share(self, number: int = 0) -> float:
-        """The share of real tokens among all that a batch holds, over an epoch and both sides."""
+        """The share of real tokens among all that a batch holds, over an epoch and all sides."""
         real = padded = 0
         for rows in self.epoch(number):
-            for lengths in (self._source[rows], self._target[rows]):
+            for lengths in (side[rows] for side in self._sides):
                 real += int(lengths.sum())
                 padded += len(rows) * int(lengths.max())
         return real / padded
+
+
+def of_pairs(*stores: Store, tokens_per_batch: int, seed: int, weights: Sequence[float] = ()) -> Buckets:
+    """Batches of pairs from one store or several, each with its weight."""
+    starts = np.cumsum([0, *(len(store) for store in stores)]).tolist()
+
+    def load(rows: Rows) -> Batch:
+        sources, targets = [], []
+        for row in rows:
+            index = bisect_right(starts, row) - 1
+            store, own_row = stores[index], int(row) - starts[index]
+            sources.append(store.source[own_row])
+            targets.append(store.target[own_row])
+        return collate(sources, targets)
+
+    sides = zip(*((store.source.lengths, store.target.lengths) for store in stores), strict=True)
+    return Buckets(
+        [np.concatenate(side) + 1 for side in sides],  # </s>
+        tokens_per_batch=tokens_per_batch,
+        seed=seed,
+        load=load,
+        parts=[Part(len(store), weight) for store, weight in zip(stores, weights or [1.0] * len(stores), strict=True)],
+    )
 
 
 def full_runs(width: NDArray[np.integer], budget: int) -> Iterator[slice]:
@@ -121,7 +168,7 @@ def full_runs(width: NDArray[np.integer], budget: int) -> Iterator[slice]:
         start = run.stop
 
 
-def _some(count: int, weight: float, random: np.random.Generator) -> NDArray[np.int64]:
+def _some(count: int, weight: float, random: np.random.Generator) -> Rows:
     """Every number below `count` as often as the weight is whole; of its rest, that share by chance, never none."""
     whole = int(weight)
     rest = min(count, max(round(count * (weight - whole)), 0 if whole else 1))

@@ -15,12 +15,12 @@ import yaml
 from saccade.data.files import replacing
 from saccade.inspection import curves
 from saccade.inspection.curves import Line
-from saccade.inspection.samples import Sample, articles, table
+from saccade.inspection.samples import table
 
-__all__ = ["Sample", "write"]
-
-NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "valid_bleu": "BLEU", "valid_chrf": "chrF"}
+NAMES = {"bleu": "BLEU", "chrf": "chrF", "f1": "F1", "macro_f1": "macro F1"}
 NOTHING_LOADED = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+OTHER_SCALES = ("valid_loss", "valid_perplexity")
 
 Log = Sequence[Mapping[str, Any]]
 Bucket = tuple[str, int, float | None]  # source lengths, how many sentences have them, their BLEU
@@ -33,19 +33,21 @@ def write(
     config: Mapping[str, Any],
     versions: Mapping[str, str],
     log: Log,
-    samples: Sequence[Sample] = (),
     scores: Mapping[str, Any] | None = None,
-    by_length: Sequence[Bucket] = (),
+    sections: Sequence[tuple[str, str]] = (),
     seconds: float | None = None,
 ) -> None:
-    """Write the page. `log` are the rows of log.jsonl; what a row lacks is left out of the curves."""
-    sections = [
-        _section("Curves", _charts(log) or "<p>Nothing is logged yet.</p>"),
-        _section("Scores", _scores(scores or {}) + _by_length(by_length)),
-        _section("Samples", articles(samples)),
-        _section("How it was made", _config(config) + _versions(versions)),
+    """Write the page. `log` are the rows of log.jsonl; what a row lacks is left out of the curves.
+
+    `sections` are the task's own parts, as (heading, HTML).
+    """
+    parts = [
+        ("Curves", _charts(log) or "<p>Nothing is logged yet.</p>"),
+        ("Scores", _scores(scores or {})),
+        *sections,
+        ("How it was made", _config(config) + _versions(versions)),
     ]
-    page = _page(title, _header(title, log, seconds), "".join(sections))
+    page = _page(title, _header(title, log, seconds), "".join(_section(*part) for part in parts))
     with replacing(path) as draft:
         draft.write_bytes(page.encode("utf-8", "replace"))
 
@@ -80,14 +82,15 @@ def _section(name: str, content: str) -> str:
 
 
 def _header(title: str, log: Log, seconds: float | None) -> str:
-    steps, rates = _points(log, "step"), _points(log, "tokens_per_second")
+    steps, unit = _points(log, "step"), _unit(log)
+    rates = _points(log, f"{unit}_per_second")
     facts = _best(log)
     if steps:
         facts.append(("steps", f"{steps[-1][0]:,.0f}", ""))
     if seconds is not None:
         facts.append(("training time", _duration(seconds), ""))
     if rates:
-        facts.append(("tokens a second", curves.shown(float(f"{median(rate for _, rate in rates):.3g}")), "median"))
+        facts.append((f"{unit} a second", curves.shown(float(f"{median(rate for _, rate in rates):.3g}")), "median"))
     cells = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)} <small>{escape(where)}</small></dd></div>"
         for name, value, where in facts
@@ -101,21 +104,39 @@ def _best(log: Log) -> list[tuple[str, str, str]]:
     if not judged:
         return []
     row = max(judged, key=lambda row: row["score"])
-    name = next((key for key in ("valid_bleu", "valid_chrf") if row.get(key) == row["score"]), "score")
-    return [(f"best {NAMES.get(name, name)} in validation", f"{row['score']:.2f}", f"step {row['step']:,}")]
+    name = next((key for key in row if key.startswith("valid_") and row[key] == row["score"]), "score")
+    return [(f"best {name_of(name)} in validation", f"{row['score']:.2f}", f"step {row['step']:,}")]
+
+
+def name_of(key: str) -> str:
+    """A figure's name as people write it."""
+    plain = key.removeprefix("valid_").removeprefix("num_")
+    return NAMES.get(plain, plain.replace("_", " "))
+
+
+def _unit(log: Log) -> str:
+    """What the rate counts."""
+    named = (key.removesuffix("_per_second") for row in log for key in row if key.endswith("_per_second"))
+    return next(named, "tokens")
 
 
 def _charts(log: Log) -> str:
     loss = Line("training", _points(log, "loss"), is_noisy=True)
-    scores = [Line(NAMES[key], _points(log, key), best="max") for key in ("valid_bleu", "valid_chrf")]
+    judged = [key for key in dict.fromkeys(key for row in log for key in row) if key.startswith("valid_")]
+    scores = [Line(name_of(key), _points(log, key), best="max") for key in judged if key not in OTHER_SCALES]
+    unit = _unit(log)
+    rates = Line(f"{unit} a second", _points(log, f"{unit}_per_second"), is_noisy=True)
     end = max((step for step, _ in _points(log, "step")), default=0.0)
     charts = [
-        _figure("Loss", [loss, Line("validation", _validation_loss(log), best="min")], end, unit="nats a token"),
+        _figure(
+            "Loss",
+            [loss, Line("validation", _validation_loss(log), best="min")],
+            end,
+            unit=f"nats a {unit[:-1]}",
+        ),
         _figure("Validation scores", scores, end, from_zero=True),
         _figure("Learning rate", [Line("learning rate", _points(log, "learning_rate"))], end, from_zero=True),
-        _figure(
-            "Speed", [Line("tokens a second", _points(log, "tokens_per_second"), is_noisy=True)], end, from_zero=True
-        ),
+        _figure("Speed", [rates], end, from_zero=True),
     ]
     return f'<div class="charts">\n{"".join(charts)}</div>\n' if any(charts) else ""
 
@@ -172,8 +193,7 @@ def _score_rows(scores: Mapping[str, Any], of: str = "") -> Iterator[tuple[str, 
         if isinstance(value, Mapping):
             yield from _score_rows(value, f"{of}{key} ")
         elif not key.endswith("_signature"):
-            name = NAMES.get(key, key.removeprefix("num_").replace("_", " "))
-            yield of + name, _value(value), str(scores.get(f"{key}_signature") or "")
+            yield of + name_of(key), _value(value), str(scores.get(f"{key}_signature") or "")
 
 
 def _value(value: Any) -> str:
@@ -184,7 +204,8 @@ def _value(value: Any) -> str:
     return f"{value:,}" if _is_number(value) else str(value)
 
 
-def _by_length(buckets: Sequence[Bucket]) -> str:
+def by_length(buckets: Sequence[Bucket]) -> str:
+    """A table of BLEU by source length."""
     most = max((bleu or 0.0 for *_, bleu in buckets), default=0.0) or 1.0
     rows = "".join(
         f'<tr><th scope="row">{escape(label)}</th><td class="number">{count:,}</td>'

@@ -13,8 +13,9 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from saccade.config import build, load, runs
-from saccade.config.schema import Run
+from saccade.config import load, runs
+from saccade.config.predictors import load_run
+from saccade.config.translate import Config
 from saccade.data.batches import pad_sources
 from saccade.data.corpus import Corpus, Pair
 from saccade.data.files import replacing
@@ -40,7 +41,7 @@ def run(*, out: Path, steps: int, sentences: int, seed: int, console: Console) -
     console.print(f"A small Transformer learns English to French from {sentences:,} sentences of a phrasebook.")
     write_phrasebook(out / "data", sentences=sentences, seed=seed)
     runs.train(config(out / "data", steps=steps, sentences=sentences, seed=seed), out, console)
-    translator = build.load_run(out)
+    translator = load_run(out)
     share, right = examine(translator, out / "data", console)
     show_curves(out, console)
     show_alignments(translator, right, out, console)
@@ -63,7 +64,7 @@ def write_phrasebook(folder: Path, *, sentences: int, seed: int) -> None:
                 draft.write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
 
 
-def config(data: Path, *, steps: int, sentences: int, seed: int) -> Run:
+def config(data: Path, *, steps: int, sentences: int, seed: int) -> Config:
     """The run: what fits two minutes on two cores. Few sentences have few words, and so few pieces."""
 
     def files(name: str) -> dict[str, str]:

@@ -17,8 +17,9 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from saccade.config import build, child, reporting
+from saccade.config import child, reporting, translate
 from saccade.config import load as config_file
+from saccade.config.predictors import load_run
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
 from saccade.inspection import classes
@@ -58,7 +59,7 @@ def _outcome(config: Path, seed: int, out: Path, console: Console) -> Outcome:
     folder = out / f"{config.stem}-{seed}"
     child.train([str(config), f"seed={seed}"], folder)
     minutes = sum(row.get("seconds", 0.0) for row in reporting.rows(folder / "log.jsonl")) / 60
-    found = reporting.examined(config_file.load(folder / "config.yaml"), build.load_run(folder))
+    found = translate.outputs(config_file.load(folder / "config.yaml"), load_run(folder))
     console.print(f"{folder.name}: BLEU {found.scores.bleu:.2f} after {minutes:.1f} minutes")
     by_length = {row.label: row.bleu for row in found.by_length if row.num_pairs >= FEWEST_PAIRS}
     return Outcome(config.stem, seed, found.scores.bleu, by_length, minutes)

@@ -29,7 +29,7 @@ class Progress:
     step: int = 0
     epoch: int = 0
     batch: int = 0  # the next one of this epoch
-    tokens: int = 0
+    items: int = 0  # seen so far: tokens, sentences, pictures
     skipped: int = 0
     validated: int = 0  # the last step that was
     best_score: float | None = None

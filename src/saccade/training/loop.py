@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Protocol, Self, final
 
 import torch
 from torch import Tensor, nn
 
-from saccade.data.batches import Batch, BatchPlan
 from saccade.training import checkpoints
 from saccade.training.averages import MovingAverage, mean_of, put
 from saccade.training.checkpoints import Progress
 from saccade.training.interruption import Interrupted, Wish, wishes
-from saccade.training.losses import smoothed_cross_entropy
 from saccade.training.schedules import SCHEDULES
 
 MANY_SKIPS = 10
@@ -35,7 +33,6 @@ class Options:
     schedule: str = "inverse_square_root"
     optimizer: str = "adamw"
     accumulate: int = 1
-    label_smoothing: float = 0.1
     clip_norm: float = 1.0
     weight_decay: float = 0.0
     adam_betas: tuple[float, float] = (0.9, 0.98)
@@ -53,17 +50,41 @@ class NonFiniteLoss(RuntimeError):
     """The loss was infinite or not a number too often in a row."""
 
 
+class Batch(Protocol):
+    """Tensors that are computed together."""
+
+    @property
+    def num_items(self) -> int:
+        """What the loss is a mean over, and what the rate counts: tokens, sentences, pictures."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same on a device."""
+
+
+class Plan(Protocol):
+    """Which rows go together in each epoch."""
+
+    def epoch(self, number: int) -> Sequence[Any]:
+        """The batches of an epoch, as rows: a function of the seed and the number."""
+
+    @property
+    def load(self) -> Callable[[Any], Any]:
+        """From rows to a Batch."""
+
+
 OPTIMIZERS: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+Loss = Callable[[Any], tuple[Tensor, Tensor]]  # of a batch: the sum to differentiate, and the sum that is shown
 Validate = Callable[[], dict[str, float]]  # a dict with "score": higher is better
 Report = Callable[[Progress, dict[str, Any]], None]
 
 
 @final
 class Trainer:
-    """A model, its data and where it stands; `run` goes on from the last checkpoint in `folder`."""
+    """A model, its data, its loss and where it stands; `run` goes on from the last checkpoint in `folder`."""
 
-    def __init__(self, model: nn.Module, plan: BatchPlan, options: Options, folder: Path) -> None:
-        self.model, self.plan, self.options, self.folder = model.to(options.device), plan, options, folder
+    def __init__(self, model: nn.Module, plan: Plan, loss: Loss, options: Options, folder: Path) -> None:
+        self.model, self.plan, self.loss = model.to(options.device), plan, loss
+        self.options, self.folder = options, folder
         kind, groups = OPTIMIZERS[options.optimizer], _groups(model, options.weight_decay)
         self.optimizer = kind(groups, lr=1.0, betas=options.adam_betas, fused=True)
         self.schedule = SCHEDULES[options.schedule](options.warmup_steps, options.max_steps)
@@ -98,16 +119,16 @@ class Trainer:
 
     def step(self, batches: list[Batch]) -> dict[str, float]:
         """Forward and backward through every batch, one update."""
-        torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step)  # dropout is a function of the step
+        torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step)  # all chance is a function of the step
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.learning_rate * self.schedule(self.progress.step + 1)
-        num_tokens = sum(batch.num_target_tokens for batch in batches)
+        num_items = sum(batch.num_items for batch in batches)
         self.optimizer.zero_grad(set_to_none=True)
-        likelihood = torch.zeros((), device=self.options.device)
+        shown = torch.zeros((), device=self.options.device)
         for batch in batches:
             loss, part = self._loss(batch.to(self.options.device))
-            (loss / num_tokens).backward()
-            likelihood += part
+            (loss / num_items).backward()
+            shown += part.detach()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
         is_finite = bool(norm.isfinite())
         if is_finite:
@@ -115,7 +136,7 @@ class Trainer:
             self.average.update(self.model, self.progress.step)
         self._count_skips(is_finite)
         rate = self.optimizer.param_groups[0]["lr"]
-        found = {"loss": float(likelihood) / num_tokens, "norm": float(norm), "learning_rate": rate}
+        found = {"loss": float(shown) / num_items, "norm": float(norm), "learning_rate": rate}
         return found if is_finite else {**found, "skipped": self.progress.skipped}
 
     def run(self, validate: Validate, report: Report) -> Progress:
@@ -130,7 +151,8 @@ class Trainer:
         return self.progress
 
     def _run(self, validate: Validate, report: Report, wish: Wish) -> None:
-        epoch, batches = -1, list[Any]()
+        epoch = -1
+        batches: Sequence[Any] = ()
         while not self._is_worn_out:
             if epoch != self.progress.epoch:
                 epoch, batches = self.progress.epoch, self.plan.epoch(self.progress.epoch)
@@ -143,26 +165,26 @@ class Trainer:
         if not self.is_finished:
             report(self.progress, self._try_average(validate, wish))
 
-    def _next_step(self, batches: list[Any]) -> dict[str, Any]:
+    def _next_step(self, batches: Sequence[Any]) -> dict[str, Any]:
         progress, started = self.progress, time.perf_counter()
         rows = batches[progress.batch : progress.batch + self.options.accumulate]
         loaded = [self.plan.load(row) for row in rows]
         measured: dict[str, Any] = dict(self.step(loaded))
-        tokens = sum(batch.num_target_tokens for batch in loaded)
-        progress.step, progress.tokens, progress.batch = (
+        items = sum(batch.num_items for batch in loaded)
+        progress.step, progress.items, progress.batch = (
             progress.step + 1,
-            progress.tokens + tokens,
+            progress.items + items,
             progress.batch + len(rows),
         )
         progress.is_averaged = False
         if progress.batch == len(batches):
             progress.epoch, progress.batch = progress.epoch + 1, 0
-        return measured | {"tokens_per_second": tokens / (time.perf_counter() - started)}
+        return measured | {"items_per_second": items / (time.perf_counter() - started)}
 
     def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         narrow = self.options.dtype != torch.float32
         with torch.autocast(self.options.device.type, self.options.dtype, enabled=narrow):
-            return loss_of(self.model, batch, self.options.label_smoothing)
+            return self.loss(batch)
 
     def _validate(self, validate: Validate, wish: Wish) -> dict[str, float]:
         progress = self.progress
@@ -219,15 +241,6 @@ class Trainer:
         if self.skipped_in_a_row >= MANY_SKIPS:
             what = f"the loss was not finite {MANY_SKIPS} times in a row, up to step {self.progress.step}"
             raise NonFiniteLoss(f"{what}; the last good checkpoint is kept (a smaller learning_rate may help)")
-
-
-def loss_of(model: nn.Module, batch: Batch, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The summed loss and negative log-likelihood of the real target tokens; padding is never projected."""
-    vectors_BTD = model(batch.source_BS, batch.source_length_B, batch.read_BT)
-    real_BT = torch.arange(batch.write_BT.shape[1], device=vectors_BTD.device) < batch.target_length_B[:, None]
-    vectors_ND = vectors_BTD[real_BT]
-    matrix_VD = model.get_parameter("output.weight").to(vectors_ND.dtype)
-    return smoothed_cross_entropy(vectors_ND, matrix_VD, batch.write_BT[real_BT], smoothing=smoothing)
 
 
 def _groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:

@@ -8,11 +8,34 @@ in the forward pass and the logits are forgotten.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from saccade.attention.precision import widened
+from saccade.data.batches import Batch
 
 CHUNK_LOGITS = 1 << 22
+
+
+def sequence_loss(
+    network: nn.Module, batch: Batch, *, smoothing: float = 0.0, consistency: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """The summed loss and negative log-likelihood of the real target tokens; padding is never projected.
+
+    With `consistency`, every sentence is read twice under other dropout, and so much of the two answers' disagreement
+    is added to the mean of their losses.
+    """
+    if consistency:
+        batch = batch.twice()
+    vectors_BTD = network(batch.source_BS, batch.source_length_B, batch.read_BT)
+    real_BT = torch.arange(batch.write_BT.shape[1], device=vectors_BTD.device) < batch.target_length_B[:, None]
+    vectors_ND = vectors_BTD[real_BT]
+    matrix_VD = network.get_parameter("output.weight").to(vectors_ND.dtype)
+    loss, likelihood = smoothed_cross_entropy(vectors_ND, matrix_VD, batch.write_BT[real_BT], smoothing=smoothing)
+    if not consistency:
+        return loss, likelihood
+    apart = disagreement(vectors_ND.unflatten(0, (2, -1)), matrix_VD)
+    return (loss + consistency * apart) / 2, likelihood / 2
 
 
 def smoothed_cross_entropy(
@@ -21,6 +44,21 @@ def smoothed_cross_entropy(
     """The summed loss over N tokens, and their summed negative log-likelihood (for perplexity; no gradient)."""
     loss, likelihood, _, _ = linear_cross_entropy(vectors_ND, matrix_VD, target_N, smoothing)
     return loss, likelihood
+
+
+def disagreement(vectors_2ND: Tensor, matrix_VD: Tensor) -> Tensor:
+    """(KL(p, q) + KL(q, p)) / 2 summed over N tokens, p and q the answers of two passes (R-Drop; Wu 2021, equation 2).
+
+    It is sum_v (p_v - q_v) (log p_v - log q_v) / 2. Chunks of logits are made again in the backward pass.
+    """
+    size = max(1, CHUNK_LOGITS // len(matrix_VD))
+    parts = [checkpoint(_disagreement, part, matrix_VD, use_reentrant=False) for part in vectors_2ND.split(size, 1)]
+    return torch.stack(parts).sum()
+
+
+def _disagreement(vectors_2ND: Tensor, matrix_VD: Tensor) -> Tensor:
+    first_NV, second_NV = torch.log_softmax(widened(vectors_2ND @ matrix_VD.mT), -1)
+    return ((first_NV.exp() - second_NV.exp()) * (first_NV - second_NV)).sum() / 2
 
 
 @torch.library.custom_op("saccade::linear_cross_entropy", mutates_args=())

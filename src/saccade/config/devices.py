@@ -1,0 +1,48 @@
+"""Where a run computes, and how."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from saccade.config.sections import RunSection
+from saccade.data.mistakes import Mistake
+from saccade.training import checkpoints
+from saccade.training.loop import Options
+from saccade.training.precision import compute_dtype
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def device_for(config: RunSection) -> torch.device:
+    """Where to train."""
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise Mistake("device: 'cuda' given, but torch sees no CUDA device here; allowed: auto, cpu")
+    return _nearest(config)
+
+
+def options(config: RunSection, network: nn.Module) -> Options:
+    """How to train this network, and where."""
+    section, place = config.training, device_for(config)
+    names = {field.name for field in fields(Options)}
+    given: dict[str, Any] = {name: value for name, value in section if name in names}
+    is_recurrent = any(isinstance(module, nn.RNNBase) for module in network.modules())
+    if is_recurrent and section.precision == "bfloat16":
+        raise Mistake("training.precision: 'bfloat16' given; RNNs train in float32 (or auto)")
+    # under autocast cuDNN's RNNs run in float16, whatever is asked for
+    precision = "float32" if is_recurrent else section.precision
+    return Options(seed=config.seed, device=place, dtype=compute_dtype(precision, place), **given)
+
+
+def trained(network: Module, config: RunSection, folder: Path) -> Module:
+    """A network with the best weights of a run, where it can compute."""
+    checkpoints.load_weights(folder / "model.safetensors", network)
+    return network.to(_nearest(config)).eval()
+
+
+def _nearest(config: RunSection) -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() and config.device != "cpu" else "cpu")

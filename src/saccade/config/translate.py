@@ -1,0 +1,271 @@
+"""Text to text: its config, and from it to a network, its batches, its loss and its validation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from rich.console import Console
+from sacrebleu import BLEU
+from torch import Tensor
+
+from saccade.attention.scores import LOCATIONS
+from saccade.config import corpora, networks, sections
+from saccade.config.corpora import Data, Tokenizers
+from saccade.config.devices import device_for, trained
+from saccade.config.job import Examined, Job
+from saccade.config.networks import Network, RnnModel, TransformerModel
+from saccade.config.sections import Positive, RunSection, Section, Share, TokenizerSection, one_of
+from saccade.data.batches import Batch, collate, full_runs
+from saccade.data.corpus import Pair
+from saccade.data.mistakes import Mistake
+from saccade.data.store import Store
+from saccade.decoding import BeamOptions
+from saccade.inspection import report
+from saccade.inspection.samples import Sample, articles
+from saccade.tasks import translate
+from saccade.tasks.translate import Translator
+from saccade.training.auto_batch import largest_fitting
+from saccade.training.losses import sequence_loss
+
+VALIDATION_TOKENS = 4096
+NUM_SAMPLES = 6
+
+
+class Training(sections.Training):
+    """How a text-to-text model learns."""
+
+    tokens_per_batch: Positive | Literal["auto"] = Field(
+        default=4096, description="Padded size of a batch on either side; auto: the largest that fits the memory."
+    )
+    label_smoothing: Share = 0.1
+    consistency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description="Each batch is read twice under other dropout, and so much of the answers' disagreement joins the "
+        "loss (R-Drop, Wu 2021; 5 there). It makes small corpora go further, for twice the work.",
+    )
+    metric: Literal["bleu", "chrf", "loss"] = Field(default="bleu", description="What the best model is best at.")
+    bleu_tokenize: Annotated[str, one_of(BLEU.TOKENIZERS)] = Field(
+        default="13a", description="sacreBLEU's tokenizer; none for text that is tokenised."
+    )
+
+
+class Decoding(Section):
+    """How outputs are searched."""
+
+    beam: Positive = Field(default=4, description="Hypotheses kept; 1 is greedy.")
+    length_penalty: Annotated[float, Field(ge=0)] = 0.6
+    min_length: Annotated[int, Field(ge=0)] = 0
+    max_length: Positive = Field(default=4096, description="No output has more tokens, </s> included.")
+    max_length_factor: Annotated[float, Field(gt=0)] = Field(
+        default=2.0, description="No output has more tokens per source token, plus ten."
+    )
+    no_repeat_ngram: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="So many tokens in a row are never written twice; 0 allows it."
+    )
+    max_rounds: Annotated[int, Field(ge=0)] = Field(
+        default=8, description="An output that goes round the same few tokens more often is cut; 0 never does."
+    )
+    max_source_length: Positive = Field(
+        default=8192, description="Longer sources are cut to so many tokens, with a warning."
+    )
+    tokens_per_batch: Positive = 4096
+
+    @model_validator(mode="after")
+    def _check(self) -> Decoding:
+        self.options()
+        return self
+
+    def options(self) -> BeamOptions:
+        """As decoding takes them; it checks what concerns several fields."""
+        given = self.model_dump(exclude={"beam", "tokens_per_batch", "max_source_length"})
+        return BeamOptions(width=self.beam, **given)
+
+
+class Config(RunSection):
+    """A whole run, one YAML file."""
+
+    task: Literal["translate"] = "translate"
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    data: Data
+    tokenizer: TokenizerSection = TokenizerSection()
+    model: Annotated[TransformerModel | RnnModel, Field(discriminator="kind")] = TransformerModel()
+    training: Training = Training()
+    decoding: Decoding = Decoding()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_kind(cls, given: object) -> object:
+        """A model that doesn't say its kind is a Transformer."""
+        if not isinstance(given, dict) or not isinstance(given.get("model"), dict):
+            return given
+        return {**given, "model": {"kind": "transformer", **given["model"]}}
+
+    @model_validator(mode="after")
+    def _check(self) -> Config:
+        if self.model.tied == "three" and not self.tokenizer.shared:
+            raise ValueError("model.tied: 'three' given; it needs one vocabulary (tokenizer.shared: true)")
+        if self.model.score == "location" and self.data.max_length >= LOCATIONS:
+            wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below that"
+            raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
+        if self.model.kind == "rnn" and self.training.precision == "bfloat16":
+            raise ValueError("training.precision: 'bfloat16' given; RNNs train in float32 (or auto)")
+        return self
+
+
+def prepare(config: Config, folder: Path, console: Console) -> Job:
+    """Everything a run needs; held-out text is read first, so that a mistake in it shows before anything is learned."""
+    held_out = corpora.held_out(config.data)
+    both = corpora.tokenizers(config, folder, console)
+    stores = corpora.stores(config, both, folder.parent / ".data", console)
+    corpora.say(config.data, stores[: len(config.data.corpora)], held_out, console)
+    network = model(config, both)
+    config = _with_batches_that_fit(config, network, stores, console)
+    return Job(
+        config=config,
+        network=network,
+        plan=corpora.plan(config.data, stores, int(config.training.tokens_per_batch), config.seed),
+        loss=lambda batch: loss(config, network, batch),
+        validate=_Validator(config, translator(config, network, both), both).measure,
+        data=[store.key for store in stores],
+    )
+
+
+def load(config: Config, folder: Path) -> Translator:
+    """A trained run, ready to predict."""
+    both = corpora.tokenizers(config, folder)
+    return translator(config, trained(model(config, both), config, folder), both)
+
+
+def model(config: Config, both: Tokenizers) -> Network:
+    """The network, initialised by the run's seed."""
+    torch.manual_seed(config.seed)
+    tied = config.model.tied or ("three" if config.tokenizer.shared else "two")
+    common = {
+        "source": both[0].size,
+        "target_vocabulary": both[1].size,
+        "share_embeddings": tied == "three",
+        "share_output": tied != "none",
+    }
+    if isinstance(config.model, RnnModel):
+        return networks.rnn(config.model, common)
+    return networks.transformer(config.model, common, 4 * config.data.max_length)
+
+
+def translator(config: Config, network: Network, both: Tokenizers) -> Translator:
+    """A network as it is used."""
+    options, longest = config.decoding.options(), config.decoding.max_source_length
+    if getattr(config.model, "positions", None) == "learned":  # there is none after the last
+        options = replace(options, max_length=min(options.max_length, 4 * config.data.max_length))
+        longest = min(longest, 4 * config.data.max_length - 1)
+    if config.model.score == "location":
+        options, longest = replace(options, max_length=min(options.max_length, LOCATIONS)), LOCATIONS - 1
+    return Translator(network.eval(), *both, options, config.decoding.tokens_per_batch, longest)
+
+
+def loss(config: Config, network: Network, batch: Batch) -> tuple[Tensor, Tensor]:
+    """As a run trains it."""
+    training = config.training
+    return sequence_loss(network, batch, smoothing=training.label_smoothing, consistency=training.consistency)
+
+
+def _with_batches_that_fit(config: Config, network: Network, stores: list[Store], console: Console) -> Config:
+    """The config with the size of a batch, where it is to be found here."""
+    sides = [side.lengths for store in stores for side in (store.source, store.target) if len(side)]
+    if config.training.tokens_per_batch != "auto" or not sides:
+        return config
+    device = device_for(config)
+    network.to(device).train()
+
+    def step(batch: Batch) -> None:
+        loss(config, network, batch.to(device))[0].backward()
+        network.zero_grad(set_to_none=True)
+
+    longest = max(int(lengths.max()) for lengths in sides) + 1
+    tokens = largest_fitting(step, longest=longest, device=device)
+    console.print(f"tokens_per_batch: {tokens:,} fit into the memory here")
+    training = config.training.model_copy(update={"tokens_per_batch": tokens})
+    return config.model_copy(update={"training": training})
+
+
+class _Validator:
+    """Validation by real decoding, and the loss of the references."""
+
+    def __init__(self, config: Config, translator: Translator, both: Tokenizers) -> None:
+        pairs = [pair for pair in corpora.corpus(config.data.valid).pairs() if pair.source and pair.target]
+        self.translator, self.sources = translator, [pair.source for pair in pairs]
+        self.references = [pair.target for pair in pairs]
+        encoded = [
+            [np.asarray(tokenizer.encode(text), np.int32) for tokenizer, text in zip(both, pair, strict=True)]
+            for pair in pairs
+        ]
+        usable = [sides for sides in encoded if max(map(len, sides)) <= config.data.max_length]
+        if not usable:
+            raise Mistake("data.valid: every pair is longer than data.max_length")
+        usable.sort(key=lambda sides: max(map(len, sides)))
+        width = np.array([max(map(len, sides)) + 1 for sides in usable])
+        runs = full_runs(width, max(VALIDATION_TOKENS, int(width[-1])))
+        self.batches = [collate(*zip(*usable[run], strict=True)) for run in runs]
+        self.metric, self.tokenize = config.training.metric, config.training.bleu_tokenize
+
+    @torch.no_grad()
+    def measure(self) -> dict[str, float]:
+        """Greedy BLEU and chrF, and the loss of the references; "score" is the chosen one, higher is better."""
+        outputs = [found.text for found in self.translator.predict(self.sources, width=1)]
+        scores = translate.evaluate(outputs, self.references, tokenize=self.tokenize)
+        model = self.translator.model
+        device = next(model.parameters()).device
+        likelihood = sum(float(sequence_loss(model, batch.to(device))[1]) for batch in self.batches)
+        mean = likelihood / sum(batch.num_items for batch in self.batches)
+        found = {"valid_bleu": scores.bleu, "valid_chrf": scores.chrf, "valid_loss": mean}
+        score = -mean if self.metric == "loss" else found[f"valid_{self.metric}"]
+        return {"score": score, **found, "valid_perplexity": math.exp(min(50.0, mean))}
+
+
+class Outputs(NamedTuple):
+    """A model's outputs for a set, scored."""
+
+    name: str
+    pairs: list[Pair]
+    scores: translate.Scores
+    by_length: list[translate.LengthScores]
+
+
+def outputs(config: Config, translator: Translator) -> Outputs:
+    """The scores of a model on its test set, or on the validation set where there is none."""
+    name = "test" if config.data.test else "valid"
+    pairs = [pair for pair in corpora.corpus(config.data.test or config.data.valid).pairs() if all(pair)]
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    written = [found.text for found in translator.predict(sources)]
+    tokenize = config.training.bleu_tokenize
+    scores = translate.evaluate(written, references, tokenize=tokenize)
+    return Outputs(name, pairs, scores, translate.by_length(sources, written, references, tokenize=tokenize))
+
+
+def examine(config: Config, translator: Translator) -> Examined:
+    """What the report shows of a trained run."""
+    found = outputs(config, translator)
+    has_attention = getattr(config.model, "attention", "") != "none"
+    lengths = report.by_length([(part.label, part.num_pairs, part.bleu) for part in found.by_length])
+    samples = articles([_sample(translator, pair, has_attention=has_attention) for pair in _spread(found.pairs)])
+    scores = {**found.scores._asdict(), "num_pairs": len(found.pairs)}
+    return Examined(found.name, scores, [("By length", lengths), ("Samples", samples)])
+
+
+def _spread(pairs: list[Pair]) -> list[Pair]:
+    """A few pairs of different lengths, from short to long."""
+    ranked = sorted(pairs, key=lambda pair: len(pair.source.split()))
+    count = min(NUM_SAMPLES, len(ranked))
+    return [ranked[(2 * rank + 1) * len(ranked) // (2 * count)] for rank in range(count)]
+
+
+def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> Sample:
+    (found,) = translator.predict([pair.source], attention=has_attention)
+    weights = None if found.attention is None else found.attention.tolist()
+    return Sample(pair.source, found.text, pair.target, found.score, found.source_pieces or (), found.pieces, weights)
