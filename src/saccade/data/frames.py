@@ -94,3 +94,35 @@ def pad_frames(sources: Sequence[NDArray[np.float32]]) -> tuple[Tensor, Tensor]:
     for row, source in enumerate(sources):
         table[row, : len(source)] = source
     return torch.from_numpy(table), torch.tensor([len(source) for source in sources])
+
+
+@final
+@dataclass(frozen=True)
+class Sounds:
+    """What a model of sound reads with: from names of files to frames, as a tokenizer goes from text to ids."""
+
+    mel: Mel
+    frames_a_step: int = 4  # of those that can be looked at
+    stored: Recordings | None = None  # files that need not be read again
+
+    def encode(self, text: str) -> NDArray[np.float32]:
+        """The frames [S, F] of a source, joined and normalised."""
+        pieces = [
+            self._frames(part) if isinstance(part, str) else silent_frames(part, self.mel) for part in parts(text)
+        ]
+        return joined(pieces, self.mel.num_mels) if pieces else np.zeros((0, self.mel.num_mels), np.float32)
+
+    def _frames(self, name: str) -> NDArray[np.float16]:
+        if self.stored is not None and name in self.stored.number_of:
+            return self.stored.frames[self.stored.number_of[name]]
+        return frames_of(Path(name), self.mel)
+
+    def pieces(self, frames_SF: NDArray[np.float32]) -> list[str]:
+        """The second at which each step begins."""
+        steps = range(0, len(frames_SF), self.frames_a_step)
+        return [f"{step * self.mel.hop:.2f}" for step in steps]
+
+
+def rebased(text: str, folder: Path) -> str:
+    """A source whose names are looked up from another folder than this."""
+    return " ".join(str(folder / part) if isinstance(part, str) else f"{part:g}" for part in parts(text))
