@@ -1,11 +1,12 @@
-"""Text to text: its config, and from it to a network, its batches, its loss and its validation."""
+"""Text, or sound, to text: its config, and from it to a network, its batches, its loss and its validation."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -15,19 +16,23 @@ from sacrebleu import BLEU
 from torch import Tensor
 
 from saccade.attention.scores import LOCATIONS
-from saccade.config import corpora, networks, sections
-from saccade.config.corpora import Data, Tokenizers
+from saccade.config import corpora, features, networks, sections
+from saccade.config.corpora import Data
 from saccade.config.devices import device_for, trained
+from saccade.config.features import Features
 from saccade.config.job import Examined, Job
 from saccade.config.networks import Network, RnnModel, TransformerModel
 from saccade.config.sections import Positive, RunSection, Section, Share, TokenizerSection, one_of
-from saccade.data.batches import Batch, collate, full_runs
+from saccade.data.batches import Batch, Pad, collate, full_runs, pad_sources
 from saccade.data.corpus import Pair
+from saccade.data.frames import Recordings, Sounds, pad_frames
 from saccade.data.mistakes import Mistake
-from saccade.data.store import Store
+from saccade.data.store import Encode, Measure, Store
+from saccade.data.tokenizer import SentencePiece, Tokenizer, Vocabulary
 from saccade.decoding import BeamOptions
 from saccade.inspection import report
 from saccade.inspection.samples import Sample, articles
+from saccade.layers.subsampling import FACTOR, Listener
 from saccade.tasks import translate
 from saccade.tasks.translate import Translator
 from saccade.training.auto_batch import largest_fitting
@@ -35,6 +40,7 @@ from saccade.training.losses import sequence_loss
 
 VALIDATION_TOKENS = 4096
 NUM_SAMPLES = 6
+Sides = tuple[SentencePiece | Vocabulary | Sounds, SentencePiece | Vocabulary]
 
 
 class Training(sections.Training):
@@ -49,7 +55,9 @@ class Training(sections.Training):
         description="Each batch is read twice under other dropout, and so much of the answers' disagreement joins the "
         "loss (R-Drop, Wu 2021; 5 there). It makes small corpora go further, for twice the work.",
     )
-    metric: Literal["bleu", "chrf", "loss"] = Field(default="bleu", description="What the best model is best at.")
+    metric: Literal["bleu", "chrf", "wer", "loss"] = Field(
+        default="bleu", description="What the best model is best at; wer is the word error rate."
+    )
     bleu_tokenize: Annotated[str, one_of(BLEU.TOKENIZERS)] = Field(
         default="13a", description="sacreBLEU's tokenizer; none for text that is tokenised."
     )
@@ -91,9 +99,13 @@ class Config(RunSection):
     """A whole run, one YAML file."""
 
     task: Literal["translate"] = "translate"
+    input: Literal["text", "features"] = Field(
+        default="text", description="What sources are: texts, or lists of WAV files, read as frames of sound."
+    )
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
     data: Data
+    features: Features | None = Field(default=None, description="With input: features. How sound is read.")
     tokenizer: TokenizerSection = TokenizerSection()
     model: Annotated[TransformerModel | RnnModel, Field(discriminator="kind")] = TransformerModel()
     training: Training = Training()
@@ -102,53 +114,123 @@ class Config(RunSection):
     @model_validator(mode="before")
     @classmethod
     def _default_kind(cls, given: object) -> object:
-        """A model that doesn't say its kind is a Transformer."""
-        if not isinstance(given, dict) or not isinstance(given.get("model"), dict):
+        """A model that doesn't say its kind is a Transformer; sound has its own defaults."""
+        if not isinstance(given, dict):
             return given
-        return {**given, "model": {"kind": "transformer", **given["model"]}}
+        filled = dict(SOUND_DEFAULTS) if given.get("input") == "features" else {}
+        if isinstance(given.get("model"), dict):
+            filled["model"] = {"kind": "transformer"}
+        return {**given, **{name: _over(section, given.get(name, {})) for name, section in filled.items()}}
 
     @model_validator(mode="after")
     def _check(self) -> Config:
         if self.model.tied == "three" and not self.tokenizer.shared:
             raise ValueError("model.tied: 'three' given; it needs one vocabulary (tokenizer.shared: true)")
-        if self.model.score == "location" and self.data.max_length >= LOCATIONS:
-            wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below that"
+        most = LOCATIONS * FACTOR if self.features else LOCATIONS
+        if self.model.score == "location" and self.data.max_length >= most:
+            wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below {most}"
             raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
+        self._check_sound()
         if self.model.kind == "rnn" and self.training.precision == "bfloat16":
             raise ValueError("training.precision: 'bfloat16' given; RNNs train in float32 (or auto)")
         return self
+
+    def _check_sound(self) -> None:
+        if self.input == "text":
+            if self.features is not None:
+                raise ValueError("features: given, but it has no effect with input: text")
+            return
+        if self.tokenizer.shared:
+            raise ValueError("tokenizer.shared: true given; with input: features only targets have a vocabulary")
+        if self.tokenizer.sampling:
+            raise ValueError(f"tokenizer.sampling: {self.tokenizer.sampling} given; with input: features it must be 0")
+        if self.training.tokens_per_batch == "auto":
+            raise ValueError(
+                "training.tokens_per_batch: 'auto' given; with input: features it must be a number of frames"
+            )
+
+
+SOUND_DEFAULTS: dict[str, dict[str, Any]] = {
+    "features": {},
+    "tokenizer": {"shared": False},
+    "data": {"max_length": 3000},  # frames: half a minute
+}
+
+
+def _over(defaults: dict[str, Any], given: Any) -> Any:
+    return {**defaults, **given} if isinstance(given, dict) else given
+
+
+class Sources(NamedTuple):
+    """How the sources of held-out pairs are read: to ids, how long they are, and from ids to a batch."""
+
+    encode: Encode
+    length: Measure
+    pad: Pad
+
+    @classmethod
+    def of_text(cls, tokenizer: Tokenizer) -> Sources:
+        """Ids of tokens."""
+        return cls(tokenizer.encode, len, pad_sources)
+
+    @classmethod
+    def of_sound(cls, recordings: Recordings) -> Sources:
+        """References to recordings."""
+        return cls(
+            recordings.encode, recordings.length, lambda rows: pad_frames([recordings.source(row) for row in rows])
+        )
 
 
 def prepare(config: Config, folder: Path, console: Console) -> Job:
     """Everything a run needs; held-out text is read first, so that a mistake in it shows before anything is learned."""
     held_out = corpora.held_out(config.data)
-    both = corpora.tokenizers(config, folder, console)
-    stores = corpora.stores(config, both, folder.parent / ".data", console)
+    both, root = sides(config, folder, console), folder.parent / ".data"
+    stores, recordings = _stores(config, both, root, console)
     corpora.say(config.data, stores[: len(config.data.corpora)], held_out, console)
+    if config.features is not None:
+        stored = features.recordings(
+            corpora.corpus(config.data.valid, "data.valid"), config.features.mel, root, console
+        )
+        both, valid = (replace(both[0], stored=stored), both[1]), Sources.of_sound(stored)
+    else:
+        valid = Sources.of_text(both[0])
     network = model(config, both)
     config = _with_batches_that_fit(config, network, stores, console)
     return Job(
         config=config,
         network=network,
-        plan=corpora.plan(config.data, stores, int(config.training.tokens_per_batch), config.seed),
+        plan=corpora.plan(config.data, stores, int(config.training.tokens_per_batch), config.seed, recordings),
         loss=lambda batch: loss(config, network, batch),
-        validate=_Validator(config, translator(config, network, both), both).measure,
+        validate=_Validator(config, translator(config, network, both), valid).measure,
         data=[store.key for store in stores],
     )
 
 
+def _stores(config: Config, both: Sides, root: Path, console: Console) -> tuple[list[Store], list[Recordings]]:
+    if config.features is None:
+        return corpora.stores(config, both, root, console), []
+    return features.stores(config, config.features.mel, both[1], root, console)
+
+
 def load(config: Config, folder: Path) -> Translator:
     """A trained run, ready to predict."""
-    both = corpora.tokenizers(config, folder)
+    both = sides(config, folder)
     return translator(config, trained(model(config, both), config, folder), both)
 
 
-def model(config: Config, both: Tokenizers) -> Network:
+def sides(config: Config, folder: Path, console: Console = corpora.QUIET) -> Sides:
+    """What reads the sources, and the targets' tokenizer."""
+    if config.features is None:
+        return corpora.tokenizers(config, folder, console)
+    return Sounds(config.features.mel, FACTOR), corpora.target_tokenizer(config, folder, console)
+
+
+def model(config: Config, both: Sides) -> Network:
     """The network, initialised by the run's seed."""
     torch.manual_seed(config.seed)
     tied = config.model.tied or ("three" if config.tokenizer.shared else "two")
     common = {
-        "source": both[0].size,
+        "source": both[0].size if config.features is None else _listener(config.features, config.model),
         "target_vocabulary": both[1].size,
         "share_embeddings": tied == "three",
         "share_output": tied != "none",
@@ -158,14 +240,20 @@ def model(config: Config, both: Tokenizers) -> Network:
     return networks.transformer(config.model, common, 4 * config.data.max_length)
 
 
-def translator(config: Config, network: Network, both: Tokenizers) -> Translator:
+def _listener(section: Features, network: TransformerModel | RnnModel) -> Listener:
+    width = network.embedding_width if isinstance(network, RnnModel) else network.width
+    return section.listener(width, network.dropout)
+
+
+def translator(config: Config, network: Network, both: Sides) -> Translator:
     """A network as it is used."""
     options, longest = config.decoding.options(), config.decoding.max_source_length
     if getattr(config.model, "positions", None) == "learned":  # there is none after the last
         options = replace(options, max_length=min(options.max_length, 4 * config.data.max_length))
         longest = min(longest, 4 * config.data.max_length - 1)
     if config.model.score == "location":
-        options, longest = replace(options, max_length=min(options.max_length, LOCATIONS)), LOCATIONS - 1
+        options = replace(options, max_length=min(options.max_length, LOCATIONS))
+        longest = LOCATIONS * (FACTOR if config.features else 1) - 1
     return Translator(network.eval(), *both, options, config.decoding.tokens_per_batch, longest)
 
 
@@ -197,22 +285,26 @@ def _with_batches_that_fit(config: Config, network: Network, stores: list[Store]
 class _Validator:
     """Validation by real decoding, and the loss of the references."""
 
-    def __init__(self, config: Config, translator: Translator, both: Tokenizers) -> None:
+    def __init__(self, config: Config, translator: Translator, sources: Sources) -> None:
         pairs = [pair for pair in corpora.corpus(config.data.valid).pairs() if pair.source and pair.target]
         self.translator, self.sources = translator, [pair.source for pair in pairs]
         self.references = [pair.target for pair in pairs]
         encoded = [
-            [np.asarray(tokenizer.encode(text), np.int32) for tokenizer, text in zip(both, pair, strict=True)]
+            [np.asarray(ids, np.int32) for ids in (sources.encode(pair.source), translator.target.encode(pair.target))]
             for pair in pairs
         ]
-        usable = [sides for sides in encoded if max(map(len, sides)) <= config.data.max_length]
+        measured = [(max(sources.length(source), len(target)), (source, target)) for source, target in encoded]
+        usable = [(width, pair) for width, pair in measured if width <= config.data.max_length]
         if not usable:
             raise Mistake("data.valid: every pair is longer than data.max_length")
-        usable.sort(key=lambda sides: max(map(len, sides)))
-        width = np.array([max(map(len, sides)) + 1 for sides in usable])
-        runs = full_runs(width, max(VALIDATION_TOKENS, int(width[-1])))
-        self.batches = [collate(*zip(*usable[run], strict=True)) for run in runs]
-        self.metric, self.tokenize = config.training.metric, config.training.bleu_tokenize
+        usable.sort(key=lambda one: one[0])
+        width = np.array([width + 1 for width, _ in usable])
+        self.runs = [usable[run] for run in full_runs(width, max(VALIDATION_TOKENS, int(width[-1])))]
+        self.pad, self.metric, self.tokenize = sources.pad, config.training.metric, config.training.bleu_tokenize
+
+    def batches(self) -> Iterator[Batch]:
+        """The pairs whose loss is measured."""
+        return (collate(*zip(*(pair for _, pair in run), strict=True), self.pad) for run in self.runs)
 
     @torch.no_grad()
     def measure(self) -> dict[str, float]:
@@ -221,10 +313,10 @@ class _Validator:
         scores = translate.evaluate(outputs, self.references, tokenize=self.tokenize)
         model = self.translator.model
         device = next(model.parameters()).device
-        likelihood = sum(float(sequence_loss(model, batch.to(device))[1]) for batch in self.batches)
-        mean = likelihood / sum(batch.num_items for batch in self.batches)
-        found = {"valid_bleu": scores.bleu, "valid_chrf": scores.chrf, "valid_loss": mean}
-        score = -mean if self.metric == "loss" else found[f"valid_{self.metric}"]
+        losses = [(float(sequence_loss(model, batch.to(device))[1]), batch.num_items) for batch in self.batches()]
+        mean = sum(loss for loss, _ in losses) / sum(count for _, count in losses)
+        found = {"valid_bleu": scores.bleu, "valid_chrf": scores.chrf, "valid_wer": scores.wer, "valid_loss": mean}
+        score = found[f"valid_{self.metric}"] * (-1 if self.metric in ("loss", "wer") else 1)
         return {"score": score, **found, "valid_perplexity": math.exp(min(50.0, mean))}
 
 
