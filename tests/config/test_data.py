@@ -106,7 +106,7 @@ def test_a_mistake_in_the_data_leaves_no_run_behind(tmp_path: Path) -> None:
         runs.train(config_of(tmp_path, "none"), folder, quiet)
     with pytest.raises(Mistake, match=r"bad\.tsv:1: 1 column"):
         runs.train(config_of(tmp_path, "bad"), folder, quiet)
-    with pytest.raises(Mistake, match="no pair is left"):  # after the tokenizers were learned
+    with pytest.raises(Mistake, match="nothing is left"):  # after the tokenizers were learned
         runs.train(config_of(tmp_path, "train", tokenizer={"kind": "characters"}), folder, quiet)
     runs.train(config_of(tmp_path, "train", training=training, model=model), folder, quiet)
     assert load.load(folder / "config.yaml").tokenizer.kind == "words"

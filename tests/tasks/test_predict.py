@@ -24,7 +24,7 @@ from saccade.config import corpora
 from saccade.config import load as config_file
 from saccade.config import translate as translate_config
 from saccade.data.mistakes import Mistake
-from saccade.tasks import translate
+from saccade.tasks import bleu, translate
 from saccade.training import checkpoints
 
 WORDS = ["a", "b", "c", "d", "e", "f", "g", "h"]
@@ -186,13 +186,13 @@ def test_scores_by_length_by_hand() -> None:
     sources = ["a b c d e", "a", "a b c d e f", "x " * 200, ""]
     outputs = ["one two three four five", "one two three four", "wrong", "six seven eight nine", ""]
     references = [outputs[0], outputs[1], "one two three four five six", outputs[3], ""]
-    found = translate.by_length(sources, outputs, references)
+    found = bleu.by_length(sources, outputs, references)
     assert [(row.label, row.num_pairs) for row in found] == [("0-5", 3), ("6-10", 1), ("over 100", 1)]
     assert [row.bleu for row in found] == pytest.approx([100, 0, 100])
     with pytest.raises(Mistake, match="sources: 2 given for 5 outputs"):
-        translate.by_length(sources[:2], outputs, references)
+        bleu.by_length(sources[:2], outputs, references)
     with pytest.raises(Mistake, match="references: 3 given for 5 outputs"):
-        translate.evaluate(outputs, references[:3])
+        bleu.scored(outputs, references[:3])
 
 
 def test_evaluate_reports_by_length_and_draws(run: Path, tmp_path: Path) -> None:

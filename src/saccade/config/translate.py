@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from pydantic import Field, model_validator
 from rich.console import Console
@@ -23,22 +20,21 @@ from saccade.config.features import Features
 from saccade.config.job import Examined, Job
 from saccade.config.networks import Network, RnnModel, TransformerModel
 from saccade.config.sections import Positive, RunSection, Section, Share, TokenizerSection, one_of
-from saccade.data.batches import Batch, Pad, collate, full_runs, pad_sources
+from saccade.config.validation import Judgement, Sources, Validator
+from saccade.data.batches import Batch
 from saccade.data.corpus import Pair
-from saccade.data.frames import Recordings, Sounds, pad_frames
-from saccade.data.mistakes import Mistake
-from saccade.data.store import Encode, Measure, Store
-from saccade.data.tokenizer import SentencePiece, Tokenizer, Vocabulary
+from saccade.data.frames import Recordings, Sounds
+from saccade.data.store import Store
+from saccade.data.tokenizer import SentencePiece, Vocabulary
 from saccade.decoding import BeamOptions
 from saccade.inspection import report
 from saccade.inspection.samples import Sample, articles
 from saccade.layers.subsampling import FACTOR, Listener
-from saccade.tasks import translate
+from saccade.tasks import bleu, hearing
 from saccade.tasks.translate import Translator
 from saccade.training.auto_batch import largest_fitting
 from saccade.training.losses import sequence_loss
 
-VALIDATION_TOKENS = 4096
 NUM_SAMPLES = 6
 Sides = tuple[SentencePiece | Vocabulary | Sounds, SentencePiece | Vocabulary]
 
@@ -161,39 +157,12 @@ def _over(defaults: dict[str, Any], given: Any) -> Any:
     return {**defaults, **given} if isinstance(given, dict) else given
 
 
-class Sources(NamedTuple):
-    """How the sources of held-out pairs are read: to ids, how long they are, and from ids to a batch."""
-
-    encode: Encode
-    length: Measure
-    pad: Pad
-
-    @classmethod
-    def of_text(cls, tokenizer: Tokenizer) -> Sources:
-        """Ids of tokens."""
-        return cls(tokenizer.encode, len, pad_sources)
-
-    @classmethod
-    def of_sound(cls, recordings: Recordings) -> Sources:
-        """References to recordings."""
-        return cls(
-            recordings.encode, recordings.length, lambda rows: pad_frames([recordings.source(row) for row in rows])
-        )
-
-
 def prepare(config: Config, folder: Path, console: Console) -> Job:
     """Everything a run needs; held-out text is read first, so that a mistake in it shows before anything is learned."""
     held_out = corpora.held_out(config.data)
     both, root = sides(config, folder, console), folder.parent / ".data"
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config.data, stores[: len(config.data.corpora)], held_out, console)
-    if config.features is not None:
-        stored = features.recordings(
-            corpora.corpus(config.data.valid, "data.valid"), config.features.mel, root, console
-        )
-        both, valid = (replace(both[0], stored=stored), both[1]), Sources.of_sound(stored)
-    else:
-        valid = Sources.of_text(both[0])
     network = model(config, both)
     config = _with_batches_that_fit(config, network, stores, console)
     return Job(
@@ -201,9 +170,20 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
         network=network,
         plan=corpora.plan(config.data, stores, int(config.training.tokens_per_batch), config.seed, recordings),
         loss=lambda batch: loss(config, network, batch),
-        validate=_Validator(config, translator(config, network, both), valid).measure,
+        validate=_validator(config, translator(config, network, both), held_out[0], root, console).measure,
         data=[store.key for store in stores],
     )
+
+
+def _validator(config: Config, whole: Translator, valid: corpora.HeldOut, root: Path, console: Console) -> Validator:
+    training = config.training
+    judgement = Judgement(training.metric, training.bleu_tokenize, config.features is not None)
+    if isinstance(whole.source, Sounds):
+        stored = features.recordings(valid.corpus, whole.source.mel, root, console)
+        whole, sources = replace(whole, source=replace(whole.source, stored=stored)), Sources.of_sound(stored)
+    else:
+        sources = Sources.of_text(whole.source)
+    return Validator(valid.pairs, whole, sources, judgement, max_length=config.data.max_length)
 
 
 def _stores(config: Config, both: Sides, root: Path, console: Console) -> tuple[list[Store], list[Recordings]]:
@@ -282,72 +262,38 @@ def _with_batches_that_fit(config: Config, network: Network, stores: list[Store]
     return config.model_copy(update={"training": training})
 
 
-class _Validator:
-    """Validation by real decoding, and the loss of the references."""
-
-    def __init__(self, config: Config, translator: Translator, sources: Sources) -> None:
-        pairs = [pair for pair in corpora.corpus(config.data.valid).pairs() if pair.source and pair.target]
-        self.translator, self.sources = translator, [pair.source for pair in pairs]
-        self.references = [pair.target for pair in pairs]
-        encoded = [
-            [np.asarray(ids, np.int32) for ids in (sources.encode(pair.source), translator.target.encode(pair.target))]
-            for pair in pairs
-        ]
-        measured = [(max(sources.length(source), len(target)), (source, target)) for source, target in encoded]
-        usable = [(width, pair) for width, pair in measured if width <= config.data.max_length]
-        if not usable:
-            raise Mistake("data.valid: every pair is longer than data.max_length")
-        usable.sort(key=lambda one: one[0])
-        width = np.array([width + 1 for width, _ in usable])
-        self.runs = [usable[run] for run in full_runs(width, max(VALIDATION_TOKENS, int(width[-1])))]
-        self.pad, self.metric, self.tokenize = sources.pad, config.training.metric, config.training.bleu_tokenize
-
-    def batches(self) -> Iterator[Batch]:
-        """The pairs whose loss is measured."""
-        return (collate(*zip(*(pair for _, pair in run), strict=True), self.pad) for run in self.runs)
-
-    @torch.no_grad()
-    def measure(self) -> dict[str, float]:
-        """Greedy BLEU and chrF, and the loss of the references; "score" is the chosen one, higher is better."""
-        outputs = [found.text for found in self.translator.predict(self.sources, width=1)]
-        scores = translate.evaluate(outputs, self.references, tokenize=self.tokenize)
-        model = self.translator.model
-        device = next(model.parameters()).device
-        losses = [(float(sequence_loss(model, batch.to(device))[1]), batch.num_items) for batch in self.batches()]
-        mean = sum(loss for loss, _ in losses) / sum(count for _, count in losses)
-        found = {"valid_bleu": scores.bleu, "valid_chrf": scores.chrf, "valid_wer": scores.wer, "valid_loss": mean}
-        score = found[f"valid_{self.metric}"] * (-1 if self.metric in ("loss", "wer") else 1)
-        return {"score": score, **found, "valid_perplexity": math.exp(min(50.0, mean))}
-
-
 class Outputs(NamedTuple):
     """A model's outputs for a set, scored."""
 
     name: str
     pairs: list[Pair]
-    scores: translate.Scores
-    by_length: list[translate.LengthScores]
+    texts: list[str]
+    scores: bleu.Scores
+    by_length: list[bleu.LengthScores]
 
 
 def outputs(config: Config, translator: Translator) -> Outputs:
     """The scores of a model on its test set, or on the validation set where there is none."""
     name = "test" if config.data.test else "valid"
-    pairs = [pair for pair in corpora.corpus(config.data.test or config.data.valid).pairs() if all(pair)]
+    pairs = [pair for pair in translator.pairs(corpora.corpus(config.data.test or config.data.valid)) if all(pair)]
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     written = [found.text for found in translator.predict(sources)]
     tokenize = config.training.bleu_tokenize
-    scores = translate.evaluate(written, references, tokenize=tokenize)
-    return Outputs(name, pairs, scores, translate.by_length(sources, written, references, tokenize=tokenize))
+    scores = bleu.scored(written, references, tokenize=tokenize)
+    return Outputs(name, pairs, written, scores, bleu.by_length(sources, written, references, tokenize=tokenize))
 
 
 def examine(config: Config, translator: Translator) -> Examined:
     """What the report shows of a trained run."""
     found = outputs(config, translator)
-    has_attention = getattr(config.model, "attention", "") != "none"
-    lengths = report.by_length([(part.label, part.num_pairs, part.bleu) for part in found.by_length])
-    samples = articles([_sample(translator, pair, has_attention=has_attention) for pair in _spread(found.pairs)])
     scores = {**found.scores._asdict(), "num_pairs": len(found.pairs)}
-    return Examined(found.name, scores, [("By length", lengths), ("Samples", samples)])
+    if config.features is not None:
+        heard = hearing.examined(translator, found.pairs, found.texts)
+        return Examined(found.name, {**scores, **heard.scores}, heard.sections)
+    has_attention = getattr(config.model, "attention", "") != "none"
+    lengths = [(part.label, part.num_pairs, part.bleu) for part in found.by_length]
+    samples = articles([_sample(translator, pair, has_attention=has_attention) for pair in _spread(found.pairs)])
+    return Examined(found.name, scores, [("By length", report.by_length(lengths)), ("Samples", samples)])
 
 
 def _spread(pairs: list[Pair]) -> list[Pair]:

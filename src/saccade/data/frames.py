@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -123,6 +123,11 @@ class Sounds:
         return [f"{step * self.mel.hop:.2f}" for step in steps]
 
 
-def rebased(text: str, folder: Path) -> str:
-    """A source whose names are looked up from another folder than this."""
-    return " ".join(str(folder / part) if isinstance(part, str) else f"{part:g}" for part in parts(text))
+def rebased_lines(texts: Iterable[str], folder: Path, place: Callable[[int], str]) -> Iterator[str]:
+    """Sources whose names, looked up from a folder, are looked up from here; `place` is for the messages."""
+    for row, text in enumerate(texts):
+        try:
+            found = parts(text)
+        except Mistake as mistake:
+            raise Mistake(f"{place(row)}: {mistake}") from None
+        yield " ".join(str(folder / part) if isinstance(part, str) else f"{part:g}" for part in found)
