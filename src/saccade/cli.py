@@ -214,7 +214,9 @@ def _draw(found: Any, path: Path) -> None:
 @app.command()
 def evaluate(
     model: RunFolder,
-    files: Annotated[list[Path], typer.Argument(help="A test set: a file, or a source and its target, line by line.")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="A test set: a file, or a source and its target, line by line.")
+    ] = None,
     ensemble: Ensemble = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
@@ -231,8 +233,10 @@ def evaluate(
     _check_options(predictor.evaluate, given)
     if "watch" in inspect.signature(predictor.evaluate).parameters:
         given["watch"] = functools.partial(terminal.counted, hidden=as_json)
+    if not files and getattr(predictor, "needs_files", True):
+        raise Mistake("files: none given; allowed: the files of a test set")
     with terminal.quiet():
-        found = predictor.evaluate(files, **given)
+        found = predictor.evaluate(files or [], **given)
     if plot is not None:
         if found.draw is None:
             raise Mistake("--plot: there is nothing to draw for this model's task")

@@ -10,7 +10,7 @@ import pytest
 from saccade.data.labelled import Columns, Spelling, Text, plain_lines, read_labelled
 from saccade.data.mistakes import Mistake
 
-POSITIONS = Columns(4, 3, 1, 2)
+POSITIONS = Columns(3, 2, 0, 1)
 
 
 def written(folder: Path, name: str, content: str | bytes) -> Path:
@@ -24,10 +24,10 @@ def written(folder: Path, name: str, content: str | bytes) -> Path:
     [
         ("a.txt", "yes  go on \n\nno stop it\r\n", Columns()),
         ("a.txt.gz", "\ufeffyes go on\nno stop it", Columns()),
-        ("a.tsv", "go on\tyes\nstop it\tno\n", Columns(2, 1)),
+        ("a.tsv", "go on\tyes\nstop it\tno\n", Columns(1, 0)),
         ("a.tsv", "id\ttext\tlabel\r\n1\tgo on\tyes\r\n2\tstop it\tno\r\n", Columns()),
         ("a.csv", '\ufefflabel,text\nyes,"go\non"\n\n"no",stop it\n', Columns()),
-        ("a.csv", "yes,go on\nno,stop it\n", Columns(1, 2)),
+        ("a.csv", "yes,go on\nno,stop it\n", Columns(0, 1)),
         ("a.jsonl", '{"label": "yes", "text": "go on"}\n\n{"label": "no", "text": "stop it", "more": 1}\n', Columns()),
         ("a.jsonl.gz", '{"tag": "yes", "words": "go on"}\n{"tag": "no", "words": "stop it"}', Columns("tag", "words")),
     ],
@@ -67,8 +67,8 @@ def test_without_labels(tmp_path: Path) -> None:
         ("a.tsv", "", Columns(), "a.tsv: empty"),
         ("a.txt", "1 good\n", POSITIONS, "data.columns: given, but .*a.txt is plain text, label first"),
         ("a.tsv", "go on\tyes\n", Columns(), r"a.tsv:1: no column 'label' \(data.columns.label\) in its header: go on"),
-        ("a.tsv", "1\tA\tHi\tx\n1\tB\tHi\n", POSITIONS, r"a.tsv:2: 3 columns, but the label is in column 4"),
-        ("a.tsv", "1\n", POSITIONS, r"a.tsv:1: 1 column, but the label is in column 4"),
+        ("a.tsv", "1\tA\tHi\tx\n1\tB\tHi\n", POSITIONS, r"a.tsv:2: 3 columns, but the label is in column 3"),
+        ("a.tsv", "1\n", POSITIONS, r"a.tsv:1: 1 column, but the label is in column 3"),
         ("a.tsv", "1\tA\tHi\t \n", POSITIONS, "a.tsv:1: no label"),
         ("a.csv", 'label,text\nyes,"go"on\n', Columns(), "a.csv:2: not CSV"),
         ("a.jsonl", '{"label": "a", "text": "b"}\n[1]\n', Columns(), "a.jsonl:2: not an object like"),
@@ -76,7 +76,7 @@ def test_without_labels(tmp_path: Path) -> None:
         ("a.jsonl", '{"label": "a"}\n', Columns(), "a.jsonl:1: there is no key 'text'; it must be a string"),
         ("a.jsonl", '{"label": null, "text": "b"}\n', Columns(), "a.jsonl:1: 'label' is null; it must be a string"),
         ("a.jsonl", '{"label": "a", "text": "b"}\n', POSITIONS, "data.columns: positions given, but .* is JSONL"),
-        ("a.tsv", b"a\tb\n\xff\tb\n", Columns(1, 2), "a.tsv:2: not UTF-8"),
+        ("a.tsv", b"a\tb\n\xff\tb\n", Columns(0, 1), "a.tsv:2: not UTF-8"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, name: str, content: str | bytes, columns: Columns, said: str) -> None:

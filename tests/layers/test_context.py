@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -12,8 +13,8 @@ from saccade.layers.context import AttentionContext, Context, RecurrentContext
 
 WIDTH = 5
 MAKERS: dict[str, Callable[[], Context]] = {
-    **{cell: lambda cell=cell: RecurrentContext(WIDTH, 7, cell=cell) for cell in ("rnn", "gru", "lstm")},
-    **{f"attention {score}": lambda score=score: AttentionContext(WIDTH, longest=4, score=score) for score in SCORES},
+    **{cell: functools.partial(RecurrentContext, WIDTH, 7, cell=cell) for cell in ("rnn", "gru", "lstm")},
+    **{f"attention {score}": functools.partial(AttentionContext, WIDTH, longest=4, score=score) for score in SCORES},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -23,8 +24,8 @@ MAKERS: dict[str, Callable[[], Pooling]] = {
     "last": lambda: LastPooling(WIDTH),
     "max": lambda: MaxPooling(WIDTH),
     "structured": lambda: StructuredPooling(WIDTH, num_hops=3, hidden_width=11),
-    **{f"attention {score}": lambda score=score: AttentionPooling(WIDTH, score=score) for score in SCORES},
-    **{f"attention {name}": lambda name=name: AttentionPooling(WIDTH, normalizer=name) for name in NORMALIZERS},
+    **{f"attention {score}": functools.partial(AttentionPooling, WIDTH, score=score) for score in SCORES},
+    **{f"attention {name}": functools.partial(AttentionPooling, WIDTH, normalizer=name) for name in NORMALIZERS},
 }
 
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from saccade.data.labelled import Text
 from saccade.data.windows import EncodedTexts, encode_texts
 from saccade.layers.context import AttentionContext, Context, RecurrentContext
-from saccade.layers.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, StructuredPooling
+from saccade.layers.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, StructuredPooling
 from saccade.models.classifier import Dropouts, TextClassifier
-from saccade.models.encoder import BagEncoder, RecurrentTextEncoder, TransformerTextEncoder
+from saccade.models.encoder import BagEncoder, RecurrentTextEncoder, TextEncoder, TransformerTextEncoder
 from saccade.models.transformer import BlockSizes
 from saccade.models.transformer import Dropouts as BlockDropouts
 
-ENCODERS = {
+ENCODERS: dict[str, Callable[[], TextEncoder]] = {
     "bag": lambda: BagEncoder(6),
     "recurrent": lambda: RecurrentTextEncoder(6, 10, cell="lstm"),
     "transformer": lambda: TransformerTextEncoder(6, BlockSizes(10, 2, 11, dropouts=BlockDropouts(0.0))),
 }
-POOLINGS = {
+POOLINGS: dict[str, Callable[[int], Pooling]] = {
     "mean": MeanPooling,
     "last": LastPooling,
     "max": MaxPooling,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -15,15 +16,15 @@ SIZES = BlockSizes(12, 3, 17, dropouts=Dropouts(0.0))
 MAKERS: dict[str, Callable[[], TextEncoder]] = {
     "bag": lambda: BagEncoder(WIDTH),
     **{
-        f"{cell} {direction}": lambda cell=cell, direction=direction: RecurrentTextEncoder(
-            WIDTH, 10, cell=cell, direction=direction, num_layers=2
+        f"{cell} {direction}": functools.partial(
+            RecurrentTextEncoder, WIDTH, 10, cell=cell, direction=direction, num_layers=2
         )
         for cell in ("rnn", "gru", "lstm")
         for direction in ("forward", "backward", "both")
     },
     **{
-        f"transformer {positions}": lambda positions=positions: TransformerTextEncoder(
-            WIDTH, SIZES._replace(positions=positions)
+        f"transformer {positions}": functools.partial(
+            TransformerTextEncoder, WIDTH, SIZES._replace(positions=positions)
         )
         for positions in ("sinusoidal", "learned", "rotary", "relative")
     },

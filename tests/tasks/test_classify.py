@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from rich.console import Console
 
 from saccade.data.labelled import Columns, Spelling, Text
 from saccade.data.mistakes import Mistake
@@ -18,9 +19,9 @@ from saccade.data.tokenizer import Tokenizer, train_tokenizer
 from saccade.data.windows import encode_texts
 from saccade.layers.context import RecurrentContext
 from saccade.layers.pooling import AttentionPooling, LastPooling, Pooling, StructuredPooling
-from saccade.models.classifier import TextClassifier
+from saccade.models.classifier import Dropouts, TextClassifier
 from saccade.models.encoder import RecurrentTextEncoder
-from saccade.tasks.classify import Classifier, KeyTerm, class_weights, loss_of, measure, ranked
+from saccade.tasks.classify import Classifier, KeyTerm, Objective, class_weights, loss_of, measure, ranked
 
 SENTENCES = ["The cat sat , on the mat .", "A dog barked at the cat !", "Mice run .", "Nothing moved at all ."]
 LABELS = ["no", "perhaps", "yes"]
@@ -55,10 +56,10 @@ def test_the_loss_by_hand() -> None:
     batch = texts.batch(texts.runs())
     loss, shown = loss_of(model.network, batch)
     assert loss.item() == pytest.approx(math.log(2) + math.log(4))
-    weighted, same = loss_of(model.network, batch, weight_V=torch.tensor([3.0, 1.0, 0.5]))
+    weighted, same = loss_of(model.network, batch, Objective(torch.tensor([3.0, 1.0, 0.5])))
     assert weighted.item() == pytest.approx(3 * math.log(2) + 0.5 * math.log(4))
     assert shown.item() == same.item() == pytest.approx(loss.item())
-    smoothed, _ = loss_of(model.network, batch, smoothing=0.3)
+    smoothed, _ = loss_of(model.network, batch, Objective(smoothing=0.3))
     mean = (math.log(2) + 2 * math.log(4)) / 3
     assert smoothed.item() == pytest.approx(0.7 * loss.item() + 0.3 * 2 * mean)
 
@@ -67,8 +68,26 @@ def test_the_penalty_is_added() -> None:
     model = predictor(pooling=lambda width: StructuredPooling(width, num_hops=3, hidden_width=5))
     texts = encode_texts([Text("cat", "no")], model.encode, LABELS)
     batch = texts.batch(texts.runs())
-    plain, with_penalty = (loss_of(model.network, batch, penalty=penalty)[0].item() for penalty in (0.0, 0.5))
+    plain, with_penalty = (loss_of(model.network, batch, Objective(penalty=share))[0].item() for share in (0.0, 0.5))
     assert with_penalty - plain == pytest.approx(3.0)  # one word: six overlaps of 1, half of each
+
+
+def test_two_passes_that_disagree_are_minded() -> None:
+    model = predictor()
+    texts = encode_texts([Text("cat", "no")], model.encode, LABELS)
+    batch = texts.batch(texts.runs())
+    plain, alike = (loss_of(model.network, batch, Objective(consistency=share))[0].item() for share in (0.0, 3.0))
+    assert alike == pytest.approx(plain)  # without dropout both passes are the same
+    model.network.train()
+    model.network.dropouts = Dropouts(vectors=0.5)
+    torch.manual_seed(1)
+    loss, shown = loss_of(model.network, batch, Objective(consistency=3.0))
+    torch.manual_seed(1)
+    first, second = (model.network(batch).logits_BV[0].log_softmax(-1) for _ in range(2))
+    apart = ((first.exp() - second.exp()) * (first - second)).sum() / 2
+    assert shown.item() == pytest.approx(-(first[0] + second[0]).item() / 2)
+    assert loss.item() == pytest.approx(shown.item() + 1.5 * apart.item())
+    assert apart.item() > 0
 
 
 def test_class_weights() -> None:
@@ -144,11 +163,8 @@ def test_windows_and_batches_change_nothing(context: int, window: int) -> None:
 
 
 def test_key_terms() -> None:
-    assert ranked(["The", "cat", ",", "the", "mat"], [0.2, 0.3, 0.25, 0.15, 0.1]) == [
-        KeyTerm("The", pytest.approx(0.35)),
-        KeyTerm("cat", 0.3),
-        KeyTerm("mat", 0.1),
-    ]
+    found = ranked(["The", "cat", ",", "the", "mat"], [0.25, 0.25, 0.25, 0.125, 0.125])
+    assert found == [KeyTerm("The", 0.375), KeyTerm("cat", 0.25), KeyTerm("mat", 0.125)]
     model = predictor()
     terms = model.key_terms(SENTENCES[0], 2)
     (one,) = model.predict([SENTENCES[0]], attention=True)
@@ -178,7 +194,7 @@ def test_a_picture(tmp_path: Path) -> None:
 
 
 def test_files_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = replace(predictor(), columns=Columns(2, 1))
+    model = replace(predictor(), columns=Columns(1, 0))
     table, plain = tmp_path / "a.tsv", tmp_path / "a.txt"
     table.write_text("The cat\nMice\tno\n")
     plain.write_text("The cat\n\nMice run\n")
@@ -196,5 +212,17 @@ def test_evaluation(tmp_path: Path) -> None:
     evaluation = model.evaluate([path])
     assert evaluation.scores["accuracy"] == 80.0
     assert evaluation.scores["num_texts"] == 5
-    assert evaluation.lines[-1] == "Labels that the model never saw, which count as wrong: never"
-    assert any("never" in line for line in evaluation.lines[:-1])
+    assert evaluation.lines[0].startswith("5 texts: accuracy 80.00, macro F1 ")
+    assert evaluation.lines[1] == "Labels that the model never saw, which count as wrong: never"
+    assert any("never" in line for line in evaluation.lines[2:])
+    assert evaluation.draw is not None
+    evaluation.draw(tmp_path / "confusion.svg")
+    assert (tmp_path / "confusion.svg").exists()
+
+
+def test_in_the_terminal() -> None:
+    (one,) = predictor().predict(["The cat"], attention=True)
+    for is_terminal, shown in ((True, "The cat"), (False, f"The:{one.weights[0]:.2f} cat:{one.weights[1]:.2f}")):
+        console = Console(record=True, force_terminal=is_terminal, file=io.StringIO())
+        one.show(console)
+        assert console.export_text().strip() == shown

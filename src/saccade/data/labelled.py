@@ -30,7 +30,7 @@ class Text(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Where a file's lines hold what: names from its header (or JSON keys), or positions counted from 1."""
+    """Where a file's lines hold what: names from its header (or JSON keys), or positions from 0."""
 
     label: str | int = "label"
     text: str | int = "text"
@@ -122,13 +122,13 @@ def _table(path: Path, rows: Iterator[tuple[int, list[str]]], columns: Columns, 
 def _places(path: Path, rows: Iterator[tuple[int, list[str]]], columns: Columns, needs_label: bool) -> dict[str, int]:
     """Which field of a row holds what, from 0 on: as counted, or as the header says."""
     if columns.are_positions:
-        return {name: int(column) - 1 for name, column in columns.named().items()}
+        return {name: int(column) for name, column in columns.named().items()}
     header = [clean(name) for name in next(rows, (1, []))[1]]
     wanted = {name: column for name, column in columns.named().items() if needs_label or name != "label"}
     for name, column in wanted.items():
         if header and column not in header:
             said = f"no column {column!r} (data.columns.{name}) in its header: {', '.join(header)}"
-            raise Mistake(f"{path}:1: {said}; give its name there, or count the columns from 1 if there is no header")
+            raise Mistake(f"{path}:1: {said}; give its name there, or its position from 0 if there is no header")
     return {name: header.index(str(column)) for name, column in wanted.items() if header}
 
 
@@ -141,7 +141,9 @@ def _picked(
             picked[name] = fields[place]
         elif name != "label" or needs_label:
             count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
-            raise Mistake(f"{path}:{number}: {count}, but the {name} is in column {place + 1} (data.columns.{name})")
+            raise Mistake(
+                f"{path}:{number}: {count}, but the {name} is in column {place}, counted from 0 (data.columns.{name})"
+            )
     return picked
 
 

@@ -120,5 +120,6 @@ def encode_texts(
         first.append(first[-1] if goes_on else index)
         dialogue = text.dialogue
     start = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-    arrays = (np.asarray(column, np.int64) for column in (label, speaker, first))
-    return EncodedTexts(np.concatenate(rows), start, *arrays, context, num_cut)
+    columns = {"label": label, "speaker": speaker, "first": first}
+    arrays = {name: np.asarray(column, np.int64) for name, column in columns.items()}
+    return EncodedTexts(np.concatenate(rows), start, **arrays, context=context, num_cut=num_cut)

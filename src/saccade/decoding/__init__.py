@@ -5,6 +5,7 @@ from saccade.decoding.ensemble import Ensemble
 from saccade.decoding.greedy import greedy
 from saccade.decoding.options import Hypothesis, Options
 from saccade.decoding.sampling import SamplingOptions, sample
+from saccade.decoding.search import chosen, search
 from saccade.decoding.stepper import Attending, State, Stepper
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "State",
     "Stepper",
     "beam_search",
+    "chosen",
     "greedy",
     "sample",
+    "search",
 ]

@@ -42,17 +42,17 @@ class BeamOptions(Options):
 @torch.inference_mode()
 def beam_search(
     model: Stepper,
-    source_BS: Tensor,
+    source: Tensor,
     source_length_B: Tensor,
     options: BeamOptions,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[Hypothesis]]:
     """For every source its best outputs, those that ended first: `num_best`, or fewer where there are no more."""
     if options.width == 1:
-        return [[hypothesis] for hypothesis in greedy(model, source_BS, source_length_B, options, prefixes)]
-    constraints = constrain(options, source_BS, source_length_B, prefixes)
+        return [[hypothesis] for hypothesis in greedy(model, source, source_length_B, options, prefixes)]
+    constraints = constrain(options, source, source_length_B, prefixes)
     sentences = [_Sentence(options, limit) for limit in constraints.limit_B.tolist()]
-    beam = _first(model.start(source_BS, source_length_B), constraints, sentences, options.width)
+    beam = _first(model.start(source, source_length_B), constraints, sentences, options.width)
     while beam.sentences:
         beam = _extend(model, beam)
     return [sentence.ranked() for sentence in sentences]

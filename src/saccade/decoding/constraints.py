@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from saccade.data.mistakes import Mistake
-from saccade.data.tokenizer import END, PAD, START
+from saccade.data.tokenizer import END, PAD, START, UNKNOWN
 from saccade.decoding.options import Options
 
 LONGEST_BLOCK = 16  # ids; longer refrains are rare, and end at the maximum length
@@ -40,6 +40,8 @@ class Constraints:
         log_p_NV = logits_NV.float().log_softmax(-1)
         step_NV = log_p_NV.clone()
         step_NV[:, PAD : START + 1] = -torch.inf
+        if not self.options.writes_unknown:
+            step_NV[:, UNKNOWN] = -torch.inf
         if self.options.no_repeat_ngram:
             step_NV.scatter_(1, _repeated(ids_NT, self.options.no_repeat_ngram), -torch.inf)
         num_written = ids_NT.shape[1] - 1
@@ -70,19 +72,19 @@ class Constraints:
 
 
 def constrain(
-    options: Options, source_BS: Tensor, source_length_B: Tensor, prefixes: Sequence[Sequence[int]]
+    options: Options, source: Tensor, source_length_B: Tensor, prefixes: Sequence[Sequence[int]]
 ) -> Constraints:
     """The constraints of a batch. A source that itself loops may be answered in kind, for a while."""
-    prefixes = prefixes or [()] * len(source_BS)
+    prefixes = prefixes or [()] * len(source)
     longest = max(map(len, prefixes))
     if longest >= options.max_length:
         raise Mistake(f"prefixes: one of {longest} ids given; it must be shorter than max_length, {options.max_length}")
     padded = [[*prefix, *[PAD] * (longest - len(prefix))] for prefix in prefixes]
     limits = [options.limit(length) for length in source_length_B.tolist()]
     limits = [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
-    device = source_BS.device
+    device = source.device
     prefix_BT = torch.tensor(padded, dtype=torch.long, device=device)
-    return Constraints(options, prefix_BT, torch.tensor(limits, device=device), ~_holds_loop(source_BS))
+    return Constraints(options, prefix_BT, torch.tensor(limits, device=device), ~_holds_loop(source))
 
 
 def before_loop(ids: Sequence[int], rounds: int) -> int:
@@ -106,13 +108,13 @@ def _loops(ids_NT: Tensor, block: int, rounds: int) -> Tensor:
     return (tail[:, block:] == tail[:, :-block]).all(1)
 
 
-def _holds_loop(source_BS: Tensor) -> Tensor:
-    """Sources in which a block comes at least four times in a row, over half of SHORTEST_LOOP ids."""
-    found_B = torch.zeros(len(source_BS), dtype=torch.bool, device=source_BS.device)
-    for block in range(1, LONGEST_BLOCK + 1):
+def _holds_loop(source: Tensor) -> Tensor:
+    """Sources in which a block comes at least four times in a row, over half of SHORTEST_LOOP ids; only ids can."""
+    found_B = torch.zeros(len(source), dtype=torch.bool, device=source.device)
+    for block in range(1, LONGEST_BLOCK + 1) if source.dim() == 2 else ():
         run = max(4 * block, SHORTEST_LOOP // 2) - block
-        if source_BS.shape[1] >= run + block:
-            same_BS = (source_BS[:, block:] == source_BS[:, :-block]) & (source_BS[:, block:] != PAD)
+        if source.shape[1] >= run + block:
+            same_BS = (source[:, block:] == source[:, :-block]) & (source[:, block:] != PAD)
             found_B |= same_BS.unfold(1, run, 1).all(-1).any(-1)
     return found_B
 

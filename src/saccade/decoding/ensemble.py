@@ -34,9 +34,9 @@ class Ensemble(nn.Module):
         super().__init__()
         self.members = nn.ModuleList(members)
 
-    def start(self, source_BS: Tensor, source_length_B: Tensor) -> EnsembleState:
+    def start(self, source: Tensor, source_length_B: Tensor) -> EnsembleState:
         """Every member reads the source."""
-        return EnsembleState(tuple(member.start(source_BS, source_length_B) for member in self._steppers()))
+        return EnsembleState(tuple(member.start(source, source_length_B) for member in self._steppers()))
 
     def advance(self, state: EnsembleState, read_BT: Tensor) -> tuple[Tensor, EnsembleState]:
         """The mixture's log-probabilities at each id, [B, T, V], and the state after the last."""
@@ -51,9 +51,9 @@ class Ensemble(nn.Module):
         """They are log-probabilities already."""
         return vectors
 
-    def cross_attention(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
+    def cross_attention(self, source: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
         """The mean of the members' last layers over their heads, [B, 1, 1, T, S], of those that have attention."""
-        weights = [member.cross_attention(source_BS, source_length_B, read_BT) for member in self._steppers()]
+        weights = [member.cross_attention(source, source_length_B, read_BT) for member in self._steppers()]
         last = [weight_BLHTS[:, -1:].mean(2, keepdim=True) for weight_BLHTS in weights if weight_BLHTS.shape[1]]
         return torch.stack(last).mean(0) if last else weights[0]
 

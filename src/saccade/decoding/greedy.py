@@ -21,14 +21,14 @@ Pick = Callable[[Tensor, Tensor, int], Tensor]
 @torch.inference_mode()
 def greedy(
     model: Stepper,
-    source_BS: Tensor,
+    source: Tensor,
     source_length_B: Tensor,
     options: Options,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[Hypothesis]:
     """At every step the likeliest id, y_t = argmax p(y | y_<t, x)."""
-    constraints = constrain(options, source_BS, source_length_B, prefixes)
-    state = model.start(source_BS, source_length_B)
+    constraints = constrain(options, source, source_length_B, prefixes)
+    state = model.start(source, source_length_B)
     return write(model, state, constraints, lambda step_NV, _rows, _step: step_NV.argmax(1))
 
 

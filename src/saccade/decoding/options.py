@@ -24,6 +24,7 @@ class Options:
     An output has at most `max_length_factor` ids per source id plus ten, and never more than `max_length`, </s>
     included. `no_repeat_ngram` n: no n ids in a row are written twice (Paulus 2018, section 2.5); 0 allows it.
     `max_rounds`: an output that goes round the same few ids more often is cut there; 0 never does.
+    `writes_unknown`: <unk> may be written, where the tokenizer knows such a thing.
     """
 
     num_best: int = 1
@@ -33,6 +34,7 @@ class Options:
     max_length_factor: float = 2.0
     no_repeat_ngram: int = 0
     max_rounds: int = 8
+    writes_unknown: bool = True
 
     def __post_init__(self) -> None:
         at_least(self, num_best=1, length_penalty=0, min_length=0, max_length=1, no_repeat_ngram=0, max_rounds=0)

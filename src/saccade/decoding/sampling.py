@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.mistakes import Mistake
@@ -45,17 +46,17 @@ class SamplingOptions(Options):
 @torch.inference_mode()
 def sample(
     model: Stepper,
-    source_BS: Tensor,
+    source: Tensor,
     source_length_B: Tensor,
     options: SamplingOptions,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[Hypothesis]]:
     """For every source `num_best` samples, best first; their scores are the model's own, as in a beam."""
-    batch, count = len(source_BS), options.num_best
-    row_N = torch.arange(batch, device=source_BS.device).repeat_interleave(count)
-    constraints = constrain(options, source_BS, source_length_B, prefixes).rows(row_N)
-    state = model.start(source_BS, source_length_B)
-    luck = _Luck(options, source_BS, source_length_B)
+    batch, count = len(source), options.num_best
+    row_N = torch.arange(batch, device=source.device).repeat_interleave(count)
+    constraints = constrain(options, source, source_length_B, prefixes).rows(row_N)
+    state = model.start(source, source_length_B)
+    luck = _Luck(options, source, source_length_B)
 
     def pick(step_NV: Tensor, number_N: Tensor, step: int) -> Tensor:
         return drawn(probabilities(step_NV, options), luck.uniform(number_N, step))
@@ -89,13 +90,14 @@ def drawn(p_NV: Tensor, uniform_N: Tensor) -> Tensor:
 class _Luck:
     """A stream of numbers in [0, 1) for each row."""
 
-    def __init__(self, options: SamplingOptions, source_BS: Tensor, source_length_B: Tensor) -> None:
-        rows = zip(source_BS.tolist(), source_length_B.tolist(), strict=True)
-        keys = [_key(ids[:length]) for ids, length in rows]
+    def __init__(self, options: SamplingOptions, source: Tensor, source_length_B: Tensor) -> None:
+        is_padded = source.dim() < 4  # a picture is all real
+        rows = zip(source.cpu().numpy(), source_length_B.tolist(), strict=True)
+        keys = [_key(row[:length] if is_padded else row) for row, length in rows]
         self._streams = [
             np.random.default_rng([options.seed, number, *key]) for key in keys for number in range(options.num_best)
         ]
-        self._block_NT = torch.zeros(len(self._streams), BLOCK, dtype=torch.float64, device=source_BS.device)
+        self._block_NT = torch.zeros(len(self._streams), BLOCK, dtype=torch.float64, device=source.device)
 
     def uniform(self, number_N: Tensor, step: int) -> Tensor:
         """The rows' numbers for a step; single precision, so that u times the total stays below the total."""
@@ -105,6 +107,6 @@ class _Luck:
         return self._block_NT[number_N, step % BLOCK]
 
 
-def _key(ids: Sequence[int]) -> list[int]:
-    digest = hashlib.blake2b(np.asarray(ids, np.int64).tobytes(), digest_size=16).digest()
+def _key(row: NDArray[Any]) -> list[int]:
+    digest = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
     return np.frombuffer(digest, np.uint32).tolist()

@@ -15,9 +15,13 @@ class State(Protocol):
 
 
 class Stepper(Protocol):
-    """A model that writes one id at a time."""
+    """A model that writes one id at a time.
 
-    def start(self, source_BS: Tensor, source_length_B: Tensor) -> Any:
+    What it reads is ids [B, S], vectors [B, S, D], or pictures [B, C, Y, X]; of each row so many steps (of a picture,
+    places to look at) are real.
+    """
+
+    def start(self, source: Tensor, source_length_B: Tensor, /) -> Any:
         """Read the source: the state before the first step."""
 
     def advance(self, state: Any, read_BT: Tensor) -> tuple[Tensor, Any]:
@@ -30,5 +34,5 @@ class Stepper(Protocol):
 class Attending(Stepper, Protocol):
     """A model that also says where it looked."""
 
-    def cross_attention(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
+    def cross_attention(self, source: Tensor, source_length_B: Tensor, read_BT: Tensor, /) -> Tensor:
         """The weights on the source at every step, [B, L, H, T, S]; L is 0 for a model without attention."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import NamedTuple, final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from rich.text import Text
 
+from saccade.inspection import draw
 from saccade.inspection.samples import table
 
 MOST_LABELS = 12  # in the terminal; the rarer ones are counted together
@@ -17,10 +21,10 @@ OTHERS = "(others)"
 
 
 class LabelScores(NamedTuple):
-    """Of one label, in percent; 0 where nothing is there to count. `count` texts have it."""
+    """Of one label, in percent; 0 where nothing is there to count. So many texts have it."""
 
     label: str
-    count: int
+    num_texts: int
     precision: float
     recall: float
     f1: float
@@ -84,6 +88,12 @@ class Confusion:
         rows = "".join(_score_row(row) for row in self.by_label())
         return matrix + table("Each label, in percent", f"<tr>{names}</tr>", rows)
 
+    def draw(self, path: Path) -> None:
+        """The shares of each row as a PNG, SVG or PDF."""
+        draw.check_ending(path)
+        share = torch.from_numpy(self.count / self.count.sum(1, keepdims=True).clip(1))
+        draw.to_file(share, path, queries=self.labels, keys=self.labels, title="down: true; across: given")
+
     def _frequent(self, most: int) -> Confusion:
         """The most frequent labels, all others as one."""
         if len(self.labels) <= most:
@@ -102,6 +112,16 @@ def shaded(words: Sequence[str], weights: Sequence[float]) -> str:
         f'title="{100 * weight:.1f}%">{escape(word)}</span>'
         for word, weight in zip(words, weights, strict=True)
     )
+
+
+def in_terminal(words: Sequence[str], weights: Sequence[float], *, with_numbers: bool = False) -> Text:
+    """A text for the terminal, each word the brighter the more it weighs; with numbers also where nothing shines."""
+    most, line = max(weights, default=0.0) or 1.0, Text()
+    for word, weight in zip(words, weights, strict=True):
+        level = round(90 + 165 * weight / most)
+        shown = f"{word}:{weight:.2f}" if with_numbers else word
+        line.append(shown, style=f"rgb({level // 3},{level},{level // 2})").append(" ")
+    return line
 
 
 def articles(texts: Iterable[tuple[str, str, str, str]]) -> str:
@@ -129,6 +149,6 @@ def _cells(row: Sequence[int]) -> str:
 
 
 def _score_row(row: LabelScores) -> str:
-    numbers = (f"{row.count:,}", f"{row.precision:.1f}", f"{row.recall:.1f}", f"{row.f1:.1f}")
+    numbers = (f"{row.num_texts:,}", f"{row.precision:.1f}", f"{row.recall:.1f}", f"{row.f1:.1f}")
     cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
     return f'<tr><th scope="row" dir="auto">{escape(row.label)}</th>{cells}</tr>\n'

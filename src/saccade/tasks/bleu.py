@@ -1,4 +1,4 @@
-"""BLEU and chrF as sacreBLEU counts them, of a whole set and by source length."""
+"""BLEU and chrF as sacreBLEU counts them, and word errors, of a whole set and by source length."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sacrebleu
 
 from saccade.data.mistakes import Mistake
 from saccade.inspection import classes
+from saccade.inspection.word_errors import word_error_rate
 
 LENGTHS = (5, 10, 15, 20, 25, 30, 40, 50, 100)
 
@@ -21,6 +22,7 @@ class Scores(NamedTuple):
     bleu_signature: str
     chrf: float
     chrf_signature: str
+    wer: float
 
 
 class LengthScores(NamedTuple):
@@ -45,14 +47,16 @@ def check_tokenize(tokenize: str) -> None:
 
 
 def scored(outputs: Sequence[str], references: Sequence[str], *, tokenize: str = "13a") -> Scores:
-    """BLEU and chrF as sacreBLEU counts them."""
+    """BLEU and chrF as sacreBLEU counts them, and the word error rate."""
     check_tokenize(tokenize)
     if len(outputs) != len(references):
         raise Mistake(f"references: {len(references):,} given for {len(outputs):,} outputs; there must be as many")
     bleu = sacrebleu.BLEU(tokenize=tokenize, force=True)  # force: don't guess whether the text is tokenised
     chrf = sacrebleu.CHRF()
     bleu_score, chrf_score = bleu.corpus_score(outputs, [references]), chrf.corpus_score(outputs, [references])
-    return Scores(bleu_score.score, str(bleu.get_signature()), chrf_score.score, str(chrf.get_signature()))
+    signatures = str(bleu.get_signature()), str(chrf.get_signature())
+    wer = word_error_rate(outputs, references)
+    return Scores(bleu_score.score, signatures[0], chrf_score.score, signatures[1], wer)
 
 
 def by_length(
@@ -76,6 +80,7 @@ def said(scores: Scores) -> list[str]:
     return [
         f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})",
         f"chrF {scores.chrf:.2f}  ({scores.chrf_signature})",
+        f"word error {scores.wer:.2f}%",
     ]
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
+from rich.console import Console
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,31 +22,50 @@ from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import Tokenizer
 from saccade.data.windows import NO_LABEL, Batch, EncodedTexts, encode_texts
 from saccade.inspection import draw
-from saccade.inspection.confusion import Confusion
+from saccade.inspection.confusion import Confusion, in_terminal
 from saccade.models.classifier import Judged, TextClassifier
+from saccade.tasks.evaluation import Evaluation
+from saccade.training.losses import disagreement
 
+Watch = Callable[[Iterator[Any], int], Iterable[Any]]
 WINDOW = 2048  # texts that are read before the first is judged
 WITH_COLUMNS = (".tsv", ".csv", ".jsonl")
 
 
-def loss_of(
-    network: TextClassifier,
-    batch: Batch,
-    *,
-    weight_V: Tensor | None = None,
-    smoothing: float = 0.0,
-    penalty: float = 0.0,
-) -> tuple[Tensor, Tensor]:
-    """sum_b w_y (-log p(y)) + penalty * ||A Aᵀ - I||², smoothed; and the plain sum_b -log p(y), for the log."""
-    judged = network(batch)
-    likelihood = F.cross_entropy(judged.logits_BV, batch.label_B, reduction="sum", ignore_index=NO_LABEL)
-    loss = likelihood
-    if weight_V is not None or smoothing:
-        each_B = F.cross_entropy(judged.logits_BV, batch.label_B, weight_V, reduction="none", label_smoothing=smoothing)
-        loss = each_B.sum()
-    if penalty and judged.penalty_B is not None:
-        loss = loss + penalty * judged.penalty_B.sum()
-    return loss, likelihood.detach()
+class Objective(NamedTuple):
+    """What training minds: what each label counts [V], smoothing, hops alike (Lin 2017), two passes apart (R-Drop)."""
+
+    weight_V: Tensor | None = None
+    smoothing: float = 0.0
+    penalty: float = 0.0
+    consistency: float = 0.0
+
+
+PLAIN = Objective()
+
+
+def loss_of(network: TextClassifier, batch: Batch, mind: Objective = PLAIN) -> tuple[Tensor, Tensor]:
+    """sum_b w_y (-log p(y)) + penalty * ||A Aᵀ - I||², smoothed; and the plain sum_b -log p(y), for the log.
+
+    With `consistency`, every text is read twice under other dropout, and so much of the two answers' disagreement is
+    added to the mean of their losses (Wu 2021, equation 2).
+    """
+    passes = [network(batch) for _ in range(2 if mind.consistency else 1)]
+    losses = [_loss(judged, batch.label_B, mind) for judged in passes]
+    likelihoods = [F.cross_entropy(judged.logits_BV, batch.label_B, reduction="sum") for judged in passes]
+    loss = torch.stack(losses).mean()
+    if mind.consistency:
+        logits_2BV = torch.stack([judged.logits_BV for judged in passes])
+        identity_VV = torch.eye(logits_2BV.shape[-1], device=logits_2BV.device)
+        loss = loss + mind.consistency / 2 * disagreement(logits_2BV, identity_VV)
+    return loss, torch.stack(likelihoods).mean()
+
+
+def _loss(judged: Judged, label_B: Tensor, mind: Objective) -> Tensor:
+    weight_V = None if mind.weight_V is None else mind.weight_V.to(label_B.device)
+    options = {"reduction": "sum", "label_smoothing": mind.smoothing}
+    loss = F.cross_entropy(judged.logits_BV, label_B, weight_V, **options)
+    return loss + mind.penalty * judged.penalty_B.sum() if judged.penalty_B is not None else loss
 
 
 def class_weights(given: dict[str, float] | str | None, texts: Iterable[Text], labels: Sequence[str]) -> Tensor | None:
@@ -118,8 +138,6 @@ class Prediction(NamedTuple):
         shown = [self.label, f"{self.probability:.3f}"]
         if self.key_terms is not None:
             shown.append(", ".join(term.word for term in self.key_terms))
-        elif self.words is not None:
-            shown.append(" ".join(f"{word}:{w:.2f}" for word, w in zip(self.words, self.weights, strict=True)))
         return "\t".join(shown)
 
     def plain(self) -> dict[str, Any]:
@@ -132,6 +150,11 @@ class Prediction(NamedTuple):
             found["key_terms"] = [term._asdict() for term in self.key_terms]
         return found
 
+    def show(self, console: Console) -> None:
+        """The words in the terminal, each the brighter the more it weighs; in a file, with its weight."""
+        if self.words is not None:
+            console.print(in_terminal(self.words, self.weights, with_numbers=not console.is_terminal), soft_wrap=True)
+
     def draw(self, path: Path) -> None:
         """The words and their weights as a picture, a row for each hop."""
         if self.words is None or self.attention is None:
@@ -142,13 +165,6 @@ class Prediction(NamedTuple):
         draw.to_file(
             self.attention, path, queries=queries, keys=self.words, title=f"{self.label} {self.probability:.2f}"
         )
-
-
-class Evaluation(NamedTuple):
-    """Scores, and lines for the terminal."""
-
-    scores: dict[str, float | int]
-    lines: list[str]
 
 
 @final
@@ -197,15 +213,16 @@ class Classifier:
         lines = decoded("standard input", sys.stdin.buffer) if source is None else text_lines(source)
         return plain_lines(lines, as_dialogue=self.context > 0)
 
-    def evaluate(self, paths: Sequence[Path]) -> Evaluation:
-        """Accuracy, macro-F1 and the confusion of labelled files; a label the model never saw counts as wrong."""
+    def evaluate(self, paths: Sequence[Path], *, watch: Watch = lambda found, total: found) -> Evaluation:
+        """Accuracy, macro-F1 and the confusion of labelled files; `watch` sees predictions go by."""
         texts = list(read_labelled(paths, self.columns))
-        found = self.predict(texts)
-        counted = Confusion.of([text.label for text in texts], [one.label for one in found])
-        scores = {"accuracy": counted.accuracy, "macro_f1": counted.macro_f1, "num_texts": len(texts)}
+        found = [one.label for one in watch(self.stream(texts), len(texts))]
+        counted = Confusion.of([text.label for text in texts], found)
+        scores = {"num_texts": len(texts), "accuracy": counted.accuracy, "macro_f1": counted.macro_f1}
+        said = f"{len(texts):,} texts: accuracy {counted.accuracy:.2f}, macro F1 {counted.macro_f1:.2f}"
         unknown = sorted({text.label for text in texts} - set(self.labels))
-        said = [f"Labels that the model never saw, which count as wrong: {', '.join(unknown)}"] if unknown else []
-        return Evaluation(scores, [*counted.lines(), *said])
+        never = [f"Labels that the model never saw, which count as wrong: {', '.join(unknown)}"] if unknown else []
+        return Evaluation(scores, [said, *never, "", *counted.lines()], counted.draw)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, as it is spelled for the model."""

@@ -1,4 +1,4 @@
-"""Text to text: a model with its tokenizers, decoded in batches of like lengths, scored by sacreBLEU."""
+"""Text, or sound, to text: a model with its tokenizers, decoded in batches of like lengths, scored by sacreBLEU."""
 
 from __future__ import annotations
 
@@ -6,33 +6,46 @@ import itertools
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 from torch import Tensor, nn
 
 from saccade.data.batches import pad_sources
-from saccade.data.corpus import Corpus, clean, decoded_lines, read_lines
+from saccade.data.corpus import Corpus, Pair, clean, decoded_lines, read_lines
+from saccade.data.frames import Sounds, pad_frames, rebased_lines
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import END, SPECIAL, START, Tokenizer
-from saccade.decoding import Attending, BeamOptions, Hypothesis, Options, SamplingOptions, beam_search, sample
-from saccade.inspection import draw
-from saccade.tasks import bleu
+from saccade.decoding import Attending, BeamOptions, Hypothesis, SamplingOptions, chosen, search
+from saccade.inspection import alignments, draw
+from saccade.tasks import bleu, hearing
 from saccade.tasks.evaluation import Evaluation
 
 Watch = Callable[[Iterator[Any], int], Iterable[Any]]
 WINDOW = 2048  # lines that are sorted by length together
+WINDOW_SOUNDS = 64  # sources of sound that are in memory together
 WINDOW_CHARACTERS = 1 << 22  # and no more than this, however long they are
+Way = BeamOptions | SamplingOptions
+
+
+class Heard(NamedTuple):
+    """A source of sound: its frames, and the seconds from one to the next."""
+
+    frames_SF: NDArray[np.float32]
+    hop: float
 
 
 class Translation(NamedTuple):
     """An output: its text, its score, its pieces, and the log-probability of each.
 
     Where it `ended`, the last log-probability is that of </s>; otherwise it was cut at its maximum length or in a loop.
-    With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces.
+    With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces, which for sound
+    are seconds, and the sound that was `heard`.
     """
 
     text: str
@@ -42,6 +55,7 @@ class Translation(NamedTuple):
     ended: bool = True
     attention: Tensor | None = None
     source_pieces: list[str] | None = None
+    heard: Heard | None = None
 
     def line(self) -> str:
         """What people read."""
@@ -49,7 +63,7 @@ class Translation(NamedTuple):
 
     def plain(self) -> dict[str, Any]:
         """What programs read."""
-        shown = {name: value for name, value in self._asdict().items() if value is not None}
+        shown = {name: value for name, value in self._replace(heard=None)._asdict().items() if value is not None}
         if self.attention is not None:
             shown["attention"] = [[round(weight, 4) for weight in row] for row in self.attention.tolist()]
         return shown
@@ -64,7 +78,12 @@ class Translation(NamedTuple):
         """The weights as a PNG, SVG or PDF."""
         if self.attention is None or self.source_pieces is None:
             raise Mistake(f"{path}: there are no weights to draw; ask for attention")
-        draw.to_file(self.attention, path, queries=self._written(), keys=self.source_pieces, title=self.text)
+        if self.heard is not None:
+            alignments.to_file(
+                self.attention, path, words=self._written(), frames_SF=self.heard.frames_SF, hop=self.heard.hop
+            )
+        else:
+            draw.to_file(self.attention, path, queries=self._written(), keys=self.source_pieces, title=self.text)
 
     def _written(self) -> list[str]:
         return [*self.pieces, SPECIAL[END]][: len(self.log_probabilities)]
@@ -89,9 +108,9 @@ class Look(NamedTuple):
 
 
 class _Text(NamedTuple):
-    """A text to translate: its ids, and what its translation must begin with."""
+    """A text to translate: its ids (of sound, its frames), and what its translation must begin with."""
 
-    ids: list[int]
+    ids: Any
     prefix: str
     prefix_ids: list[int]
 
@@ -103,11 +122,11 @@ class Translator:
 
     Every method takes how to decode as keywords: the fields of BeamOptions (`width=1` is greedy), or `sample=True` and
     those of SamplingOptions; `attention=True` for the weights, of a `layer` and a `head` if these are given. `prefixes`
-    are texts that the outputs begin with. Blank texts stay blank.
+    are texts that the outputs begin with. Blank texts stay blank. Where sources are sounds, texts name WAV files.
     """
 
     model: nn.Module
-    source: Tokenizer
+    source: Tokenizer | Sounds
     target: Tokenizer
     options: BeamOptions
     tokens_per_batch: int = 4096
@@ -137,13 +156,26 @@ class Translator:
         """The `num_best` outputs for each line; `window` lines are read before the first is written."""
         request = _request(self.options, decoding)
         number = 1
-        for part in _windows(_aligned(lines, prefixes), window):
+        size = min(window, WINDOW_SOUNDS) if isinstance(self.source, Sounds) else window
+        for part in _windows(_aligned(lines, prefixes), size):
             yield from self._predict(part, number, *request)
             number += len(part)
 
     def read(self, source: Path | None) -> Iterator[str]:
-        """The lines of a file, or of the standard input."""
-        return decoded_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
+        """The lines of a file, or of the standard input; files that a list names are looked up from where it lies."""
+        lines = decoded_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
+        if source is None or not isinstance(self.source, Sounds):
+            return lines
+        return rebased_lines(lines, source.parent, lambda row: f"{source}:{row + 1}")
+
+    def pairs(self, corpus: Corpus) -> Iterator[Pair]:
+        """A corpus as it is read here: the names of a list of sounds are looked up from where it lies."""
+        if not isinstance(self.source, Sounds):
+            return corpus.pairs()
+        pairs, again = itertools.tee(corpus.pairs())
+        folder = corpus.sides()[0][0].parent
+        sources = rebased_lines((pair.source for pair in again), folder, lambda row: corpus.place(row, 0))
+        return (pair._replace(source=source) for pair, source in zip(pairs, sources, strict=True))
 
     def evaluate(
         self,
@@ -153,14 +185,16 @@ class Translator:
         watch: Watch = lambda found, total: found,
         **decoding: Any,
     ) -> Evaluation:
-        """sacreBLEU and chrF of line-aligned files, or of one with both sides; `watch` sees outputs go by."""
+        """BLEU, chrF and word errors of line-aligned files, or of one with both sides; `watch` sees outputs go by."""
         bleu.check_tokenize(tokenize)
         if len(paths) > 2:
             raise Mistake(f"{paths[2]}: one file too many; allowed: a source and its target, or one with both sides")
-        pairs = list(Corpus(*map(str, paths)).pairs())
+        pairs = list(self.pairs(Corpus(*map(str, paths))))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
         outputs = [found.text for found in watch(self.stream(sources, **decoding), len(pairs))]
         scores = bleu.scored(outputs, references, tokenize=tokenize)
+        if isinstance(self.source, Sounds):
+            return hearing.evaluation(self, pairs, outputs, scores)
         by_length = bleu.by_length(sources, outputs, references, tokenize=tokenize)
         rows = [{"label": row.label, **row._asdict()} for row in by_length]
         return Evaluation(
@@ -170,7 +204,7 @@ class Translator:
         )
 
     def _predict(
-        self, texts: list[tuple[str, str]], number: int, options: Options, look: Look | None
+        self, texts: list[tuple[str, str]], number: int, options: Way, look: Look | None
     ) -> list[list[Translation]]:
         encoded = [self._encode(*text, number + row) for row, text in enumerate(texts)]
         found: list[list[Translation]] = [[Translation("", 0.0, [], [])] for _ in texts]
@@ -183,19 +217,17 @@ class Translator:
     def _encode(self, text: str, prefix: str, number: int) -> _Text:
         ids, limit, prefix = self.source.encode(clean(text)), self.max_source_length, clean(prefix)
         if len(ids) > limit:
-            what = f"line {number:,} has {len(ids):,} tokens"
+            unit = "frames" if isinstance(self.source, Sounds) else "tokens"
+            what = f"line {number:,} has {len(ids):,} {unit}"
             warnings.warn(f"{what}; only the first {limit:,} are read (max_source_length)", stacklevel=2)
         return _Text(ids[:limit], prefix, self.target.encode(prefix))
 
-    def _decode(self, texts: list[_Text], options: Options, look: Look | None) -> list[list[Translation]]:
+    def _decode(self, texts: list[_Text], options: Way, look: Look | None) -> list[list[Translation]]:
         """One batch."""
         model, device = cast(Attending, self.model), next(self.model.parameters()).device
-        source_BS, length_B = (tensor.to(device) for tensor in pad_sources([text.ids for text in texts]))
+        source_BS, length_B = (tensor.to(device) for tensor in self._pad([text.ids for text in texts]))
         prefixes = [text.prefix_ids for text in texts]
-        if isinstance(options, SamplingOptions):
-            found = sample(model, source_BS, length_B, options, prefixes)
-        else:
-            found = beam_search(model, source_BS, length_B, cast(BeamOptions, options), prefixes)
+        found = search(model, source_BS, length_B, options, prefixes)
         shown = [[self._shown(text, one) for one in best] for text, best in zip(texts, found, strict=True)]
         if look is None:
             return shown
@@ -217,10 +249,16 @@ class Translator:
     ) -> Translation:
         """Read once more with the weights kept, one sentence at a time: nothing is asked of the fast path."""
         device = next(self.model.parameters()).device
-        source_1S, length_1 = (tensor.to(device) for tensor in pad_sources([text.ids]))
+        source_1S, length_1 = (tensor.to(device) for tensor in self._pad([text.ids]))
         read_1T = torch.tensor([[START, *ids][: len(shown.log_probabilities)]], device=device)
         weight_TS = look.of(model.cross_attention(source_1S, length_1, read_1T))[0].float().cpu()
+        if isinstance(self.source, Sounds):
+            heard = Heard(text.ids, self.source.mel.hop)
+            return shown._replace(attention=weight_TS, source_pieces=self.source.pieces(text.ids), heard=heard)
         return shown._replace(attention=weight_TS, source_pieces=[*self.source.pieces(text.ids), SPECIAL[END]])
+
+    def _pad(self, sources: list[Any]) -> tuple[Tensor, Tensor]:
+        return pad_frames(sources) if isinstance(self.source, Sounds) else pad_sources(sources)
 
 
 def _batches(lengths: list[int], budget: int) -> Iterator[list[int]]:
@@ -235,22 +273,14 @@ def _batches(lengths: list[int], budget: int) -> Iterator[list[int]]:
         yield batch
 
 
-def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Options, Look | None]:
+def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Way, Look | None]:
     """The keywords of a call, checked: what has no effect is refused, not ignored."""
     given = dict(decoding)
     look = {name: given.pop(name) for name in Look._fields if name in given}
     is_attention = given.pop("attention", False)
     if look and not is_attention:
         raise Mistake(f"{next(iter(look))}: given without attention")
-    kind = SamplingOptions if given.pop("sample", False) else BeamOptions
-    names = [field.name for field in fields(kind)]
-    for name in given:
-        if name not in names:
-            is_for_samples = name in {field.name for field in fields(SamplingOptions)}
-            hint = "it goes with sample" if is_for_samples else f"allowed: {', '.join(names)}"
-            raise Mistake(f"{name}: not an option of {'a beam' if kind is BeamOptions else 'samples'}; {hint}")
-    shared = {field.name: getattr(default, field.name) for field in fields(Options)}
-    options = replace(default, **given) if kind is BeamOptions else SamplingOptions(**{**shared, **given})
+    options = chosen(default, given)
     return options, Look(**look) if is_attention else None
 
 

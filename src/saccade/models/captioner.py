@@ -1,0 +1,192 @@
+"""Show, Attend and Tell (Xu 2015): an LSTM that writes a sentence and looks at a place of the picture for each word."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from saccade.attention.dropout import dropout
+from saccade.attention.normalizers import Hard
+from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
+from saccade.layers.recurrent import Hidden, Recurrent
+from saccade.models.seq2seq import ADDITIVE, Aligner, Look, RecurrentSizes, Source, State
+
+ATTENTIONS = ("soft", "hard")
+STARTS = ("mean", "zeros")
+MOMENTUM = 0.9  # of the baseline (Xu 2015, section 4.1)
+
+
+class Glance(NamedTuple):
+    """Where each word looked: the weights used, those expected, and log p of the place that was picked.
+
+    With soft attention the first two are one, and the third is 0.
+    """
+
+    weight_BTS: Tensor
+    expected_BTS: Tensor
+    log_probability_BT: Tensor
+
+
+@final
+class Gaze(nn.Module):
+    """z_t = sum_i a_ti v_i: the expected vector (soft, Xu 2015, section 4.2) or that of one place (hard, 4.1).
+
+    Hard attention takes a sampled place in training and the likeliest one otherwise; rows that are to `expect` take
+    the expected vector.
+    """
+
+    def __init__(self, width: int, look: Look, *, is_hard: bool) -> None:
+        super().__init__()
+        self.aligner = Aligner(width, look)
+        self.hard = Hard() if is_hard else None
+
+    def forward(self, query_BTD: Tensor, source: Source, expect_B: Tensor | None) -> tuple[Tensor, Glance]:
+        """Contexts [B, T, D] and where they come from."""
+        record: list[Tensor] = []
+        context_BTD = self.aligner(query_BTD, source, 0, record)
+        expected_BTS = record[0]
+        if self.hard is None:
+            return context_BTD, Glance(expected_BTS, expected_BTS, expected_BTS.new_zeros(expected_BTS.shape[:2]))
+        score_BTS = expected_BTS.clamp_min(torch.finfo(expected_BTS.dtype).tiny).log()  # softmax gives them back
+        weight_BTS = self.hard(score_BTS)
+        log_probability_BT = self.hard.log_probability(score_BTS, None, weight_BTS)
+        if expect_B is not None:
+            weight_BTS = torch.where(expect_B[:, None, None], expected_BTS, weight_BTS)
+            log_probability_BT = log_probability_BT.masked_fill(expect_B[:, None], 0.0)
+        return weight_BTS @ source.value_BSD, Glance(weight_BTS, expected_BTS, log_probability_BT)
+
+
+@final
+class CaptionDecoder(nn.Module):
+    """z_t from h_t-1, gated by b_t = sigmoid(W h_t-1); h_t = LSTM(y_t-1, z_t); y_t from tanh(y_t-1 + L [h_t; z_t]).
+
+    Xu 2015, sections 3.1.2 (the LSTM, equation 7: the deep output) and 4.2.1 (the gating scalar).
+    """
+
+    def __init__(self, sizes: RecurrentSizes, look: Look, *, is_hard: bool, forgetting: float) -> None:
+        super().__init__()
+        self.gaze = Gaze(sizes.width, look, is_hard=is_hard)
+        self.gate = nn.Linear(sizes.width, 1)
+        self.layers = Recurrent(
+            sizes.embedding_width + sizes.width,
+            sizes.width,
+            cell=sizes.cell,
+            num_layers=sizes.num_layers,
+            dropout=sizes.dropout,
+        )
+        self.readout = nn.Linear(2 * sizes.width, sizes.embedding_width)
+        self.dropout, self.forgetting = sizes.dropout, forgetting
+
+    def forward(
+        self, x_BTD: Tensor, state: State, record: list[Glance] | None, expect_B: Tensor | None
+    ) -> tuple[Tensor, State]:
+        """Step by step; only what depends on the step before is inside the loop."""
+        hidden, contexts, outputs = state.hidden, [], []
+        for x_B1D in x_BTD.split(1, 1):
+            query_B1D = hidden[0][-1].unsqueeze(1)
+            context_B1D, glance = self.gaze(query_B1D, state.source, expect_B)
+            contexts.append(torch.sigmoid(self.gate(query_B1D)) * context_B1D)
+            kept_B1D = contexts[-1] * dropout(torch.ones_like(x_B1D[..., :1]), self.forgetting, self.training)
+            output_B1D, hidden = self.layers(torch.cat([x_B1D, kept_B1D], -1), hidden)
+            outputs.append(output_B1D)
+            if record is not None:
+                record.append(glance)
+        joined_BTD = dropout(
+            torch.cat([torch.cat(outputs, 1), torch.cat(contexts, 1)], -1), self.dropout, self.training
+        )
+        vectors_BTD = torch.tanh(x_BTD + self.readout(joined_BTD))
+        return dropout(vectors_BTD, self.dropout, self.training), state._replace(hidden=hidden)
+
+
+@final
+class Captioner(nn.Module):
+    """Pictures, or feature maps, to distributions over the words that tell what is on them."""
+
+    baseline: Tensor
+
+    def __init__(
+        self,
+        encoder: ImageEncoder | FeatureEncoder,
+        *,
+        vocabulary: int,
+        sizes: RecurrentSizes,
+        look: Look = ADDITIVE,
+        attention: str = "soft",
+        start: str = "mean",
+        forgetting: float = 0.0,
+        share_output: bool = False,
+    ) -> None:
+        super().__init__()
+        for name, value, allowed in (("attention", attention, ATTENTIONS), ("start", start, STARTS)):
+            if value not in allowed:
+                raise ValueError(f"{name}: {value!r} given; allowed: {', '.join(allowed)}")
+        if attention == "hard" and look.normalizer != "softmax":
+            raise ValueError(f"normalizer: {look.normalizer!r} given; hard attention samples from softmax")
+        self.encoder, self.is_hard = encoder, attention == "hard"
+        width = sizes.embedding_width
+        self.target = nn.Embedding(vocabulary, width)
+        self.output = self.target if share_output else nn.Embedding(vocabulary, width)
+        for embedding in dict.fromkeys((self.target, self.output)):
+            nn.init.normal_(embedding.weight, std=width**-0.5)
+        self.decoder = CaptionDecoder(sizes, look, is_hard=self.is_hard, forgetting=forgetting)
+        num_states = 2 if sizes.cell == "lstm" else 1
+        self.num_layers, self.width, self.num_states = sizes.num_layers, sizes.width, num_states
+        self.first = nn.Linear(sizes.width, num_states * sizes.num_layers * sizes.width) if start == "mean" else None
+        self.dropout, self.scale = sizes.dropout, width**0.5
+        self.register_buffer("baseline", torch.tensor(-math.log(vocabulary)))  # of the reward, log p of a word
+
+    def start(self, source: Tensor, source_length_B: Tensor) -> State:
+        """Look at the picture, [B, C, Y, X] or [B, Y * X, C], which has so many places: before the first word."""
+        value_BSD = self.encoder(source)
+        seen = Source(value_BSD, self.decoder.gaze.aligner.score.memory(value_BSD), source_length_B)
+        return State(self._first(value_BSD), value_BSD.new_zeros(len(value_BSD), 0), seen, 0)
+
+    def advance(
+        self,
+        state: State,
+        read_BT: Tensor,
+        record: list[Glance] | None = None,
+        expect_B: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        """Read some words: the vectors [B, T, D] at each, and the state after them; `record` gets every glance."""
+        x_BTD = dropout(self.target(read_BT) * self.scale, self.dropout, self.training)
+        vectors_BTD, later = self.decoder(x_BTD, state, record, expect_B)
+        return vectors_BTD, later._replace(num_steps=state.num_steps + read_BT.shape[1])
+
+    def logits(self, vectors: Tensor) -> Tensor:
+        """Unnormalised log-probabilities of the next word, [..., V]."""
+        return vectors @ self.output.weight.mT
+
+    def forward(self, source: Tensor, source_length_B: Tensor, read_BT: Tensor) -> tuple[Tensor, Glance]:
+        """Teacher forcing: the vectors at every word [B, T, D], and where it looked.
+
+        While hard attention trains, half of the rows take the expected vector instead of a sample (section 4.1).
+        """
+        state = self.start(source, source_length_B)
+        halves = self.is_hard and self.training
+        expect_B = torch.rand(len(read_BT), device=read_BT.device) < 0.5 if halves else None
+        record: list[Glance] = []
+        vectors_BTD, _ = self.advance(state, read_BT, record, expect_B)
+        return vectors_BTD, Glance(*(torch.cat(parts, 1) for parts in zip(*record, strict=True)))
+
+    def cross_attention(self, source: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
+        """What the decoder weighed at every word, [B, 1, 1, T, S]."""
+        return self(source, source_length_B, read_BT)[1].weight_BTS[:, None, None]
+
+    @torch.no_grad()
+    def remember(self, reward: Tensor) -> None:
+        """b <- 0.9 b + 0.1 r, the moving average of rewards (Xu 2015, section 4.1)."""
+        later = MOMENTUM * self.baseline + (1 - MOMENTUM) * reward
+        self.baseline.copy_(later.where(later.isfinite(), self.baseline))  # a step that is skipped leaves no trace
+
+    def _first(self, value_BSD: Tensor) -> Hidden:
+        """h_0 and c_0 of every layer: tanh(W mean_i v_i) (Xu 2015, section 3.1.2), or zeros."""
+        count = self.num_states * self.num_layers
+        if self.first is None:
+            states = value_BSD.new_zeros(count, len(value_BSD), self.width)
+        else:
+            states = torch.tanh(self.first(value_BSD.mean(1))).unflatten(-1, (count, -1)).movedim(1, 0)
+        return tuple(state.contiguous() for state in states.chunk(self.num_states))

@@ -1,0 +1,214 @@
+"""Pictures to sentences: a captioner with its tokenizer, what it writes, where it looked, and how that is scored."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import sacrebleu
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from saccade.data import shapes
+from saccade.data.captions import Captioned, Lines, Reader, Seen, of_shapes
+from saccade.data.images import Pixels
+from saccade.data.mistakes import Mistake
+from saccade.data.tokenizer import START, Tokenizer
+from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, chosen, search
+from saccade.inspection import captions as drawing
+from saccade.models.captioner import Captioner
+
+Given = Seen | NDArray[Any] | Tensor | Path | str
+
+
+class Caption(NamedTuple):
+    """A sentence about a picture: its text and score, its words and the log-probability of each.
+
+    Where it `ended`, the last log-probability is that of </s>. `attention` [T, Y, X] is where each word looked, </s>
+    included.
+    """
+
+    text: str
+    score: float
+    words: list[str]
+    log_probabilities: list[float]
+    ended: bool = True
+    attention: NDArray[np.float32] | None = None
+    name: str = ""
+    picture: Pixels | None = None
+
+    def line(self) -> str:
+        """As the command line prints it."""
+        return self.text
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        shown = {name: value for name, value in self._asdict().items() if name not in ("attention", "picture")}
+        return shown if self.attention is None else {**shown, "attention": self.attention.round(4).tolist()}
+
+    def draw(self, path: Path) -> None:
+        """The picture once for each word, with its attention over it: PNG, SVG or PDF."""
+        if self.attention is None:
+            raise Mistake("draw: this caption was made with attention=False")
+        drawing.to_file(path, self.picture, self.words, self.attention[: len(self.words)], self.name)
+
+
+class Evaluation(NamedTuple):
+    """Scores for a program, and lines for people."""
+
+    scores: dict[str, float | int]
+    lines: list[str]
+
+
+@final
+@dataclass(frozen=True)
+class CaptionWriter:
+    """What `saccade.load` returns for a run that writes captions.
+
+    Inputs are files, arrays (bytes [C, Y, X], or features [S, C]), or what `read` gives. Every method takes how to
+    decode as keywords: the fields of BeamOptions (`width=1` is greedy), or `sample=True` and those of SamplingOptions;
+    `attention=False` leaves out where it looked.
+    """
+
+    model: Captioner
+    tokenizer: Tokenizer
+    options: BeamOptions
+    reader: Reader
+    is_of_shapes: bool = False
+    batch_size: int = 64
+
+    @property
+    def needs_files(self) -> bool:
+        """Whether there is nothing to be tried on without them."""
+        return not self.is_of_shapes
+
+    def predict(self, inputs: Iterable[Given], **options: Any) -> list[Caption]:
+        """The best sentence for each."""
+        return list(self.stream(inputs, **options))
+
+    def stream(self, inputs: Iterable[Given], *, attention: bool = True, **options: Any) -> Iterator[Caption]:
+        """Sentences in the order of the inputs, in memory that doesn't grow with their number."""
+        way = chosen(self.options, options)
+        rest = iter(inputs)
+        while part := [self._seen(given) for given in itertools.islice(rest, self.batch_size)]:
+            yield from self._written(part, way, attention=attention)
+
+    def read(self, source: Path | None) -> Iterator[Seen]:
+        """The pictures of a file or folder, or the feature maps of a file."""
+        if source is None:
+            raise Mistake("--input: missing; there must be a picture, a folder of pictures, or a file of feature maps")
+        if not source.exists():
+            raise Mistake(f"--input: there is nothing at {source}")
+        return self.reader.inputs(source)
+
+    def evaluate(self, paths: Sequence[Path], **options: Any) -> Evaluation:
+        """Scores against the captions of a TSV file, for pictures in a folder or a file of feature maps.
+
+        A model of shapes needs no files: it is tried on pictures that no training saw.
+        """
+        if not paths and self.is_of_shapes:
+            assert self.reader.side is not None
+            return self.judge(of_shapes(2000, side=self.reader.side, seed=HELD_OUT), **options)
+        if len(paths) != 2:
+            given = ", ".join(map(str, paths)) or "nothing"
+            raise Mistake(f"evaluate: {given} given; it needs a captions file and its pictures' folder or features")
+        return self.judge(self.reader.read(str(paths[0]), str(paths[1]), field="evaluate"), **options)
+
+    def judge(self, told: Captioned, **options: Any) -> Evaluation:
+        """BLEU-1 to 4 with all captions as references, the share that is one of them; of shapes, where nouns look."""
+        seen = (told.seen(row) for row in range(len(told)))
+        outputs = [found.text for found in self.stream(seen, attention=False, **options)]
+        scores: dict[str, float | int] = dict(score(outputs, told.captions))
+        if told.mask_N2YX is not None:
+            scores["noun_attention"] = 100 * float(noun_attention(self.model, self.tokenizer, told).mean())
+        scores["num_pictures"] = len(told)
+        return Evaluation(scores, _lines(scores))
+
+    def _seen(self, given: Given) -> Seen:
+        if isinstance(given, Seen):
+            return given
+        if isinstance(given, Path | str):
+            found = list(self.read(Path(given)))
+            if len(found) != 1:
+                raise Mistake(f"{given}: {len(found):,} pictures in it; give them to predict one by one (see read)")
+            return found[0]
+        source = np.asarray(given)
+        return Seen("", source, source if source.ndim == 3 else None)
+
+    @torch.no_grad()
+    def _written(self, seen: list[Seen], way: BeamOptions | SamplingOptions, *, attention: bool) -> Iterator[Caption]:
+        self._check(seen)
+        device = self.model.baseline.device
+        source = torch.from_numpy(np.stack([one.source for one in seen])).to(device)
+        places_B = torch.full((len(seen),), math.prod(self.model.encoder.shape), device=device)
+        found = [best[0] for best in search(self.model, source, places_B, way)]
+        weights = self._looked(source, places_B, found) if attention else itertools.repeat(None)
+        for one, hypothesis, weight_TYX in zip(seen, found, weights, strict=False):
+            text, words = self.tokenizer.decode(hypothesis.ids), self.tokenizer.pieces(hypothesis.ids)
+            steps = hypothesis.log_probabilities
+            yield Caption(text, hypothesis.score, words, steps, hypothesis.ended, weight_TYX, one.name, one.picture)
+
+    def _check(self, seen: list[Seen]) -> None:
+        for one in seen:
+            if one.source.shape != self.model.encoder.size:
+                given, wanted = (" x ".join(map(str, size)) for size in (one.source.shape, self.model.encoder.size))
+                raise Mistake(f"{one.name or 'input'}: {given} given; this model reads {wanted}")
+
+    def _looked(self, source: Tensor, places_B: Tensor, found: list[Hypothesis]) -> list[NDArray[np.float32]]:
+        """Read once more with the weights kept: [T, Y, X] of each."""
+        read = [torch.tensor([START, *one.ids]) for one in found]
+        read_BT = torch.nn.utils.rnn.pad_sequence(read, batch_first=True).to(source.device)
+        weight_BTS = self.model.cross_attention(source, places_B, read_BT)[:, 0, 0].float().cpu().numpy()
+        return [
+            weight_TS[: len(one.log_probabilities)].reshape(-1, *self.model.encoder.shape)
+            for weight_TS, one in zip(weight_BTS, found, strict=True)
+        ]
+
+
+HELD_OUT = 2  # the seed of shapes that no training sees
+
+
+def score(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Corpus BLEU-1 to 4 of words split at spaces, with any number of references; and the share that is one of them.
+
+    As sacreBLEU counts with tokenize none and no smoothing: BP exp(1/n sum_k log p_k), the nearest reference's length.
+    """
+    if len(outputs) != len(references):
+        raise Mistake(f"references: {len(references):,} given for {len(outputs):,} outputs; there must be as many")
+    streams = [list(stream) for stream in itertools.zip_longest(*references)]  # None where there are fewer
+    found = {}
+    for order in (1, 2, 3, 4):
+        bleu = sacrebleu.BLEU(tokenize="none", smooth_method="none", max_ngram_order=order, force=True)
+        found[f"bleu{order}"] = bleu.corpus_score(outputs, streams).score
+    exact = sum(output in those for output, those in zip(outputs, references, strict=True))
+    return {**found, "exact": 100 * exact / max(1, len(outputs))}
+
+
+@torch.no_grad()
+def noun_attention(model: Captioner, tokenizer: Tokenizer, told: Captioned, batch_size: int = 128) -> NDArray[Any]:
+    """The share of each noun's weight in cells that the thing it names touches, [N, 2]: read with the true sentence."""
+    assert told.mask_N2YX is not None
+    shape, device = model.encoder.shape, model.baseline.device
+    lines, found = Lines(told, tokenizer, places=math.prod(shape)), []
+    for rows in np.split(np.arange(len(told)), range(batch_size, len(told), batch_size)):
+        batch = lines.load(rows).to(device)
+        weight_BTS = model.cross_attention(batch.source, batch.places_B, batch.read_BT)[:, 0, 0].float().cpu().numpy()
+        for thing in range(2):
+            cell_BS = shapes.overlap(told.mask_N2YX[rows, thing], *shape)
+            steps = [shapes.noun_steps(told.captions[row][0].split())[thing] for row in rows]
+            found.append((weight_BTS[np.arange(len(rows)), steps] * cell_BS).sum(-1))
+    return np.concatenate([np.stack(pair, 1) for pair in zip(found[::2], found[1::2], strict=True)])
+
+
+def _lines(scores: dict[str, float | int]) -> list[str]:
+    bleu = "  ".join(f"BLEU-{order} {scores[f'bleu{order}']:.2f}" for order in (1, 2, 3, 4))
+    lines = [f"{bleu}  ({scores['num_pictures']:,} pictures)", f"exactly right {scores['exact']:.2f}%"]
+    if "noun_attention" in scores:
+        lines.append(f"attention of nouns on what they name {scores['noun_attention']:.2f}%")
+    return lines
