@@ -114,7 +114,7 @@ def test_mistakes_in_npz_files(tmp_path: Path) -> None:
         ({"images": PIXELS, "labels": LABELS.astype(int) - 1}, "labels must be whole numbers"),
         ({"images": PIXELS, "labels": np.array([object()] * 5)}, "not a whole NPZ file"),
     ):
-        np.savez(path, **arrays)  # type: ignore[arg-type]
+        np.savez(path, **arrays)
         with pytest.raises(Mistake, match=message):
             read_images(str(path))
     for bad in (_written(tmp_path / "z.npz", b"PK\3\4 no zip"), _written(tmp_path / "w.npz", b"")):

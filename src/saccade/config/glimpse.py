@@ -272,7 +272,7 @@ def _glimpser(config: Config, network: GlimpseNetwork, names: list[str], shape: 
 
 def _plan(config: Config, num_rows: int) -> Annealed:
     training = config.training
-    rows = Shuffled(num_rows, size=training.batch_size, seed=config.seed, load=None)
+    rows = Shuffled(num_rows, size=training.batch_size, seed=config.seed, load=torch.from_numpy)
     first = training.first_std or training.std
     return Annealed(rows, first, training.std, training.std_steps * training.accumulate)
 

@@ -89,10 +89,9 @@ class GlimpseNetwork(nn.Module):
         self.what = GLIMPSES[glimpse](num_scales * channels, size, glimpse_width, glimpse_channels)
         self.where = _two_layers(2, glimpse_width)
         self.core = CELLS[cell](glimpse_width, width)
-        self.location = _two_layers(width, 2)
+        self.location = _two_layers(width, 2, std=0.01)  # at first it looks near the middle
         self.action = nn.Linear(width, num_classes)
         self.baseline = nn.Linear(width, 1)
-        nn.init.normal_(self.location[-1].weight, std=0.01)
 
     def forward(self, image_BCYX: Tensor, wander_TBM2: Tensor) -> Gaze:
         """M ways of looking at each image. The first location is wander_0; later ones are the mean plus wander_t."""
@@ -142,5 +141,8 @@ class _Flat(nn.Module):
         return x_NCYX.permute(0, 2, 3, 1).flatten(1)
 
 
-def _two_layers(given: int, width: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(given, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, width))
+def _two_layers(given: int, width: int, std: float | None = None) -> nn.Sequential:
+    last = nn.Linear(HIDDEN, width)
+    if std is not None:
+        nn.init.normal_(last.weight, std=std)
+    return nn.Sequential(nn.Linear(given, HIDDEN), nn.ReLU(), last)

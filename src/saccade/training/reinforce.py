@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, final
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -37,6 +36,10 @@ class RowPlan(Protocol):
     def epoch(self, number: int) -> Sequence[Any]:
         """The batches of an epoch, as rows."""
 
+    @property
+    def load(self) -> Callable[[Any], Tensor]:
+        """The rows as a tensor."""
+
 
 @final
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Annealed:
 
     def load(self, rows: tuple[float, Any]) -> Batch:
         """As tensors."""
-        return Batch(torch.as_tensor(np.asarray(rows[1]), dtype=torch.long), torch.tensor(rows[0]))
+        return Batch(self.plan.load(rows[1]), torch.tensor(rows[0]))
 
     def std(self, batch: int) -> float:
         """That of a batch: the logarithm falls in a straight line."""
