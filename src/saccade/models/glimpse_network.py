@@ -37,7 +37,7 @@ def linear_glimpse(depth: int, size: int, width: int, channels: int) -> nn.Modul
 def convolution_glimpse(depth: int, size: int, width: int, channels: int) -> nn.Module:
     """Three small convolutions over the glimpse, its scales as channels, then W."""
     half = -(-size // 2)
-    return nn.Sequential(
+    layers = nn.Sequential(
         nn.Conv2d(depth, channels, 3, padding=1),
         nn.ReLU(),
         nn.Conv2d(channels, 2 * channels, 3, padding=1, stride=2),
@@ -47,6 +47,10 @@ def convolution_glimpse(depth: int, size: int, width: int, channels: int) -> nn.
         _Flat(),
         nn.Linear(4 * channels * half**2, width),
     )
+    for layer in layers:
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")  # as bright behind a layer as before it
+    return layers
 
 
 GLIMPSES: dict[str, Callable[[int, int, int, int], nn.Module]] = {
