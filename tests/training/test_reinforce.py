@@ -13,7 +13,7 @@ from torch import Tensor
 
 from saccade.data.canvases import Canvases
 from saccade.models.glimpse_network import Gaze, GlimpseNetwork
-from saccade.training.reinforce import Annealed, HybridLoss
+from saccade.training.reinforce import Annealed, HybridLoss, _returns, _rewards
 
 
 def loss(**options: Any) -> HybridLoss:
@@ -64,6 +64,17 @@ def test_weights_of_the_loss() -> None:
     assert float(early - plain) == pytest.approx(0.5 * sum(first), rel=1e-5)
     copies, _ = loss(policy_weight=0.0, copies=2).of(seen, LABELS, STD)
     assert float(copies) == pytest.approx(float(plain) / 2)
+
+
+def test_a_discount_credits_a_look_with_what_it_brings_soon() -> None:
+    reward_TN = torch.tensor([[0.0, 0.5], [1.0, 0.5], [0.5, 0.0]])
+    assert _returns(reward_TN, 1.0).tolist() == [[0.5, 0.0]] * 3  # the end alone
+    expected = [[0.75 * 0.0 + 0.25 * 0.875, 0.75 * 0.5 + 0.25 * 0.375], [0.75 * 1 + 0.25 * 0.5, 0.75 * 0.5], [0.5, 0.0]]
+    torch.testing.assert_close(_returns(reward_TN, 0.25), torch.tensor(expected))
+    logits_TNV = torch.log(torch.tensor([[[0.2, 0.8]], [[0.7, 0.3]]]))
+    for kind, wanted in (("probability", [0.8, 0.3]), ("right", [1.0, 0.0])):
+        found = _rewards(logits_TNV, torch.ones(2, 1, dtype=torch.long), kind).flatten()
+        torch.testing.assert_close(found, torch.tensor(wanted))
 
 
 def test_a_batch_has_a_loss_of_each_picture_and_copy() -> None:
