@@ -75,8 +75,8 @@ class Annealed:
 class HybridLoss:
     """Cross-entropy for what is said, REINFORCE for where to look (Mnih 2014, section 3.2).
 
-    -log p(y | h_T) - weight * sum_t log pi(l_t | h_t-1) (R_t - b_t) + sum_t (R_t - b_t)², where R_t = 1 if the answer at
-    the end is right, or its expectation p(y | h_T) under an answer that is drawn (reward: probability), which varies
+    -log p(y | h_T) - weight * sum_t log pi(l_t | h_t-1) (R_t - b_t) + sum_t (R_t - b_t)², where R_t = 1 if the answer
+    is right at the end, or its expectation p(y | h_T) under an answer that is drawn (reward: probability), which varies
     less. With a discount below 1, R_t = (1 - discount) r_t + discount R_t+1 of the rewards r that answers after each
     glimpse would bring: what a look brings soon is its own merit. `early_weight` times the mean cross-entropy after the
     earlier glimpses is added; of M copies the mean counts.
