@@ -13,6 +13,7 @@ from rich.console import Console
 
 from saccade.config import glimpse, load, runs
 from saccade.config.predictors import load_run
+from saccade.config.progress import TrainingBar
 from saccade.data.mistakes import Mistake
 from saccade.training.checkpoints import steps
 from saccade.training.interruption import Interrupted
@@ -65,7 +66,7 @@ def test_a_run_from_config_to_report(tmp_path: Path) -> None:
 def test_a_run_that_was_stopped_goes_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = checked(tmp_path, training={"first_std": 0.3, "std_steps": 3})
     runs.train(config, tmp_path / "whole", QUIET)
-    told = runs.TrainingBar.report
+    told = TrainingBar.report
 
     def stop(self: Any, progress: Any, measured: Any) -> None:
         told(self, progress, measured)
@@ -73,7 +74,7 @@ def test_a_run_that_was_stopped_goes_on_exactly(tmp_path: Path, monkeypatch: pyt
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs.TrainingBar, "report", stop)
+        patch.setattr(TrainingBar, "report", stop)
         with pytest.raises(Interrupted):
             runs.train(config, tmp_path / "broken", QUIET)
     runs.train(config, tmp_path / "broken", QUIET)

@@ -87,7 +87,7 @@ def test_pictures_are_resized(tmp_path: Path) -> None:
 def test_mistakes_in_idx_files(tmp_path: Path) -> None:
     images, labels = idx(tmp_path / "i", PIXELS), idx(tmp_path / "l", LABELS)
     for bad, message in (
-        (tmp_path / "none", "there is no file at"),
+        (tmp_path / "none", "images: there is no file or folder at"),
         (_written(tmp_path / "empty", b""), "not an idx file of bytes with 3 or 4 dimensions"),
         (_written(tmp_path / "text", b"hello, world"), "not an idx file"),
         (Path(labels), "not an idx file of bytes with 3 or 4"),
@@ -114,14 +114,14 @@ def test_mistakes_in_npz_files(tmp_path: Path) -> None:
         ({"images": PIXELS, "labels": LABELS.astype(int) - 1}, "labels must be whole numbers"),
         ({"images": PIXELS, "labels": np.array([object()] * 5)}, "not a whole NPZ file"),
     ):
-        np.savez(path, **arrays)  # type: ignore[arg-type]
+        np.savez(path, **arrays)
         with pytest.raises(Mistake, match=message):
             read_images(str(path))
     for bad in (_written(tmp_path / "z.npz", b"PK\3\4 no zip"), _written(tmp_path / "w.npz", b"")):
         with pytest.raises(Mistake, match="not a whole NPZ file"):
             read_images(str(bad))
     with pytest.raises(Mistake, match="there is no file at"):
-        read_images(str(tmp_path / "gone.npz"))
+        list(read_pictures(tmp_path / "gone.npz"))
 
 
 def test_mistakes_in_folders(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def network(**options: Any) -> GlimpseNetwork:
 
 def glimpser(**options: Any) -> Glimpser:
     model = network(**options.pop("network", {}))
-    given = {"canvases": Canvases(), "shape": (13, 13), "std": 0.3, "samples": 7} | options
+    given: dict[str, Any] = {"canvases": Canvases(), "shape": (13, 13), "std": 0.3, "samples": 7} | options
     return Glimpser(model, NAMES, **given)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from saccade.data.canvases import Canvases
 from saccade.models.glimpse_network import Gaze, GlimpseNetwork
-from saccade.training.reinforce import Annealed, HybridLoss
+from saccade.training.reinforce import Annealed, HybridLoss, _returns, _rewards
 
 
 def loss(**options: Any) -> HybridLoss:
@@ -66,10 +66,22 @@ def test_weights_of_the_loss() -> None:
     assert float(copies) == pytest.approx(float(plain) / 2)
 
 
+def test_a_discount_credits_a_look_with_what_it_brings_soon() -> None:
+    reward_TN = torch.tensor([[0.0, 0.5], [1.0, 0.5], [0.5, 0.0]])
+    assert _returns(reward_TN, 1.0).tolist() == [[0.5, 0.0]] * 3  # the end alone
+    expected = [[0.75 * 0.0 + 0.25 * 0.875, 0.75 * 0.5 + 0.25 * 0.375], [0.75 * 1 + 0.25 * 0.5, 0.75 * 0.5], [0.5, 0.0]]
+    torch.testing.assert_close(_returns(reward_TN, 0.25), torch.tensor(expected))
+    logits_TNV = torch.log(torch.tensor([[[0.2, 0.8]], [[0.7, 0.3]]]))
+    for kind, wanted in (("probability", [0.8, 0.3]), ("right", [1.0, 0.0])):
+        found = _rewards(logits_TNV, torch.ones(2, 1, dtype=torch.long), kind).flatten()
+        torch.testing.assert_close(found, torch.tensor(wanted))
+
+
 def test_a_batch_has_a_loss_of_each_picture_and_copy() -> None:
     hybrid = loss(copies=3, is_first_random=True)
     batch = Annealed(_Plan(), 0.2, 0.1, 10).load((0.2, np.array([2, 5])))
-    assert (batch.num_items, float(batch.std)) == (2, pytest.approx(0.2))
+    assert batch.num_items == 2
+    assert float(batch.std) == pytest.approx(0.2)
     torch.manual_seed(1)
     total, shown = hybrid(batch.to(torch.device("cpu")))
     assert total.isfinite()
@@ -80,6 +92,8 @@ def test_a_batch_has_a_loss_of_each_picture_and_copy() -> None:
 
 
 class _Plan:
+    load = staticmethod(torch.from_numpy)
+
     def epoch(self, number: int) -> list[NDArray[np.int64]]:
         return [np.arange(3) + number, np.arange(2)]
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from saccade.bench import attention as attention_bench
+from saccade.bench import glimpse as glimpse_bench
 from saccade.bench import tables
 from saccade.bench import training as training_bench
 from saccade.bench.peers import PEERS
@@ -95,6 +96,26 @@ def bench_train(
     console = Console()
     console.print(f"{threads} threads, {steps} steps after {plan.warmup} of warm-up, the best of {rounds} rounds.")
     console.print(tables.of_training(rows))
+
+
+@app.command("glimpse")
+def bench_glimpse(
+    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
+    batch: Annotated[int, typer.Option(min=1, help="Images at once; the time of one is shown.")] = 16,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Draw both curves (PNG) here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+) -> None:
+    """A forward pass by the image's size: glimpses cost the same, a convolutional network's grows with the area."""
+    if device == Device.cuda and not torch.cuda.is_available():
+        raise Mistake("--device: cuda given, but torch sees no CUDA device here; allowed: cpu")
+    rows = glimpse_bench.run(device=torch.device(device.value), batch=batch)
+    if picture is not None:
+        glimpse_bench.plot(rows, picture)
+    if as_json:
+        machine = {"device": device.value, "torch": torch.__version__, "threads": torch.get_num_threads()}
+        typer.echo(json.dumps({"machine": machine, "rows": [row.as_dict() for row in rows]}, indent=1))
+        return
+    Console().print(glimpse_bench.table(rows))
 
 
 def _progress(*, hidden: bool = False) -> Progress:

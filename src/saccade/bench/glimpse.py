@@ -110,7 +110,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     from matplotlib.ticker import NullLocator
 
     figure = Figure(figsize=(8.4, 3.4), layout="constrained")
-    panels = {
+    panels: dict[str, tuple[float, list[float], list[float]]] = {
         "microseconds for an image": (1e6, [row.seconds for row in rows], [row.peer_seconds for row in rows]),
         "million operations": (1e-6, [row.operations for row in rows], [row.peer_operations for row in rows]),
     }

@@ -106,6 +106,10 @@ class Training(sections.Training):
     reward: Literal["right", "probability"] = Field(
         default="right", description="1 for a right answer; or the right answer's probability, which varies less."
     )
+    discount: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=1.0,
+        description="1: only the last answer is rewarded. Below: earlier ones too, to the look before them.",
+    )
     policy_weight: AtLeastZero = Field(default=1.0, description="Of REINFORCE beside the cross-entropy.")
     early_weight: AtLeastZero = Field(default=0.0, description="Of the answers after earlier glimpses than the last.")
     first_std: AboveZero | None = Field(default=None, description="std at the beginning. Default: the same as std.")
@@ -272,7 +276,7 @@ def _glimpser(config: Config, network: GlimpseNetwork, names: list[str], shape: 
 
 def _plan(config: Config, num_rows: int) -> Annealed:
     training = config.training
-    rows = Shuffled(num_rows, size=training.batch_size, seed=config.seed, load=None)
+    rows = Shuffled(num_rows, size=training.batch_size, seed=config.seed, load=torch.from_numpy)
     first = training.first_std or training.std
     return Annealed(rows, first, training.std, training.std_steps * training.accumulate)
 
@@ -286,6 +290,7 @@ def _loss(config: Config, network: GlimpseNetwork, pixel_NCYX: Tensor, label_N: 
         config.data.canvases(),
         copies=training.copies,
         reward=training.reward,
+        discount=training.discount,
         policy_weight=training.policy_weight,
         early_weight=training.early_weight,
         is_first_random=config.model.first_location == "random",

@@ -49,6 +49,8 @@ def read_images(
 ) -> Images:
     """All pictures of two idx files, an NPZ file (images, labels) or a folder of class folders."""
     path = Path(images).expanduser()
+    if not path.exists():
+        raise Mistake(f"{field}: there is no file or folder at {images}")
     if labels is not None:
         return _checked(_idx(path, (3, 4)), _idx(Path(labels).expanduser(), (1,)), f"{images} and {labels}", channels)
     if path.is_dir():
@@ -56,8 +58,6 @@ def read_images(
     if path.suffix == ".npz":
         arrays = _npz(path, ("images", "labels"))
         return _checked(arrays[0], arrays[1], images, channels)
-    if not path.exists():
-        raise Mistake(f"{field}: there is no file or folder at {images}")
     wanted = "a folder of class folders, an .npz file, or an idx file together with labels"
     raise Mistake(f"{field}: {images} given; allowed: {wanted}")
 

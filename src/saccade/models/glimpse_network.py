@@ -37,7 +37,7 @@ def linear_glimpse(depth: int, size: int, width: int, channels: int) -> nn.Modul
 def convolution_glimpse(depth: int, size: int, width: int, channels: int) -> nn.Module:
     """Three small convolutions over the glimpse, its scales as channels, then W."""
     half = -(-size // 2)
-    return nn.Sequential(
+    layers = nn.Sequential(
         nn.Conv2d(depth, channels, 3, padding=1),
         nn.ReLU(),
         nn.Conv2d(channels, 2 * channels, 3, padding=1, stride=2),
@@ -47,6 +47,10 @@ def convolution_glimpse(depth: int, size: int, width: int, channels: int) -> nn.
         _Flat(),
         nn.Linear(4 * channels * half**2, width),
     )
+    for layer in layers:
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")  # as bright behind a layer as before it
+    return layers
 
 
 GLIMPSES: dict[str, Callable[[int, int, int, int], nn.Module]] = {
@@ -89,10 +93,9 @@ class GlimpseNetwork(nn.Module):
         self.what = GLIMPSES[glimpse](num_scales * channels, size, glimpse_width, glimpse_channels)
         self.where = _two_layers(2, glimpse_width)
         self.core = CELLS[cell](glimpse_width, width)
-        self.location = _two_layers(width, 2)
+        self.location = _two_layers(width, 2, std=0.01)  # at first it looks near the middle
         self.action = nn.Linear(width, num_classes)
         self.baseline = nn.Linear(width, 1)
-        nn.init.normal_(self.location[-1].weight, std=0.01)
 
     def forward(self, image_BCYX: Tensor, wander_TBM2: Tensor) -> Gaze:
         """M ways of looking at each image. The first location is wander_0; later ones are the mean plus wander_t."""
@@ -142,5 +145,8 @@ class _Flat(nn.Module):
         return x_NCYX.permute(0, 2, 3, 1).flatten(1)
 
 
-def _two_layers(given: int, width: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(given, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, width))
+def _two_layers(given: int, width: int, std: float | None = None) -> nn.Sequential:
+    last = nn.Linear(HIDDEN, width)
+    if std is not None:
+        nn.init.normal_(last.weight, std=std)
+    return nn.Sequential(nn.Linear(given, HIDDEN), nn.ReLU(), last)

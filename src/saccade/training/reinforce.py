@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, final
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -37,6 +36,10 @@ class RowPlan(Protocol):
     def epoch(self, number: int) -> Sequence[Any]:
         """The batches of an epoch, as rows."""
 
+    @property
+    def load(self) -> Callable[[Any], Tensor]:
+        """The rows as a tensor."""
+
 
 @final
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Annealed:
 
     def load(self, rows: tuple[float, Any]) -> Batch:
         """As tensors."""
-        return Batch(torch.as_tensor(np.asarray(rows[1]), dtype=torch.long), torch.tensor(rows[0]))
+        return Batch(self.plan.load(rows[1]), torch.tensor(rows[0]))
 
     def std(self, batch: int) -> float:
         """That of a batch: the logarithm falls in a straight line."""
@@ -72,9 +75,11 @@ class Annealed:
 class HybridLoss:
     """Cross-entropy for what is said, REINFORCE for where to look (Mnih 2014, section 3.2).
 
-    -log p(y | h_T) - weight * sum_t log pi(l_t | h_t-1) (R - b_t) + sum_t (R - b_t)², where R = 1 if the answer at the
-    end is right, or its expectation p(y | h_T) under an answer that is drawn (reward: probability), which varies less.
-    `early_weight` times the mean cross-entropy after the earlier glimpses is added; of M copies the mean counts.
+    -log p(y | h_T) - weight * sum_t log pi(l_t | h_t-1) (R_t - b_t) + sum_t (R_t - b_t)², where R_t = 1 if the answer
+    is right at the end, or its expectation p(y | h_T) under an answer that is drawn (reward: probability), which varies
+    less. With a discount below 1, R_t = (1 - discount) r_t + discount R_t+1 of the rewards r that answers after each
+    glimpse would bring: what a look brings soon is its own merit. `early_weight` times the mean cross-entropy after the
+    earlier glimpses is added; of M copies the mean counts.
     """
 
     network: GlimpseNetwork
@@ -83,6 +88,7 @@ class HybridLoss:
     canvases: Canvases
     copies: int = 1
     reward: str = "right"
+    discount: float = 1.0
     policy_weight: float = 1.0
     early_weight: float = 0.0
     is_first_random: bool = False
@@ -102,8 +108,8 @@ class HybridLoss:
         label_TN = label_N.expand(num_steps, -1)
         entropy_TN = F.cross_entropy(gaze.logits_TNV.movedim(-1, 1), label_TN, reduction="none")
         early = self.early_weight * entropy_TN[:-1].sum(0) / max(1, num_steps - 1)
-        reward_N = _reward(gaze.logits_TNV[-1].detach(), label_N, self.reward)
-        surprise_TN = reward_N - gaze.baseline_TN[1:]
+        reward_TN = _returns(_rewards(gaze.logits_TNV.detach(), label_TN, self.reward), self.discount)
+        surprise_TN = reward_TN[1:] - gaze.baseline_TN[1:]
         distance_TN2 = (gaze.location_TN2 - gaze.mean_TN2)[1:] / std
         log_policy_TN = -distance_TN2.square().sum(-1) / 2
         policy = -(log_policy_TN * surprise_TN.detach()).sum(0)
@@ -111,10 +117,21 @@ class HybridLoss:
         return total_N.sum() / self.copies, entropy_TN[-1].detach().sum() / self.copies
 
 
-def _reward(logits_NV: Tensor, label_N: Tensor, kind: str) -> Tensor:
+def _rewards(logits_TNV: Tensor, label_TN: Tensor, kind: str) -> Tensor:
+    """What the answer after each glimpse would bring."""
     if kind == "probability":
-        return logits_NV.softmax(-1).gather(1, label_N[:, None]).squeeze(1)
-    return (logits_NV.argmax(-1) == label_N).float()
+        return logits_TNV.softmax(-1).gather(-1, label_TN[..., None]).squeeze(-1)
+    return (logits_TNV.argmax(-1) == label_TN).float()
+
+
+def _returns(reward_TN: Tensor, discount: float) -> Tensor:
+    """R_T = r_T, R_t = (1 - discount) r_t + discount R_t+1."""
+    if discount == 1:
+        return reward_TN[-1:].expand_as(reward_TN)
+    returns = [reward_TN[-1]]
+    for reward_N in reward_TN[:-1].flip(0):
+        returns.append(torch.lerp(reward_N, returns[-1], discount))
+    return torch.stack(returns[::-1])
 
 
 def with_first(wander_TBM2: Tensor, is_random: bool, generator: torch.Generator | None = None) -> Tensor:
