@@ -29,8 +29,8 @@ class Places(nn.Module):
 class ImageEncoder(nn.Module):
     """Three convolutions: pixels [B, C, Y, X] of 0 to 255 to a vector for each cell of `CELL` by `CELL` pixels.
 
-    A vector sees `FIELD` by `FIELD` pixels with its cell in the middle and no more, so that what is told from it was seen
-    there. There is no normalisation over the picture: that would let every place know of every other.
+    A vector sees `FIELD` by `FIELD` pixels with its cell in the middle, and no more, so that what is told from it was
+    seen there. There is no normalisation over the picture: that would let every place know of every other.
     """
 
     CELL = 4

@@ -56,7 +56,7 @@ class Caption(NamedTuple):
         """The picture once for each word, with its attention over it: PNG, SVG or PDF."""
         if self.attention is None:
             raise Mistake("draw: this caption was made with attention=False")
-        drawing.to_file(path, self.picture, self.words, self.attention[: len(self.words)], self.name)
+        drawing.to_file(Path(path), self.picture, self.words, self.attention[: len(self.words)], self.name)
 
 
 class Evaluation(NamedTuple):
@@ -177,10 +177,9 @@ def score(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[s
     if len(outputs) != len(references):
         raise Mistake(f"references: {len(references):,} given for {len(outputs):,} outputs; there must be as many")
     streams = [list(stream) for stream in itertools.zip_longest(*references)]  # None where there are fewer
-    found = {}
-    for order in (1, 2, 3, 4):
-        bleu = sacrebleu.BLEU(tokenize="none", smooth_method="none", max_ngram_order=order, force=True)
-        found[f"bleu{order}"] = bleu.corpus_score(outputs, streams).score
+    bleu = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True).corpus_score(outputs, streams)
+    kept = bleu.bp * np.exp(np.cumsum(np.log(np.maximum(bleu.precisions, 1e-300))) / np.arange(1, 5))
+    found = {f"bleu{order}": float(percent) for order, percent in enumerate(kept, 1)}
     exact = sum(output in those for output, those in zip(outputs, references, strict=True))
     return {**found, "exact": 100 * exact / max(1, len(outputs))}
 
