@@ -106,7 +106,7 @@ def outputs(options: Options) -> Iterator[list[int]]:
 
 def small_transformer() -> Transformer:
     model = Transformer(
-        source_vocabulary=11,
+        source=11,
         target_vocabulary=11,
         sizes=BlockSizes(16, 2, 32),
         num_encoder_layers=2,

@@ -164,7 +164,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     store = store_of(tmp_path, [Pair("5 6 7", "8")])
     with pytest.raises(Mistake, match=r"tokens_per_batch: 3 given, but one sentence has 4 tokens; allowed: 4 or more"):
         of_pairs(store, tokens_per_batch=3, seed=1)
-    with pytest.raises(Mistake, match=r"data: no pair is left to train on"):
+    with pytest.raises(Mistake, match=r"data: nothing is left to train on"):
         of_pairs(store_of(tmp_path, [Pair("", "8")]), tokens_per_batch=3, seed=1)
 
 

@@ -222,7 +222,13 @@ def test_the_config_is_yaml_again(tmp_path: Path) -> None:
 
 def test_headings_and_tables_can_be_found_by_ear(tmp_path: Path) -> None:
     page = written(tmp_path, samples=[sample()], scores={"bleu": 1.0}, by_length=[("1-10", 7, 20.0)])
-    assert [text for tag, text in page.texts if tag == "h2"] == ["Curves", "Scores", "Samples", "How it was made"]
+    assert [text for tag, text in page.texts if tag == "h2"] == [
+        "Curves",
+        "Scores",
+        "By length",
+        "Samples",
+        "How it was made",
+    ]
     assert len(page.all("table")) == len(page.all("caption")) == 4
     assert all(has.get("aria-label") for has in page.all("svg", role="img"))
     assert all("aria-hidden" in has or "role" in has or "x" in has for has in page.all("svg"))

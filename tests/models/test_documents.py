@@ -14,7 +14,7 @@ from saccade.training.memory import peak_memory
 def build(window: int | None) -> Transformer:
     torch.manual_seed(1)
     return Transformer(
-        source_vocabulary=50,
+        source=50,
         target_vocabulary=50,
         sizes=BlockSizes(64, 2, 128, window=window, dropouts=Dropouts(0.1, 0.0, 0.1)),
         num_encoder_layers=2,

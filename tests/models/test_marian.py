@@ -20,7 +20,7 @@ V, D, H, F, L = 31, 24, 3, 40, 2
 def ours() -> Transformer:
     torch.manual_seed(1)
     model = Transformer(
-        source_vocabulary=V,
+        source=V,
         target_vocabulary=V,
         sizes=BlockSizes(D, H, F, norm="post"),
         num_encoder_layers=L,

@@ -18,7 +18,7 @@ READ = torch.randint(0, 13, (3, 5))
 
 def build(cell: str = "gru", num_layers: int = 2, look: Look = ADDITIVE, **options: Any) -> Seq2Seq:
     sizes = RecurrentSizes(12, 10, num_layers=num_layers, cell=cell, dropout=0.3)
-    return Seq2Seq(source_vocabulary=11, target_vocabulary=13, sizes=sizes, look=look, **options).double().eval()
+    return Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, look=look, **options).double().eval()
 
 
 def check_steps(model: Seq2Seq) -> None:
@@ -136,7 +136,7 @@ def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
 
 def test_tied_embeddings() -> None:
     sizes = RecurrentSizes(12, 10)
-    three = Seq2Seq(source_vocabulary=11, target_vocabulary=11, sizes=sizes, share_embeddings=True)
+    three = Seq2Seq(source=11, target_vocabulary=11, sizes=sizes, share_embeddings=True)
     assert three.source is three.target is three.output
-    untied = Seq2Seq(source_vocabulary=11, target_vocabulary=11, sizes=sizes, share_output=False)
+    untied = Seq2Seq(source=11, target_vocabulary=11, sizes=sizes, share_output=False)
     assert untied.output is not untied.target

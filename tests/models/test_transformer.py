@@ -19,7 +19,7 @@ def build(
     window: int | None = None,
 ) -> Transformer:
     model = Transformer(
-        source_vocabulary=11,
+        source=11,
         target_vocabulary=13,
         sizes=BlockSizes(12, 3, 20, activation=activation, norm=norm, score=score, positions=positions, window=window),
         num_encoder_layers=2,
@@ -107,7 +107,7 @@ def test_reordered_rows_go_on_as_themselves() -> None:
 
 def test_one_vocabulary_shares_all_three_embeddings() -> None:
     model = Transformer(
-        source_vocabulary=11,
+        source=11,
         target_vocabulary=11,
         sizes=BlockSizes(12, 3, 20),
         num_encoder_layers=1,

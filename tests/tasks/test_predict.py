@@ -24,7 +24,7 @@ from saccade.config import corpora
 from saccade.config import load as config_file
 from saccade.config import translate as translate_config
 from saccade.data.mistakes import Mistake
-from saccade.tasks import translate
+from saccade.tasks import bleu, translate
 from saccade.training import checkpoints
 
 WORDS = ["a", "b", "c", "d", "e", "f", "g", "h"]
@@ -95,10 +95,10 @@ def test_samples_depend_on_seed_and_text_alone(run: Path) -> None:
 @pytest.mark.parametrize(
     ("decoding", "message"),
     [
-        ({"temperature": 2.0}, "temperature: not an option of a beam; it needs sample=True"),
+        ({"temperature": 2.0}, "temperature: not an option of a beam; it goes with sample"),
         ({"sample": True, "width": 4}, "width: not an option of samples; allowed: num_best, length_penalty"),
         ({"beam": 4}, "beam: not an option of a beam; allowed: num_best"),
-        ({"layer": 1}, "layer: given without attention=True"),
+        ({"layer": 1}, "layer: given without attention"),
         ({"attention": True, "layer": 2}, "layer: 2 given; allowed: 0 to 1, or -1 for the last"),
         ({"attention": True, "head": -3}, "head: -3 given; allowed: 0 to 1"),
         ({"prefixes": ["a"]}, "prefixes: there must be one for each text, but the prefixes end after 1"),
@@ -186,13 +186,13 @@ def test_scores_by_length_by_hand() -> None:
     sources = ["a b c d e", "a", "a b c d e f", "x " * 200, ""]
     outputs = ["one two three four five", "one two three four", "wrong", "six seven eight nine", ""]
     references = [outputs[0], outputs[1], "one two three four five six", outputs[3], ""]
-    found = translate.by_length(sources, outputs, references)
+    found = bleu.by_length(sources, outputs, references)
     assert [(row.label, row.num_pairs) for row in found] == [("0-5", 3), ("6-10", 1), ("over 100", 1)]
     assert [row.bleu for row in found] == pytest.approx([100, 0, 100])
     with pytest.raises(Mistake, match="sources: 2 given for 5 outputs"):
-        translate.by_length(sources[:2], outputs, references)
+        bleu.by_length(sources[:2], outputs, references)
     with pytest.raises(Mistake, match="references: 3 given for 5 outputs"):
-        translate.evaluate(outputs, references[:3])
+        bleu.scored(outputs, references[:3])
 
 
 def test_evaluate_reports_by_length_and_draws(run: Path, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_changed_training_text_is_noticed(folder: Path, tmp_path: Path) -> None:
         one.write("one red cat\n")
         other.write("un chat rouge\n")
     again = RUNNER.invoke(app, [*command, "training.max_steps=3"])
-    assert "the training text has changed since this run began" in str(again.exception)
+    assert "the training data have changed since this run began" in str(again.exception)
 
 
 def test_a_missing_report_is_written_when_a_finished_run_is_asked_for(folder: Path) -> None:

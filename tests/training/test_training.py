@@ -96,7 +96,7 @@ def build(folder: Path, max_steps: int, **options: float) -> Trainer:
     store = prepare(folder / "data", lambda: pairs, [file], encode=(ids, ids), identity={}, max_length=50)
     torch.manual_seed(5)
     model = Transformer(
-        source_vocabulary=19,
+        source=19,
         target_vocabulary=19,
         sizes=BlockSizes(16, 2, 32, dropouts=Dropouts(0.1, 0.1, 0.1)),
         num_encoder_layers=1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple, Protocol
 
@@ -14,6 +15,7 @@ from saccade.config.sections import Positive, Section, TokenizerSection
 from saccade.config.watch import watched
 from saccade.data.batches import Buckets, of_pairs
 from saccade.data.corpus import Corpus, Pair
+from saccade.data.frames import Recordings, Sounds
 from saccade.data.mistakes import Mistake
 from saccade.data.store import Encode, Store, count_seen, prepare
 from saccade.data.tokenizer import (
@@ -108,26 +110,36 @@ def tokenizers(config: Texts, folder: Path, console: Console = QUIET) -> Tokeniz
     stored = [sorted(folder.glob(f"tokenizer.{side}.*")) for side in ("source", "target")]
     if all(stored):
         return load_tokenizer(stored[0][0]), load_tokenizer(stored[1][0])
-    both = _learned(config, console)
+    both = _learned_both(config, console)
     for side, tokenizer in zip(("source", "target"), both, strict=True):
         tokenizer.save(folder / file_name(tokenizer, f"tokenizer.{side}"))
     return both
 
 
-def _learned(config: Texts, console: Console) -> Tokenizers:
+def target_tokenizer(config: Texts, folder: Path, console: Console = QUIET) -> SentencePiece | Vocabulary:
+    """The target's alone, where sources are no text: from the run's folder, or learned and stored there."""
+    stored = sorted(folder.glob("tokenizer.target.*"))
+    if stored:
+        return load_tokenizer(stored[0])
+    tokenizer = _learned(config, console, (1,), "targets")
+    tokenizer.save(folder / file_name(tokenizer, "tokenizer.target"))
+    return tokenizer
+
+
+def _learned_both(config: Texts, console: Console) -> Tokenizers:
+    if config.tokenizer.shared:
+        return (_learned(config, console, (0, 1), "training text"),) * 2
+    return _learned(config, console, (0,), "sources"), _learned(config, console, (1,), "targets")
+
+
+def _learned(config: Texts, console: Console, sides: tuple[int, ...], what: str) -> SentencePiece | Vocabulary:
     section = config.tokenizer
-
-    def learn(sides: tuple[int, ...], what: str) -> SentencePiece | Vocabulary:
-        texts = (pair[side] for pairs in training_corpora(config.data) for pair in pairs.pairs() for side in sides)
-        chosen = sample(watched(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed)
-        if len(chosen.texts) < chosen.num_seen:
-            console.print(f"The tokenizer learns from {len(chosen.texts):,} of {chosen.num_seen:,} texts, by chance.")
-        with console.status(f"learning a vocabulary of {section.vocabulary_size:,} ({section.kind}) from the {what}"):
-            return train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
-
-    if section.shared:
-        return (learn((0, 1), "training text"),) * 2
-    return learn((0,), "sources"), learn((1,), "targets")
+    texts = (pair[side] for pairs in training_corpora(config.data) for pair in pairs.pairs() for side in sides)
+    chosen = sample(watched(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed)
+    if len(chosen.texts) < chosen.num_seen:
+        console.print(f"The tokenizer learns from {len(chosen.texts):,} of {chosen.num_seen:,} texts, by chance.")
+    with console.status(f"learning a vocabulary of {section.vocabulary_size:,} ({section.kind}) from the {what}"):
+        return train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
 
 
 def stores(config: Texts, both: Tokenizers, root: Path, console: Console = QUIET) -> list[Store]:
@@ -157,17 +169,22 @@ def _encoder(tokenizer: SentencePiece | Vocabulary, alpha: float) -> Encode:
     return tokenizer.sampler(alpha) if alpha and isinstance(tokenizer, SentencePiece) else tokenizer.encode
 
 
-def plan(data: Data, prepared: list[Store], tokens_per_batch: int, seed: int) -> Buckets:
+def plan(
+    data: Data, prepared: list[Store], tokens_per_batch: int, seed: int, recordings: Sequence[Recordings] = ()
+) -> Buckets:
     """Which pairs go together in each epoch; of several variants, each is read in part."""
     weights = [files.weight for files in data.corpora.values()]
     variants = len(prepared) // len(weights)
     shares = [weight / variants for weight in weights] * variants
-    return of_pairs(*prepared, tokens_per_batch=tokens_per_batch, seed=seed, weights=shares)
+    return of_pairs(*prepared, tokens_per_batch=tokens_per_batch, seed=seed, weights=shares, recordings=recordings)
 
 
-def fingerprint(tokenizer: SentencePiece | Vocabulary) -> str:
+def fingerprint(tokenizer: SentencePiece | Vocabulary | Sounds) -> str:
     """What tells a tokenizer from any other."""
-    content = tokenizer.model if isinstance(tokenizer, SentencePiece) else "\n".join(tokenizer.symbols).encode()
+    if isinstance(tokenizer, Sounds):
+        content = str(tokenizer.mel).encode()
+    else:
+        content = tokenizer.model if isinstance(tokenizer, SentencePiece) else "\n".join(tokenizer.symbols).encode()
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from saccade.config import caption, translate
+from saccade.config import caption, classify, glimpse, tag, translate
 from saccade.config.job import Examined, Job
 from saccade.config.sections import RunSection
 
@@ -19,5 +19,5 @@ class Task(NamedTuple):
     examine: Callable[..., Examined]  # (config, predictor): on the test set, or the validation set
 
 
-MODULES = {"translate": translate, "caption": caption}
+MODULES = {"translate": translate, "classify": classify, "tag": tag, "glimpse": glimpse, "caption": caption}
 TASKS = {name: Task(task.Config, task.prepare, task.load, task.examine) for name, task in MODULES.items()}

@@ -1,13 +1,11 @@
-"""Text to text: its config, and from it to a network, its batches, its loss and its validation."""
+"""Text, or sound, to text: its config, and from it to a network, its batches, its loss and its validation."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from pydantic import Field, model_validator
 from rich.console import Console
@@ -15,26 +13,30 @@ from sacrebleu import BLEU
 from torch import Tensor
 
 from saccade.attention.scores import LOCATIONS
-from saccade.config import corpora, networks, sections
-from saccade.config.corpora import Data, Tokenizers
+from saccade.config import corpora, features, networks, sections
+from saccade.config.corpora import Data
 from saccade.config.devices import device_for, trained
+from saccade.config.features import Features
 from saccade.config.job import Examined, Job
 from saccade.config.networks import Network, RnnModel, TransformerModel
 from saccade.config.sections import Positive, RunSection, Section, Share, TokenizerSection, one_of
-from saccade.data.batches import Batch, collate, full_runs
+from saccade.config.validation import Judgement, Sources, Validator
+from saccade.data.batches import Batch
 from saccade.data.corpus import Pair
-from saccade.data.mistakes import Mistake
+from saccade.data.frames import Recordings, Sounds
 from saccade.data.store import Store
+from saccade.data.tokenizer import SentencePiece, Vocabulary
 from saccade.decoding import BeamOptions
 from saccade.inspection import report
 from saccade.inspection.samples import Sample, articles
-from saccade.tasks import translate
+from saccade.layers.subsampling import FACTOR, Listener
+from saccade.tasks import bleu, hearing
 from saccade.tasks.translate import Translator
 from saccade.training.auto_batch import largest_fitting
 from saccade.training.losses import sequence_loss
 
-VALIDATION_TOKENS = 4096
 NUM_SAMPLES = 6
+Sides = tuple[SentencePiece | Vocabulary | Sounds, SentencePiece | Vocabulary]
 
 
 class Training(sections.Training):
@@ -49,7 +51,9 @@ class Training(sections.Training):
         description="Each batch is read twice under other dropout, and so much of the answers' disagreement joins the "
         "loss (R-Drop, Wu 2021; 5 there). It makes small corpora go further, for twice the work.",
     )
-    metric: Literal["bleu", "chrf", "loss"] = Field(default="bleu", description="What the best model is best at.")
+    metric: Literal["bleu", "chrf", "wer", "loss"] = Field(
+        default="bleu", description="What the best model is best at; wer is the word error rate."
+    )
     bleu_tokenize: Annotated[str, one_of(BLEU.TOKENIZERS)] = Field(
         default="13a", description="sacreBLEU's tokenizer; none for text that is tokenised."
     )
@@ -91,9 +95,13 @@ class Config(RunSection):
     """A whole run, one YAML file."""
 
     task: Literal["translate"] = "translate"
+    input: Literal["text", "features"] = Field(
+        default="text", description="What sources are: texts, or lists of WAV files, read as frames of sound."
+    )
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
     data: Data
+    features: Features | None = Field(default=None, description="With input: features. How sound is read.")
     tokenizer: TokenizerSection = TokenizerSection()
     model: Annotated[TransformerModel | RnnModel, Field(discriminator="kind")] = TransformerModel()
     training: Training = Training()
@@ -102,53 +110,107 @@ class Config(RunSection):
     @model_validator(mode="before")
     @classmethod
     def _default_kind(cls, given: object) -> object:
-        """A model that doesn't say its kind is a Transformer."""
-        if not isinstance(given, dict) or not isinstance(given.get("model"), dict):
+        """A model that doesn't say its kind is a Transformer; sound has its own defaults."""
+        if not isinstance(given, dict):
             return given
-        return {**given, "model": {"kind": "transformer", **given["model"]}}
+        filled = dict(SOUND_DEFAULTS) if given.get("input") == "features" else {}
+        if isinstance(given.get("model"), dict):
+            filled["model"] = {"kind": "transformer"}
+        return {**given, **{name: _over(section, given.get(name, {})) for name, section in filled.items()}}
 
     @model_validator(mode="after")
     def _check(self) -> Config:
         if self.model.tied == "three" and not self.tokenizer.shared:
             raise ValueError("model.tied: 'three' given; it needs one vocabulary (tokenizer.shared: true)")
-        if self.model.score == "location" and self.data.max_length >= LOCATIONS:
-            wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below that"
+        most = LOCATIONS * FACTOR if self.features else LOCATIONS
+        if self.model.score == "location" and self.data.max_length >= most:
+            wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below {most}"
             raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
+        self._check_sound()
         if self.model.kind == "rnn" and self.training.precision == "bfloat16":
             raise ValueError("training.precision: 'bfloat16' given; RNNs train in float32 (or auto)")
         return self
+
+    def _check_sound(self) -> None:
+        if self.input == "text":
+            if self.features is not None:
+                raise ValueError("features: given, but it has no effect with input: text")
+            return
+        if self.tokenizer.shared:
+            raise ValueError("tokenizer.shared: true given; with input: features only targets have a vocabulary")
+        if self.tokenizer.sampling:
+            raise ValueError(f"tokenizer.sampling: {self.tokenizer.sampling} given; with input: features it must be 0")
+        if self.training.tokens_per_batch == "auto":
+            raise ValueError(
+                "training.tokens_per_batch: 'auto' given; with input: features it must be a number of frames"
+            )
+
+
+SOUND_DEFAULTS: dict[str, dict[str, Any]] = {
+    "features": {},
+    "tokenizer": {"shared": False},
+    "data": {"max_length": 3000},  # frames: half a minute
+}
+
+
+def _over(defaults: dict[str, Any], given: Any) -> Any:
+    return {**defaults, **given} if isinstance(given, dict) else given
 
 
 def prepare(config: Config, folder: Path, console: Console) -> Job:
     """Everything a run needs; held-out text is read first, so that a mistake in it shows before anything is learned."""
     held_out = corpora.held_out(config.data)
-    both = corpora.tokenizers(config, folder, console)
-    stores = corpora.stores(config, both, folder.parent / ".data", console)
+    both, root = sides(config, folder, console), folder.parent / ".data"
+    stores, recordings = _stores(config, both, root, console)
     corpora.say(config.data, stores[: len(config.data.corpora)], held_out, console)
     network = model(config, both)
     config = _with_batches_that_fit(config, network, stores, console)
     return Job(
         config=config,
         network=network,
-        plan=corpora.plan(config.data, stores, int(config.training.tokens_per_batch), config.seed),
+        plan=corpora.plan(config.data, stores, int(config.training.tokens_per_batch), config.seed, recordings),
         loss=lambda batch: loss(config, network, batch),
-        validate=_Validator(config, translator(config, network, both), both).measure,
+        validate=_validator(config, translator(config, network, both), held_out[0], root, console).measure,
         data=[store.key for store in stores],
     )
 
 
+def _validator(config: Config, whole: Translator, valid: corpora.HeldOut, root: Path, console: Console) -> Validator:
+    training = config.training
+    judgement = Judgement(training.metric, training.bleu_tokenize, config.features is not None)
+    if isinstance(whole.source, Sounds):
+        stored = features.recordings(valid.corpus, whole.source.mel, root, console)
+        whole, sources = replace(whole, source=replace(whole.source, stored=stored)), Sources.of_sound(stored)
+    else:
+        sources = Sources.of_text(whole.source)
+    return Validator(valid.pairs, whole, sources, judgement, max_length=config.data.max_length)
+
+
+def _stores(config: Config, both: Sides, root: Path, console: Console) -> tuple[list[Store], list[Recordings]]:
+    if config.features is None:
+        return corpora.stores(config, both, root, console), []
+    return features.stores(config, config.features.mel, both[1], root, console)
+
+
 def load(config: Config, folder: Path) -> Translator:
     """A trained run, ready to predict."""
-    both = corpora.tokenizers(config, folder)
+    both = sides(config, folder)
     return translator(config, trained(model(config, both), config, folder), both)
 
 
-def model(config: Config, both: Tokenizers) -> Network:
+def sides(config: Config, folder: Path, console: Console = corpora.QUIET) -> Sides:
+    """What reads the sources, and the targets' tokenizer."""
+    if config.features is None:
+        return corpora.tokenizers(config, folder, console)
+    return Sounds(config.features.mel, FACTOR), corpora.target_tokenizer(config, folder, console)
+
+
+def model(config: Config, both: Sides) -> Network:
     """The network, initialised by the run's seed."""
     torch.manual_seed(config.seed)
     tied = config.model.tied or ("three" if config.tokenizer.shared else "two")
     common = {
-        "source_vocabulary": both[0].size,
+        "source": both[0].size if config.features is None else _listener(config.features, config.model),
         "target_vocabulary": both[1].size,
         "share_embeddings": tied == "three",
         "share_output": tied != "none",
@@ -158,14 +220,20 @@ def model(config: Config, both: Tokenizers) -> Network:
     return networks.transformer(config.model, common, 4 * config.data.max_length)
 
 
-def translator(config: Config, network: Network, both: Tokenizers) -> Translator:
+def _listener(section: Features, network: TransformerModel | RnnModel) -> Listener:
+    width = network.embedding_width if isinstance(network, RnnModel) else network.width
+    return section.listener(width, network.dropout)
+
+
+def translator(config: Config, network: Network, both: Sides) -> Translator:
     """A network as it is used."""
     options, longest = config.decoding.options(), config.decoding.max_source_length
     if getattr(config.model, "positions", None) == "learned":  # there is none after the last
         options = replace(options, max_length=min(options.max_length, 4 * config.data.max_length))
         longest = min(longest, 4 * config.data.max_length - 1)
     if config.model.score == "location":
-        options, longest = replace(options, max_length=min(options.max_length, LOCATIONS)), LOCATIONS - 1
+        options = replace(options, max_length=min(options.max_length, LOCATIONS))
+        longest = LOCATIONS * (FACTOR if config.features else 1) - 1
     return Translator(network.eval(), *both, options, config.decoding.tokens_per_batch, longest)
 
 
@@ -194,68 +262,38 @@ def _with_batches_that_fit(config: Config, network: Network, stores: list[Store]
     return config.model_copy(update={"training": training})
 
 
-class _Validator:
-    """Validation by real decoding, and the loss of the references."""
-
-    def __init__(self, config: Config, translator: Translator, both: Tokenizers) -> None:
-        pairs = [pair for pair in corpora.corpus(config.data.valid).pairs() if pair.source and pair.target]
-        self.translator, self.sources = translator, [pair.source for pair in pairs]
-        self.references = [pair.target for pair in pairs]
-        encoded = [
-            [np.asarray(tokenizer.encode(text), np.int32) for tokenizer, text in zip(both, pair, strict=True)]
-            for pair in pairs
-        ]
-        usable = [sides for sides in encoded if max(map(len, sides)) <= config.data.max_length]
-        if not usable:
-            raise Mistake("data.valid: every pair is longer than data.max_length")
-        usable.sort(key=lambda sides: max(map(len, sides)))
-        width = np.array([max(map(len, sides)) + 1 for sides in usable])
-        runs = full_runs(width, max(VALIDATION_TOKENS, int(width[-1])))
-        self.batches = [collate(*zip(*usable[run], strict=True)) for run in runs]
-        self.metric, self.tokenize = config.training.metric, config.training.bleu_tokenize
-
-    @torch.no_grad()
-    def measure(self) -> dict[str, float]:
-        """Greedy BLEU and chrF, and the loss of the references; "score" is the chosen one, higher is better."""
-        outputs = [found.text for found in self.translator.predict(self.sources, width=1)]
-        scores = translate.evaluate(outputs, self.references, tokenize=self.tokenize)
-        model = self.translator.model
-        device = next(model.parameters()).device
-        likelihood = sum(float(sequence_loss(model, batch.to(device))[1]) for batch in self.batches)
-        mean = likelihood / sum(batch.num_items for batch in self.batches)
-        found = {"valid_bleu": scores.bleu, "valid_chrf": scores.chrf, "valid_loss": mean}
-        score = -mean if self.metric == "loss" else found[f"valid_{self.metric}"]
-        return {"score": score, **found, "valid_perplexity": math.exp(min(50.0, mean))}
-
-
 class Outputs(NamedTuple):
     """A model's outputs for a set, scored."""
 
     name: str
     pairs: list[Pair]
-    scores: translate.Scores
-    by_length: list[translate.LengthScores]
+    texts: list[str]
+    scores: bleu.Scores
+    by_length: list[bleu.LengthScores]
 
 
 def outputs(config: Config, translator: Translator) -> Outputs:
     """The scores of a model on its test set, or on the validation set where there is none."""
     name = "test" if config.data.test else "valid"
-    pairs = [pair for pair in corpora.corpus(config.data.test or config.data.valid).pairs() if all(pair)]
+    pairs = [pair for pair in translator.pairs(corpora.corpus(config.data.test or config.data.valid)) if all(pair)]
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     written = [found.text for found in translator.predict(sources)]
     tokenize = config.training.bleu_tokenize
-    scores = translate.evaluate(written, references, tokenize=tokenize)
-    return Outputs(name, pairs, scores, translate.by_length(sources, written, references, tokenize=tokenize))
+    scores = bleu.scored(written, references, tokenize=tokenize)
+    return Outputs(name, pairs, written, scores, bleu.by_length(sources, written, references, tokenize=tokenize))
 
 
 def examine(config: Config, translator: Translator) -> Examined:
     """What the report shows of a trained run."""
     found = outputs(config, translator)
-    has_attention = getattr(config.model, "attention", "") != "none"
-    lengths = report.by_length([(part.label, part.num_pairs, part.bleu) for part in found.by_length])
-    samples = articles([_sample(translator, pair, has_attention=has_attention) for pair in _spread(found.pairs)])
     scores = {**found.scores._asdict(), "num_pairs": len(found.pairs)}
-    return Examined(found.name, scores, [("By length", lengths), ("Samples", samples)])
+    if config.features is not None:
+        heard = hearing.examined(translator, found.pairs, found.texts)
+        return Examined(found.name, {**scores, **heard.scores}, heard.sections)
+    has_attention = getattr(config.model, "attention", "") != "none"
+    lengths = [(part.label, part.num_pairs, part.bleu) for part in found.by_length]
+    samples = articles([_sample(translator, pair, has_attention=has_attention) for pair in _spread(found.pairs)])
+    return Examined(found.name, scores, [("By length", report.by_length(lengths)), ("Samples", samples)])
 
 
 def _spread(pairs: list[Pair]) -> list[Pair]:

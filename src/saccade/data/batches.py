@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from saccade.data.frames import Recordings, pad_frames
 from saccade.data.mistakes import Mistake
 from saccade.data.store import Store
 from saccade.data.tokenizer import END, PAD, START
@@ -40,6 +41,7 @@ class Batch(NamedTuple):
 
 
 Rows = NDArray[np.int64]
+Pad = Callable[[Sequence[Any]], tuple[Tensor, Tensor]]  # from sources to a tensor and their lengths
 Load = Callable[[Any], Any]  # from rows to a batch
 
 
@@ -134,8 +136,17 @@ class Buckets:
         return real / padded
 
 
-def of_pairs(*stores: Store, tokens_per_batch: int, seed: int, weights: Sequence[float] = ()) -> Buckets:
-    """Batches of pairs from one store or several, each with its weight."""
+def of_pairs(
+    *stores: Store,
+    tokens_per_batch: int,
+    seed: int,
+    weights: Sequence[float] = (),
+    recordings: Sequence[Recordings] = (),
+) -> Buckets:
+    """Batches of pairs from one store or several, each with its weight.
+
+    With recordings, one for each store, the sources are references to these and become frames.
+    """
     starts = np.cumsum([0, *(len(store) for store in stores)]).tolist()
 
     def load(rows: Rows) -> Batch:
@@ -143,13 +154,15 @@ def of_pairs(*stores: Store, tokens_per_batch: int, seed: int, weights: Sequence
         for row in rows:
             index = bisect_right(starts, row) - 1
             store, own_row = stores[index], int(row) - starts[index]
-            sources.append(store.source[own_row])
+            source = store.source[own_row]
+            sources.append(recordings[index].source(source) if recordings else source)
             targets.append(store.target[own_row])
-        return collate(sources, targets)
+        return collate(sources, targets, pad_frames if recordings else pad_sources)
 
-    sides = zip(*((store.source.lengths, store.target.lengths) for store in stores), strict=True)
+    heard = [own.all_lengths(store.source) for own, store in zip(recordings, stores, strict=False)]
+    sides = heard or [store.source.lengths + 1 for store in stores], [store.target.lengths + 1 for store in stores]
     return Buckets(
-        [np.concatenate(side) + 1 for side in sides],  # </s>
+        [np.concatenate(side) for side in sides],  # ids with </s>
         tokens_per_batch=tokens_per_batch,
         seed=seed,
         load=load,
@@ -175,9 +188,9 @@ def _some(count: int, weight: float, random: np.random.Generator) -> Rows:
     return np.concatenate([np.tile(np.arange(count), whole), random.choice(count, rest, replace=False, shuffle=False)])
 
 
-def collate(sources: Sequence[NDArray[np.int32]], targets: Sequence[NDArray[np.int32]]) -> Batch:
-    """Ids of sentences as one batch."""
-    source_BS, source_length_B = pad_sources(sources)
+def collate(sources: Sequence[NDArray[Any]], targets: Sequence[NDArray[np.int32]], pad: Pad | None = None) -> Batch:
+    """Ids of sentences as one batch; sources of something else with their own padding."""
+    source_BS, source_length_B = (pad or pad_sources)(sources)
     read = _padded([np.concatenate([[START], target]) for target in targets])
     write = _padded([np.concatenate([target, [END]]) for target in targets])
     return Batch(source_BS, source_length_B, read, write, torch.tensor([len(target) + 1 for target in targets]))

@@ -1,8 +1,10 @@
-"""Token ids on disk, memory-mapped: prepared once, found again by a hash of what they were made from."""
+"""Rows of different lengths on disk, memory-mapped: prepared once, found again by a hash of what they were made from.
+
+Token ids of both sides of a corpus here; frames of sound in `data.frames`.
+"""
 
 from __future__ import annotations
 
-import array
 import hashlib
 import json
 import shutil
@@ -15,34 +17,69 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from saccade.data.corpus import Pair
 
-FORMAT = 2  # another number, and every store is made anew
-BUFFERED_TOKENS = 1 << 20
+FORMAT = 3  # another number, and every store is made anew
+BUFFERED_BYTES = 1 << 22
 A_DAY = 86_400.0
 HASHES_AT_ONCE = 1 << 20
 
 
 @final
-class TokenSide:
-    """One side of a store: all ids in a row, and where each sentence begins."""
+class Ragged:
+    """Rows of different lengths: all their steps behind one another, and where each row begins.
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self._tokens: NDArray[np.int32] = _mapped(folder / f"{name}.tokens", np.int32)
-        self._offsets: NDArray[np.int64] = _mapped(folder / f"{name}.offsets", np.int64)
+    A step is a number, or `width` numbers.
+    """
+
+    def __init__(self, folder: Path, name: str, dtype: DTypeLike = np.int32, width: int | None = None) -> None:
+        values = _mapped(folder / f"{name}.values", dtype)
+        self.steps: NDArray[Any] = values if width is None else values.reshape(-1, width)
+        self.offsets: NDArray[np.int64] = _mapped(folder / f"{name}.offsets", np.int64)
 
     def __len__(self) -> int:
-        return len(self._offsets) - 1
+        return len(self.offsets) - 1
 
-    def __getitem__(self, index: int) -> NDArray[np.int32]:
-        return self._tokens[self._offsets[index] : self._offsets[index + 1]]
+    def __getitem__(self, index: int) -> NDArray[Any]:
+        return self.steps[self.offsets[index] : self.offsets[index + 1]]
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of tokens of every sentence."""
-        return np.diff(self._offsets)
+        """The number of steps of every row."""
+        return np.diff(self.offsets)
+
+
+@final
+class RaggedWriter:
+    """Appends rows to their two files, with a bounded buffer."""
+
+    def __init__(self, folder: Path, name: str, dtype: DTypeLike = np.int32) -> None:
+        self._dtype, self._end = dtype, 0
+        self._files = [(folder / f"{name}.{kind}").open("wb") for kind in ("values", "offsets")]
+        self._buffers = [bytearray(), bytearray(np.int64(0).tobytes())]
+
+    def add(self, row: Sequence[int] | NDArray[Any]) -> None:
+        """One row more."""
+        self._end += len(row)
+        self._buffers[0] += np.asarray(row, self._dtype).tobytes()
+        self._buffers[1] += np.int64(self._end).tobytes()
+        if len(self._buffers[0]) >= BUFFERED_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        for file, buffer in zip(self._files, self._buffers, strict=True):
+            file.write(buffer)
+            buffer.clear()
+
+    def __enter__(self) -> RaggedWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._flush()
+        for file in self._files:
+            file.close()
 
 
 @final
@@ -50,8 +87,8 @@ class TokenSide:
 class Store:
     """Both sides, a hash of each pair's text, how many pairs were left out by reason, and the first (row, side)."""
 
-    source: TokenSide
-    target: TokenSide
+    source: Ragged
+    target: Ragged
     hashes: NDArray[np.uint64]
     left_out: dict[str, int]
     first_left_out: dict[str, tuple[int, int]]
@@ -62,6 +99,7 @@ class Store:
 
 
 Encode = Callable[[str], Sequence[int]]
+Measure = Callable[[Sequence[int]], int]
 
 
 def prepare(
@@ -72,26 +110,33 @@ def prepare(
     encode: tuple[Encode, Encode],
     identity: dict[str, Any],
     max_length: int,
+    measure: Measure = len,
 ) -> Store:
     """The store of these files under `root`, made now or found; `identity` is whatever else its ids depend on.
 
-    Pairs with a blank side or more than `max_length` tokens on a side are left out and counted.
+    Pairs with a blank side or more than `max_length` steps on a side are left out and counted; a source of some ids has
+    as many steps as `measure` says.
     """
-    key = _hash(files, {**identity, "max_length": max_length, "format": FORMAT})
+    key = content_hash(files, {**identity, "max_length": max_length, "format": FORMAT})
+    return _opened(made_once(root, key, lambda folder: _write(folder, pairs(), encode, (measure, len), max_length)))
+
+
+def made_once(root: Path, key: str, write: Callable[[Path], None]) -> Path:
+    """The folder `root/key`, found, or written now; whole or not there. Its `meta.json` is written last."""
     folder = root / key
     if not (folder / "meta.json").exists():
         root.mkdir(parents=True, exist_ok=True)
         _forget_old_drafts(root)
         draft = Path(tempfile.mkdtemp(dir=root, prefix=".draft-"))
         try:
-            _write(draft, pairs(), encode, max_length)
+            write(draft)
             draft.rename(folder)
         except OSError:
             if not (folder / "meta.json").exists():  # else another run made the same meanwhile
                 raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-    return _opened(folder)
+    return folder
 
 
 def _forget_old_drafts(root: Path) -> None:
@@ -122,19 +167,22 @@ def count_seen(pairs: Iterable[Pair], stores: Iterable[Store]) -> int:
 def _opened(folder: Path) -> Store:
     stored = json.loads((folder / "meta.json").read_text("utf-8"))
     first = {reason: (row, side) for reason, (row, side) in stored["first_left_out"].items()}
-    sides = TokenSide(folder, "source"), TokenSide(folder, "target")
+    sides = Ragged(folder, "source"), Ragged(folder, "target")
     return Store(*sides, _mapped(folder / "pairs.hashes", np.uint64), stored["left_out"], first, folder.name)
 
 
-def _write(folder: Path, pairs: Iterable[Pair], encode: tuple[Encode, Encode], max_length: int) -> None:
+def _write(
+    folder: Path, pairs: Iterable[Pair], encode: Iterable[Encode], measure: Iterable[Measure], max_length: int
+) -> None:
     left_out = {"blank": 0, "too long": 0}
     first: dict[str, tuple[int, int]] = {}
     with ExitStack() as stack:
-        sides = [stack.enter_context(_Writer(folder, name)) for name in ("source", "target")]
+        sides = [stack.enter_context(RaggedWriter(folder, name)) for name in ("source", "target")]
         hashes = stack.enter_context((folder / "pairs.hashes").open("wb"))
         for row, pair in enumerate(pairs):
             ids = [encode_side(text) for encode_side, text in zip(encode, pair, strict=True)]
-            if problem := _problem(pair, ids, max_length):
+            lengths = [measure_side(side) for measure_side, side in zip(measure, ids, strict=True)]
+            if problem := _problem(pair, lengths, max_length):
                 reason, side = problem
                 left_out[reason] += 1
                 first.setdefault(reason, (row, side))
@@ -145,41 +193,12 @@ def _write(folder: Path, pairs: Iterable[Pair], encode: tuple[Encode, Encode], m
     (folder / "meta.json").write_text(json.dumps({"left_out": left_out, "first_left_out": first}), "utf-8")
 
 
-def _problem(pair: Pair, ids: Sequence[Sequence[int]], max_length: int) -> tuple[str, int] | None:
+def _problem(pair: Pair, lengths: Sequence[int], max_length: int) -> tuple[str, int] | None:
     """Why a pair is left out, and by which side."""
     if "" in pair:
         return "blank", pair.index("")
-    long = [side for side, tokens in enumerate(ids) if len(tokens) > max_length]
+    long = [side for side, length in enumerate(lengths) if length > max_length]
     return ("too long", long[0]) if long else None
-
-
-@final
-class _Writer:
-    """Appends sentences to a side's two files, with a bounded buffer."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._files = [(folder / f"{name}.{kind}").open("wb") for kind in ("tokens", "offsets")]
-        self._tokens, self._offsets, self._end = array.array("i"), array.array("q", [0]), 0
-
-    def add(self, tokens: Sequence[int]) -> None:
-        self._tokens.extend(tokens)
-        self._end += len(tokens)
-        self._offsets.append(self._end)
-        if len(self._tokens) >= BUFFERED_TOKENS:
-            self._flush()
-
-    def _flush(self) -> None:
-        for file, buffer in zip(self._files, (self._tokens, self._offsets), strict=True):
-            buffer.tofile(file)
-            del buffer[:]
-
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._flush()
-        for file in self._files:
-            file.close()
 
 
 def _mapped(path: Path, dtype: Any) -> NDArray[Any]:
@@ -188,7 +207,8 @@ def _mapped(path: Path, dtype: Any) -> NDArray[Any]:
     return np.memmap(path, dtype, mode="r")
 
 
-def _hash(files: Iterable[Path], identity: dict[str, Any]) -> str:
+def content_hash(files: Iterable[Path], identity: dict[str, Any]) -> str:
+    """A name for what is made from these files and settings."""
     digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=16)
     for path in files:
         with path.open("rb") as stream:

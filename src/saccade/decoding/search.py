@@ -26,7 +26,7 @@ def chosen(default: BeamOptions, given: Mapping[str, Any]) -> BeamOptions | Samp
     for name in named:
         if name not in names:
             is_for_samples = name in {field.name for field in fields(SamplingOptions)}
-            hint = "it needs sample=True" if is_for_samples else f"allowed: {', '.join(names)}"
+            hint = "it goes with sample" if is_for_samples else f"allowed: {', '.join(names)}"
             raise Mistake(f"{name}: not an option of {'a beam' if kind is BeamOptions else 'samples'}; {hint}")
     shared = {field.name: getattr(default, field.name) for field in fields(Options)}
     return replace(default, **named) if kind is BeamOptions else SamplingOptions(**{**shared, **named})

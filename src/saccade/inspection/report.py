@@ -17,9 +17,10 @@ from saccade.inspection import curves
 from saccade.inspection.curves import Line
 from saccade.inspection.samples import table
 
-NAMES = {"bleu": "BLEU", "chrf": "chrF", "f1": "F1", "macro_f1": "macro F1"}
+NAMES = {"bleu": "BLEU", "chrf": "chrF", "f1": "F1", "macro_f1": "macro F1", "wer": "word error"}
 NOTHING_LOADED = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
+LOWER_IS_BETTER = ("valid_wer",)
 OTHER_SCALES = ("valid_loss", "valid_perplexity")
 
 Log = Sequence[Mapping[str, Any]]
@@ -123,7 +124,11 @@ def _unit(log: Log) -> str:
 def _charts(log: Log) -> str:
     loss = Line("training", _points(log, "loss"), is_noisy=True)
     judged = [key for key in dict.fromkeys(key for row in log for key in row) if key.startswith("valid_")]
-    scores = [Line(name_of(key), _points(log, key), best="max") for key in judged if key not in OTHER_SCALES]
+    scores = [
+        Line(name_of(key), _points(log, key), best="min" if key in LOWER_IS_BETTER else "max")
+        for key in judged
+        if key not in OTHER_SCALES
+    ]
     unit = _unit(log)
     rates = Line(f"{unit} a second", _points(log, f"{unit}_per_second"), is_noisy=True)
     end = max((step for step, _ in _points(log, "step")), default=0.0)

@@ -211,12 +211,15 @@ DECODERS = ("none", "bahdanau", "luong")
 
 @final
 class Seq2Seq(nn.Module):
-    """Source ids to distributions over target ids, through an RNN that reads and one that writes."""
+    """Source ids to distributions over target ids, through an RNN that reads and one that writes.
+
+    The source is a number of ids, or a module that makes vectors [B, S, D] and their lengths of something else.
+    """
 
     def __init__(
         self,
         *,
-        source_vocabulary: int,
+        source: int | nn.Module,
         target_vocabulary: int,
         sizes: RecurrentSizes,
         attention: str = "bahdanau",
@@ -229,10 +232,13 @@ class Seq2Seq(nn.Module):
         super().__init__()
         width = sizes.embedding_width
         self.target = nn.Embedding(target_vocabulary, width)
-        self.source = self.target if share_embeddings else nn.Embedding(source_vocabulary, width)
+        self.source: nn.Module = self.target
+        if not share_embeddings:
+            self.source = nn.Embedding(source, width) if isinstance(source, int) else source
         self.output = self.target if share_output else nn.Embedding(target_vocabulary, width)
         for embedding in dict.fromkeys((self.target, self.source, self.output)):
-            nn.init.normal_(embedding.weight, std=width**-0.5)
+            if isinstance(embedding, nn.Embedding):
+                nn.init.normal_(embedding.weight, std=width**-0.5)
         self.encoder = RecurrentEncoder(
             width,
             sizes.width,
@@ -246,7 +252,8 @@ class Seq2Seq(nn.Module):
 
     def start(self, source_BS: Tensor, source_length_B: Tensor) -> State:
         """Read the source: the state before the first step."""
-        value_BSD, hidden = self.encoder(self._embed(self.source, source_BS), source_length_B)
+        x_BSD, source_length_B = self._read(source_BS, source_length_B)
+        value_BSD, hidden = self.encoder(x_BSD, source_length_B)
         source = Source(value_BSD, self.decoder.memory(value_BSD), source_length_B)
         fed_BD = value_BSD.new_zeros(len(source_BS), self.decoder.fed_width)
         return State(self.decoder.first(hidden), fed_BD, source, 0)
@@ -267,10 +274,19 @@ class Seq2Seq(nn.Module):
     def cross_attention(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
         """What the decoder weighed at every step, [B, 1, 1, T, S]; without attention, [B, 0, 0, T, S]."""
         record: list[Tensor] = []
-        self.advance(self.start(source_BS, source_length_B), read_BT, record)
+        state = self.start(source_BS, source_length_B)
+        self.advance(state, read_BT, record)
         if not record:
-            return torch.zeros(len(read_BT), 0, 0, read_BT.shape[1], source_BS.shape[1], device=read_BT.device)
+            num_steps = state.source.value_BSD.shape[1]
+            return torch.zeros(len(read_BT), 0, 0, read_BT.shape[1], num_steps, device=read_BT.device)
         return torch.cat(record, 1)[:, None, None]
+
+    def _read(self, source_BS: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
+        """The source as vectors, and how many there are of them."""
+        if isinstance(self.source, nn.Embedding):
+            return self._embed(self.source, source_BS), length_B
+        vectors_BSD, length_B = self.source(source_BS, length_B)
+        return vectors_BSD, length_B
 
     def _embed(self, table: nn.Embedding, ids_BT: Tensor) -> Tensor:
         return dropout(table(ids_BT) * self.scale, self.dropout, self.training)

@@ -168,12 +168,15 @@ def _rows(memory: KeyValue | None, index_N: Tensor) -> KeyValue | None:
 
 @final
 class Transformer(nn.Module):
-    """Source ids to distributions over target ids. With one vocabulary, all three embeddings are one matrix."""
+    """Source ids to distributions over target ids. With one vocabulary, all three embeddings are one matrix.
+
+    The source is a number of ids, or a module that makes vectors [B, S, D] and their lengths of something else.
+    """
 
     def __init__(
         self,
         *,
-        source_vocabulary: int,
+        source: int | nn.Module,
         target_vocabulary: int,
         sizes: BlockSizes,
         num_encoder_layers: int,
@@ -185,11 +188,14 @@ class Transformer(nn.Module):
         super().__init__()
         self.sizes = sizes
         self.target = nn.Embedding(target_vocabulary, sizes.width)
-        self.source = self.target if share_embeddings else nn.Embedding(source_vocabulary, sizes.width)
+        self.source: nn.Module = self.target
+        if not share_embeddings:
+            self.source = nn.Embedding(source, sizes.width) if isinstance(source, int) else source
         self.output = self.target if share_output else nn.Embedding(target_vocabulary, sizes.width)  # section 3.4
         for embedding in dict.fromkeys((self.target, self.source, self.output)):
-            nn.init.normal_(embedding.weight, std=sizes.width**-0.5)
-        self.positions = _added_positions(sizes, max_length)
+            if isinstance(embedding, nn.Embedding):
+                nn.init.normal_(embedding.weight, std=sizes.width**-0.5)
+        self.positions = added_positions(sizes, max_length)
         relative = sizes.positions == "relative"
         self.encoder_bias = Relative(sizes.num_heads, causal=False) if relative else None
         self.decoder_bias = Relative(sizes.num_heads, causal=True) if relative else None
@@ -201,8 +207,8 @@ class Transformer(nn.Module):
 
     def start(self, source_BS: Tensor, source_length_B: Tensor) -> State:
         """Read the source: the state before the first step."""
-        x_BSD = self._embed(self.source, source_BS, 0)
-        mask, steps = masks.padding(source_length_B) & self.sizes.scope(), source_BS.shape[1]
+        x_BSD, source_length_B = self._read(source_BS, source_length_B)
+        mask, steps = masks.padding(source_length_B) & self.sizes.scope(), x_BSD.shape[1]
         bias = None if self.encoder_bias is None else self.encoder_bias(0, steps, steps)
         for block in self.encoder:
             x_BSD = block(x_BSD, mask, bias)
@@ -241,14 +247,23 @@ class Transformer(nn.Module):
     def _decoder_blocks(self) -> Iterator[DecoderBlock]:
         return (cast(DecoderBlock, block) for block in self.decoder)
 
+    def _read(self, source_BS: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
+        """The source as vectors, and how many there are of them."""
+        if isinstance(self.source, nn.Embedding):
+            return self._embed(self.source, source_BS, 0), length_B
+        vectors_BSD, length_B = self.source(source_BS, length_B)
+        return self._placed(vectors_BSD, 0), length_B
+
     def _embed(self, table: nn.Embedding, ids_BT: Tensor, first: int) -> Tensor:
-        embedded = table(ids_BT) * self.sizes.width**0.5
+        return self._placed(table(ids_BT) * self.sizes.width**0.5, first)
+
+    def _placed(self, x_BTD: Tensor, first: int) -> Tensor:
         if self.positions is not None:
-            embedded = embedded + self.positions(first, ids_BT.shape[1]).to(embedded.dtype)
-        return dropout(embedded, self.sizes.dropouts.residual, self.training)
+            x_BTD = x_BTD + self.positions(first, x_BTD.shape[1]).to(x_BTD.dtype)
+        return dropout(x_BTD, self.sizes.dropouts.residual, self.training)
 
 
-def _added_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned | None:
+def added_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned | None:
     """The positions that are added to embeddings; the other kinds live in the attention."""
     if sizes.positions not in POSITIONS:
         raise ValueError(f"positions: {sizes.positions!r} given; allowed: {', '.join(POSITIONS)}")

@@ -83,6 +83,11 @@ class CaptionWriter:
     is_of_shapes: bool = False
     batch_size: int = 64
 
+    @property
+    def needs_files(self) -> bool:
+        """Whether there is nothing to be tried on without them."""
+        return not self.is_of_shapes
+
     def predict(self, inputs: Iterable[Given], **options: Any) -> list[Caption]:
         """The best sentence for each."""
         return list(self.stream(inputs, **options))

@@ -1,33 +1,51 @@
-"""Text to text: a model with its tokenizers, decoded in batches of like lengths, scored by sacreBLEU."""
+"""Text, or sound, to text: a model with its tokenizers, decoded in batches of like lengths, scored by sacreBLEU."""
 
 from __future__ import annotations
 
 import itertools
+import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
-import sacrebleu
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from rich.console import Console
 from torch import Tensor, nn
 
 from saccade.data.batches import pad_sources
-from saccade.data.corpus import clean
+from saccade.data.corpus import Corpus, Pair, clean, decoded_lines, read_lines
+from saccade.data.frames import Sounds, pad_frames, rebased_lines
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import END, SPECIAL, START, Tokenizer
 from saccade.decoding import Attending, BeamOptions, Hypothesis, SamplingOptions, chosen, search
+from saccade.inspection import alignments, draw
+from saccade.tasks import bleu, hearing
+from saccade.tasks.evaluation import Evaluation
 
+Watch = Callable[[Iterator[Any], int], Iterable[Any]]
 WINDOW = 2048  # lines that are sorted by length together
+WINDOW_SOUNDS = 64  # sources of sound that are in memory together
 WINDOW_CHARACTERS = 1 << 22  # and no more than this, however long they are
 Way = BeamOptions | SamplingOptions
+
+
+class Heard(NamedTuple):
+    """A source of sound: its frames, and the seconds from one to the next."""
+
+    frames_SF: NDArray[np.float32]
+    hop: float
 
 
 class Translation(NamedTuple):
     """An output: its text, its score, its pieces, and the log-probability of each.
 
     Where it `ended`, the last log-probability is that of </s>; otherwise it was cut at its maximum length or in a loop.
-    With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces.
+    With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces, which for sound
+    are seconds, and the sound that was `heard`.
     """
 
     text: str
@@ -37,6 +55,38 @@ class Translation(NamedTuple):
     ended: bool = True
     attention: Tensor | None = None
     source_pieces: list[str] | None = None
+    heard: Heard | None = None
+
+    def line(self) -> str:
+        """What people read."""
+        return self.text
+
+    def plain(self) -> dict[str, Any]:
+        """What programs read."""
+        shown = {name: value for name, value in self._replace(heard=None)._asdict().items() if value is not None}
+        if self.attention is not None:
+            shown["attention"] = [[round(weight, 4) for weight in row] for row in self.attention.tolist()]
+        return shown
+
+    def show(self, console: Console) -> None:
+        """The weights in the terminal, where there are any."""
+        if self.attention is not None and self.source_pieces is not None:
+            pieces = self._written()
+            console.print(draw.in_terminal(self.attention, queries=pieces, keys=self.source_pieces, console=console))
+
+    def draw(self, path: Path) -> None:
+        """The weights as a PNG, SVG or PDF."""
+        if self.attention is None or self.source_pieces is None:
+            raise Mistake(f"{path}: there are no weights to draw; ask for attention")
+        if self.heard is not None:
+            alignments.to_file(
+                self.attention, path, words=self._written(), frames_SF=self.heard.frames_SF, hop=self.heard.hop
+            )
+        else:
+            draw.to_file(self.attention, path, queries=self._written(), keys=self.source_pieces, title=self.text)
+
+    def _written(self) -> list[str]:
+        return [*self.pieces, SPECIAL[END]][: len(self.log_probabilities)]
 
 
 class Look(NamedTuple):
@@ -58,9 +108,9 @@ class Look(NamedTuple):
 
 
 class _Text(NamedTuple):
-    """A text to translate: its ids, and what its translation must begin with."""
+    """A text to translate: its ids (of sound, its frames), and what its translation must begin with."""
 
-    ids: list[int]
+    ids: Any
     prefix: str
     prefix_ids: list[int]
 
@@ -72,11 +122,11 @@ class Translator:
 
     Every method takes how to decode as keywords: the fields of BeamOptions (`width=1` is greedy), or `sample=True` and
     those of SamplingOptions; `attention=True` for the weights, of a `layer` and a `head` if these are given. `prefixes`
-    are texts that the outputs begin with. Blank texts stay blank.
+    are texts that the outputs begin with. Blank texts stay blank. Where sources are sounds, texts name WAV files.
     """
 
     model: nn.Module
-    source: Tokenizer
+    source: Tokenizer | Sounds
     target: Tokenizer
     options: BeamOptions
     tokens_per_batch: int = 4096
@@ -106,9 +156,52 @@ class Translator:
         """The `num_best` outputs for each line; `window` lines are read before the first is written."""
         request = _request(self.options, decoding)
         number = 1
-        for part in _windows(_aligned(lines, prefixes), window):
+        size = min(window, WINDOW_SOUNDS) if isinstance(self.source, Sounds) else window
+        for part in _windows(_aligned(lines, prefixes), size):
             yield from self._predict(part, number, *request)
             number += len(part)
+
+    def read(self, source: Path | None) -> Iterator[str]:
+        """The lines of a file, or of the standard input; files that a list names are looked up from where it lies."""
+        lines = decoded_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
+        if source is None or not isinstance(self.source, Sounds):
+            return lines
+        return rebased_lines(lines, source.parent, lambda row: f"{source}:{row + 1}")
+
+    def pairs(self, corpus: Corpus) -> Iterator[Pair]:
+        """A corpus as it is read here: the names of a list of sounds are looked up from where it lies."""
+        if not isinstance(self.source, Sounds):
+            return corpus.pairs()
+        pairs, again = itertools.tee(corpus.pairs())
+        folder = corpus.sides()[0][0].parent
+        sources = rebased_lines((pair.source for pair in again), folder, lambda row: corpus.place(row, 0))
+        return (pair._replace(source=source) for pair, source in zip(pairs, sources, strict=True))
+
+    def evaluate(
+        self,
+        paths: Sequence[Path],
+        *,
+        tokenize: str = "13a",
+        watch: Watch = lambda found, total: found,
+        **decoding: Any,
+    ) -> Evaluation:
+        """BLEU, chrF and word errors of line-aligned files, or of one with both sides; `watch` sees outputs go by."""
+        bleu.check_tokenize(tokenize)
+        if len(paths) > 2:
+            raise Mistake(f"{paths[2]}: one file too many; allowed: a source and its target, or one with both sides")
+        pairs = list(self.pairs(Corpus(*map(str, paths))))
+        sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        outputs = [found.text for found in watch(self.stream(sources, **decoding), len(pairs))]
+        scores = bleu.scored(outputs, references, tokenize=tokenize)
+        if isinstance(self.source, Sounds):
+            return hearing.evaluation(self, pairs, outputs, scores)
+        by_length = bleu.by_length(sources, outputs, references, tokenize=tokenize)
+        rows = [{"label": row.label, **row._asdict()} for row in by_length]
+        return Evaluation(
+            {"num_pairs": len(pairs), **scores._asdict(), "by_length": rows},
+            [*bleu.said(scores), "", *bleu.table(by_length)],
+            lambda path: bleu.plot(by_length, path),
+        )
 
     def _predict(
         self, texts: list[tuple[str, str]], number: int, options: Way, look: Look | None
@@ -124,14 +217,15 @@ class Translator:
     def _encode(self, text: str, prefix: str, number: int) -> _Text:
         ids, limit, prefix = self.source.encode(clean(text)), self.max_source_length, clean(prefix)
         if len(ids) > limit:
-            what = f"line {number:,} has {len(ids):,} tokens"
+            unit = "frames" if isinstance(self.source, Sounds) else "tokens"
+            what = f"line {number:,} has {len(ids):,} {unit}"
             warnings.warn(f"{what}; only the first {limit:,} are read (max_source_length)", stacklevel=2)
         return _Text(ids[:limit], prefix, self.target.encode(prefix))
 
     def _decode(self, texts: list[_Text], options: Way, look: Look | None) -> list[list[Translation]]:
         """One batch."""
         model, device = cast(Attending, self.model), next(self.model.parameters()).device
-        source_BS, length_B = (tensor.to(device) for tensor in pad_sources([text.ids for text in texts]))
+        source_BS, length_B = (tensor.to(device) for tensor in self._pad([text.ids for text in texts]))
         prefixes = [text.prefix_ids for text in texts]
         found = search(model, source_BS, length_B, options, prefixes)
         shown = [[self._shown(text, one) for one in best] for text, best in zip(texts, found, strict=True)]
@@ -155,10 +249,16 @@ class Translator:
     ) -> Translation:
         """Read once more with the weights kept, one sentence at a time: nothing is asked of the fast path."""
         device = next(self.model.parameters()).device
-        source_1S, length_1 = (tensor.to(device) for tensor in pad_sources([text.ids]))
+        source_1S, length_1 = (tensor.to(device) for tensor in self._pad([text.ids]))
         read_1T = torch.tensor([[START, *ids][: len(shown.log_probabilities)]], device=device)
         weight_TS = look.of(model.cross_attention(source_1S, length_1, read_1T))[0].float().cpu()
+        if isinstance(self.source, Sounds):
+            heard = Heard(text.ids, self.source.mel.hop)
+            return shown._replace(attention=weight_TS, source_pieces=self.source.pieces(text.ids), heard=heard)
         return shown._replace(attention=weight_TS, source_pieces=[*self.source.pieces(text.ids), SPECIAL[END]])
+
+    def _pad(self, sources: list[Any]) -> tuple[Tensor, Tensor]:
+        return pad_frames(sources) if isinstance(self.source, Sounds) else pad_sources(sources)
 
 
 def _batches(lengths: list[int], budget: int) -> Iterator[list[int]]:
@@ -179,7 +279,7 @@ def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Way, Look 
     look = {name: given.pop(name) for name in Look._fields if name in given}
     is_attention = given.pop("attention", False)
     if look and not is_attention:
-        raise Mistake(f"{next(iter(look))}: given without attention=True")
+        raise Mistake(f"{next(iter(look))}: given without attention")
     options = chosen(default, given)
     return options, Look(**look) if is_attention else None
 
@@ -208,63 +308,3 @@ def _windows(texts: Iterator[tuple[str, str]], size: int) -> Iterator[list[tuple
             window, characters = [], 0
     if window:
         yield window
-
-
-LENGTHS = (5, 10, 15, 20, 25, 30, 40, 50, 100)
-
-
-class Scores(NamedTuple):
-    """Corpus scores, with the signatures that make them comparable."""
-
-    bleu: float
-    bleu_signature: str
-    chrf: float
-    chrf_signature: str
-
-
-class LengthScores(NamedTuple):
-    """Scores of the pairs whose source has up to `longest` words (None: no end) and more than the class before."""
-
-    shortest: int
-    longest: int | None
-    num_pairs: int
-    bleu: float
-    chrf: float
-
-    @property
-    def label(self) -> str:
-        """The class in words."""
-        return f"over {self.shortest - 1}" if self.longest is None else f"{self.shortest}-{self.longest}"
-
-
-def check_tokenize(tokenize: str) -> None:
-    """Before anything is translated."""
-    if tokenize not in sacrebleu.BLEU.TOKENIZERS:
-        raise Mistake(f"tokenize: {tokenize!r} given; allowed: {', '.join(sacrebleu.BLEU.TOKENIZERS)}")
-
-
-def evaluate(outputs: Sequence[str], references: Sequence[str], *, tokenize: str = "13a") -> Scores:
-    """BLEU and chrF as sacreBLEU counts them."""
-    check_tokenize(tokenize)
-    if len(outputs) != len(references):
-        raise Mistake(f"references: {len(references):,} given for {len(outputs):,} outputs; there must be as many")
-    bleu = sacrebleu.BLEU(tokenize=tokenize, force=True)  # force: don't guess whether the text is tokenised
-    chrf = sacrebleu.CHRF()
-    bleu_score, chrf_score = bleu.corpus_score(outputs, [references]), chrf.corpus_score(outputs, [references])
-    return Scores(bleu_score.score, str(bleu.get_signature()), chrf_score.score, str(chrf.get_signature()))
-
-
-def by_length(
-    sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], *, tokenize: str = "13a"
-) -> list[LengthScores]:
-    """Corpus scores of the pairs in each class of source length, counted in words; empty classes are left out."""
-    if len(sources) != len(outputs):
-        raise Mistake(f"sources: {len(sources):,} given for {len(outputs):,} outputs; there must be as many")
-    lengths = [len(source.split()) for source in sources]
-    found = []
-    for shortest, longest in zip((0, *(length + 1 for length in LENGTHS)), (*LENGTHS, None), strict=True):
-        rows = [row for row, n in enumerate(lengths) if shortest <= n and (longest is None or n <= longest)]
-        if rows:
-            part = evaluate([outputs[row] for row in rows], [references[row] for row in rows], tokenize=tokenize)
-            found.append(LengthScores(shortest, longest, len(rows), part.bleu, part.chrf))
-    return found

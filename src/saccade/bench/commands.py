@@ -1,0 +1,102 @@
+"""`saccade bench`: arguments in, one call out."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from saccade.bench import attention as attention_bench
+from saccade.bench import tables
+from saccade.bench import training as training_bench
+from saccade.bench.peers import PEERS
+from saccade.data.mistakes import Mistake
+
+app = typer.Typer(help="Measure saccade beside its peers, in one run.", no_args_is_help=True)
+PEERS_FOLDER = Path("~/.cache/saccade/peers")
+
+
+class Device(StrEnum):
+    """Where to run."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+@app.command("attention")
+def bench_attention(
+    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+    quick: Annotated[bool, typer.Option(help="Small shapes: half a minute instead of six.")] = False,
+) -> None:
+    """Every score beside torch's attention: time ratio and peak memory, forward and backward, and their growth."""
+    if device == Device.cuda and not torch.cuda.is_available():
+        raise Mistake("--device: cuda given, but torch sees no CUDA device here; allowed: cpu")
+    dtype = torch.bfloat16 if device == Device.cuda else torch.float32
+    place = attention_bench.Place(torch.device(device.value), dtype)
+    cases = attention_bench.all_cases(place, quick=quick)
+    torch.manual_seed(1)
+    with _progress(hidden=as_json) as progress:
+        rows = [attention_bench.measure(case, place) for case in progress.track(cases, description="measuring")]
+    if as_json:
+        machine = {
+            "device": device.value,
+            "dtype": str(dtype),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+        }
+        typer.echo(json.dumps({"machine": machine, "rows": [row.as_dict() for row in rows]}, indent=1))
+        return
+    console = Console()
+    console.print(f"{device.value}, {dtype}, torch {torch.__version__}, {torch.get_num_threads()} threads; medians.")
+    console.print("Shapes are B x H x T x K; ratios below 1: saccade is quicker.")
+    if not attention_bench.can_compile(place):
+        console.print("torch.compile is left out: it needs a C++ compiler (g++), and there is none here.")
+    for section, peer in dict.fromkeys((row.section, row.peer) for row in rows):
+        found = [row for row in rows if (row.section, row.peer) == (section, peer)]
+        console.print("", tables.of_attention(f"{section}, beside {peer}", found))
+
+
+@app.command("train")
+def bench_train(
+    data: Annotated[Path | None, typer.Option(help="Multi30k's folder. [default: $SACCADE_DATA/multi30k]")] = None,
+    peers: Annotated[str, typer.Option(help="Toolkits beside ours, with commas; or none.")] = ",".join(PEERS),
+    peers_folder: Annotated[Path, typer.Option(help="Where their virtual environments are kept.")] = PEERS_FOLDER,
+    steps: Annotated[int, typer.Option(min=10, help="Steps that count, after 20 of warm-up.")] = 100,
+    rounds: Annotated[int, typer.Option(min=1, help="Every toolkit trains so often, in turns; the best counts.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, help="Processor cores for each.")] = min(2, os.cpu_count() or 1),
+    picture: Annotated[Path | None, typer.Option("--plot", help="Write a bar chart (PNG) here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+) -> None:
+    """Train one small Transformer with saccade, Eole, OpenNMT-py and JoeyNMT: real target tokens a second."""
+    plan = training_bench.Plan(
+        data=training_bench.default_data() if data is None else data,
+        names=training_bench.chosen(peers),
+        peers_folder=peers_folder.expanduser(),
+        steps=steps,
+        rounds=rounds,
+        threads=threads,
+    )
+    rows = training_bench.run(plan, Console(stderr=True).print)
+    if picture is not None:
+        training_bench.plot(rows, picture)
+    if as_json:
+        report = {"job": asdict(plan.job()), "threads": threads, "rows": [row.as_dict() for row in rows]}
+        typer.echo(json.dumps(report, indent=1))
+        return
+    console = Console()
+    console.print(f"{threads} threads, {steps} steps after {plan.warmup} of warm-up, the best of {rounds} rounds.")
+    console.print(tables.of_training(rows))
+
+
+def _progress(*, hidden: bool = False) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True)

@@ -1,0 +1,336 @@
+"""Labels: the config of a run, and from it to a network, its batches, its loss and its validation."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+from rich.console import Console
+
+from saccade.attention.scores import LOCATIONS
+from saccade.config import classifiers, sections
+from saccade.config.classifiers import AnyModel, RecurrentModel
+from saccade.config.devices import trained
+from saccade.config.job import Examined, Job
+from saccade.config.sections import Positive, RunSection, Section, Share
+from saccade.data import labelled
+from saccade.data.batches import Shuffled
+from saccade.data.corpus import shards
+from saccade.data.files import replacing
+from saccade.data.labelled import Spelling, Text, read_labelled
+from saccade.data.mistakes import Mistake
+from saccade.data.tokenizer import (
+    MOST_CHARACTERS,
+    SentencePiece,
+    Vocabulary,
+    file_name,
+    load_tokenizer,
+    sample,
+    train_tokenizer,
+)
+from saccade.data.windows import RUN, EncodedTexts, encode_texts
+from saccade.inspection.confusion import Confusion, articles, shaded
+from saccade.models.classifier import TextClassifier
+from saccade.tasks.classify import Classifier, Objective, Prediction, class_weights, loss_of, measure
+
+LABELS = "tokenizer.labels.json"  # learned from the training text, as the tokenizer is
+NUM_SAMPLES = 8
+Place = str | Annotated[int, Field(ge=0)]
+
+
+class ColumnNames(Section):
+    """What a file's columns hold: names from its header or JSON keys, or positions from 0 where there is no header."""
+
+    label: Place = "label"
+    text: Place = "text"
+    dialogue: Place | None = Field(default=None, description="Which dialogue a text belongs to.")
+    speaker: Place | None = Field(default=None, description="Who said it.")
+
+    @model_validator(mode="after")
+    def _check(self) -> ColumnNames:
+        given = [column for _, column in self if column is not None]
+        if len({isinstance(column, int) for column in given}) > 1:
+            raise ValueError(f"names and positions given together ({', '.join(map(str, given))}); allowed: one kind")
+        return self
+
+
+class Data(Section):
+    """Where labelled texts come from: .tsv, .csv, .jsonl, or plain lines that begin with the label."""
+
+    train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
+    valid: str | None = Field(default=None, description="What is scored in training; the best model on it is kept.")
+    valid_share: Share = Field(
+        default=0.1, gt=0, description="Without valid: the share of train that is held out for it, by chance."
+    )
+    test: str | None = Field(default=None, description="What is scored at the end; never trained on.")
+    columns: ColumnNames = ColumnNames()
+    lowercase: bool = False
+    split_punctuation: bool = Field(default=False, description="Every sign outside a word is a word.")
+    context: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="How many texts before it in its dialogue a text sees."
+    )
+    max_length: Positive = Field(default=256, description="A longer text is cut to so many tokens, and counted.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Data:
+        if self.context and self.columns.dialogue is None:
+            raise ValueError(f"context: {self.context} given; it needs the column of the dialogue (columns.dialogue)")
+        return self
+
+    @property
+    def places(self) -> labelled.Columns:
+        """The columns, as reading takes them."""
+        return labelled.Columns(**self.columns.model_dump())
+
+    @property
+    def spelling(self) -> Spelling:
+        """How texts are written for the tokenizer."""
+        return Spelling(self.lowercase, self.split_punctuation)
+
+
+class TokenizerSection(Section):
+    """How texts become ids."""
+
+    kind: Literal["words", "unigram", "bpe", "characters"] = Field(
+        default="words", description="White-space words, SentencePiece unigram or BPE, or characters."
+    )
+    vocabulary_size: Positive = Field(default=20_000, description="How many tokens there are, at most.")
+
+
+class Training(sections.Training):
+    """How a classifier learns."""
+
+    batch_size: Positive = Field(default=64, description="Texts a batch; of dialogues, as many in runs of neighbours.")
+    label_smoothing: Share = 0.0
+    consistency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description="Each text is read twice under other dropout, and so much of the answers' disagreement joins the "
+        "loss (R-Drop, Wu 2021). It makes small sets go further, for twice the work.",
+    )
+    class_weights: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] | None = Field(
+        default=None, description="What a text of a label counts: label: weight (others 1), or balanced."
+    )
+    metric: Literal["accuracy", "macro_f1", "loss"] = Field(
+        default="accuracy", description="What the best model is best at."
+    )
+
+    @field_validator("class_weights", mode="before")
+    @classmethod
+    def _names(cls, given: object) -> object:
+        """A label that YAML reads as a number is still a name."""
+        return {str(name): weight for name, weight in given.items()} if isinstance(given, dict) else given
+
+
+class Config(RunSection):
+    """A whole run, one YAML file."""
+
+    task: Literal["classify"]
+    data: Data
+    tokenizer: TokenizerSection = TokenizerSection()
+    model: Annotated[AnyModel, Field(discriminator="kind")] = RecurrentModel()
+    training: Training = Training()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_kind(cls, given: object) -> object:
+        """A model that doesn't say its kind is recurrent."""
+        if not isinstance(given, dict) or not isinstance(given.get("model"), dict):
+            return given
+        return {**given, "model": {"kind": "recurrent", **given["model"]}}
+
+    @model_validator(mode="after")
+    def _check(self) -> Config:
+        asks = (self.model.pooling_score, getattr(self.model, "score", ""))
+        if "location" in asks and self.data.max_length > LOCATIONS:
+            wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be no more"
+            raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
+        return self
+
+
+def prepare(config: Config, folder: Path, console: Console) -> Job:
+    """Everything a run needs; all files are read first, so that a mistake shows before anything is learned."""
+    sets = _sets(config)
+    train, labels = sets["train"], _labels(config, sets["train"])
+    tokenizer = _tokenizer(config, train, folder)
+    with replacing(folder / LABELS) as draft:
+        draft.write_text(json.dumps(labels, ensure_ascii=False), "utf-8")
+    network = _network(config, tokenizer, labels)
+    predictor = _predictor(config, network, tokenizer, labels)
+    encoded = {name: _encoded(predictor, texts) for name, texts in sets.items()}
+    _say(sets, encoded, labels, tokenizer, console)
+    mind = _objective(config, train, labels)
+    return Job(
+        network=network,
+        plan=_plan(config, encoded["train"]),
+        loss=lambda batch: loss_of(network, batch, mind),
+        validate=lambda: _validated(config, predictor, encoded["valid"]),
+        data=[_hash(train)],
+        unit="texts",
+    )
+
+
+def load(config: Config, folder: Path) -> Classifier:
+    """A trained run, ready to predict."""
+    (path,) = folder.glob("tokenizer.text.*")
+    tokenizer, labels = load_tokenizer(path), json.loads((folder / LABELS).read_text("utf-8"))
+    network = trained(_network(config, tokenizer, labels), config, folder)
+    return _predictor(config, network, tokenizer, labels)
+
+
+def examine(config: Config, predictor: Classifier) -> Examined:
+    """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
+    name = "test" if config.data.test else "valid"
+    texts = _sets(config)[name]
+    has_weights = config.model.pooling != "last"
+    found = predictor.predict(texts, attention=has_weights)
+    counted = Confusion.of([text.label for text in texts], [one.label for one in found])
+    scores = {"accuracy": counted.accuracy, "macro_f1": counted.macro_f1, "num_texts": len(texts)}
+    parts = [("Confusion", counted.html()), ("Texts", _samples(texts, found))]
+    return Examined(name, scores, parts)
+
+
+def _sets(config: Config) -> dict[str, list[Text]]:
+    """The texts of every set; where no validation set is given, some of those to train on."""
+    data = config.data
+    files = {"train": data.train, "valid": data.valid, "test": data.test}
+    sets = {
+        name: list(read_labelled(shards(f"data.{name}", pattern), data.places))
+        for name, pattern in files.items()
+        if pattern is not None
+    }
+    if data.valid is None:
+        sets["train"], sets["valid"] = _held_out(sets["train"], data.valid_share, config.seed)
+    return sets
+
+
+def _held_out(texts: list[Text], share: float, seed: int) -> tuple[list[Text], list[Text]]:
+    """Texts to train on and others to validate, by chance; a dialogue stays together."""
+    encoded = encode_texts(texts, lambda _: [0], [], context=1)
+    dialogues = encoded.runs(len(texts))
+    chosen = np.random.default_rng(seed).random(len(dialogues)) < share
+    if not 0 < chosen.sum() < len(dialogues):
+        what = f"{share} given; of {len(dialogues)} texts (or dialogues) it leaves none on one side"
+        raise Mistake(f"data.valid_share: {what}; give data.valid")
+    is_held = np.repeat(chosen, [len(run) for run in dialogues])
+    pairs = list(zip(texts, is_held.tolist(), strict=True))
+    return [text for text, held in pairs if not held], [text for text, held in pairs if held]
+
+
+def _labels(config: Config, texts: list[Text]) -> list[str]:
+    labels = sorted({text.label for text in texts})
+    if len(labels) < 2:
+        raise Mistake(f"data.train: {config.data.train} has one label, {labels[0]!r}; there must be two or more")
+    return labels
+
+
+def _tokenizer(config: Config, texts: list[Text], folder: Path) -> SentencePiece | Vocabulary:
+    """From the run's folder, or learned from the training text and stored there."""
+    for path in folder.glob("tokenizer.text.*"):
+        return load_tokenizer(path)
+    spelled = (config.data.spelling(text.text) for text in texts)
+    chosen, section = sample(spelled, most=MOST_CHARACTERS, seed=config.seed), config.tokenizer
+    tokenizer = train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
+    tokenizer.save(folder / file_name(tokenizer, "tokenizer.text"))
+    return tokenizer
+
+
+def _network(config: Config, tokenizer: SentencePiece | Vocabulary, labels: list[str]) -> TextClassifier:
+    return classifiers.network(
+        config.model,
+        vocabulary=tokenizer.size,
+        num_labels=len(labels),
+        num_before=config.data.context,
+        max_length=config.data.max_length,
+        seed=config.seed,
+    )
+
+
+def _predictor(
+    config: Config, network: TextClassifier, tokenizer: SentencePiece | Vocabulary, labels: list[str]
+) -> Classifier:
+    data = config.data
+    return Classifier(network, tokenizer, labels, data.spelling, data.places, data.context, data.max_length)
+
+
+def _encoded(predictor: Classifier, texts: list[Text]) -> EncodedTexts:
+    return encode_texts(
+        texts, predictor.encode, predictor.labels, context=predictor.context, max_length=predictor.max_length
+    )
+
+
+def _plan(config: Config, texts: EncodedTexts) -> Shuffled:
+    """Texts by chance; of dialogues, runs of neighbours, so that each text is encoded once for all who look back."""
+    size = config.training.batch_size
+    longest = min(RUN, size)
+    runs = texts.runs(longest)
+    per_batch = max(1, size // longest) if texts.context else size
+    return Shuffled(
+        len(runs), size=per_batch, seed=config.seed, load=lambda rows: texts.batch([runs[row] for row in rows])
+    )
+
+
+def _objective(config: Config, texts: list[Text], labels: list[str]) -> Objective:
+    training = config.training
+    weight_V = class_weights(training.class_weights, texts, labels)
+    return Objective(weight_V, training.label_smoothing, config.model.hop_penalty, training.consistency)
+
+
+def _validated(config: Config, predictor: Classifier, texts: EncodedTexts) -> dict[str, float]:
+    found = measure(predictor.network, texts, predictor.labels, texts_per_batch=predictor.texts_per_batch)
+    metric = config.training.metric
+    score = -found["valid_loss"] if metric == "loss" else found[f"valid_{metric}"]
+    return {"score": score, **found}
+
+
+def _hash(texts: list[Text]) -> str:
+    content = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        content.update("\t".join(text).encode() + b"\n")
+    return content.hexdigest()
+
+
+def _say(
+    sets: dict[str, list[Text]],
+    encoded: dict[str, EncodedTexts],
+    labels: list[str],
+    tokenizer: SentencePiece | Vocabulary,
+    console: Console,
+) -> None:
+    """How much there is, and what to know about it."""
+    for name, texts in sets.items():
+        counts, part = Counter(text.label for text in texts), encoded[name]
+        line = f"data.{name}: {len(texts):,} texts, {len(part.token_N):,} tokens"
+        if part.context:
+            line += f" in {len(part.runs(len(texts))):,} dialogues"
+        most, count = counts.most_common(1)[0]
+        _print(console, f"{line}, {len(counts)} labels; the most frequent, {most}, has {100 * count / len(texts):.1f}%")
+        if part.num_cut:
+            _print(console, f"data.{name}: {part.num_cut:,} texts are cut to data.max_length", style="yellow")
+        if unknown := sorted(set(counts) - set(labels)):
+            what = f"labels that data.train doesn't have, which count as wrong: {', '.join(unknown)}"
+            _print(console, f"data.{name}: {what}", style="yellow")
+    _print(console, f"The vocabulary has {tokenizer.size:,} tokens.")
+
+
+def _print(console: Console, text: str, style: str | None = None) -> None:
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _samples(texts: list[Text], found: list[Prediction]) -> str:
+    """A few texts as they come, and the mistakes it was most certain of."""
+    pairs = list(zip(texts, found, strict=True))
+    step = max(1, len(pairs) // NUM_SAMPLES)
+    wrong = [pair for pair in pairs if pair[0].label != pair[1].label]
+    wrong.sort(key=lambda pair: -pair[1].probability)
+    return articles(_article(*pair) for pair in [*pairs[::step][:NUM_SAMPLES], *wrong[:NUM_SAMPLES]])
+
+
+def _article(text: Text, found: Prediction) -> tuple[str, str, str, str]:
+    words = found.words if found.words is not None else text.text.split()
+    weights = found.weights or [0.0] * len(words)
+    return shaded(words, weights), text.label, found.label, f"probability {found.probability:.2f}"

@@ -1,0 +1,75 @@
+"""What a command shows while it works, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+Found = TypeVar("Found")
+
+
+def num_lines(path: Path | None) -> int | None:
+    """How many lines a plain file has; of a pipe or a compressed file nobody knows before the end."""
+    if path is None or path.suffix == ".gz" or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
+
+
+def counted(found: Iterator[Found], total: int | None, *, hidden: bool) -> Iterator[Found]:
+    """Pass outputs on and say how many there were: a bar in a terminal, elsewhere a line a minute."""
+    console = Console(stderr=True)
+    columns = (BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn())
+    disabled = hidden or not console.is_terminal
+    bar = Progress(*columns, console=console, disable=disabled, redirect_stdout=False)  # outputs stay on stdout
+    started = told = time.monotonic()
+    with bar:
+        task = bar.add_task("", total=total, said="")
+        for number, one in enumerate(found, 1):
+            yield one
+            now = time.monotonic()
+            if now - told >= (60 if disabled else 0.2) or number == total:
+                of = "" if total is None else f" of {total:,}"
+                said = f"{number:,}{of} lines, {number / (now - started):,.0f} a second"
+                bar.update(task, completed=number, said=said)
+                if disabled and not hidden and now - told >= 60:
+                    typer.echo(said, err=True)
+                told = now
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Warnings are one line each; Ctrl-C, and a reader who has seen enough, end the command without a fuss."""
+    try:
+        with one_line_warnings():
+            yield
+    except KeyboardInterrupt:
+        typer.echo("saccade: interrupted", err=True)
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        forget_output()
+        raise typer.Exit from None
+
+
+@contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Warnings as one line each."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: typer.echo(f"saccade: {message}", err=True)
+        yield
+
+
+def forget_output() -> None:
+    """Whoever read us has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

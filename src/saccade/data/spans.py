@@ -1,0 +1,153 @@
+"""Spans from tags and back: BIO, IOB1 and BIOES read as conlleval reads them, repaired with a count, scored as F1."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+OUTSIDE = "O"
+SPELLED = re.compile(r"[BIES]-.+")
+Tags = Sequence[str]
+
+
+class Span(NamedTuple):
+    """Tokens first .. last of a sentence, both included, and what they are."""
+
+    kind: str
+    first: int
+    last: int
+
+
+def spans_of(tags: Tags) -> list[Span]:
+    """The spans that tags spell, in whichever scheme, as conlleval reads them (Tjong Kim Sang & De Meulder 2003).
+
+    A tag goes on with the span before it if it is I or E, that one is B or I, and both have the same kind.
+    """
+    found: list[Span] = []
+    before, kind_before = OUTSIDE, ""
+    for index, tag in enumerate(tags):
+        part, _, kind = tag.partition("-")
+        if part in "IE" and before in "BI" and kind == kind_before:
+            found[-1] = found[-1]._replace(last=index)
+        elif part != OUTSIDE:
+            found.append(Span(kind, index, index))
+        before, kind_before = part, kind
+    return found
+
+
+def bio(spans: Iterable[Span], length: int) -> list[str]:
+    """B at a span's first token, I inside (IOB2)."""
+    return _written(spans, length, lambda span, at: "B" if at == span.first else "I")
+
+
+def bioes(spans: Iterable[Span], length: int) -> list[str]:
+    """B at a span's first token, E at its last, S at its only one, I inside (Ratinov & Roth 2009, section 5)."""
+
+    def part(span: Span, at: int) -> str:
+        if span.first == span.last:
+            return "S"
+        return {span.first: "B", span.last: "E"}.get(at, "I")
+
+    return _written(spans, length, part)
+
+
+def iob1(spans: Iterable[Span], length: int) -> list[str]:
+    """I everywhere, but B at the first token of a span right behind another of its kind."""
+    spans = list(spans)
+    touching = {span.first for before, span in itertools.pairwise(spans) if _touch(before, span)}
+    return _written(spans, length, lambda span, at: "B" if at == span.first and at in touching else "I")
+
+
+SCHEMES: dict[str, Callable[[Iterable[Span], int], list[str]]] = {"bio": bio, "iob1": iob1, "bioes": bioes}
+
+
+class Repaired(NamedTuple):
+    """Tags that keep to their scheme, and how many had to be changed."""
+
+    tags: list[str]
+    num_changed: int
+
+
+def repaired(tags: Tags, scheme: str) -> Repaired:
+    """The same spans as conlleval reads them, spelled as the scheme demands."""
+    right = SCHEMES[scheme](spans_of(tags), len(tags))
+    return Repaired(right, sum(one != other for one, other in zip(tags, right, strict=True)))
+
+
+def converted(tags: Tags, scheme: str) -> list[str]:
+    """The spans of tags in any scheme, spelled in this one."""
+    return SCHEMES[scheme](spans_of(tags), len(tags))
+
+
+def scheme_of(sentences: Iterable[Tags]) -> str | None:
+    """The scheme in which a file's tags need the least repair, or None where they spell no spans (parts of speech)."""
+    sentences = list(sentences)
+    tags = {tag for sentence in sentences for tag in sentence}
+    if not all(tag == OUTSIDE or SPELLED.fullmatch(tag) for tag in tags):
+        return None
+    if any(tag[0] in "ES" for tag in tags):
+        return "bioes"
+    return min(("bio", "iob1"), key=lambda scheme: sum(repaired(one, scheme).num_changed for one in sentences))
+
+
+def allowed_pairs(tags: Tags, scheme: str) -> list[list[bool]]:
+    """Which tag may follow which in BIO or BIOES: rows are the earlier tag; the last of both is a sentence's edge."""
+    edged = [*tags, OUTSIDE]
+    return [[_follows(before, tag, is_bioes=scheme == "bioes") for tag in edged] for before in edged]
+
+
+class Score(NamedTuple):
+    """How many spans there are, were found, and were found right: with the same first and last token and kind."""
+
+    num_gold: int
+    num_found: int
+    num_right: int
+
+    @property
+    def precision(self) -> float:
+        """The share of those found that are right, in percent; 0 where none was found."""
+        return 100 * self.num_right / self.num_found if self.num_found else 0.0
+
+    @property
+    def recall(self) -> float:
+        """The share of those there are that were found, in percent; 0 where there is none."""
+        return 100 * self.num_right / self.num_gold if self.num_gold else 0.0
+
+    @property
+    def f1(self) -> float:
+        """2 p r / (p + r)."""
+        return 200 * self.num_right / total if (total := self.num_gold + self.num_found) else 0.0
+
+
+def span_scores(gold: Iterable[Tags], found: Iterable[Tags]) -> tuple[Score, dict[str, Score]]:
+    """Over all kinds and for each, as conlleval counts."""
+    wanted, given, right = Counter[str](), Counter[str](), Counter[str]()
+    for gold_tags, found_tags in zip(gold, found, strict=True):
+        one, other = set(spans_of(gold_tags)), set(spans_of(found_tags))
+        for counter, spans in ((wanted, one), (given, other), (right, one & other)):
+            counter.update(span.kind for span in spans)
+    by_kind = {kind: Score(wanted[kind], given[kind], right[kind]) for kind in sorted(wanted | given)}
+    return Score(wanted.total(), given.total(), right.total()), by_kind
+
+
+def _written(spans: Iterable[Span], length: int, part: Callable[[Span, int], str]) -> list[str]:
+    tags = [OUTSIDE] * length
+    for span in spans:
+        for at in range(span.first, span.last + 1):
+            tags[at] = f"{part(span, at)}-{span.kind}"
+    return tags
+
+
+def _touch(before: Span, span: Span) -> bool:
+    return before.last + 1 == span.first and before.kind == span.kind
+
+
+def _follows(before: str, tag: str, *, is_bioes: bool) -> bool:
+    (part_before, _, kind_before), (part, _, kind) = before.partition("-"), tag.partition("-")
+    goes_on = part_before in "BI" and part in "IE" and kind == kind_before
+    if is_bioes and part_before in "BI":  # it must be ended
+        return goes_on
+    return goes_on or part not in "IE"

@@ -1,0 +1,96 @@
+"""Texts to labels: words embedded, encoded, pooled into one vector, perhaps with those of the texts before it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from saccade.attention.dropout import dropout
+from saccade.data.tokenizer import UNKNOWN
+from saccade.data.windows import Batch
+from saccade.layers.context import Context
+from saccade.layers.pooling import Pooled, Pooling
+from saccade.models.encoder import TextEncoder
+
+EMBEDDING_SPREAD = 0.1  # small, so that what a word has learned soon outweighs where it began
+NUM_SPEAKERS = 3  # another, the same, not known
+
+
+class Dropouts(NamedTuple):
+    """Words replaced by <unk>, and shares of embeddings and of pooled vectors set to 0."""
+
+    words: float = 0.0
+    embeddings: float = 0.0
+    vectors: float = 0.0
+
+
+NO_DROPOUT = Dropouts()
+
+
+class Judged(NamedTuple):
+    """Unnormalised log-probabilities [B, V] of the labels; the pooling's weights [B, r, S] and penalty [B], if any."""
+
+    logits_BV: Tensor
+    weight_BTS: Tensor | None
+    penalty_B: Tensor | None
+
+
+@final
+class TextClassifier(nn.Module):
+    """p(label) = softmax(W [c; u] + b): u is the pooled text, c what its context makes of it and those before it.
+
+    The two levels are those of Yang 2016 (section 2); the context reads backwards in time only, as a dialogue is heard.
+    """
+
+    def __init__(
+        self,
+        *,
+        vocabulary: int,
+        embedding_width: int,
+        num_labels: int,
+        encoder: TextEncoder,
+        pooling: Pooling,
+        context: Context | None = None,
+        dropouts: Dropouts = NO_DROPOUT,
+    ) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, embedding_width)
+        nn.init.normal_(self.embedding.weight, std=EMBEDDING_SPREAD)
+        self.encoder, self.pooling, self.context, self.dropouts = encoder, pooling, context, dropouts
+        width = pooling.width
+        self.speaker = None if context is None else nn.Embedding(NUM_SPEAKERS, width)
+        if self.speaker is not None:
+            nn.init.zeros_(self.speaker.weight)  # a speaker that is never known adds nothing
+        self.output = nn.Linear(width + (0 if context is None else context.width), num_labels)
+        nn.init.xavier_uniform_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, batch: Batch) -> Judged:
+        """Every text is encoded once; every window then gathers its texts' vectors."""
+        vector_UD, weight_UTS, penalty_U = self.read(batch.ids_US, batch.length_U)
+        own_B = batch.window_BW.take_along_dim(batch.window_length_B[:, None] - 1, 1).squeeze(1)
+        vector_BD = vector_UD[own_B]
+        if self.context is not None and self.speaker is not None:
+            dropped_UD = self._dropped(vector_UD, self.dropouts.vectors)
+            window_BWD = dropped_UD[batch.window_BW] + self.speaker(batch.speaker_BW)
+            vector_BD = torch.cat([self.context(window_BWD, batch.window_length_B), vector_BD], -1)
+        logits_BV = self.output(self._dropped(vector_BD, self.dropouts.vectors))
+        return Judged(logits_BV, _rows(weight_UTS, own_B), _rows(penalty_U, own_B))
+
+    def read(self, ids_US: Tensor, length_U: Tensor) -> Pooled:
+        """A vector for each text, by itself."""
+        if self.training and self.dropouts.words:
+            dropped_US = torch.rand(ids_US.shape, device=ids_US.device) < self.dropouts.words
+            ids_US = ids_US.masked_fill(dropped_US, UNKNOWN)
+        x_USD = self._dropped(self.embedding(ids_US), self.dropouts.embeddings)
+        memory_USD, last_UD = self.encoder(x_USD, length_U)
+        return self.pooling(memory_USD, last_UD, length_U)
+
+    def _dropped(self, x: Tensor, share: float) -> Tensor:
+        return dropout(x, share, self.training)
+
+
+def _rows(tensor: Tensor | None, index_B: Tensor) -> Tensor | None:
+    return None if tensor is None else tensor[index_B]

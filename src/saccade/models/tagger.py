@@ -1,0 +1,140 @@
+"""One tag a token: words and their spelling, an encoder, the same word's other places, a chain of tags."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast, final
+
+import torch
+from torch import Tensor, nn
+
+from saccade.attention import MultiHeadAttention, masks
+from saccade.attention.dropout import dropout
+from saccade.data.lexicon import Tokens
+from saccade.data.tokenizer import UNKNOWN
+from saccade.layers.characters import Characters
+from saccade.layers.crf import LinearChain
+from saccade.models.encoder import TextEncoder
+
+
+class FeatureSizes(NamedTuple):
+    """Widths of what a token is known by; a width of 0 leaves it out."""
+
+    word: int = 100
+    character: int = 50
+    shape: int = 10
+
+    @property
+    def total(self) -> int:
+        """Side by side."""
+        return sum(self)
+
+
+@final
+class WordFeatures(nn.Module):
+    """A token's vector: its lower-cased word, its characters and its shape (Xxx, XX, 00) side by side.
+
+    While training, a word is read as <unk> with its share in `unknown_share_V`: a / (a + c) for one seen c times
+    (Kiperwasser & Goldberg 2016, section 4.3), so that <unk> is learned.
+    """
+
+    def __init__(
+        self,
+        sizes: FeatureSizes,
+        *,
+        num_words: int,
+        num_characters: int,
+        num_shapes: int,
+        reader: str = "cnn",
+        dropout: float = 0.0,
+        unknown_share: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.width, self.dropout = sizes.total, dropout
+        self.word = _embedding(num_words, sizes.word)
+        self.characters = Characters(num_characters, sizes.character, reader=reader) if sizes.character else None
+        self.shape = _embedding(num_shapes, sizes.shape) if sizes.shape else None
+        share_V = torch.zeros(num_words) if unknown_share is None else unknown_share
+        self.register_buffer("unknown_share_V", share_V, persistent=False)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """[B, T, D]."""
+        parts = [self.word(self._heard(tokens.word_BT))]
+        if self.characters is not None:
+            spelled_ND = self.characters(tokens.character_NC, tokens.character_length_N)
+            parts.append(spelled_ND[tokens.spelling_BT])
+        if self.shape is not None:
+            parts.append(self.shape(tokens.shape_N[tokens.spelling_BT]))
+        return dropout(torch.cat(parts, -1), self.dropout, self.training)
+
+    def _heard(self, word_BT: Tensor) -> Tensor:
+        """The words, some of them by chance not."""
+        if not self.training:
+            return word_BT
+        share_BT = self.get_buffer("unknown_share_V")[word_BT]
+        return word_BT.masked_fill(torch.rand_like(share_BT) < share_BT, UNKNOWN)
+
+
+@final
+class OtherPlaces(nn.Module):
+    """Attention of a token to the other places of its word in the document; zeros where there is none.
+
+    What one sentence leaves open (CHICAGO in a headline), another may tell: non-local features (Ratinov & Roth 2009,
+    section 6) as attention.
+    """
+
+    def __init__(self, width: int, *, num_heads: int) -> None:
+        super().__init__()
+        self.attention = MultiHeadAttention(width, num_heads, bias=False)
+
+    def forward(self, x_BTD: Tensor, place_NS: Tensor, length_N: Tensor) -> Tensor:
+        """[B, T, D]; `place_NS` are the places of one word a row, counted through [B, T]."""
+        x_ND = x_BTD.flatten(0, 1)
+        if not len(place_NS):
+            return torch.zeros_like(x_BTD)
+        mask = masks.padding(length_N) & masks.where(lambda t, s: t != s)
+        found_NSD = cast(Tensor, self.attention(x_ND[place_NS], mask=mask))
+        real_NS = torch.arange(place_NS.shape[1], device=place_NS.device) < length_N[:, None]
+        seen_ND = torch.zeros_like(x_ND).index_put((place_NS[real_NS],), found_NSD[real_NS].to(x_ND.dtype))
+        return seen_ND.view_as(x_BTD)
+
+
+@final
+class TagNetwork(nn.Module):
+    """Word features, an encoder, and a chain of tags; between them, where documents count, other places.
+
+    What a token has seen there is read along by an encoder of its own, behind the first.
+    """
+
+    def __init__(
+        self,
+        *,
+        features: WordFeatures,
+        encoder: TextEncoder,
+        chain: LinearChain,
+        dropout: float = 0.0,
+        places: OtherPlaces | None = None,
+        second: TextEncoder | None = None,
+    ) -> None:
+        super().__init__()
+        assert (places is None) == (second is None)
+        self.features, self.encoder, self.chain, self.dropout = features, encoder, chain, dropout
+        self.places, self.second = places, second
+        self.output = nn.Linear((encoder if second is None else second).width, chain.num_tags)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """A score for each tag of each token, [B, T, V]."""
+        x_BTD = self.encoder(self.features(tokens), tokens.length_B).memory_BSD
+        x_BTD = dropout(x_BTD, self.dropout, self.training)
+        if self.places is not None and self.second is not None:
+            seen_BTD = self.places(x_BTD, tokens.place_NS, tokens.place_length_N)
+            seen_BTD = dropout(seen_BTD, self.dropout, self.training)
+            x_BTD = self.second(torch.cat([x_BTD, seen_BTD], -1), tokens.length_B).memory_BSD
+            x_BTD = dropout(x_BTD, self.dropout, self.training)
+        return self.output(x_BTD)
+
+
+def _embedding(count: int, width: int) -> nn.Embedding:
+    """Uniform in ± sqrt(3 / D), so that a vector's length is 1 (Ma & Hovy 2016, section 3.1)."""
+    table = nn.Embedding(count, width)
+    nn.init.uniform_(table.weight, -((3 / width) ** 0.5), (3 / width) ** 0.5)
+    return table
