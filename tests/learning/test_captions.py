@@ -30,7 +30,7 @@ def blind(sentences: list[str]) -> float:
     """Nats a word of whoever knows how sentences are made but sees nothing: all combinations are as likely."""
     colours, chances = len(shapes.COLOURS), [len(shapes.SHAPES), len(shapes.SIZES)]
     nats = math.log(math.comb(colours, 2) * len(shapes.RELATIONS)) + 2 * sum(math.log(chance) for chance in chances)
-    return nats / np.mean([len(sentence.split()) + 1 for sentence in sentences])
+    return nats / float(np.mean([len(sentence.split()) + 1 for sentence in sentences]))
 
 
 def test_it_learns_to_tell_shapes(tmp_path: Path) -> None:

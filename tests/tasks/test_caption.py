@@ -119,6 +119,10 @@ def test_a_run_from_its_config(run: Path) -> None:
     again = next(writer.stream([seen.source[0]], attention=False))
     assert again.text == one.text
     assert again.attention is None
+    best = next(writer.stream_best([seen.source[0]], width=3, num_best=3))
+    assert len(best) == 3
+    assert best[0].score >= best[1].score >= best[2].score
+    assert [len(other.attention) for other in best] == [len(other.log_probabilities) for other in best]
     report = (run / "report.html").read_text("utf-8")
     assert "data:image/png" in report
     row = json.loads((run / "log.jsonl").read_text("utf-8").splitlines()[-1])

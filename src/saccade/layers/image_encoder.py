@@ -49,9 +49,10 @@ class ImageEncoder(nn.Module):
             nn.Conv2d(width // 2, width, 3, padding=1),
             nn.ReLU(),
         )
-        for convolution in self.convolutions[::2]:
-            nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
-            nn.init.zeros_(convolution.bias)  # what is dark stays dark, until it learns otherwise
+        for module in self.convolutions.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+                nn.init.zeros_(module.bias)  # what is dark stays dark, until it learns otherwise
         self.places = Places(width, *self.shape)
 
     def forward(self, picture_BCYX: Tensor) -> Tensor:
