@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
-from saccade.inspection.captions import DARKEST, article, overlay, to_file
+from saccade.inspection.captions import DARKEST, article, in_terminal, overlay, to_file
 
 PICTURE = np.full((3, 4, 6), 255, np.uint8)
 WEIGHTS = np.array([[[0.5, 0.0], [0.25, 0.25]], [[1.0, 0.0], [0.0, 0.0]]])
@@ -42,6 +44,15 @@ def test_a_part_of_a_page_is_safe_text() -> None:
     assert "<b>" not in part
     assert "a &lt;dog&gt;" in part
     assert 'src="data:image/png;base64,' in part
+
+
+def test_in_the_terminal_words_stand_over_their_places() -> None:
+    console = Console(width=40, record=True, file=io.StringIO())
+    console.print(in_terminal(["a", "dog"], WEIGHTS))
+    lines = console.export_text().splitlines()
+    assert lines[0].split() == ["a", "dog"]
+    assert lines[1].split() == ["██", "██"]
+    assert lines[2].split() == ["▒▒▒▒"]
 
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:

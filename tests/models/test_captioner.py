@@ -56,7 +56,7 @@ def test_a_step_by_hand() -> None:
     context_BD = torch.einsum("bs,bsd->bd", weight_BS, value_BSD)
     gated_BD = decoder.gate(hidden_BD).sigmoid() * context_BD
     word_BD = model.target(READ[:, 0]) * 10**0.5
-    cells = decoder.layers.cells
+    cells: Any = decoder.layers.cells
     gates = torch.cat([word_BD, gated_BD], -1) @ cells.weight_ih_l0.mT + cells.bias_ih_l0
     gates = gates + hidden_BD @ cells.weight_hh_l0.mT + cells.bias_hh_l0
     read, forget, new, out = gates.chunk(4, -1)

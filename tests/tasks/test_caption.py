@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sacrebleu
 import torch
 from PIL import Image
 from rich.console import Console
@@ -28,7 +29,7 @@ SMALL: dict[str, Any] = {
     "device": "cpu",
     "data": {"kind": "shapes", "side": 24, "train": 23, "valid": 5, "test": 7},
     "model": {"width": 16, "embedding_width": 12, "dropout": 0.1},
-    "training": {"max_steps": 3, "validate_every": 2, "tokens_per_batch": 90, "ema": 0.9},
+    "training": {"max_steps": 3, "validate_every": 2, "tokens_per_batch": 90, "average_last": 2},
 }
 
 
@@ -49,7 +50,7 @@ def test_bleu_by_hand_with_several_references() -> None:
     assert found["bleu1"] == pytest.approx(100.0)
     assert found["bleu2"] == pytest.approx(100 * (1.0 * 1.0) ** 0.5)
     assert found["bleu3"] == pytest.approx(100 * (1.0 * 1.0 * 0.5) ** (1 / 3))
-    assert found["bleu4"] == 0.0
+    assert found["bleu4"] == pytest.approx(0.0)
     assert found["exact"] == 0.0
 
 
@@ -60,6 +61,17 @@ def test_brevity_and_missing_references() -> None:
     assert found["exact"] == 50.0
     short = score(["a b"], [["a b c d"]])
     assert short["bleu1"] == pytest.approx(100 * np.exp(1 - 4 / 2))
+
+
+def test_bleu_of_each_order_is_that_of_sacrebleu() -> None:
+    random = np.random.default_rng(3)
+    texts = [" ".join(random.choice(list("abcd"), length)) for length in random.integers(5, 12, 33)]
+    outputs, references = texts[:11], [[texts[11 + row], texts[22 + row]] for row in range(11)]
+    found = score(outputs, references)
+    for order in (1, 2, 3, 4):
+        peer = sacrebleu.BLEU(tokenize="none", smooth_method="none", max_ngram_order=order, force=True)
+        streams = [list(stream) for stream in zip(*references, strict=True)]
+        assert found[f"bleu{order}"] == pytest.approx(peer.corpus_score(outputs, streams).score)
 
 
 def test_as_many_references_as_outputs() -> None:
@@ -107,6 +119,10 @@ def test_a_run_from_its_config(run: Path) -> None:
     again = next(writer.stream([seen.source[0]], attention=False))
     assert again.text == one.text
     assert again.attention is None
+    best = next(writer.stream_best([seen.source[0]], width=3, num_best=3))
+    assert len(best) == 3
+    assert best[0].score >= best[1].score >= best[2].score
+    assert [len(other.attention) for other in best] == [len(other.log_probabilities) for other in best]
     report = (run / "report.html").read_text("utf-8")
     assert "data:image/png" in report
     row = json.loads((run / "log.jsonl").read_text("utf-8").splitlines()[-1])

@@ -7,7 +7,7 @@ each named shape lies is known, so the share of a word's attention that lies on 
 
 from __future__ import annotations
 
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,11 @@ class Scene(NamedTuple):
     place_N22: NDArray[np.float64]
     radius_N2: NDArray[np.float64]
 
+    def rows(self, part: slice) -> Scene:
+        """Some of them."""
+        parts: Any = [field[part] for field in self]
+        return Scene(*parts)
+
 
 @final
 class Pictures(NamedTuple):
@@ -62,7 +67,7 @@ def make(count: int, *, side: int = 48, seed: int = 0) -> Pictures:
     mask_N2YX = np.empty((count, 2, side, side), bool)
     for start in range(0, count, CHUNK):
         part = slice(start, min(count, start + CHUNK))
-        cover_N2YX = _cover(Scene(*(field[part] for field in scene)), side)
+        cover_N2YX = _cover(scene.rows(part), side)
         mask_N2YX[part] = cover_N2YX >= 0.5
         picture_NCYX[part] = _painted(cover_N2YX, scene.colour_N2[part], random)
     return Pictures(picture_NCYX, mask_N2YX, _sentences(scene))

@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.columns import Columns
+from rich.console import RenderableType
+from rich.text import Text
 
 from saccade.data.files import replacing
-from saccade.inspection.draw import check_ending
+from saccade.inspection.draw import SHADES, check_ending
 
 COLUMNS = 6
 SIDE = 1.5  # of a panel, in inches
@@ -42,6 +45,16 @@ def article(
     told = "".join(f"<div><dt>Reference</dt><dd>{escape(reference)}</dd></div>\n" for reference in references)
     shown = f'<img alt="Where each word looked: {text}" src="data:image/png;base64,{image}" style="max-width:100%">'
     return f"<article><dl>\n<div><dt>Output</dt><dd>{text}</dd></div>\n{told}</dl>\n{shown}</article>\n"
+
+
+def in_terminal(words: Sequence[str], weight_TYX: NDArray[Any]) -> RenderableType:
+    """A shaded map of the places for each word, side by side."""
+    panels = []
+    for word, weight_YX in zip(words, weight_TYX, strict=True):
+        level_YX = np.rint(weight_YX / max(float(weight_YX.max()), 1e-9) * (len(SHADES) - 1)).astype(int)
+        lines = ["".join(2 * SHADES[level] for level in row) for row in level_YX]
+        panels.append(Text("\n".join([word, *lines]), no_wrap=True))
+    return Columns(panels, padding=(1, 2))
 
 
 def overlay(picture_CYX: NDArray[np.uint8] | None, weight_YX: NDArray[Any]) -> NDArray[np.float64]:

@@ -29,12 +29,12 @@ class Places(nn.Module):
 class ImageEncoder(nn.Module):
     """Three convolutions: pixels [B, C, Y, X] of 0 to 255 to a vector for each cell of `CELL` by `CELL` pixels.
 
-    A vector sees `FIELD` pixels around its cell and no more, so that what is told from it was seen there. There is no
-    normalisation over the picture: that would let every place know of every other.
+    A vector sees `FIELD` by `FIELD` pixels with its cell in the middle, and no more, so that what is told from it was
+    seen there. There is no normalisation over the picture: that would let every place know of every other.
     """
 
     CELL = 4
-    FIELD = 17
+    FIELD = 18
 
     def __init__(self, width: int, *, rows: int, columns: int, channels: int = 3) -> None:
         super().__init__()
@@ -42,16 +42,17 @@ class ImageEncoder(nn.Module):
             raise Mistake(f"size: {rows} x {columns} given; both must be multiples of {self.CELL}")
         self.size, self.shape = (channels, rows, columns), (rows // self.CELL, columns // self.CELL)
         self.convolutions = nn.Sequential(
-            nn.Conv2d(channels, width // 4, 5, stride=2, padding=2),
+            nn.Conv2d(channels, width // 4, 4, stride=2, padding=1),
             nn.ReLU(),
-            nn.Conv2d(width // 4, width // 2, 3, stride=2, padding=1),
+            nn.Conv2d(width // 4, width // 2, 4, stride=2, padding=1),
             nn.ReLU(),
             nn.Conv2d(width // 2, width, 3, padding=1),
             nn.ReLU(),
         )
-        for convolution in self.convolutions[::2]:
-            nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
-            nn.init.zeros_(convolution.bias)  # what is dark stays dark, until it learns otherwise
+        for module in self.convolutions.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+                nn.init.zeros_(module.bias)  # what is dark stays dark, until it learns otherwise
         self.places = Places(width, *self.shape)
 
     def forward(self, picture_BCYX: Tensor) -> Tensor:

@@ -97,8 +97,7 @@ class CaptionDecoder(nn.Module):
         joined_BTD = dropout(
             torch.cat([torch.cat(outputs, 1), torch.cat(contexts, 1)], -1), self.dropout, self.training
         )
-        vectors_BTD = torch.tanh(x_BTD + self.readout(joined_BTD))
-        return dropout(vectors_BTD, self.dropout, self.training), state._replace(hidden=hidden)
+        return torch.tanh(x_BTD + self.readout(joined_BTD)), state._replace(hidden=hidden)
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -13,6 +13,7 @@ import numpy as np
 import sacrebleu
 import torch
 from numpy.typing import NDArray
+from rich.console import Console
 from torch import Tensor
 
 from saccade.data import shapes
@@ -23,8 +24,10 @@ from saccade.data.tokenizer import START, Tokenizer
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, chosen, search
 from saccade.inspection import captions as drawing
 from saccade.models.captioner import Captioner
+from saccade.tasks.evaluation import Evaluation
 
 Given = Seen | NDArray[Any] | Tensor | Path | str
+Watch = Callable[[Iterator[Any], int], Iterable[Any]]
 
 
 class Caption(NamedTuple):
@@ -56,14 +59,12 @@ class Caption(NamedTuple):
         """The picture once for each word, with its attention over it: PNG, SVG or PDF."""
         if self.attention is None:
             raise Mistake("draw: this caption was made with attention=False")
-        drawing.to_file(path, self.picture, self.words, self.attention[: len(self.words)], self.name)
+        drawing.to_file(Path(path), self.picture, self.words, self.attention[: len(self.words)], self.name)
 
-
-class Evaluation(NamedTuple):
-    """Scores for a program, and lines for people."""
-
-    scores: dict[str, float | int]
-    lines: list[str]
+    def show(self, console: Console) -> None:
+        """Where each word looked, in the terminal."""
+        if self.attention is not None:
+            console.print(drawing.in_terminal(self.words, self.attention[: len(self.words)]))
 
 
 @final
@@ -92,8 +93,14 @@ class CaptionWriter:
         """The best sentence for each."""
         return list(self.stream(inputs, **options))
 
-    def stream(self, inputs: Iterable[Given], *, attention: bool = True, **options: Any) -> Iterator[Caption]:
+    def stream(self, inputs: Iterable[Given], **options: Any) -> Iterator[Caption]:
         """Sentences in the order of the inputs, in memory that doesn't grow with their number."""
+        return (best[0] for best in self.stream_best(inputs, **options))
+
+    def stream_best(
+        self, inputs: Iterable[Given], *, attention: bool = True, **options: Any
+    ) -> Iterator[list[Caption]]:
+        """The `num_best` sentences for each."""
         way = chosen(self.options, options)
         rest = iter(inputs)
         while part := [self._seen(given) for given in itertools.islice(rest, self.batch_size)]:
@@ -107,23 +114,26 @@ class CaptionWriter:
             raise Mistake(f"--input: there is nothing at {source}")
         return self.reader.inputs(source)
 
-    def evaluate(self, paths: Sequence[Path], **options: Any) -> Evaluation:
+    def evaluate(
+        self, paths: Sequence[Path], *, watch: Watch = lambda found, total: found, **options: Any
+    ) -> Evaluation:
         """Scores against the captions of a TSV file, for pictures in a folder or a file of feature maps.
 
         A model of shapes needs no files: it is tried on pictures that no training saw.
         """
         if not paths and self.is_of_shapes:
             assert self.reader.side is not None
-            return self.judge(of_shapes(2000, side=self.reader.side, seed=HELD_OUT), **options)
+            return self.judge(of_shapes(2000, side=self.reader.side, seed=HELD_OUT), watch=watch, **options)
         if len(paths) != 2:
             given = ", ".join(map(str, paths)) or "nothing"
             raise Mistake(f"evaluate: {given} given; it needs a captions file and its pictures' folder or features")
-        return self.judge(self.reader.read(str(paths[0]), str(paths[1]), field="evaluate"), **options)
+        return self.judge(self.reader.read(str(paths[0]), str(paths[1]), field="evaluate"), watch=watch, **options)
 
-    def judge(self, told: Captioned, **options: Any) -> Evaluation:
+    def judge(self, told: Captioned, *, watch: Watch = lambda found, total: found, **options: Any) -> Evaluation:
         """BLEU-1 to 4 with all captions as references, the share that is one of them; of shapes, where nouns look."""
         seen = (told.seen(row) for row in range(len(told)))
-        outputs = [found.text for found in self.stream(seen, attention=False, **options)]
+        found = watch(self.stream(seen, attention=False, **options), len(told))
+        outputs = [one.text for one in found]
         scores: dict[str, float | int] = dict(score(outputs, told.captions))
         if told.mask_N2YX is not None:
             scores["noun_attention"] = 100 * float(noun_attention(self.model, self.tokenizer, told).mean())
@@ -142,17 +152,23 @@ class CaptionWriter:
         return Seen("", source, source if source.ndim == 3 else None)
 
     @torch.no_grad()
-    def _written(self, seen: list[Seen], way: BeamOptions | SamplingOptions, *, attention: bool) -> Iterator[Caption]:
+    def _written(
+        self, seen: list[Seen], way: BeamOptions | SamplingOptions, *, attention: bool
+    ) -> Iterator[list[Caption]]:
         self._check(seen)
         device = self.model.baseline.device
         source = torch.from_numpy(np.stack([one.source for one in seen])).to(device)
         places_B = torch.full((len(seen),), math.prod(self.model.encoder.shape), device=device)
-        found = [best[0] for best in search(self.model, source, places_B, way)]
-        weights = self._looked(source, places_B, found) if attention else itertools.repeat(None)
-        for one, hypothesis, weight_TYX in zip(seen, found, weights, strict=False):
-            text, words = self.tokenizer.decode(hypothesis.ids), self.tokenizer.pieces(hypothesis.ids)
-            steps = hypothesis.log_probabilities
-            yield Caption(text, hypothesis.score, words, steps, hypothesis.ended, weight_TYX, one.name, one.picture)
+        found = search(self.model, source, places_B, way)
+        rows = [row for row, best in enumerate(found) for _ in best]
+        flat = [hypothesis for best in found for hypothesis in best]
+        weights = iter(self._looked(source[rows], places_B[rows], flat) if attention else [None] * len(flat))
+        for one, best in zip(seen, found, strict=True):
+            yield [self._caption(one, hypothesis, next(weights)) for hypothesis in best]
+
+    def _caption(self, seen: Seen, found: Hypothesis, weight_TYX: NDArray[np.float32] | None) -> Caption:
+        text, words, steps = self.tokenizer.decode(found.ids), self.tokenizer.pieces(found.ids), found.log_probabilities
+        return Caption(text, found.score, words, steps, found.ended, weight_TYX, seen.name, seen.picture)
 
     def _check(self, seen: list[Seen]) -> None:
         for one in seen:
@@ -182,10 +198,9 @@ def score(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[s
     if len(outputs) != len(references):
         raise Mistake(f"references: {len(references):,} given for {len(outputs):,} outputs; there must be as many")
     streams = [list(stream) for stream in itertools.zip_longest(*references)]  # None where there are fewer
-    found = {}
-    for order in (1, 2, 3, 4):
-        bleu = sacrebleu.BLEU(tokenize="none", smooth_method="none", max_ngram_order=order, force=True)
-        found[f"bleu{order}"] = bleu.corpus_score(outputs, streams).score
+    bleu = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True).corpus_score(outputs, streams)
+    kept = bleu.bp * np.exp(np.cumsum(np.log(np.maximum(bleu.precisions, 1e-300))) / np.arange(1, 5))
+    found = {f"bleu{order}": float(percent) for order, percent in enumerate(kept, 1)}
     exact = sum(output in those for output, those in zip(outputs, references, strict=True))
     return {**found, "exact": 100 * exact / max(1, len(outputs))}
 

@@ -43,10 +43,10 @@ class MovingAverage:
 
 @torch.no_grad()
 def put(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Copy weights into a model."""
+    """Copy weights into a model; what isn't learned by gradients (buffers) stays as it is."""
     parameters = dict(model.named_parameters())
-    for name, weight in weights.items():
-        parameters[name].copy_(weight)
+    for name in parameters.keys() & weights.keys():
+        parameters[name].copy_(weights[name])
 
 
 def mean_of(paths: list[Path]) -> dict[str, Tensor]:
