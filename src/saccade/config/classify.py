@@ -322,7 +322,7 @@ def _print(console: Console, text: str, style: str | None = None) -> None:
 
 
 def _samples(texts: list[Text], found: list[Prediction]) -> str:
-    """A few texts as they come, and the mistakes it was most certain of."""
+    """Some texts, evenly spread, then the mistakes it was most certain of."""
     pairs = list(zip(texts, found, strict=True))
     step = max(1, len(pairs) // NUM_SAMPLES)
     wrong = [pair for pair in pairs if pair[0].label != pair[1].label]
