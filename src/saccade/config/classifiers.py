@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import torch
@@ -165,7 +166,8 @@ def _pooling(section: Model, width: int) -> Pooling:
         return AttentionPooling(width, score=section.pooling_score, normalizer=section.pooling_normalizer)
     if section.pooling == "structured":
         return StructuredPooling(width, num_hops=section.num_hops, hidden_width=section.hop_width)
-    return {"mean": MeanPooling, "last": LastPooling, "max": MaxPooling}[section.pooling](width)
+    plain: dict[str, Callable[[int], Pooling]] = {"mean": MeanPooling, "last": LastPooling, "max": MaxPooling}
+    return plain[section.pooling](width)
 
 
 def _context(section: Model, width: int, num_before: int) -> Context:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field, field_validator, model_validator
 from rich.console import Console
 
 from saccade.attention.scores import LOCATIONS
-from saccade.config import classifiers, sections
+from saccade.config import classifiers, labelled, sections
 from saccade.config.classifiers import AnyModel, RecurrentModel
 from saccade.config.devices import trained
 from saccade.config.job import Examined, Job
+from saccade.config.labelled import Data
 from saccade.config.sections import Positive, RunSection, Section, Share
-from saccade.data import labelled
 from saccade.data.batches import Shuffled
-from saccade.data.corpus import shards
 from saccade.data.files import replacing
-from saccade.data.labelled import Spelling, Text, read_labelled
+from saccade.data.labelled import Text
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import (
     MOST_CHARACTERS,
@@ -40,57 +36,6 @@ from saccade.tasks.classify import Classifier, Objective, Prediction, class_weig
 
 LABELS = "tokenizer.labels.json"  # learned from the training text, as the tokenizer is
 NUM_SAMPLES = 8
-Place = str | Annotated[int, Field(ge=0)]
-
-
-class ColumnNames(Section):
-    """What a file's columns hold: names from its header or JSON keys, or positions from 0 where there is no header."""
-
-    label: Place = "label"
-    text: Place = "text"
-    dialogue: Place | None = Field(default=None, description="Which dialogue a text belongs to.")
-    speaker: Place | None = Field(default=None, description="Who said it.")
-
-    @model_validator(mode="after")
-    def _check(self) -> ColumnNames:
-        given = [column for _, column in self if column is not None]
-        if len({isinstance(column, int) for column in given}) > 1:
-            raise ValueError(f"names and positions given together ({', '.join(map(str, given))}); allowed: one kind")
-        return self
-
-
-class Data(Section):
-    """Where labelled texts come from: .tsv, .csv, .jsonl, or plain lines that begin with the label."""
-
-    train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
-    valid: str | None = Field(default=None, description="What is scored in training; the best model on it is kept.")
-    valid_share: Share = Field(
-        default=0.1, gt=0, description="Without valid: the share of train that is held out for it, by chance."
-    )
-    test: str | None = Field(default=None, description="What is scored at the end; never trained on.")
-    columns: ColumnNames = ColumnNames()
-    lowercase: bool = False
-    split_punctuation: bool = Field(default=False, description="Every sign outside a word is a word.")
-    context: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="How many texts before it in its dialogue a text sees."
-    )
-    max_length: Positive = Field(default=256, description="A longer text is cut to so many tokens, and counted.")
-
-    @model_validator(mode="after")
-    def _check(self) -> Data:
-        if self.context and self.columns.dialogue is None:
-            raise ValueError(f"context: {self.context} given; it needs the column of the dialogue (columns.dialogue)")
-        return self
-
-    @property
-    def places(self) -> labelled.Columns:
-        """The columns, as reading takes them."""
-        return labelled.Columns(**self.columns.model_dump())
-
-    @property
-    def spelling(self) -> Spelling:
-        """How texts are written for the tokenizer."""
-        return Spelling(self.lowercase, self.split_punctuation)
 
 
 class TokenizerSection(Section):
@@ -154,7 +99,7 @@ class Config(RunSection):
 
 def prepare(config: Config, folder: Path, console: Console) -> Job:
     """Everything a run needs; all files are read first, so that a mistake shows before anything is learned."""
-    sets = _sets(config)
+    sets = labelled.sets(config.data, config.seed)
     train, labels = sets["train"], _labels(config, sets["train"])
     tokenizer = _tokenizer(config, train, folder)
     with replacing(folder / LABELS) as draft:
@@ -162,14 +107,15 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
     network = _network(config, tokenizer, labels)
     predictor = _predictor(config, network, tokenizer, labels)
     encoded = {name: _encoded(predictor, texts) for name, texts in sets.items()}
-    _say(sets, encoded, labels, tokenizer, console)
+    labelled.say(sets, encoded, labels, console)
+    console.print(f"The vocabulary has {tokenizer.size:,} tokens.", highlight=False)
     mind = _objective(config, train, labels)
     return Job(
         network=network,
         plan=_plan(config, encoded["train"]),
         loss=lambda batch: loss_of(network, batch, mind),
         validate=lambda: _validated(config, predictor, encoded["valid"]),
-        data=[_hash(train)],
+        data=[labelled.fingerprint(train)],
         unit="texts",
     )
 
@@ -185,40 +131,13 @@ def load(config: Config, folder: Path) -> Classifier:
 def examine(config: Config, predictor: Classifier) -> Examined:
     """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
     name = "test" if config.data.test else "valid"
-    texts = _sets(config)[name]
+    texts = labelled.sets(config.data, config.seed)[name]
     has_weights = config.model.pooling != "last"
     found = predictor.predict(texts, attention=has_weights)
     counted = Confusion.of([text.label for text in texts], [one.label for one in found])
     scores = {"accuracy": counted.accuracy, "macro_f1": counted.macro_f1, "num_texts": len(texts)}
     parts = [("Confusion", counted.html()), ("Texts", _samples(texts, found))]
     return Examined(name, scores, parts)
-
-
-def _sets(config: Config) -> dict[str, list[Text]]:
-    """The texts of every set; where no validation set is given, some of those to train on."""
-    data = config.data
-    files = {"train": data.train, "valid": data.valid, "test": data.test}
-    sets = {
-        name: list(read_labelled(shards(f"data.{name}", pattern), data.places))
-        for name, pattern in files.items()
-        if pattern is not None
-    }
-    if data.valid is None:
-        sets["train"], sets["valid"] = _held_out(sets["train"], data.valid_share, config.seed)
-    return sets
-
-
-def _held_out(texts: list[Text], share: float, seed: int) -> tuple[list[Text], list[Text]]:
-    """Texts to train on and others to validate, by chance; a dialogue stays together."""
-    encoded = encode_texts(texts, lambda _: [0], [], context=1)
-    dialogues = encoded.runs(len(texts))
-    chosen = np.random.default_rng(seed).random(len(dialogues)) < share
-    if not 0 < chosen.sum() < len(dialogues):
-        what = f"{share} given; of {len(dialogues)} texts (or dialogues) it leaves none on one side"
-        raise Mistake(f"data.valid_share: {what}; give data.valid")
-    is_held = np.repeat(chosen, [len(run) for run in dialogues])
-    pairs = list(zip(texts, is_held.tolist(), strict=True))
-    return [text for text, held in pairs if not held], [text for text, held in pairs if held]
 
 
 def _labels(config: Config, texts: list[Text]) -> list[str]:
@@ -287,42 +206,8 @@ def _validated(config: Config, predictor: Classifier, texts: EncodedTexts) -> di
     return {"score": score, **found}
 
 
-def _hash(texts: list[Text]) -> str:
-    content = hashlib.blake2b(digest_size=16)
-    for text in texts:
-        content.update("\t".join(text).encode() + b"\n")
-    return content.hexdigest()
-
-
-def _say(
-    sets: dict[str, list[Text]],
-    encoded: dict[str, EncodedTexts],
-    labels: list[str],
-    tokenizer: SentencePiece | Vocabulary,
-    console: Console,
-) -> None:
-    """How much there is, and what to know about it."""
-    for name, texts in sets.items():
-        counts, part = Counter(text.label for text in texts), encoded[name]
-        line = f"data.{name}: {len(texts):,} texts, {len(part.token_N):,} tokens"
-        if part.context:
-            line += f" in {len(part.runs(len(texts))):,} dialogues"
-        most, count = counts.most_common(1)[0]
-        _print(console, f"{line}, {len(counts)} labels; the most frequent, {most}, has {100 * count / len(texts):.1f}%")
-        if part.num_cut:
-            _print(console, f"data.{name}: {part.num_cut:,} texts are cut to data.max_length", style="yellow")
-        if unknown := sorted(set(counts) - set(labels)):
-            what = f"labels that data.train doesn't have, which count as wrong: {', '.join(unknown)}"
-            _print(console, f"data.{name}: {what}", style="yellow")
-    _print(console, f"The vocabulary has {tokenizer.size:,} tokens.")
-
-
-def _print(console: Console, text: str, style: str | None = None) -> None:
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
-
-
 def _samples(texts: list[Text], found: list[Prediction]) -> str:
-    """A few texts as they come, and the mistakes it was most certain of."""
+    """Some texts, evenly spread, then the mistakes it was most certain of."""
     pairs = list(zip(texts, found, strict=True))
     step = max(1, len(pairs) // NUM_SAMPLES)
     wrong = [pair for pair in pairs if pair[0].label != pair[1].label]

@@ -122,10 +122,3 @@ class StructuredPooling(nn.Module):
 
 
 Pooling = MeanPooling | LastPooling | MaxPooling | AttentionPooling | StructuredPooling
-POOLINGS = {
-    "mean": MeanPooling,
-    "last": LastPooling,
-    "max": MaxPooling,
-    "attention": AttentionPooling,
-    "structured": StructuredPooling,
-}

@@ -91,7 +91,6 @@ class TransformerTextEncoder(nn.Module):
 
 
 TextEncoder = BagEncoder | RecurrentTextEncoder | TransformerTextEncoder
-ENCODERS = {"bag": BagEncoder, "recurrent": RecurrentTextEncoder, "transformer": TransformerTextEncoder}
 
 
 def last_steps(x_BSD: Tensor, length_B: Tensor) -> Tensor:

@@ -63,8 +63,7 @@ def loss_of(network: TextClassifier, batch: Batch, mind: Objective = PLAIN) -> t
 
 def _loss(judged: Judged, label_B: Tensor, mind: Objective) -> Tensor:
     weight_V = None if mind.weight_V is None else mind.weight_V.to(label_B.device)
-    options = {"reduction": "sum", "label_smoothing": mind.smoothing}
-    loss = F.cross_entropy(judged.logits_BV, label_B, weight_V, **options)
+    loss = F.cross_entropy(judged.logits_BV, label_B, weight_V, reduction="sum", label_smoothing=mind.smoothing)
     return loss + mind.penalty * judged.penalty_B.sum() if judged.penalty_B is not None else loss
 
 
