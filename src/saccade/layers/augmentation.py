@@ -28,7 +28,7 @@ class Augmentation(nn.Module):
         self.time, self.frequency, self.tempo = time, frequency, tempo
 
     def forward(self, frames_BSF: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames [B, S, F] and lengths, both changed by a new tempo; what is hidden is 0, the mean of its mel."""
+        """Frames [B, S, F] and lengths, both changed by a new tempo; what is hidden is 0, the mean."""
         if not self.training:
             return frames_BSF, length_B
         if self.tempo:
