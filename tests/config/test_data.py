@@ -12,6 +12,7 @@ from rich.console import Console
 from saccade.config import corpora, load, runs
 from saccade.config.predictors import load_run
 from saccade.config.translate import Config
+from saccade.data.files import sole_writer
 from saccade.data.mistakes import Mistake
 
 WORDS = ("red", "green", "blue", "small", "large")
@@ -106,6 +107,7 @@ def test_a_mistake_in_the_data_leaves_no_run_behind(tmp_path: Path) -> None:
         runs.train(config_of(tmp_path, "none"), folder, quiet)
     with pytest.raises(Mistake, match=r"bad\.tsv:1: 1 column"):
         runs.train(config_of(tmp_path, "bad"), folder, quiet)
+    assert not folder.exists()
     with pytest.raises(Mistake, match="nothing is left"):  # after the tokenizers were learned
         runs.train(config_of(tmp_path, "train", tokenizer={"kind": "characters"}), folder, quiet)
     runs.train(config_of(tmp_path, "train", training=training, model=model), folder, quiet)
@@ -113,6 +115,14 @@ def test_a_mistake_in_the_data_leaves_no_run_behind(tmp_path: Path) -> None:
     assert len(load_run(folder).source.encode("red")) == 1
     with pytest.raises(Mistake, match="holds a run with another tokenizer"):
         runs.train(config_of(tmp_path, "train", training=training, model=model, tokenizer={}), folder, quiet)
+
+
+def test_a_folder_has_one_training_at_a_time(tmp_path: Path) -> None:
+    written(tmp_path, train=PAIRS, valid=["black\twhite"])
+    with sole_writer(tmp_path / "run"), pytest.raises(Mistake, match="another process is training in it"):
+        runs.train(config_of(tmp_path, "train"), tmp_path / "run", Console(quiet=True))
+    with sole_writer(tmp_path / "run"):
+        pass
 
 
 def test_pieces_drawn_at_random_are_repeatable_and_read_in_turn(tmp_path: Path) -> None:

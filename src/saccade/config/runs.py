@@ -14,11 +14,10 @@ from rich.console import Console
 
 from saccade.config import devices, reporting
 from saccade.config import load as config_file
-from saccade.config.job import Job
 from saccade.config.progress import TrainingBar
 from saccade.config.sections import RunSection
 from saccade.config.tasks import TASKS
-from saccade.data.files import replacing
+from saccade.data.files import replacing, sole_writer
 from saccade.data.mistakes import Mistake
 from saccade.training import checkpoints
 from saccade.training.loop import Options, Trainer
@@ -36,8 +35,20 @@ LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safeten
 
 def train(config: Any, folder: Path, console: Console) -> checkpoints.Progress:
     """Train in `folder`, or go on where it was left. The same config gives the same weights, interrupted or not."""
+    is_new = not folder.exists()
+    try:
+        with sole_writer(folder):
+            return _train(config, folder, console)
+    except Mistake:
+        if is_new and not _has_learned(folder):  # a mistake in the data leaves nothing behind
+            shutil.rmtree(folder)
+        raise
+
+
+def _train(config: Any, folder: Path, console: Console) -> checkpoints.Progress:
     config = _same_run(config, folder)
-    job = _prepared(config, folder, console)
+    config_file.save(config, folder / "config.yaml")  # before anything that depends on it is stored
+    job = TASKS[config.task].prepare(config, folder, console)
     options = devices.options(job.config or config, job.network)
     config = _with(job.config or config, "precision", str(options.dtype).removeprefix("torch."))
     _check_same_data(job.data, folder)
@@ -59,18 +70,6 @@ def train(config: Any, folder: Path, console: Console) -> checkpoints.Progress:
     return progress
 
 
-def _prepared(config: RunSection, folder: Path, console: Console) -> Job:
-    """What the task brings. The config is stored first; a mistake in the data of a new run leaves nothing behind."""
-    is_new = not folder.exists()
-    config_file.save(config, folder / "config.yaml")
-    try:
-        return TASKS[config.task].prepare(config, folder, console)
-    except Mistake:
-        if is_new:
-            shutil.rmtree(folder)
-        raise
-
-
 def _report(folder: Path, console: Console) -> None:
     if (folder / "model.safetensors").exists():
         with console.status("writing the report"):
@@ -88,13 +87,17 @@ def _same_run(config: RunSection, folder: Path) -> RunSection:
             config = _with(config, name, getattr(earlier.training, name))
     before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, config))
     changed = [section for section in now if now[section] != before[section]]
-    if changed and not (checkpoints.steps(folder / "checkpoints") or (folder / "model.safetensors").exists()):
+    if changed and not _has_learned(folder):
         for tokenizer in folder.glob("tokenizer.*"):  # nothing was learned yet: begin anew
             tokenizer.unlink()
     elif changed:
         what = ", ".join(changed)
         raise Mistake(f"{folder} holds a run with another {what}; give this one another folder (--run), or delete it")
     return config
+
+
+def _has_learned(folder: Path) -> bool:
+    return bool(checkpoints.steps(folder / "checkpoints")) or (folder / "model.safetensors").exists()
 
 
 def _with(config: RunSection, name: str, value: object) -> RunSection:

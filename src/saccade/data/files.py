@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, then moved into it."""
+"""Files that are whole or not there: written beside their place, then moved into it; folders with one writer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from saccade.data.mistakes import Mistake
+
+try:
+    import fcntl
+except ImportError:  # not on Windows, where two writers go unnoticed
+    fcntl = None  # type: ignore[assignment]
 
 
 @contextmanager
@@ -26,6 +33,19 @@ def replacing(path: Path) -> Iterator[Path]:
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Whoever else wants to write in this folder is refused until the block, or the process, ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Mistake(f"{folder}: another process is training in it; wait, or give another folder") from None
+        yield
 
 
 def _umask() -> int:

@@ -281,13 +281,13 @@ def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Options, L
     look = {name: given.pop(name) for name in Look._fields if name in given}
     is_attention = given.pop("attention", False)
     if look and not is_attention:
-        raise Mistake(f"{next(iter(look))}: given without attention=True")
+        raise Mistake(f"{next(iter(look))}: given without attention")
     kind = SamplingOptions if given.pop("sample", False) else BeamOptions
     names = [field.name for field in fields(kind)]
     for name in given:
         if name not in names:
             is_for_samples = name in {field.name for field in fields(SamplingOptions)}
-            hint = "it needs sample=True" if is_for_samples else f"allowed: {', '.join(names)}"
+            hint = "it goes with sample" if is_for_samples else f"allowed: {', '.join(names)}"
             raise Mistake(f"{name}: not an option of {'a beam' if kind is BeamOptions else 'samples'}; {hint}")
     shared = {field.name: getattr(default, field.name) for field in fields(Options)}
     options = replace(default, **given) if kind is BeamOptions else SamplingOptions(**{**shared, **given})
