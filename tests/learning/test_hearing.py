@@ -21,7 +21,15 @@ TRAINING = {
     "label_smoothing": 0.0,
     "metric": "wer",
 }
-MODEL = {"kind": "rnn", "attention": "luong", "feeds_input": False, "width": 48, "embedding_width": 48, "num_layers": 1, "dropout": 0.0}
+MODEL = {
+    "kind": "rnn",
+    "attention": "luong",
+    "feeds_input": False,
+    "width": 48,
+    "embedding_width": 48,
+    "num_layers": 1,
+    "dropout": 0.0,
+}
 
 
 def write_list(path: Path, words: list[tuple[Path, str]], *, count: int, seed: int, shortest: int) -> Path:
@@ -56,4 +64,3 @@ def test_it_hears_strings_of_tones(tmp_path: Path) -> None:
     found = load_run(tmp_path / "run").evaluate([valid]).scores
     assert found["wer"] < 30  # who hears nothing is wrong in four words of five
     assert found["monotonic"] > 70  # who looks anywhere looks later in half of them
-
