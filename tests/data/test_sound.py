@@ -86,8 +86,8 @@ def test_sources_are_normalised_and_loudness_is_gone() -> None:
     random = np.random.default_rng(1)
     samples = np.asarray(random.normal(0, 0.1, 4001), np.float32)
     loud, quiet = (joined([log_mel(samples * volume, SMALL)], 40) for volume in (1.0, 0.2))
-    np.testing.assert_allclose(loud.mean(0), 0, atol=1e-5)
-    np.testing.assert_allclose(loud.std(0), 1, atol=1e-4)
+    assert abs(loud.mean()) < 1e-5
+    assert loud.std() == pytest.approx(1, abs=1e-4)
     np.testing.assert_allclose(loud, quiet, atol=0.05)
     silent = joined([log_mel(np.zeros(800, np.float32), SMALL)], 40)
     assert np.abs(silent).max() == 0
@@ -97,9 +97,8 @@ def test_joined_frames_are_nearly_those_of_joined_sound() -> None:
     pieces = [tone(300.0, 0.2), np.zeros(800, np.float32), tone(2000.0, 0.3)]
     whole = log_mel(np.concatenate(pieces), SMALL).astype(np.float32)
     whole = np.maximum(whole, whole.max() - RANGE)
-    apart = [log_mel(pieces[0], SMALL)[:20], 10, log_mel(pieces[2], SMALL)]
-    rows = [np.full((x, 40), FLOOR) if isinstance(x, int) else x for x in apart]
-    by_frames = np.maximum(np.concatenate(rows), whole.max() - RANGE)
+    apart = [log_mel(pieces[0], SMALL)[:20], np.full((10, 40), FLOOR, np.float16), log_mel(pieces[2], SMALL)]
+    by_frames = np.maximum(np.concatenate(apart), whole.max() - RANGE)
     assert whole.shape == by_frames.shape == (61, 40)
     for inside in (slice(3, 17), slice(22, 28), slice(33, 58)):  # away from the seams
         np.testing.assert_allclose(whole[inside], by_frames[inside], atol=0.1)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 import torch
 from torch.nn import functional as F
 
 from saccade.layers.augmentation import Augmentation, Masks, seen, stretched
+from saccade.layers.recurrent import RecurrentEncoder
 from saccade.layers.subsampling import SUBSAMPLINGS, Convolutions, Listener, Pyramid, halved, pairs, shortened
 from saccade.models.seq2seq import DECODERS, RecurrentSizes, Seq2Seq
 from saccade.models.transformer import BlockSizes, Transformer
@@ -33,7 +36,7 @@ def test_four_frames_become_one_vector_and_padding_changes_nothing(kind: str) ->
 @pytest.mark.parametrize("kind", SUBSAMPLINGS)
 def test_gradients(kind: str) -> None:
     layer = SUBSAMPLINGS[kind](3, 2).double()
-    layer.norm = torch.nn.Identity()  # with a width of two it gives signs
+    layer.norm = torch.nn.Identity()  # type: ignore[assignment]  # with a width of two it gives signs
     frames = torch.randn(2, 5, 3).double().requires_grad_()
     assert torch.autograd.gradcheck(lambda x: layer(x, torch.tensor([5, 3]))[0], frames)
 
@@ -46,7 +49,7 @@ def test_pairs_by_hand() -> None:
 
 def test_the_pyramid_is_two_lstms_with_pairs_joined() -> None:
     layer = Pyramid(7, 12).double().eval()
-    first, second = (block.layers.cells for block in layer.layers)
+    first, second = (cast(RecurrentEncoder, block).layers.cells for block in layer.layers)
     lower = first(FRAMES[:1])[0]
     upper = second(torch.cat([F.pad(lower, (0, 0, 0, 1))[:, 0::2], F.pad(lower, (0, 0, 0, 1))[:, 1::2]], -1))[0]
     expected = layer.norm(layer.project(torch.cat([upper[:, 0::2], upper[:, 1::2]], -1)))

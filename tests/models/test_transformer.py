@@ -139,7 +139,7 @@ def test_equals_torchs_transformer_with_the_same_weights(norm: str) -> None:
     if norm == "post":
         theirs.encoder.norm = theirs.decoder.norm = None
     copy_weights(ours, theirs)
-    source, read = ours._embed(ours.source, SOURCE, 0), ours._embed(ours.target, READ, 0)
+    source, read = ours._read(SOURCE, LENGTH)[0], ours._embed(ours.target, READ, 0)
     padding = torch.arange(7) >= LENGTH[:, None]
     causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
     expected = theirs(source, read, tgt_mask=causal, src_key_padding_mask=padding, memory_key_padding_mask=padding)

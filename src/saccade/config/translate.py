@@ -187,9 +187,10 @@ def _validator(config: Config, whole: Translator, valid: corpora.HeldOut, root: 
 
 
 def _stores(config: Config, both: Sides, root: Path, console: Console) -> tuple[list[Store], list[Recordings]]:
-    if config.features is None:
-        return corpora.stores(config, both, root, console), []
-    return features.stores(config, config.features.mel, both[1], root, console)
+    source, target = both
+    if isinstance(source, Sounds):
+        return features.stores(config, source.mel, target, root, console)
+    return corpora.stores(config, (source, target), root, console), []
 
 
 def load(config: Config, folder: Path) -> Translator:
@@ -210,7 +211,7 @@ def model(config: Config, both: Sides) -> Network:
     torch.manual_seed(config.seed)
     tied = config.model.tied or ("three" if config.tokenizer.shared else "two")
     common = {
-        "source": both[0].size if config.features is None else _listener(config.features, config.model),
+        "source": both[0].size if not isinstance(both[0], Sounds) else _listener(config),
         "target_vocabulary": both[1].size,
         "share_embeddings": tied == "three",
         "share_output": tied != "none",
@@ -220,9 +221,10 @@ def model(config: Config, both: Sides) -> Network:
     return networks.transformer(config.model, common, 4 * config.data.max_length)
 
 
-def _listener(section: Features, network: TransformerModel | RnnModel) -> Listener:
-    width = network.embedding_width if isinstance(network, RnnModel) else network.width
-    return section.listener(width, network.dropout)
+def _listener(config: Config) -> Listener:
+    assert config.features is not None
+    width = config.model.embedding_width if isinstance(config.model, RnnModel) else config.model.width
+    return config.features.listener(width, config.model.dropout)
 
 
 def translator(config: Config, network: Network, both: Sides) -> Translator:

@@ -38,7 +38,7 @@ class Recordings:
         )
         return [reference for reference in named if reference is not None]
 
-    def length(self, references: Sequence[int]) -> int:
+    def length(self, references: Iterable[int]) -> int:
         """How many frames a source has."""
         return sum(len(self.frames[number]) if number >= 0 else -number for number in references)
 

@@ -6,6 +6,7 @@ order: `seven.wav 0.12 three.wav 0.3 one.wav`.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import wave
@@ -111,7 +112,7 @@ def log_mel(samples: NDArray[np.float32], mel: Mel) -> NDArray[np.float16]:
     width = round(mel.window * mel.rate)
     size = 1 << (2 * width - 1).bit_length()  # finer bins than the narrowest triangle
     power_CS = torch.stft(
-        torch.from_numpy(samples),
+        torch.from_numpy(samples - samples.mean()),  # a constant is no sound, but its ends would click
         size,
         hop_length=mel.step,
         win_length=width,
@@ -123,6 +124,7 @@ def log_mel(samples: NDArray[np.float32], mel: Mel) -> NDArray[np.float16]:
     return np.asarray((mel_FS + math.exp(FLOOR)).log().mT.numpy(), np.float16)
 
 
+@functools.cache
 def filters(mel: Mel, size: int) -> Tensor:
     """Triangles [F, C] over the bins of a transform of `size`; each rises where the one before it falls."""
     hertz_C = torch.linspace(0, mel.rate / 2, size // 2 + 1)
@@ -150,9 +152,10 @@ def joined(pieces: list[NDArray[np.float16] | int], num_mels: int) -> NDArray[np
 
 
 def normalised(frames_SF: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Every mel with mean 0 and deviation 1 over the source: how loud it is and through what it was heard is gone."""
+    """Mean 0 and deviation 1 over the whole source, 60 dB deep: how loud it is is gone.
+
+    Not mel by mel, which in a source of one short word would make a loud mel and a faint one the same.
+    """
     x_SF = np.maximum(frames_SF, frames_SF.max() - np.float32(RANGE))
-    share_S = np.full(len(x_SF), 1 / len(x_SF), np.float32)  # sums as products: several times quicker
-    x_SF -= share_S @ x_SF
-    deviation_F = np.sqrt(share_S @ np.square(x_SF))
-    return x_SF / np.maximum(deviation_F, np.float32(1e-3))
+    x_SF -= x_SF.mean()
+    return x_SF / max(x_SF.std(), np.float32(1e-3))

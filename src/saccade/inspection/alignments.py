@@ -36,9 +36,8 @@ def to_file(
     figure = Figure(figsize=(min(16.0, 2.5 + 2.2 * seconds), 2.6 + 0.3 * len(words)), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
     sound, looks = figure.subplots(2, 1, sharex=True, height_ratios=[2.0, 0.6 + 0.3 * len(words)])
-    sound.imshow(
-        frames_SF.T, origin="lower", aspect="auto", cmap="magma", extent=(0, seconds, 0, frames_SF.shape[1]), vmin=-2
-    )
+    whole = (0, seconds, 0, frames_SF.shape[1])
+    sound.imshow(frames_SF.T, origin="lower", aspect="auto", cmap="magma", extent=whole, vmin=-2, vmax=3)
     sound.set_ylabel("mel")
     size = (0, seconds, len(words) - 0.5, -0.5)
     looks.imshow(weight_TS.detach().float().cpu().numpy(), cmap="viridis", vmin=0, aspect="auto", extent=size)

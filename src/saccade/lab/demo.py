@@ -142,13 +142,14 @@ def _drawn_width(pair: Pair) -> int:
 @torch.no_grad()
 def alignment(translator: Translator, pair: Pair) -> tuple[list[str], list[str], Tensor]:
     """Written words, read words, and the weights between them [T, S]: the heads' mean in the layer that is sharpest."""
-    source, target = translator.source.encode(pair.source), translator.target.encode(pair.target)
+    tokenizer = cast(Tokenizer, translator.source)
+    source, target = tokenizer.encode(pair.source), translator.target.encode(pair.target)
     device = next(translator.model.parameters()).device
     read = (*pad_sources([source]), torch.tensor([[START, *target]]))
     weight_BLHTS = cast(Attending, translator.model).cross_attention(*(tensor.to(device) for tensor in read))
     weight_LTS = weight_BLHTS[0].mean(1)[:, : len(target), : len(source)].cpu()
     queries, query_of = words(translator.target, target)
-    keys, key_of = words(translator.source, source)
+    keys, key_of = words(tokenizer, source)
     weight_LTS = (query_of / query_of.sum(1, keepdim=True)) @ weight_LTS @ key_of.mT
     sharpness_L = weight_LTS.amax(-1).mean(-1)
     return queries, keys, weight_LTS[int(sharpness_L.argmax())]

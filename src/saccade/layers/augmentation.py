@@ -12,7 +12,7 @@ from torch.nn import functional as F
 class Masks(NamedTuple):
     """How many stretches are hidden, and how long one is at most; none is over a fifth of the whole."""
 
-    count: int
+    number: int
     longest: int
 
 
@@ -28,7 +28,7 @@ class Augmentation(nn.Module):
         self.time, self.frequency, self.tempo = time, frequency, tempo
 
     def forward(self, frames_BSF: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames [B, S, F] and lengths, both changed by a new tempo; what is hidden is 0, the mean of its mel."""
+        """Frames [B, S, F] and lengths, both changed by a new tempo; what is hidden is 0, the mean."""
         if not self.training:
             return frames_BSF, length_B
         if self.tempo:
@@ -42,9 +42,9 @@ class Augmentation(nn.Module):
 def seen(length_B: Tensor, size: int, masks: Masks) -> Tensor:
     """1 and, under a mask, 0, [B, S]. A mask is w long, w in 0 .. longest, and begins in 0 .. length - w, by chance."""
     device = length_B.device
-    width_BN = (torch.rand(len(length_B), masks.count, device=device) * (masks.longest + 1)).long()
+    width_BN = (torch.rand(len(length_B), masks.number, device=device) * (masks.longest + 1)).long()
     width_BN = torch.minimum(width_BN, length_B[:, None] // 5)
-    first_BN = torch.rand(len(length_B), masks.count, device=device) * (length_B[:, None] - width_BN + 1)
+    first_BN = torch.rand(len(length_B), masks.number, device=device) * (length_B[:, None] - width_BN + 1)
     first_BN1, width_BN1 = first_BN.long()[..., None], width_BN[..., None]
     at_S = torch.arange(size, device=device)
     return (~((at_S >= first_BN1) & (at_S < first_BN1 + width_BN1)).any(1)).float()

@@ -75,7 +75,9 @@ class Translation(NamedTuple):
             console.print(draw.in_terminal(self.attention, queries=pieces, keys=self.source_pieces, console=console))
 
     def draw(self, path: Path) -> None:
-        """The weights as a PNG, SVG or PDF."""
+        """The weights as a PNG, SVG or PDF; of a blank line there is none."""
+        if not self.log_probabilities:
+            return
         if self.attention is None or self.source_pieces is None:
             raise Mistake(f"{path}: there are no weights to draw; ask for attention")
         if self.heard is not None:
