@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from saccade.inspection.captions import DARKEST, article, in_terminal, overlay, to_file
+from saccade.inspection.captions import DARKEST, VEIL, article, in_terminal, overlay, to_file
 
 PICTURE = np.full((3, 4, 6), 255, np.uint8)
 WEIGHTS = np.array([[[0.5, 0.0], [0.25, 0.25]], [[1.0, 0.0], [0.0, 0.0]]])
@@ -21,6 +21,12 @@ def test_the_picture_is_light_where_the_weight_is() -> None:
     assert np.allclose(shown[:2, :3], 1.0)
     assert np.allclose(shown[:2, 3:], DARKEST)
     assert np.allclose(shown[2:], DARKEST + (1 - DARKEST) / 2)
+
+
+def test_looking_at_something_dark_is_seen() -> None:
+    shown = overlay(np.zeros((1, 4, 6), np.uint8), WEIGHTS[1])
+    assert np.allclose(shown[:2, :3], VEIL)
+    assert np.allclose(shown[2:], VEIL * DARKEST)
 
 
 def test_without_a_picture_the_weights_are_the_light() -> None:

@@ -219,8 +219,8 @@ class _Validator:
 
     @torch.no_grad()
     def measure(self) -> dict[str, float]:
-        """Greedy BLEU-4, how many are exactly right, and the loss; "score" is the chosen one, higher is better."""
-        found = self.predictor.judge(self.valid, width=1).scores
+        """BLEU-4, how many are exactly right, and the loss; "score" is the chosen one, higher is better."""
+        found = self.predictor.judge(self.valid).scores
         model, items, likelihood = self.predictor.model, 0, 0.0
         for rows in self.rows:
             batch = self.lines.load(rows).to(model.baseline.device)

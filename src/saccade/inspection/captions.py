@@ -22,6 +22,7 @@ from saccade.inspection.draw import SHADES, check_ending
 COLUMNS = 6
 SIDE = 1.5  # of a panel, in inches
 DARKEST = 0.12  # how much is still seen of what has no weight
+VEIL = 0.2  # of white over the picture, so that looking at something dark is seen too
 
 
 def to_file(
@@ -62,12 +63,17 @@ def overlay(picture_CYX: NDArray[np.uint8] | None, weight_YX: NDArray[Any]) -> N
     light_YX = DARKEST + (1 - DARKEST) * weight_YX / max(float(weight_YX.max()), 1e-9)
     if picture_CYX is None:
         return np.repeat(light_YX[..., None], 3, 2)
-    picture_YXC = np.broadcast_to(picture_CYX, (3, *picture_CYX.shape[1:])).transpose(1, 2, 0) / 255
+    picture_YXC = _colours(picture_CYX)
     rows, columns = (
         np.minimum(np.arange(size) * cells // size, cells - 1)
         for size, cells in zip(picture_YXC.shape[:2], weight_YX.shape, strict=True)
     )
-    return picture_YXC * light_YX[np.ix_(rows, columns)][..., None]
+    return ((1 - VEIL) * picture_YXC + VEIL) * light_YX[np.ix_(rows, columns)][..., None]
+
+
+def _colours(picture_CYX: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """[Y, X, 3] from 0 to 1, grey pictures too."""
+    return np.broadcast_to(picture_CYX, (3, *picture_CYX.shape[1:])).transpose(1, 2, 0) / 255
 
 
 def _figure(picture_CYX: NDArray[np.uint8] | None, words: Sequence[str], weight_TYX: NDArray[Any], title: str) -> Any:
@@ -76,7 +82,7 @@ def _figure(picture_CYX: NDArray[np.uint8] | None, words: Sequence[str], weight_
 
     panels: list[tuple[str, NDArray[np.float64]]] = []
     if picture_CYX is not None:
-        panels.append(("", overlay(picture_CYX, np.ones((1, 1)))))
+        panels.append(("", _colours(picture_CYX)))
     panels += [(word, overlay(picture_CYX, weight)) for word, weight in zip(words, weight_TYX, strict=True)]
     columns = max(1, min(COLUMNS, len(panels)))  # nothing may be said of nothing
     rows = max(1, math.ceil(len(panels) / columns))

@@ -52,6 +52,7 @@ class ImageEncoder(nn.Module):
         for module in self.convolutions.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+                assert module.bias is not None
                 nn.init.zeros_(module.bias)  # what is dark stays dark, until it learns otherwise
         self.places = Places(width, *self.shape)
 

@@ -82,7 +82,7 @@ class CaptionWriter:
     options: BeamOptions
     reader: Reader
     is_of_shapes: bool = False
-    batch_size: int = 64
+    batch_size: int = 128
 
     @property
     def needs_files(self) -> bool:
