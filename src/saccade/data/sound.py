@@ -158,4 +158,5 @@ def normalised(frames_SF: NDArray[np.float32]) -> NDArray[np.float32]:
     """
     x_SF = np.maximum(frames_SF, frames_SF.max() - np.float32(RANGE))
     x_SF -= x_SF.mean()
-    return x_SF / max(x_SF.std(), np.float32(1e-3))
+    deviation = math.sqrt(np.vdot(x_SF, x_SF) / x_SF.size)
+    return x_SF / np.float32(max(deviation, 1e-3))
