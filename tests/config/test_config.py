@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from saccade.cli import app
 from saccade.config import load
 from saccade.config.networks import TransformerModel
-from saccade.config.translate import Config
+from saccade.config.tasks import TASKS
 from saccade.data.mistakes import Mistake
 
 
@@ -56,10 +56,13 @@ def test_the_schema_is_printed_and_says_what_fields_mean() -> None:
     shown = CliRunner().invoke(app, ["config", "schema"])
     assert shown.exit_code == 0
     schema = json.loads(shown.output)
-    assert set(schema["properties"]) == set(Config.model_fields)
-    for section in ("Data", "CorpusFiles", "TrainingCorpus", "TokenizerSection"):
-        for name, field in schema["$defs"][section]["properties"].items():
-            assert field.get("description"), f"{section}.{name}"
+    sections = schema["$defs"]
+    assert len(schema["anyOf"]) == len(TASKS)
+    for name, task in TASKS.items():
+        assert set(sections[f"saccade__config__{name}__Config"]["properties"]) == set(task.Config.model_fields)
+    for section in ("corpora__Data", "sections__TokenizerSection", "glimpse__Data", "labelled__Data", "tag__Data"):
+        for name, field in sections[f"saccade__config__{section}"]["properties"].items():
+            assert field.get("description") or "$ref" in field, f"{section}.{name}"
 
 
 def section(*corpora: str) -> str:
