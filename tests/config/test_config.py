@@ -60,7 +60,7 @@ def test_the_schema_is_printed_and_says_what_fields_mean() -> None:
     assert len(schema["anyOf"]) == len(TASKS)
     for name, task in TASKS.items():
         assert set(sections[f"saccade__config__{name}__Config"]["properties"]) == set(task.Config.model_fields)
-    for section in ("corpora__Data", "sections__TokenizerSection", "glimpse__Data", "labelled__Data", "tag__Data"):
+    for section in ("corpora__Data", "sections__TokenizerSection", "glimpse__Data"):
         for name, field in sections[f"saccade__config__{section}"]["properties"].items():
             assert field.get("description") or "$ref" in field, f"{section}.{name}"
 
