@@ -199,6 +199,8 @@ def test_mistakes_in_lists_and_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "sounds" / "bad.wav").write_bytes(b"RIFF")
     assert refused(tmp_path, "sounds/bad.wav\tlow\n").startswith("/sounds/bad.wav: not a PCM WAV file (")
     assert refused(tmp_path, "sounds/low0.wav 40\tlow\n").startswith("data: nothing is left to train on")
+    (tmp_path / "valid.tsv").write_text("sounds/none.wav\tlow\n", encoding="utf-8")  # seen before anything else
+    assert refused(tmp_path, "seven\tlow\n") == "/valid.tsv:1: there is no file at /sounds/none.wav"
 
 
 def test_mistakes_in_what_is_asked_are_named(place: Path, tmp_path: Path) -> None:

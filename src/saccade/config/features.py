@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +13,7 @@ from saccade.config import corpora
 from saccade.config.corpora import Texts
 from saccade.config.sections import Positive, Section
 from saccade.config.watch import watched
-from saccade.data.corpus import Corpus
+from saccade.data.corpus import Corpus, Pair
 from saccade.data.frames import Recordings, named_files, prepare_recordings
 from saccade.data.sound import Mel
 from saccade.data.store import Store, prepare
@@ -60,15 +61,15 @@ class Features(Section):
 
 def recordings(corpus: Corpus, mel: Mel, root: Path, console: Console) -> Recordings:
     """The frames of every file that a list names; names are looked up from where the list lies."""
-    texts = (pair.source for pair in watched(console, corpus.pairs(), f"looking for the files of {corpus.name}"))
-    files = named_files(texts, folder_of(corpus), lambda row: corpus.place(row, 0))
+    files = files_of(corpus, watched(console, corpus.pairs(), f"looking for the files of {corpus.name}"))
     with console.status(f"making frames of {len(files):,} WAV files"):
         return prepare_recordings(root, files, mel)
 
 
-def folder_of(corpus: Corpus) -> Path:
-    """Where the names of a list are looked up from."""
-    return corpus.sides()[0][0].parent
+def files_of(corpus: Corpus, pairs: Iterable[Pair]) -> dict[str, Path]:
+    """Every file that a list names, by its name there; each is there."""
+    folder = corpus.sides()[0][0].parent
+    return named_files((pair.source for pair in pairs), folder, lambda row: corpus.place(row, 0))
 
 
 def stores(

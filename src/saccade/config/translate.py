@@ -160,6 +160,9 @@ def _over(defaults: dict[str, Any], given: Any) -> Any:
 def prepare(config: Config, folder: Path, console: Console) -> Job:
     """Everything a run needs; held-out text is read first, so that a mistake in it shows before anything is learned."""
     held_out = corpora.held_out(config.data)
+    if config.features is not None:
+        for held in held_out:
+            features.files_of(*held)
     both, root = sides(config, folder, console), folder.parent / ".data"
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config.data, stores[: len(config.data.corpora)], held_out, console)
