@@ -216,3 +216,19 @@ def test_unknown_words_are_not_written() -> None:
     options = check(SMALL, "test").decoding.options()
     writer = CaptionWriter(model, tokenizer, options, Reader(side=8))
     assert "<unk>" not in writer.predict([np.zeros((3, 8, 8), np.uint8)], width=3, min_length=2)[0].text
+
+
+def test_a_run_on_pictures_of_a_folder(tmp_path: Path) -> None:
+    for row in range(5):
+        Image.new("RGB", (20 + row, 12), (40 * row, 0, 90)).save(tmp_path / f"{row}.png")
+    lines = [f"{row}.png\t0\tnumber {row}\n" for row in range(5)]
+    (tmp_path / "captions.tsv").write_text("".join(lines), "utf-8")
+    files = {"captions": str(tmp_path / "captions.tsv"), "pictures": str(tmp_path)}
+    plain = {**SMALL, "data": {"kind": "pictures", "side": 16, "train": files, "valid": files}}
+    runs.train(check(plain, "test"), tmp_path / "run", QUIET)
+    writer = saccade.load(tmp_path / "run")
+    assert writer.predict([tmp_path / "3.png"])[0].attention.shape[1:] == (4, 4)
+    assert writer.evaluate([tmp_path / "captions.tsv", tmp_path]).scores["num_pictures"] == 5
+    (tmp_path / "captions.tsv").write_text("9.png\t0\tnone\n", "utf-8")
+    with pytest.raises(ValueError, match=r"there is no file at .*9.png"):
+        writer.evaluate([tmp_path / "captions.tsv", tmp_path])
