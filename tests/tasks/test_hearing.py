@@ -77,7 +77,7 @@ def test_every_model_hears(model: dict[str, Any], subsampling: str, tmp_path: Pa
     (found,) = saccade.load(folder).predict([f"{tmp_path}/sounds/low0.wav 0.1 {tmp_path}/sounds/high1.wav"])
     assert found.text == " ".join(found.pieces)
     row = json.loads((folder / "log.jsonl").read_text("utf-8").splitlines()[-1])
-    assert row["valid_wer"] >= 0
+    assert row["score"] == -row["valid_wer"] <= 0
     assert "Where it looked" in (folder / "report.html").read_text("utf-8")
 
 
