@@ -82,9 +82,6 @@ class Training(sections.Training):
     coverage: Amount = Field(default=0.0, description="Of sum_i (1 - sum_t a_ti)²: the doubly stochastic penalty.")
     reinforce: Amount = Field(default=1.0, description="Hard attention: how much a lucky look counts.")
     entropy: Amount = Field(default=0.0, description="Hard attention: how much undecided looks are wanted.")
-    discount: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=1.0, description="Hard attention: what each later word counts for a look; 0: only its own word."
-    )
     metric: Literal["bleu4", "exact", "loss"] = Field(default="bleu4", description="What the best model is best at.")
 
 
@@ -122,7 +119,7 @@ class Config(RunSection):
 
     @model_validator(mode="after")
     def _check(self) -> Config:
-        for name in ("reinforce", "entropy", "discount"):
+        for name in ("reinforce", "entropy"):
             value, default = getattr(self.training, name), Training.model_fields[name].default
             if self.model.attention == "soft" and value != default:
                 raise ValueError(f"training.{name}: {value} given; it has no effect with model.attention: soft")
@@ -143,9 +140,7 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
         network.encoder.mean_C, network.encoder.deviation_C = train.statistics()
     lines = Lines(train, tokenizer, places=math.prod(network.encoder.shape))
     training = config.training
-    weights = Weights(
-        training.label_smoothing, training.coverage, training.reinforce, training.entropy, training.discount
-    )
+    weights = Weights(training.label_smoothing, training.coverage, training.reinforce, training.entropy)
     return Job(
         network=network,
         plan=Buckets([lines.lengths], tokens_per_batch=training.tokens_per_batch, seed=config.seed, load=lines.load),

@@ -13,13 +13,12 @@ from saccade.training.losses import smoothed_cross_entropy
 
 
 class Weights(NamedTuple):
-    """What counts how much beside log p of the words; the last three are for hard attention."""
+    """What counts how much beside log p of the words; the last two are for hard attention."""
 
     smoothing: float = 0.0
     coverage: float = 0.0
     reinforce: float = 1.0
     entropy: float = 0.0
-    discount: float = 1.0
 
 
 def caption_loss(network: Captioner, batch: CaptionBatch, weights: Weights) -> tuple[Tensor, Tensor]:
@@ -53,14 +52,11 @@ def words_log_p(network: Captioner, vectors_BTD: Tensor, write_BT: Tensor, real_
 def policy_loss(network: Captioner, log_p_BT: Tensor, glance: Glance, real_BT: Tensor, weights: Weights) -> Tensor:
     """-λ_r sum_t (R_t - b) log p(s_t) - λ_e sum_t H(s_t), b a moving average (REINFORCE; Xu 2015, section 4.1).
 
-    A place can only help the words from its own on, so R_t - b is the sum of their log p - b, b that of one word; a
-    word that comes k later counts discount^k.
+    A place can only help the words from its own on, so R_t - b is the sum of their log p - b, b that of one word.
     """
     sampled_BT = real_BT & (glance.log_probability_BT != 0)
     gain_BT = (log_p_BT - network.baseline).masked_fill(~real_BT, 0.0)
-    step_T = torch.arange(gain_BT.shape[1], device=gain_BT.device)
-    ahead_TT = step_T - step_T[:, None]
-    later_BT = gain_BT @ (weights.discount ** ahead_TT.clamp_min(0)).where(ahead_TT >= 0, 0.0).to(gain_BT.dtype).mT
+    later_BT = gain_BT.flip(1).cumsum(1).flip(1)
     network.remember(log_p_BT[sampled_BT].mean())
     entropy_BT = torch.special.entr(glance.expected_BTS.clamp_min(1e-30)).sum(-1)
     reward = (later_BT * glance.log_probability_BT * sampled_BT).sum()
