@@ -183,13 +183,19 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def _scores(scores: Mapping[str, Any]) -> str:
+    found = list(_score_rows(scores))
+    is_signed = any(signature for *_, signature in found)
     rows = "".join(
         f'<tr><th scope="row">{escape(name)}</th><td class="number">{escape(value)}</td>'
-        f"<td><code>{escape(signature).replace('|', '|<wbr>')}</code></td></tr>\n"
-        for name, value, signature in _score_rows(scores)
+        + (f"<td><code>{escape(signature).replace('|', '|<wbr>')}</code></td>" if is_signed else "")
+        + "</tr>\n"
+        for name, value, signature in found
     )
-    head = '<tr><th scope="col">Score</th><th scope="col">Value</th><th scope="col">sacreBLEU signature</th></tr>'
-    return table("Scores, with what is needed to compare them", head, rows)
+    head = '<th scope="col">Score</th><th scope="col">Value</th>'
+    if not is_signed:
+        return table("Scores", f"<tr>{head}</tr>", rows)
+    signed = '<th scope="col">sacreBLEU signature</th>'
+    return table("Scores, with what is needed to compare them", f"<tr>{head}{signed}</tr>", rows)
 
 
 def _score_rows(scores: Mapping[str, Any], of: str = "") -> Iterator[tuple[str, str, str]]:
