@@ -17,7 +17,9 @@ from saccade.inspection import curves
 from saccade.inspection.curves import Line
 from saccade.inspection.samples import table
 
-NAMES = {"bleu": "BLEU", "chrf": "chrF", "f1": "F1", "macro_f1": "macro F1", "wer": "word error"}
+NAMES = {"bleu": "BLEU", "chrf": "chrF", "f1": "F1", "macro_f1": "macro F1", "wer": "word error"} | {
+    f"bleu{order}": f"BLEU-{order}" for order in range(1, 5)
+}
 NOTHING_LOADED = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 LOWER_IS_BETTER = ("valid_wer",)
