@@ -155,7 +155,7 @@ def predict(
     picture_ending: Annotated[str, typer.Option("--ending", help="What kind of picture: .png, .svg, .gif.")] = ".png",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with scores.")] = False,
 ) -> None:
-    """Answer line by line, in order: translate, label, tag; or whatever the model reads. Blank lines stay blank."""
+    """Answer line by line, in order: translate, label, tag; or whatever the model reads."""
     if num_best is not None and num_best > 1 and not as_json:
         raise Mistake("--num-best: more than one output a line needs --json")
     given = _given(
@@ -171,17 +171,21 @@ def predict(
     is_typed = source is None and sys.stdin.isatty()  # somebody waits for an answer to each line
     window = {"window": 1} if is_typed and "window" in inspect.signature(stream).parameters else {}
     console = Console()
+    if picture_ending != ".png" and pictures is None:
+        raise Mistake("--ending: given without --draw")
+    if pictures is not None:
+        given |= _shown_in_pictures(stream)
     found = stream(predictor.read(source), **window, **given)
     with terminal.quiet():
         for number, best in enumerate(
             terminal.counted(found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty()), 1
         ):
             first, *others = best if isinstance(best, list) else [best]
+            if pictures is not None:
+                _draw(first, pictures / f"{number}{picture_ending}")
             typer.echo(_as_json(first, others) if as_json else first.line())
             if attention and not as_json and hasattr(first, "show"):
                 first.show(console)
-            if pictures is not None:
-                _draw(first, pictures / f"{number}{picture_ending}")
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -197,6 +201,14 @@ def _check_options(call: Callable[..., Any], given: dict[str, Any]) -> None:
         if name not in parameters:
             flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
             raise Mistake(f"{flag}: given, but this model's task has no use for it")
+
+
+def _shown_in_pictures(stream: Callable[..., Any]) -> dict[str, bool]:
+    """What a task must be asked for so that there is something to draw."""
+    parameters = inspect.signature(stream).parameters
+    if "probabilities" in parameters:
+        return {"probabilities": True}
+    return {"attention": True} if {"attention", "decoding"} & set(parameters) else {}
 
 
 def _as_json(first: Any, others: list[Any]) -> str:
@@ -237,11 +249,11 @@ def evaluate(
         raise Mistake("files: none given; allowed: the files of a test set")
     with terminal.quiet():
         found = predictor.evaluate(files or [], **given)
+    typer.echo(json.dumps(dict(found.scores)) if as_json else "\n".join(found.lines))
     if plot is not None:
         if found.draw is None:
             raise Mistake("--plot: there is nothing to draw for this model's task")
         found.draw(plot)
-    typer.echo(json.dumps(dict(found.scores)) if as_json else "\n".join(found.lines))
 
 
 @config_app.command("schema")

@@ -150,7 +150,7 @@ def test_held_out_pictures_that_do_not_fit(tmp_path: Path) -> None:
 
 def test_a_run_without_its_names(tmp_path: Path) -> None:
     config = checked(tmp_path)
-    glimpse.prepare(config, tmp_path / "run", QUIET)
+    (tmp_path / "run").mkdir()
     (tmp_path / "run" / "pictures.json").write_text("{", "utf-8")
     with pytest.raises(Mistake, match=r"pictures.json: missing or damaged"):
         glimpse.load(config, tmp_path / "run")

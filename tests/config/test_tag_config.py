@@ -75,7 +75,8 @@ def test_vectors_are_put_into_their_words(tmp_path: Path) -> None:
     (tmp_path / "vectors.txt").write_text("A 9 9 9\na 1 2 3\nZebra 4 5 6\n", "utf-8")
     vectors: dict[str, object] = {"vectors": str(tmp_path / "vectors.txt"), "word_width": 3, "min_count": 1}
     job = prepared(small(tmp_path), tmp_path / "run", model=vectors)
-    lexicon = Lexicon.load(tmp_path / "run" / tag.LEXICON)
+    (tmp_path / "lexicon.json").write_text(job.stored[tag.LEXICON], "utf-8")
+    lexicon = Lexicon.load(tmp_path / "lexicon.json")
     table = job.network.get_parameter("features.word.weight")
     assert table[lexicon.words.encode("a")[0]].tolist() == [1, 2, 3]  # its own spelling, not the first
     assert table[lexicon.words.encode("zebra")[0]].tolist() == [4, 5, 6]

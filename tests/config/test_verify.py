@@ -32,6 +32,17 @@ def test_a_killed_run_is_verified(tmp_path: Path) -> None:
     assert (verdict.num_steps, verdict.num_kills) == (40, 2)
 
 
+def test_a_killed_run_of_another_task_is_verified_too(tmp_path: Path) -> None:
+    (tmp_path / "rows.txt").write_text("a B-X\nb O\n\n" * 3, encoding="utf-8")
+    text = f"""
+task: tag
+data: {{train: {tmp_path}/rows.txt, valid: {tmp_path}/rows.txt}}
+model: {{width: 4, word_width: 3, character_width: 4}}
+"""
+    (tmp_path / "tags.yaml").write_text(text, encoding="utf-8")
+    assert verify.verify(tmp_path / "tags.yaml", [], kills=1, steps=16, console=Console(quiet=True)).is_same
+
+
 def test_different_weights_are_seen(tmp_path: Path) -> None:
     for name, content in (("whole", b"1"), ("killed", b"2")):
         (tmp_path / name / "checkpoints").mkdir(parents=True)

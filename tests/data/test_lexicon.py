@@ -71,7 +71,7 @@ def test_no_repeated_word_no_place() -> None:
 
 
 def test_it_is_stored_and_found_again(tmp_path: Path) -> None:
-    LEXICON.joined(["Dog", "cat", "dog"]).save(tmp_path / "lexicon.json")
+    (tmp_path / "lexicon.json").write_text(LEXICON.joined(["Dog", "cat", "dog"]).text(), "utf-8")
     found = Lexicon.load(tmp_path / "lexicon.json")
     assert found.words.symbols == [*LEXICON.words.symbols, "dog"]
     assert (found.tags, found.spelling) == (["O", "B-X"], "bio")

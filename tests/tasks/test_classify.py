@@ -180,7 +180,7 @@ def test_what_has_no_weights_says_so() -> None:
         model.key_terms("The cat")
     with pytest.raises(Mistake, match="key_terms: -1 given; it must be 0 or more"):
         model.predict(["The cat"], key_terms=-1)
-    with pytest.raises(Mistake, match="a picture needs the weights"):
+    with pytest.raises(Mistake, match="a picture shows the weights"):
         predictor().predict(["The cat"])[0].draw(Path("a.png"))
 
 

@@ -14,7 +14,7 @@ from saccade.data import tagged
 from saccade.data.columns import Sentence
 from saccade.data.lexicon import Lexicon
 from saccade.data.mistakes import Mistake
-from saccade.data.spans import Span, allowed_pairs
+from saccade.data.spans import Span, allowed_pairs, scheme_of
 from saccade.layers.crf import LinearChain
 from saccade.models.encoder import RecurrentTextEncoder
 from saccade.models.tagger import FeatureSizes, OtherPlaces, TagNetwork, WordFeatures
@@ -180,3 +180,8 @@ def test_the_loss_is_minus_the_log_probability_of_the_tags() -> None:
     wanted = chain.log_probability(made.network(tokens), torch.zeros(2, 5, dtype=torch.long), tokens.length_B)
     torch.testing.assert_close(loss, -wanted.sum())
     assert float(loss.detach()) > 0
+
+
+def test_a_misspelled_tag_among_spans_is_no_part_of_speech() -> None:
+    assert scheme_of([("B-X", "I-X", "O"), ("X-BAR", "O")]) == "bio"
+    assert scheme_of([("DT", "NN"), ("O", "NN")]) is None

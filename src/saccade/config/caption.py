@@ -19,8 +19,8 @@ from saccade.config.pictures import Features, Pictures, Shapes, reader, told
 from saccade.config.sections import NormalizerName, Positive, RunSection, ScoreName, Section, Share
 from saccade.data.batches import Buckets, full_runs
 from saccade.data.captions import Captioned, Lines
-from saccade.data.files import replacing
 from saccade.data.images import read_picture
+from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import SentencePiece, Vocabulary, file_name, load_tokenizer, train_tokenizer
 from saccade.decoding import BeamOptions
 from saccade.inspection import captions as drawing
@@ -123,6 +123,11 @@ class Config(RunSection):
             value, default = getattr(self.training, name), Training.model_fields[name].default
             if self.model.attention == "soft" and value != default:
                 raise ValueError(f"training.{name}: {value} given; it has no effect with model.attention: soft")
+        if self.data.kind == "shapes" and self.tokenizer.kind != "words":
+            kind = self.tokenizer.kind
+            raise ValueError(
+                f"tokenizer.kind: {kind!r} given; where nouns look is measured in shapes, so it must be words"
+            )
         if (share := self.model.feature_dropout) and self.data.kind != "features":
             raise ValueError(f"model.feature_dropout: {share} given; it has no effect with data.kind: {self.data.kind}")
         return self
@@ -135,7 +140,8 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
     train, valid = told(config.data, "train"), told(config.data, "valid")
     tokenizer = _tokenizer(config, train, folder)
     _say(config, train, valid, tokenizer, console)
-    network = model(config, tokenizer, _places(config, train, folder))
+    places = _places(config, train)
+    network = model(config, tokenizer, places)
     if isinstance(network.encoder, FeatureEncoder):
         network.encoder.mean_C, network.encoder.deviation_C = train.statistics()
     lines = Lines(train, tokenizer, places=math.prod(network.encoder.shape))
@@ -147,6 +153,7 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
         loss=lambda batch: caption_loss(network, batch, weights),
         validate=_Validator(config, writer(config, network, tokenizer), valid).measure,
         data=[train.key()],
+        stored={SHAPE_FILE: json.dumps(places)},
         unit="words",
     )
 
@@ -155,7 +162,9 @@ def load(config: Config, folder: Path) -> CaptionWriter:
     """A trained run, ready to predict."""
     (stored,) = folder.glob("tokenizer.*")
     tokenizer = load_tokenizer(stored)
-    network = model(config, tokenizer, _places(config, None, folder))
+    stored_places = folder / SHAPE_FILE
+    places = json.loads(stored_places.read_text("utf-8")) if stored_places.exists() else _places(config, None)
+    network = model(config, tokenizer, places)
     return writer(config, trained(network, config, folder), tokenizer)
 
 
@@ -243,16 +252,13 @@ def _tokenizer(config: Config, train: Captioned, folder: Path) -> SentencePiece 
     return learned
 
 
-def _places(config: Config, train: Captioned | None, folder: Path) -> tuple[int, int, int]:
+def _places(config: Config, train: Captioned | None) -> tuple[int, int, int]:
     """Rows, columns and channels of what the network reads; those of feature maps are stored with the run."""
     if not isinstance(config.data, Features):
         return config.data.side, config.data.side, 3
-    if train is not None:
-        assert train.grid is not None
-        with replacing(folder / SHAPE_FILE) as draft:
-            draft.write_text(json.dumps([*train.grid, train.source.shape[-1]]), "utf-8")
-    rows, columns, channels = json.loads((folder / SHAPE_FILE).read_text("utf-8"))
-    return rows, columns, channels
+    if train is None or train.grid is None:
+        raise Mistake(f"{SHAPE_FILE}: missing; it says how large the feature maps are")
+    return *train.grid, train.source.shape[-1]
 
 
 def _say(

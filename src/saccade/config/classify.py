@@ -17,7 +17,6 @@ from saccade.config.job import Examined, Job
 from saccade.config.labelled import Data
 from saccade.config.sections import Positive, RunSection, Section, Share
 from saccade.data.batches import Shuffled
-from saccade.data.files import replacing
 from saccade.data.labelled import Text
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import (
@@ -102,8 +101,6 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
     sets = labelled.sets(config.data, config.seed)
     train, labels = sets["train"], _labels(config, sets["train"])
     tokenizer = _tokenizer(config, train, folder)
-    with replacing(folder / LABELS) as draft:
-        draft.write_text(json.dumps(labels, ensure_ascii=False), "utf-8")
     network = _network(config, tokenizer, labels)
     predictor = _predictor(config, network, tokenizer, labels)
     encoded = {name: _encoded(predictor, texts) for name, texts in sets.items()}
@@ -116,6 +113,7 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
         loss=lambda batch: loss_of(network, batch, mind),
         validate=lambda: _validated(config, predictor, encoded["valid"]),
         data=[labelled.fingerprint(train)],
+        stored={LABELS: json.dumps(labels, ensure_ascii=False)},
         unit="texts",
     )
 

@@ -20,7 +20,6 @@ from saccade.config.job import Examined, Job
 from saccade.config.sections import Positive, RunSection, Section, Share
 from saccade.data.batches import Shuffled
 from saccade.data.canvases import Canvases
-from saccade.data.files import replacing
 from saccade.data.images import Images, read_images
 from saccade.data.mistakes import Mistake
 from saccade.inspection import glimpses, samples
@@ -143,11 +142,11 @@ class Config(RunSection):
 
 def prepare(config: Config, folder: Path, console: Console) -> Job:
     """Everything a run needs. The pictures lie on the device; a batch is only their rows."""
+    del folder
     sets, device = _sets(config), device_for(config)
     train = sets["train"]
     pixel_NCYX = torch.tensor(train.pixel_NCYX)
     config.data.canvases().check(pixel_NCYX)
-    _store(folder, train)
     console.print(", ".join(f"{name}: {len(images):,} pictures" for name, images in sets.items()), highlight=False)
     console.print(f"{len(train.names)} classes: {', '.join(train.names[:20])}", highlight=False)
     torch.manual_seed(config.seed)
@@ -160,6 +159,7 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
         loss=_loss(config, network, pixel_NCYX.to(device), torch.tensor(train.label_N).to(device)),
         validate=_validator(config, viewer, viewer.fixed(valid).to(device), torch.tensor(valid.label_N).to(device)),
         data=[images.key() for name, images in sets.items() if name != "test"],
+        stored={STORED: json.dumps({"names": train.names, "shape": train.pixel_NCYX.shape[-2:]}, ensure_ascii=False)},
         unit="pictures",
     )
 
@@ -232,12 +232,6 @@ def _sets(config: Config) -> dict[str, Images]:
 
 def _read(field: str, files: PictureFiles, data: Data) -> Images:
     return read_images(files.images, files.labels, field=f"{field}.images", channels=data.channels, resize=data.resize)
-
-
-def _store(folder: Path, train: Images) -> None:
-    with replacing(folder / STORED) as draft:
-        stored = {"names": train.names, "shape": train.pixel_NCYX.shape[-2:]}
-        draft.write_text(json.dumps(stored, ensure_ascii=False), "utf-8")
 
 
 def _network(config: Config, num_classes: int) -> GlimpseNetwork:

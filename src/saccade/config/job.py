@@ -19,6 +19,7 @@ class Job(NamedTuple):
     loss: Loss
     validate: Validate
     data: list[str]  # hashes of what it learns from: a run goes on only with the same
+    stored: Mapping[str, str] = {}  # small files that a trained run needs beside its weights: name and text
     unit: str = "tokens"  # what the loss is a mean over
     config: RunSection | None = None  # with what it left to be found here
 

@@ -22,7 +22,7 @@ def load_run(folder: Path | str, *others: Path | str) -> Any:
     runs = [first, *(_load_one(Path(other)) for other in others)]
     for run, name in zip(runs, (folder, *others), strict=True):
         if not isinstance(run, Translator):
-            raise Mistake(f"{name}: it doesn't write text; an ensemble is of runs that do")
+            raise Mistake(f"{name}: it isn't text to text; an ensemble is of runs that are")
         for side in ("source", "target"):
             if fingerprint(getattr(run, side)) != fingerprint(getattr(first, side)):
                 raise Mistake(f"{name}: its {side} tokenizer differs from that of {folder}; an ensemble shares both")

@@ -52,6 +52,9 @@ def _train(config: Any, folder: Path, console: Console) -> checkpoints.Progress:
     options = devices.options(job.config or config, job.network)
     config = _with(job.config or config, "precision", str(options.dtype).removeprefix("torch."))
     _check_same_data(job.data, folder)
+    for name, text in job.stored.items():  # not before: a refused run stays as it was
+        with replacing(folder / name) as draft:
+            draft.write_text(text, "utf-8")
     config_file.save(config, folder / "config.yaml")
     trainer = Trainer(job.network, job.plan, job.loss, options, folder)
     if trainer.is_finished:
@@ -83,10 +86,10 @@ def _same_run(config: RunSection, folder: Path) -> RunSection:
         return config
     earlier = config_file.load(path)
     for name in ("tokens_per_batch", "precision"):  # found once, then part of the run
-        if getattr(config.training, name, None) == "auto":
+        if getattr(config.training, name, None) == "auto" and earlier.task == config.task:
             config = _with(config, name, getattr(earlier.training, name))
     before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, config))
-    changed = [section for section in now if now[section] != before[section]]
+    changed = [section for section in now if now[section] != before.get(section)]
     if changed and not _has_learned(folder):
         for tokenizer in folder.glob("tokenizer.*"):  # nothing was learned yet: begin anew
             tokenizer.unlink()

@@ -84,6 +84,8 @@ class Config(RunSection):
         section = self.model
         if section.width % section.num_heads and (section.kind == "transformer" or section.reads_documents):
             raise ValueError(f"model.num_heads: {section.num_heads} given; it must divide the width, {section.width}")
+        if getattr(section, "score", "") == "location":
+            raise ValueError("model.score: 'location' given; it has a row for each position, and sentences have no end")
         if self.data.scheme == "none" and self.training.metric == "f1":
             raise ValueError("training.metric: 'f1' given; without spans (data.scheme: none) there is none")
         return self
@@ -91,6 +93,7 @@ class Config(RunSection):
 
 def prepare(config: Config, folder: Path, console: Console) -> Job:
     """Everything a run needs; all files are read first, so that a mistake shows before anything is learned."""
+    del folder
     section = config.model
     sets = _sets(config)
     _say(config, sets, console)
@@ -104,7 +107,6 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
     )
     if vectors is not None:
         lexicon = lexicon.joined(vectors.words)
-    lexicon.save(folder / LEXICON)
     torch.manual_seed(config.seed)
     network = taggers.network(section, lexicon)
     network.features.unknown_share_V = taggers.unknown_share(section.word_dropout, lexicon, train.sentences)
@@ -123,6 +125,7 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
         loss=lambda batch: loss_of(network, batch),
         validate=_Validator(config, tagger, valid).measure,
         data=_hashes(config),
+        stored={LEXICON: lexicon.text()},
     )
 
 

@@ -47,6 +47,8 @@ class Model(Section):
         fields = type(self).model_fields
         if self.characters == "none" and self.character_width != fields["character_width"].default:
             raise ValueError(f"character_width: {self.character_width} given; it has no effect with characters: none")
+        if self.characters == "lstm" and self.character_width % 2:
+            raise ValueError(f"character_width: {self.character_width} given; two directions need an even one")
         if self.vectors is None and self.max_vectors != fields["max_vectors"].default:
             raise ValueError(f"max_vectors: {self.max_vectors} given; it has no effect without vectors")
         return self

@@ -138,6 +138,9 @@ class Config(RunSection):
             return
         if self.tokenizer.shared:
             raise ValueError("tokenizer.shared: true given; with input: features only targets have a vocabulary")
+        width = getattr(self.model, "embedding_width", self.model.width)
+        if self.features is not None and self.features.subsampling == "pyramid" and width % 2:
+            raise ValueError(f"features.subsampling: 'pyramid' given; it needs an even width, not {width}")
         if self.tokenizer.sampling:
             raise ValueError(f"tokenizer.sampling: {self.tokenizer.sampling} given; with input: features it must be 0")
         if self.training.tokens_per_batch == "auto":

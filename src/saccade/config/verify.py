@@ -44,7 +44,8 @@ def verify(config: Path, overrides: list[str], *, kills: int, steps: int, consol
         console.print(f"one run of {steps:,} steps, left alone ...")
         times = _run_to_end(arguments, whole)
         found = config_file.load(whole / "config.yaml").training  # what was found by trying must be the same
-        arguments += [f"training.tokens_per_batch={found.tokens_per_batch}", f"training.precision={found.precision}"]
+        settled = {name: getattr(found, name, None) for name in ("tokens_per_batch", "precision")}
+        arguments += [f"training.{name}={value}" for name, value in settled.items() if value is not None]
         num_kills, is_same = 0, True
         while num_kills < kills:
             if _run_until_killed(arguments, killed, times):

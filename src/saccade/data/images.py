@@ -51,6 +51,8 @@ def read_images(
     path = Path(images).expanduser()
     if not path.exists():
         raise Mistake(f"{field}: there is no file or folder at {images}")
+    if resize is not None and not path.is_dir():
+        raise Mistake(f"data.resize: {resize} given; it is for folders of pictures, and {images} is a file")
     if labels is not None:
         return _checked(_idx(path, (3, 4)), _idx(Path(labels).expanduser(), (1,)), f"{images} and {labels}", channels)
     if path.is_dir():

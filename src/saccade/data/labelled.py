@@ -55,7 +55,8 @@ class Spelling(NamedTuple):
 
     def words(self, text: str) -> list[str]:
         """The words of a text; with split punctuation, every sign outside a word is one."""
-        return TOKEN.findall(text) if self.split_punctuation else text.split()
+        plain = text.replace("\u2581", " ")  # SentencePiece's own sign for a space
+        return TOKEN.findall(plain) if self.split_punctuation else plain.split()
 
     def __call__(self, text: str) -> str:
         """The words with a space between them, as the tokenizer reads them."""
@@ -184,6 +185,8 @@ def _label_first(path: Path, columns: Columns, needs_label: bool) -> Iterator[Te
     for number, line in enumerate(text_lines(path), 1):
         if cleaned := clean(line):
             label, _, text = cleaned.partition(" ") if needs_label else ("", "", cleaned)
+            if not text:
+                raise Mistake(f"{path}:{number}: no text behind {label!r}; a line is a label, a space, a text")
             yield _checked(path, number, {"label": label, "text": text}, needs_label)
 
 

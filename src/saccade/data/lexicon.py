@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.columns import Sentence
-from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import END, SPECIAL, START, UNKNOWN, Vocabulary
 
@@ -121,13 +120,10 @@ class Lexicon:
         ids = {tag: index for index, tag in enumerate(self.tags)}
         return torch.from_numpy(padded([[ids[tag] for tag in tags] for tags in sentences]))
 
-    def save(self, path: Path) -> None:
-        """A JSON file."""
+    def text(self) -> str:
+        """As its file has it, JSON."""
         parts = {name: getattr(self, name).symbols for name in ("words", "characters", "shapes")}
-        with replacing(path) as draft:
-            draft.write_text(
-                json.dumps({**parts, "tags": self.tags, "spelling": self.spelling}, ensure_ascii=False), "utf-8"
-            )
+        return json.dumps({**parts, "tags": self.tags, "spelling": self.spelling}, ensure_ascii=False)
 
     @classmethod
     def load(cls, path: Path) -> Lexicon:

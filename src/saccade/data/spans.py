@@ -83,14 +83,19 @@ def converted(tags: Tags, scheme: str) -> list[str]:
 
 
 def scheme_of(sentences: Iterable[Tags]) -> str | None:
-    """The scheme in which a file's tags need the least repair, or None where they spell no spans (parts of speech)."""
+    """The scheme in which a file's tags need the least repair, or None where they spell no spans (parts of speech).
+
+    Tags that spell spans beside O mean a scheme, even if some are misspelled.
+    """
     sentences = list(sentences)
     tags = {tag for sentence in sentences for tag in sentence}
-    if not all(tag == OUTSIDE or SPELLED.fullmatch(tag) for tag in tags):
+    spelled = {tag for tag in tags if tag == OUTSIDE or SPELLED.fullmatch(tag)}
+    if spelled != tags and not (OUTSIDE in tags and len(spelled) > 1):
         return None
-    if any(tag[0] in "ES" for tag in tags):
+    if any(tag[0] in "ES" for tag in spelled):
         return "bioes"
-    return min(("bio", "iob1"), key=lambda scheme: sum(repaired(one, scheme).num_changed for one in sentences))
+    sound = [sentence for sentence in sentences if spelled.issuperset(sentence)]
+    return min(("bio", "iob1"), key=lambda scheme: sum(repaired(one, scheme).num_changed for one in sound))
 
 
 def allowed_pairs(tags: Tags, scheme: str) -> list[list[bool]]:

@@ -43,9 +43,14 @@ def documents(given: Iterable[Sentence]) -> Iterator[Document]:
 
 
 def read_tagged(field: str, pattern: str, columns: Columns) -> list[TaggedFile]:
-    """The files that a path, folder or glob stands for; documents count through all of them."""
+    """The files that a path, folder or glob stands for."""
+    return read_files(shards(field, pattern), columns)
+
+
+def read_files(paths: Iterable[Path], columns: Columns) -> list[TaggedFile]:
+    """Files of sentences; documents count through all of them."""
     files, first = list[TaggedFile](), 0
-    for path in shards(field, pattern):
+    for path in paths:
         found = [one._replace(document=first + one.document) for one in read_columns(path, columns)]
         files.append(TaggedFile(path, found))
         first = found[-1].document + 1

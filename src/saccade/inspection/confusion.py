@@ -92,7 +92,14 @@ class Confusion:
         """The shares of each row as a PNG, SVG or PDF."""
         draw.check_ending(path)
         share = torch.from_numpy(self.count / self.count.sum(1, keepdims=True).clip(1))
-        draw.to_file(share, path, queries=self.labels, keys=self.labels, title="down: true; across: given")
+        draw.to_file(
+            share,
+            path,
+            queries=self.labels,
+            keys=self.labels,
+            title="down: true; across: given",
+            label="share of the row",
+        )
 
     def _frequent(self, most: int) -> Confusion:
         """The most frequent labels, all others as one."""

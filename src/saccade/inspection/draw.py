@@ -15,6 +15,7 @@ from saccade.data.mistakes import Mistake
 
 SHADES = " ░▒▓█"
 WIDEST_WORD = 12
+MANY_KEYS = 16  # beside each other their names would touch
 PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -54,8 +55,17 @@ def check_ending(path: Path) -> None:
         raise Mistake(f"{path}: a picture ends in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
 
 
-def to_file(weights_TS: Tensor, path: Path, *, queries: Sequence[str], keys: Sequence[str], title: str = "") -> None:
+def to_file(
+    weights_TS: Tensor,
+    path: Path | str,
+    *,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    title: str = "",
+    label: str = "weight",
+) -> None:
     """PNG, SVG or PDF, by the path's ending."""
+    check_ending(path := Path(path))
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -63,7 +73,8 @@ def to_file(weights_TS: Tensor, path: Path, *, queries: Sequence[str], keys: Seq
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     image = axes.imshow(weights_TS.detach().float().cpu().numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto")
-    axes.set_xticks(range(len(keys)), keys)
+    is_narrow = len(keys) > MANY_KEYS or max(map(len, keys), default=0) > WIDEST_WORD
+    axes.set_xticks(range(len(keys)), keys, rotation=90 if is_narrow else 0)
     axes.set_yticks(range(len(queries)), queries)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
@@ -71,7 +82,7 @@ def to_file(weights_TS: Tensor, path: Path, *, queries: Sequence[str], keys: Seq
     axes.set_yticks([i - 0.5 for i in range(1, len(queries))], minor=True)
     axes.grid(which="minor", color="white", linewidth=0.6)
     axes.tick_params(which="minor", length=0)
-    figure.colorbar(image, ax=axes, label="weight")
+    figure.colorbar(image, ax=axes, label=label)
     if title:
         axes.set_title(title)
     with replacing(path) as draft:

@@ -107,8 +107,8 @@ def _best(log: Log) -> list[tuple[str, str, str]]:
     if not judged:
         return []
     row = max(judged, key=lambda row: row["score"])
-    name = next((key for key in row if key.startswith("valid_") and row[key] == row["score"]), "score")
-    return [(f"best {name_of(name)} in validation", f"{row['score']:.2f}", f"step {row['step']:,}")]
+    name = next((key for key in row if key.startswith("valid_") and abs(row["score"]) == row[key]), "score")
+    return [(f"best {name_of(name)} in validation", f"{row[name]:.2f}", f"step {row['step']:,}")]
 
 
 def name_of(key: str) -> str:

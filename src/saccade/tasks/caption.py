@@ -24,7 +24,7 @@ from saccade.data.tokenizer import START, Tokenizer
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, chosen, search
 from saccade.inspection import captions as drawing
 from saccade.models.captioner import Captioner
-from saccade.tasks.evaluation import Evaluation
+from saccade.tasks.evaluation import Evaluation, several
 
 Given = Seen | NDArray[Any] | Tensor | Path | str
 Watch = Callable[[Iterator[Any], int], Iterable[Any]]
@@ -102,7 +102,7 @@ class CaptionWriter:
     ) -> Iterator[list[Caption]]:
         """The `num_best` sentences for each."""
         way = chosen(self.options, options)
-        rest = iter(inputs)
+        rest = iter(several(inputs))
         while part := [self._seen(given) for given in itertools.islice(rest, self.batch_size)]:
             yield from self._written(part, way, attention=attention)
 

@@ -24,7 +24,7 @@ from saccade.data.windows import NO_LABEL, Batch, EncodedTexts, encode_texts
 from saccade.inspection import draw
 from saccade.inspection.confusion import Confusion, in_terminal
 from saccade.models.classifier import Judged, TextClassifier
-from saccade.tasks.evaluation import Evaluation
+from saccade.tasks.evaluation import Evaluation, several
 from saccade.training.losses import disagreement
 
 Watch = Callable[[Iterator[Any], int], Iterable[Any]]
@@ -157,8 +157,8 @@ class Prediction(NamedTuple):
     def draw(self, path: Path) -> None:
         """The words and their weights as a picture, a row for each hop."""
         if self.words is None or self.attention is None:
-            raise Mistake("attention: a picture needs the weights; predict with attention=True")
-        draw.check_ending(path)
+            raise Mistake("attention: not asked for; a picture shows the weights")
+        draw.check_ending(path := Path(path))
         count = len(self.attention)
         queries = [self.label] if count == 1 else [f"hop {number}" for number in range(1, count + 1)]
         draw.to_file(
@@ -194,7 +194,7 @@ class Classifier:
         """The same in memory that doesn't grow; the end of a window is the context of the next."""
         if key_terms < 0:
             raise Mistake(f"key_terms: {key_terms} given; it must be 0 or more")
-        texts = (Text(clean(given)) if isinstance(given, str) else given for given in inputs)
+        texts = (Text(clean(given)) if isinstance(given, str) else given for given in several(inputs))
         before: list[Text] = []
         while part := list(itertools.islice(texts, window)):
             seen = [*before, *part]
@@ -248,7 +248,7 @@ class Classifier:
         """The pieces' weights summed into their words'; words behind a cut are left out."""
         words = self.spelling.words(text.text)
         numbers = self._words_of_pieces(words)[: weight_TS.shape[1]]
-        if not words:
+        if not len(numbers):
             return one._replace(words=[], attention=weight_TS[:, :0], key_terms=[] if key_terms else None)
         words = words[: int(numbers[-1]) + 1]
         weight_TW = weight_TS.new_zeros(len(weight_TS), len(words)).index_add(1, numbers, weight_TS)

@@ -1,10 +1,14 @@
-"""What `evaluate` of any task gives."""
+"""What every task's predictor has in common: several inputs, and what `evaluate` gives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from saccade.data.mistakes import Mistake
+
+T = TypeVar("T")
 
 
 class Evaluation(NamedTuple):
@@ -13,3 +17,10 @@ class Evaluation(NamedTuple):
     scores: Mapping[str, Any]
     lines: list[str]
     draw: Callable[[Path], None] | None = None
+
+
+def several(inputs: Iterable[T]) -> Iterable[T]:
+    """The same; a lone string would be read letter by letter."""
+    if isinstance(inputs, str | bytes | Path):
+        raise Mistake(f"predict: {str(inputs)[:40]!r} given; it takes a list of inputs, so put it into one")
+    return inputs

@@ -18,7 +18,7 @@ from saccade.data.images import Images, Pixels, read_images, read_pictures
 from saccade.data.mistakes import Mistake
 from saccade.inspection import glimpses
 from saccade.models.glimpse_network import GlimpseNetwork
-from saccade.tasks.evaluation import Evaluation
+from saccade.tasks.evaluation import Evaluation, several
 from saccade.training.reinforce import with_first
 
 FIXED_SEED = 1406  # of the canvases that are measured on: the same for every run
@@ -75,7 +75,7 @@ class Seen(NamedTuple):
 
     def draw(self, path: Path) -> None:
         """The path over the picture: a PNG, or a GIF that moves."""
-        glimpses.draw(self.path, path, title=f"{self.label} ({self.probability:.1%})")
+        glimpses.draw(self.path, Path(path), title=f"{self.label} ({self.probability:.1%})")
 
 
 @final
@@ -105,7 +105,7 @@ class Glimpser:
     def stream(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> Iterator[Seen]:
         """The same one by one, in memory that doesn't grow with their number."""
         wander_TBM2 = self.wander(samples or self.samples, seed)
-        pictures = (self._grown(picture) for given in inputs for picture in self._pictures(given))
+        pictures = (self._grown(picture) for given in several(inputs) for picture in self._pictures(given))
         for _, same in groupby(pictures, key=lambda picture: picture.pixel_CYX.shape):
             while batch := list(islice(same, self.batch_size)):
                 yield from self._seen(batch, wander_TBM2)

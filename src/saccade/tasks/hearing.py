@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
@@ -45,7 +46,10 @@ def by_length(outputs: Sequence[str], references: Sequence[str]) -> list[LengthE
 
 
 def monotonic(translator: Translator, pairs: Sequence[Pair]) -> float | None:
-    """How many words look later than the word before, in percent of the first sources; None without attention."""
+    """How many pieces look later than the one before, in percent of the first sources; None without attention.
+
+    NaN where no output has two pieces.
+    """
     heard = _looks(translator, pairs[:NUM_ALIGNED])
     if heard is None:
         return None
@@ -63,7 +67,7 @@ def evaluation(
     figures: dict[str, Any] = {"num_pairs": len(pairs), **scores._asdict(), "exactly_right": 100 * right / len(pairs)}
     lines = [*bleu.said(scores), f"exactly right {figures['exactly_right']:.2f}%"]
     if later is not None:
-        figures["monotonic"] = later
+        figures["monotonic"] = None if math.isnan(later) else later
         lines.append(f"words that look later than the word before {later:.2f}%")
     shown = [f"{row.num_words:>10}  {row.num_pairs:>6,}  {row.wer:>10.2f}" for row in rows]
     heading = f"{'words said':>10}  {'sounds':>6}  {'word error':>10}"

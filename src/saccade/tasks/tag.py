@@ -12,15 +12,15 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from saccade.data.columns import WORD_AND_TAG, Columns, Sentence, looks_like_columns, read_columns, sentences, written
+from saccade.data.columns import WORD_AND_TAG, Columns, Sentence, looks_like_columns, sentences, written
 from saccade.data.corpus import clean, decoded, text_lines
 from saccade.data.lexicon import Document, Lexicon, Tokens
 from saccade.data.mistakes import Mistake
 from saccade.data.spans import Score, Span, converted, span_scores, spans_of
-from saccade.data.tagged import documents
+from saccade.data.tagged import documents, read_files
 from saccade.inspection.draw import to_file
 from saccade.models.tagger import TagNetwork
-from saccade.tasks.evaluation import Evaluation
+from saccade.tasks.evaluation import Evaluation, several
 
 WINDOW = 2048  # sentences that are sorted by length together
 TOKENS_PER_BATCH = 8192
@@ -85,8 +85,8 @@ class Tagged(NamedTuple):
     def draw(self, path: Path) -> None:
         """The probability of each tag for each word, as a picture."""
         if self.probability_TV is None:
-            raise Mistake("probabilities: not asked for; a picture shows them (probabilities=True)")
-        to_file(self.probability_TV, path, queries=self.words, keys=self.kinds, title="probability of each tag")
+            raise Mistake("probabilities: not asked for; a picture shows them")
+        to_file(self.probability_TV, Path(path), queries=self.words, keys=self.kinds, label="probability")
 
 
 @final
@@ -107,7 +107,7 @@ class Tagger:
 
         `window` are read before the first is written; a model that reads documents waits for the end of one.
         """
-        for part in _windows(self.read_together(map(_sentence, itertools.count(1), inputs)), window):
+        for part in _windows(self.read_together(map(_sentence, itertools.count(1), several(inputs))), window):
             yield from self._tagged(part, probabilities)
 
     def read_together(self, given: Iterable[Sentence]) -> Iterator[Document]:
@@ -134,7 +134,7 @@ class Tagger:
 
     def evaluate(self, paths: Sequence[Path]) -> Evaluation:
         """Spans and tags against those of CoNLL files, as conlleval prints them."""
-        gold = [sentence for path in paths for sentence in read_columns(path, self.columns)]
+        gold = [sentence for file in read_files(paths, self.columns) for sentence in file.sentences]
         return evaluation(
             [one.tags for one in gold],
             [one.tags for one in self.stream(gold)],

@@ -24,7 +24,7 @@ from saccade.data.tokenizer import END, SPECIAL, START, Tokenizer
 from saccade.decoding import Attending, BeamOptions, Hypothesis, SamplingOptions, chosen, search
 from saccade.inspection import alignments, draw
 from saccade.tasks import bleu, hearing
-from saccade.tasks.evaluation import Evaluation
+from saccade.tasks.evaluation import Evaluation, several
 
 Watch = Callable[[Iterator[Any], int], Iterable[Any]]
 WINDOW = 2048  # lines that are sorted by length together
@@ -288,6 +288,7 @@ def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Way, Look 
 
 def _aligned(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[tuple[str, str]]:
     """Each text with its prefix."""
+    texts = several(texts)
     if prefixes is None:
         yield from ((text, "") for text in texts)
         return

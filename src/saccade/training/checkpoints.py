@@ -101,7 +101,7 @@ def restore(
             with safe_open(path, framework="pt") as stored:
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
                 progress = Progress(**json.loads(stored.metadata()["progress"]))
-        except (SafetensorError, OSError, ValueError):
+        except (SafetensorError, OSError, ValueError, TypeError):
             damaged.append(path)
             continue
         for other in damaged:
