@@ -83,7 +83,7 @@ def section(*corpora: str) -> str:
         (MINIMAL[:-2] + ", test: {surce: a}}\n", r"data\.test\.surce: unknown \(did you mean source\?\)"),
         (MINIMAL + "trainning: {}\n", r"run.yaml: trainning: unknown \(did you mean training\?\)"),
         (MINIMAL + "model: {widht: 3}\n", r"model.widht: unknown \(did you mean width\?\)"),
-        (MINIMAL + "model: {zzz: 3}\n", r"model.zzz: unknown; allowed: kind, size, width"),
+        (MINIMAL + "model: {zzz: 3}\n", r"model.zzz: unknown; allowed: width, num_heads"),
         (MINIMAL + "training: {max_steps: 0}\n", r"training.max_steps: 0 given; input should be greater than"),
         (MINIMAL + "model: {width: 10, num_heads: 3}\n", r"num_heads: 3 given; it must divide the width, 10"),
         (

@@ -86,7 +86,11 @@ def test_a_lone_string_is_not_read_letter_by_letter(tmp_path: Path, task: Any) -
     ("task", "changes", "message"),
     [
         (tags, {"model": {"characters": "lstm", "character_width": 51}}, "character_width: 51 given"),
-        (tags, {"model": {"kind": "transformer", "score": "location"}}, "model.score: 'location' given"),
+        (
+            tags,
+            {"model": {"kind": "transformer", "score": "location"}},
+            "score: 'location' given; it ends at some position",
+        ),
         (glimpses, {"data": {"resize": 5}}, "data.resize: 5 given; it is for folders of pictures"),
     ],
 )

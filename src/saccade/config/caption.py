@@ -16,7 +16,7 @@ from saccade.config import sections
 from saccade.config.devices import trained
 from saccade.config.job import Examined, Job
 from saccade.config.pictures import Features, Pictures, Shapes, reader, told
-from saccade.config.sections import NormalizerName, Positive, RunSection, ScoreName, Section, Share
+from saccade.config.sections import NormalizerName, Positive, RunSection, ScoreName, Section, Share, with_kind
 from saccade.data.batches import Buckets, full_runs
 from saccade.data.captions import Captioned, Lines
 from saccade.data.images import read_picture
@@ -113,9 +113,7 @@ class Config(RunSection):
     @classmethod
     def _default_kind(cls, given: object) -> object:
         """Data that don't say their kind are shapes."""
-        if not isinstance(given, dict) or not isinstance(given.get("data"), dict):
-            return given
-        return {**given, "data": {"kind": "shapes", **given["data"]}}
+        return with_kind(given, "data", "shapes")
 
     @model_validator(mode="after")
     def _check(self) -> Config:

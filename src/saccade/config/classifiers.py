@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field, model_validator
 
+from saccade.config.encoders import RecurrentFields, TransformerFields
 from saccade.config.sections import NormalizerName, Positive, ScoreName, Section, Share
 from saccade.layers.context import AttentionContext, Context, RecurrentContext
 from saccade.layers.pooling import (
@@ -19,9 +20,7 @@ from saccade.layers.pooling import (
     StructuredPooling,
 )
 from saccade.models.classifier import Dropouts, TextClassifier
-from saccade.models.encoder import BagEncoder, RecurrentTextEncoder, TextEncoder, TransformerTextEncoder
-from saccade.models.transformer import BlockSizes
-from saccade.models.transformer import Dropouts as BlockDropouts
+from saccade.models.encoder import BagEncoder, TextEncoder, TransformerTextEncoder
 
 
 class Model(Section):
@@ -64,68 +63,25 @@ class Model(Section):
         return self
 
 
-class RecurrentModel(Model):
+class RecurrentModel(RecurrentFields, Model):
     """Reads a text step by step."""
 
     kind: Literal["recurrent"] = "recurrent"
-    cell: Literal["rnn", "gru", "lstm"] = "gru"
-    direction: Literal["forward", "backward", "both"] = "both"
-    width: Positive = Field(default=256, description="Of both directions together.")
-    num_layers: Positive = 1
-
-    @model_validator(mode="after")
-    def _check(self) -> RecurrentModel:
-        if self.direction == "both" and self.width % 2:
-            raise ValueError(f"width: {self.width} given; two directions need an even one")
-        return self
 
     def encoder(self, max_length: int) -> TextEncoder:
         """As a module."""
         del max_length
-        options = {"cell": self.cell, "direction": self.direction}
-        return RecurrentTextEncoder(
-            self.embedding_width, self.width, **options, num_layers=self.num_layers, dropout=self.dropout
-        )
+        return self.layers(self.embedding_width, num_layers=self.num_layers, dropout=self.dropout)
 
 
-class TransformerModel(Model):
+class TransformerModel(TransformerFields, Model):
     """Reads all of a text at once."""
 
     kind: Literal["transformer"]
-    width: Positive = 128
-    num_heads: Positive = 4
-    hidden_width: Positive = 256
-    num_layers: Positive = 2
-    attention_dropout: Share = 0.0
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    norm: Literal["pre", "post"] = "pre"
-    positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
-    window: Positive | None = Field(default=None, description="How far self-attention sees to either side.")
-    score: ScoreName = Field(default="scaled_dot", description="Of self-attention.")
-    normalizer: NormalizerName = "softmax"
-
-    @model_validator(mode="after")
-    def _check(self) -> TransformerModel:
-        if self.width % self.num_heads:
-            raise ValueError(f"num_heads: {self.num_heads} given; it must divide the width, {self.width}")
-        if self.width // self.num_heads % 2 and self.positions == "rotary":
-            raise ValueError("positions: 'rotary' given; it needs heads of an even width")
-        return self
 
     def encoder(self, max_length: int) -> TextEncoder:
         """As a module."""
-        sizes = BlockSizes(
-            self.width,
-            self.num_heads,
-            self.hidden_width,
-            activation=self.activation,
-            norm=self.norm,
-            score=self.score,
-            normalizer=self.normalizer,
-            positions=self.positions,
-            window=self.window,
-            dropouts=BlockDropouts(self.dropout, self.attention_dropout),
-        )
+        sizes = self.block_sizes(self.dropout)
         return TransformerTextEncoder(self.embedding_width, sizes, num_layers=self.num_layers, max_length=max_length)
 
 

@@ -15,7 +15,7 @@ from saccade.config.classifiers import AnyModel, RecurrentModel
 from saccade.config.devices import trained
 from saccade.config.job import Examined, Job
 from saccade.config.labelled import Data
-from saccade.config.sections import Positive, RunSection, Section, Share
+from saccade.config.sections import Positive, RunSection, Section, Share, with_kind
 from saccade.data.batches import Shuffled
 from saccade.data.labelled import Text
 from saccade.data.mistakes import Mistake
@@ -83,9 +83,7 @@ class Config(RunSection):
     @classmethod
     def _default_kind(cls, given: object) -> object:
         """A model that doesn't say its kind is recurrent."""
-        if not isinstance(given, dict) or not isinstance(given.get("model"), dict):
-            return given
-        return {**given, "model": {"kind": "recurrent", **given["model"]}}
+        return with_kind(given, "model", "recurrent")
 
     @model_validator(mode="after")
     def _check(self) -> Config:

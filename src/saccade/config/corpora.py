@@ -11,8 +11,8 @@ from typing import Annotated, NamedTuple, Protocol
 from pydantic import Discriminator, Field, Tag
 from rich.console import Console
 
+from saccade.config import watch
 from saccade.config.sections import Positive, Section, TokenizerSection
-from saccade.config.watch import watched
 from saccade.data.batches import Buckets, of_pairs
 from saccade.data.corpus import Corpus, Pair
 from saccade.data.frames import Recordings, Sounds
@@ -135,7 +135,7 @@ def _learned_both(config: Texts, console: Console) -> Tokenizers:
 def _learned(config: Texts, console: Console, sides: tuple[int, ...], what: str) -> SentencePiece | Vocabulary:
     section = config.tokenizer
     texts = (pair[side] for pairs in training_corpora(config.data) for pair in pairs.pairs() for side in sides)
-    chosen = sample(watched(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed)
+    chosen = sample(watch.watched(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed)
     if len(chosen.texts) < chosen.num_seen:
         console.print(f"The tokenizer learns from {len(chosen.texts):,} of {chosen.num_seen:,} texts, by chance.")
     with console.status(f"learning a vocabulary of {section.vocabulary_size:,} ({section.kind}) from the {what}"):
@@ -150,7 +150,7 @@ def stores(config: Texts, both: Tokenizers, root: Path, console: Console = QUIET
         drawn = {"sampling": alpha, "variant": variant} if alpha else {}
         return prepare(
             root,
-            lambda: watched(console, pairs.pairs(), f"preparing {pairs.name}"),
+            lambda: watch.watched(console, pairs.pairs(), f"preparing {pairs.name}"),
             pairs.files(),
             encode=(_encoder(both[0], alpha), _encoder(both[1], alpha)),
             identity={"files": {"source": pairs.source, "target": pairs.target}, "tokenizers": marks, **drawn},
@@ -214,11 +214,11 @@ def say(data: Data, stores: list[Store], sets: list[HeldOut], console: Console) 
     lines = [_pairs(len(store)) + _left_out(text, store) for text, store in zip(texts, stores, strict=True)]
     if len(stores) > 1:
         for line, (name, files) in zip(lines, data.corpora.items(), strict=True):
-            _print(console, f"{name}, {files.source}, weight {files.weight:g}: {line}")
+            watch.say(console, f"{name}, {files.source}, weight {files.weight:g}: {line}")
         lines = [_pairs(sum(len(store) for store in stores))]
-    _print(console, f"{lines[0]} to train on")
+    watch.say(console, f"{lines[0]} to train on")
     for warning in (warning for held in sets for warning in _warnings(held, stores)):
-        _print(console, warning, style="yellow")
+        watch.say(console, warning, style="yellow")
 
 
 def _pairs(count: int) -> str:
@@ -247,7 +247,3 @@ def _warnings(held: HeldOut, stores: list[Store]) -> list[str]:
     if seen := count_seen(held.pairs, stores):
         found.append(f"{some(seen)} also in the training text")
     return found
-
-
-def _print(console: Console, text: str, style: str | None = None) -> None:
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from rich.console import Console
 from torch import Tensor
 
-from saccade.config import sections
+from saccade.config import sections, watch
 from saccade.config.devices import device_for, trained
 from saccade.config.job import Examined, Job
 from saccade.config.sections import Positive, RunSection, Section, Share
@@ -147,8 +147,8 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
     train = sets["train"]
     pixel_NCYX = torch.tensor(train.pixel_NCYX)
     config.data.canvases().check(pixel_NCYX)
-    console.print(", ".join(f"{name}: {len(images):,} pictures" for name, images in sets.items()), highlight=False)
-    console.print(f"{len(train.names)} classes: {', '.join(train.names[:20])}", highlight=False)
+    watch.say(console, ", ".join(f"{name}: {len(images):,} pictures" for name, images in sets.items()))
+    watch.say(console, f"{len(train.names)} classes: {', '.join(train.names[:20])}")
     torch.manual_seed(config.seed)
     network = _network(config, len(train.names)).to(device)
     viewer = _glimpser(config, network, train.names, train.pixel_NCYX.shape[-2:])

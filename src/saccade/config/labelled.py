@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 from rich.console import Console
 
+from saccade.config import watch
 from saccade.config.sections import Positive, Section, Share
 from saccade.data import labelled
 from saccade.data.corpus import shards
@@ -117,13 +118,11 @@ def say(
         if part.context:
             line += f" in {len(part.runs(len(texts))):,} dialogues"
         most, count = counts.most_common(1)[0]
-        _print(console, f"{line}, {len(counts)} labels; the most frequent, {most}, has {100 * count / len(texts):.1f}%")
+        watch.say(
+            console, f"{line}, {len(counts)} labels; the most frequent, {most}, has {100 * count / len(texts):.1f}%"
+        )
         if part.num_cut:
-            _print(console, f"data.{name}: {part.num_cut:,} texts are cut to data.max_length", style="yellow")
+            watch.say(console, f"data.{name}: {part.num_cut:,} texts are cut to data.max_length", style="yellow")
         if unknown := sorted(set(counts) - set(labels)):
             what = f"labels that data.train doesn't have, which count as wrong: {', '.join(unknown)}"
-            _print(console, f"data.{name}: {what}", style="yellow")
-
-
-def _print(console: Console, text: str, style: str | None = None) -> None:
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+            watch.say(console, f"data.{name}: {what}", style="yellow")

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from saccade.config.encoders import TransformerFields
 from saccade.config.sections import NormalizerName, Positive, ScoreName, Section, Share
 from saccade.models.seq2seq import Look, RecurrentSizes, Seq2Seq
-from saccade.models.transformer import BlockSizes, Dropouts, Transformer
+from saccade.models.transformer import Transformer
 
 Size = Literal["tiny", "small", "base", "big"]
 Tied = Annotated[
@@ -39,7 +40,7 @@ def _filled(given: object, sizes: dict[str, dict[str, int | float]]) -> object:
     return {**sizes.get(str(given.get("size", "small")), sizes["small"]), **given}
 
 
-class TransformerModel(Section):
+class TransformerModel(TransformerFields):
     """A Transformer. `size` fills in whatever isn't given (base and big: Vaswani 2017, table 3)."""
 
     kind: Literal["transformer"] = "transformer"
@@ -49,28 +50,12 @@ class TransformerModel(Section):
     hidden_width: Positive = None  # type: ignore[assignment]
     num_layers: Positive = None  # type: ignore[assignment]
     dropout: Share = None  # type: ignore[assignment]
-    attention_dropout: Share = 0.0
-    activation_dropout: Share = 0.0
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    norm: Literal["pre", "post"] = "pre"
-    positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
-    window: Positive | None = Field(default=None, description="How far self-attention sees to either side.")
-    score: ScoreName = "scaled_dot"
-    normalizer: NormalizerName = "softmax"
     tied: Tied = None
 
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, given: object) -> object:
         return _filled(given, TRANSFORMER_SIZES)
-
-    @model_validator(mode="after")
-    def _check(self) -> TransformerModel:
-        if self.width % self.num_heads:
-            raise ValueError(f"num_heads: {self.num_heads} given; it must divide the width, {self.width}")
-        if self.width // self.num_heads % 2 and self.positions == "rotary":
-            raise ValueError("positions: 'rotary' given; it needs heads of an even width")
-        return self
 
 
 class RnnModel(Section):
@@ -127,19 +112,7 @@ Network = Transformer | Seq2Seq
 
 def transformer(section: TransformerModel, common: dict[str, Any], max_length: int) -> Transformer:
     """From its section; `common` are vocabularies and what they share."""
-    sizes = BlockSizes(
-        section.width,
-        section.num_heads,
-        section.hidden_width,
-        activation=section.activation,
-        norm=section.norm,
-        score=section.score,
-        normalizer=section.normalizer,
-        positions=section.positions,
-        window=section.window,
-        dropouts=Dropouts(section.dropout, section.attention_dropout, section.activation_dropout),
-    )
-    layers = section.num_layers
+    sizes, layers = section.block_sizes(section.dropout), section.num_layers
     return Transformer(
         sizes=sizes, num_encoder_layers=layers, num_decoder_layers=layers, max_length=max_length, **common
     )

@@ -93,3 +93,10 @@ class RunSection(Section):
     data: Any
     model: Any
     training: Training
+
+
+def with_kind(given: object, section: str, kind: str) -> object:
+    """A config whose section says no kind has this one."""
+    if not isinstance(given, dict) or not isinstance(given.get(section), dict):
+        return given
+    return {**given, section: {"kind": kind, **given[section]}}

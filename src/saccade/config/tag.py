@@ -12,10 +12,10 @@ import torch
 from pydantic import Field, model_validator
 from rich.console import Console
 
-from saccade.config import sections, taggers
+from saccade.config import sections, taggers, watch
 from saccade.config.devices import trained
 from saccade.config.job import Examined, Job
-from saccade.config.sections import Positive, RunSection, Section
+from saccade.config.sections import Positive, RunSection, Section, with_kind
 from saccade.config.taggers import RecurrentModel, TransformerModel
 from saccade.data.batches import Shuffled
 from saccade.data.columns import Columns, Sentence
@@ -75,17 +75,13 @@ class Config(RunSection):
     @classmethod
     def _default_kind(cls, given: object) -> object:
         """A model that doesn't say its kind is recurrent."""
-        if not isinstance(given, dict) or not isinstance(given.get("model"), dict):
-            return given
-        return {**given, "model": {"kind": "recurrent", **given["model"]}}
+        return with_kind(given, "model", "recurrent")
 
     @model_validator(mode="after")
     def _check(self) -> Config:
         section = self.model
-        if section.width % section.num_heads and (section.kind == "transformer" or section.reads_documents):
+        if section.reads_documents and section.width % section.num_heads:
             raise ValueError(f"model.num_heads: {section.num_heads} given; it must divide the width, {section.width}")
-        if getattr(section, "score", "") == "location":
-            raise ValueError("model.score: 'location' given; it has a row for each position, and sentences have no end")
         if self.data.scheme == "none" and self.training.metric == "f1":
             raise ValueError("training.metric: 'f1' given; without spans (data.scheme: none) there is none")
         return self
@@ -186,16 +182,12 @@ def _say(config: Config, sets: _Sets, console: Console) -> None:
             kinds = Counter(span.kind for one in part.sentences for span in spans_of(one.tags))
             counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
             line += f", {kinds.total():,} spans ({counts}), {sets.scheme}"
-        _print(console, line)
+        watch.say(console, line)
         if part.num_repaired:
             what = (
                 f"tags that break the scheme were repaired: {part.num_repaired:,}, the first at {part.first_repaired}"
             )
-            _print(console, f"{name}: {what}", style="yellow")
-
-
-def _print(console: Console, text: str, style: str | None = None) -> None:
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+            watch.say(console, f"{name}: {what}", style="yellow")
 
 
 def _vectors(config: Config, console: Console) -> Vectors:
@@ -208,7 +200,7 @@ def _vectors(config: Config, console: Console) -> Vectors:
     if width != config.model.word_width:
         raise Mistake(f"model.word_width: {config.model.word_width} given; the vectors in {path} have {width} numbers")
     repeated = f" ({found.num_repeated:,} more are of words that came before)" if found.num_repeated else ""
-    _print(console, f"{path}: {len(found.words):,} vectors of {width} numbers{repeated}")
+    watch.say(console, f"{path}: {len(found.words):,} vectors of {width} numbers{repeated}")
     return found
 
 

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field, model_validator
 
-from saccade.config.sections import NormalizerName, Positive, ScoreName, Section, Share
+from saccade.config.encoders import RecurrentFields, TransformerFields
+from saccade.config.sections import Positive, Section, Share
 from saccade.data.columns import Sentence
 from saccade.data.lexicon import Lexicon
 from saccade.data.spans import allowed_pairs
@@ -16,7 +17,6 @@ from saccade.data.tokenizer import SPECIAL
 from saccade.layers.crf import LinearChain
 from saccade.models.encoder import RecurrentTextEncoder, TransformerTextEncoder
 from saccade.models.tagger import FeatureSizes, OtherPlaces, TagNetwork, WordFeatures
-from saccade.models.transformer import BlockSizes, Dropouts
 
 Width = Annotated[int, Field(ge=0)]
 
@@ -54,67 +54,40 @@ class Model(Section):
         return self
 
 
-class RecurrentModel(Model):
+class RecurrentModel(RecurrentFields, Model):
     """Reads a sentence step by step."""
 
     kind: Literal["recurrent"] = "recurrent"
     cell: Literal["rnn", "gru", "lstm"] = "lstm"
-    direction: Literal["forward", "backward", "both"] = "both"
     width: Positive = Field(default=400, description="Of both directions together.")
-    num_layers: Positive = 1
     num_heads: Positive = Field(default=4, description="Of the attention to other places.")
     dropout: Share = 0.5
 
-    @model_validator(mode="after")
-    def _check(self) -> RecurrentModel:
-        if self.direction == "both" and self.width % 2:
-            raise ValueError(f"width: {self.width} given; two directions need an even one")
-        return self
-
     def encoder(self, input_width: int, num_layers: int) -> RecurrentTextEncoder:
         """So many layers of it."""
-        options = {"cell": self.cell, "direction": self.direction}
-        return RecurrentTextEncoder(input_width, self.width, **options, num_layers=num_layers, dropout=self.dropout)
+        return self.layers(input_width, num_layers=num_layers, dropout=self.dropout)
 
 
-class TransformerModel(Model):
+class TransformerModel(TransformerFields, Model):
     """Reads all of a sentence at once."""
 
     kind: Literal["transformer"]
     width: Positive = 256
-    num_heads: Positive = 4
     hidden_width: Positive = 512
     num_layers: Positive = 3
+    positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "relative"
     dropout: Share = 0.2
-    attention_dropout: Share = 0.0
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    norm: Literal["pre", "post"] = "pre"
-    positions: Literal["sinusoidal", "rotary", "relative"] = "relative"
-    window: Positive | None = Field(default=None, description="How far self-attention sees to either side.")
-    score: ScoreName = "scaled_dot"
-    normalizer: NormalizerName = "softmax"
 
     @model_validator(mode="after")
-    def _check(self) -> TransformerModel:
-        if self.width // self.num_heads % 2 and self.positions == "rotary":
-            raise ValueError("positions: 'rotary' given; it needs heads of an even width")
+    def _refuse_what_ends(self) -> TransformerModel:
+        for name, value, last in (("positions", self.positions, "learned"), ("score", self.score, "location")):
+            if value == last:
+                raise ValueError(f"{name}: {value!r} given; it ends at some position, and sentences may be longer")
         return self
 
     def encoder(self, input_width: int, num_layers: int) -> TransformerTextEncoder:
         """So many layers of it."""
-        sizes = BlockSizes(
-            self.width,
-            self.num_heads,
-            self.hidden_width,
-            activation=self.activation,
-            norm=self.norm,
-            score=self.score,
-            normalizer=self.normalizer,
-            positions=self.positions,
-            window=self.window,
-            dropouts=Dropouts(self.dropout, self.attention_dropout),
-        )
-        return TransformerTextEncoder(input_width, sizes, num_layers=num_layers)
+        return TransformerTextEncoder(input_width, self.block_sizes(self.dropout), num_layers=num_layers)
 
 
 def network(section: RecurrentModel | TransformerModel, lexicon: Lexicon) -> TagNetwork:

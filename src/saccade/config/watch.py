@@ -1,4 +1,4 @@
-"""A bar for whatever takes its time."""
+"""What is said and shown while data are made ready."""
 
 from __future__ import annotations
 
@@ -16,3 +16,8 @@ def watched(console: Console, rows: Iterable[T], what: str) -> Iterator[T]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         yield from bar.track(rows, description=what)
+
+
+def say(console: Console, text: str, style: str | None = None) -> None:
+    """One line, as it is: names in it are no markup."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -24,10 +24,9 @@ from saccade.data.tokenizer import START, Tokenizer
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, chosen, search
 from saccade.inspection import captions as drawing
 from saccade.models.captioner import Captioner
-from saccade.tasks.evaluation import Evaluation, several
+from saccade.tasks.evaluation import Evaluation, Watch, several
 
 Given = Seen | NDArray[Any] | Tensor | Path | str
-Watch = Callable[[Iterator[Any], int], Iterable[Any]]
 
 
 class Caption(NamedTuple):

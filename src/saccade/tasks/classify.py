@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -24,10 +24,9 @@ from saccade.data.windows import NO_LABEL, Batch, EncodedTexts, encode_texts
 from saccade.inspection import draw
 from saccade.inspection.confusion import Confusion, in_terminal
 from saccade.models.classifier import Judged, TextClassifier
-from saccade.tasks.evaluation import Evaluation, several
+from saccade.tasks.evaluation import Evaluation, Watch, several
 from saccade.training.losses import disagreement
 
-Watch = Callable[[Iterator[Any], int], Iterable[Any]]
 WINDOW = 2048  # texts that are read before the first is judged
 WITH_COLUMNS = (".tsv", ".csv", ".jsonl")
 

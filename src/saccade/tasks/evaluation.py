@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from saccade.data.mistakes import Mistake
 
 T = TypeVar("T")
+Watch = Callable[[Iterator[Any], int], Iterable[Any]]  # sees outputs go by, of so many
 
 
 class Evaluation(NamedTuple):

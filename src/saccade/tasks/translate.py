@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
@@ -24,9 +24,8 @@ from saccade.data.tokenizer import END, SPECIAL, START, Tokenizer
 from saccade.decoding import Attending, BeamOptions, Hypothesis, SamplingOptions, chosen, search
 from saccade.inspection import alignments, draw
 from saccade.tasks import bleu, hearing
-from saccade.tasks.evaluation import Evaluation, several
+from saccade.tasks.evaluation import Evaluation, Watch, several
 
-Watch = Callable[[Iterator[Any], int], Iterable[Any]]
 WINDOW = 2048  # lines that are sorted by length together
 WINDOW_SOUNDS = 64  # sources of sound that are in memory together
 WINDOW_CHARACTERS = 1 << 22  # and no more than this, however long they are
