@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from torch import nn
 
-from saccade.config import glimpse
-from saccade.config.devices import options
-from saccade.training.loop import Trainer
+from saccade.config import glimpse, runs
 
 SIDE = 6
 
@@ -46,9 +44,7 @@ def test_looking_beats_looking_anywhere(tmp_path: Path) -> None:
             "decoding": {"batch_size": 512},
         }
     )
-    job = glimpse.prepare(config, tmp_path / "run", Console(quiet=True))
-    trainer = Trainer(job.network.train(), job.plan, job.loss, options(config, job.network), tmp_path / "run")
-    trainer.run(job.validate, lambda *_: None)
+    runs.train(config, tmp_path / "run", Console(quiet=True))
     model = glimpse.load(config, tmp_path / "run")
     images = model.images([tmp_path / "valid.npz"])
     canvas_NCYX, label_N = model.fixed(images), torch.tensor(images.label_N)
