@@ -193,10 +193,10 @@ def _given(**options: Any) -> dict[str, Any]:
 
 
 def _check_options(call: Callable[..., Any], given: dict[str, Any]) -> None:
-    """What a task has no use for is refused, not ignored."""
+    """What a task has no use for is refused, not ignored; whoever takes any keyword refuses for itself."""
     parameters = inspect.signature(call).parameters
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
-        given = {name: value for name, value in given.items() if name in ("key_terms", "probabilities")}
+        return
     for name in given:
         if name not in parameters:
             flag = FLAGS.get(name, f"--{name.replace('_', '-')}")

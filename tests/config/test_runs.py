@@ -106,3 +106,23 @@ def test_what_cannot_be_is_said_at_once(tmp_path: Path, task: Any, changes: dict
 def test_shapes_are_told_in_words() -> None:
     with pytest.raises(Mistake, match="where nouns look is measured in shapes"):
         load.check({"task": "caption", "tokenizer": {"kind": "characters"}}, "test")
+
+
+@pytest.mark.parametrize(
+    ("count", "size"), [("time_masks", "time_mask_frames"), ("frequency_masks", "frequency_mask_mels")]
+)
+def test_masks_that_are_never_drawn_have_no_size(count: str, size: str) -> None:
+    data = {"train": {"source": "a.tsv"}, "valid": {"source": "b.tsv"}}
+    with pytest.raises(Mistake, match=f"{size}: 3 given; it has no effect with {count}: 0"):
+        load.check({"input": "features", "data": data, "features": {count: 0, size: 3}}, "test")
+
+
+def test_shapes_are_tried_on_as_many_as_the_config_says(tmp_path: Path) -> None:
+    content = {
+        "task": "caption",
+        "data": {"side": 24, "train": 8, "valid": 3, "test": 5},
+        "model": {"width": 8, "embedding_width": 4},
+        "training": {**TRAINING, "tokens_per_batch": 60},
+    }
+    trained(content, tmp_path / "run")
+    assert saccade.load(tmp_path / "run").evaluate([]).scores["num_pictures"] == 5

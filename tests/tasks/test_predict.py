@@ -96,6 +96,7 @@ def test_samples_depend_on_seed_and_text_alone(run: Path) -> None:
     ("decoding", "message"),
     [
         ({"temperature": 2.0}, "temperature: not an option of a beam; it goes with sample"),
+        ({"key_terms": 3}, "key_terms: not an option of a beam; allowed: "),
         ({"sample": True, "width": 4}, "width: not an option of samples; allowed: num_best, length_penalty"),
         ({"beam": 4}, "beam: not an option of a beam; allowed: num_best"),
         ({"layer": 1}, "layer: given without attention"),

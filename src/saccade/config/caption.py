@@ -193,8 +193,8 @@ def model(config: Config, tokenizer: SentencePiece | Vocabulary, places: tuple[i
 
 def writer(config: Config, network: Captioner, tokenizer: SentencePiece | Vocabulary) -> CaptionWriter:
     """A network as it is used."""
-    is_of_shapes = isinstance(config.data, Shapes)
-    return CaptionWriter(network.eval(), tokenizer, config.decoding.options(), reader(config.data), is_of_shapes)
+    num_shapes = config.data.test if isinstance(config.data, Shapes) else 0
+    return CaptionWriter(network.eval(), tokenizer, config.decoding.options(), reader(config.data), num_shapes)
 
 
 def examine(config: Config, predictor: CaptionWriter) -> Examined:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from rich.console import Console
 
 from saccade.config import corpora
@@ -45,6 +45,14 @@ class Features(Section):
     tempo: Annotated[float, Field(ge=0, le=0.5)] = Field(
         default=0.0, description="In training every batch is slower or faster by up to this share."
     )
+
+    @model_validator(mode="after")
+    def _refuse_what_has_no_effect(self) -> Features:
+        for count, size in (("time_masks", "time_mask_frames"), ("frequency_masks", "frequency_mask_mels")):
+            value, default = getattr(self, size), type(self).model_fields[size].default
+            if value != default and not getattr(self, count):
+                raise ValueError(f"{size}: {value} given; it has no effect with {count}: 0")
+        return self
 
     @property
     def mel(self) -> Mel:

@@ -98,8 +98,6 @@ class Config(RunSection):
     input: Literal["text", "features"] = Field(
         default="text", description="What sources are: texts, or lists of WAV files, read as frames of sound."
     )
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    device: Literal["auto", "cpu", "cuda"] = "auto"
     data: Data
     features: Features | None = Field(default=None, description="With input: features. How sound is read.")
     tokenizer: TokenizerSection = TokenizerSection()

@@ -80,13 +80,13 @@ class CaptionWriter:
     tokenizer: Tokenizer
     options: BeamOptions
     reader: Reader
-    is_of_shapes: bool = False
+    num_shapes: int = 0  # pictures that it paints to be tried on
     batch_size: int = 128
 
     @property
     def needs_files(self) -> bool:
         """Whether there is nothing to be tried on without them."""
-        return not self.is_of_shapes
+        return not self.num_shapes
 
     def predict(self, inputs: Iterable[Given], **options: Any) -> list[Caption]:
         """The best sentence for each."""
@@ -120,9 +120,9 @@ class CaptionWriter:
 
         A model of shapes needs no files: it is tried on pictures that no training saw.
         """
-        if not paths and self.is_of_shapes:
+        if not paths and self.num_shapes:
             assert self.reader.side is not None
-            return self.judge(of_shapes(2000, side=self.reader.side, seed=HELD_OUT), watch=watch, **options)
+            return self.judge(of_shapes(self.num_shapes, side=self.reader.side, seed=HELD_OUT), watch=watch, **options)
         if len(paths) != 2:
             given = ", ".join(map(str, paths)) or "nothing"
             raise Mistake(f"evaluate: {given} given; it needs a captions file and its pictures' folder or features")
