@@ -13,7 +13,7 @@ from saccade.data.mistakes import Mistake
 from saccade.serving.app import build
 from saccade.serving.logs import log
 from saccade.serving.models import Run
-from saccade.serving.security import Doors
+from saccade.serving.service import Service
 from saccade.serving.settings import Settings
 
 LONGEST_KEEP_ALIVE = 30  # seconds
@@ -33,11 +33,7 @@ def run(runs: Sequence[Run], settings: Settings) -> None:
         backlog=2048,
         lifespan="on",
     )
-    listening = _listen(settings)
-    host, port = listening.getsockname()[:2]
-    names = [model.run.name for model in built.service.models.models.values()]
-    log("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", models=names)
-    _Server(config, built.service.doors).run([listening])
+    _Server(config, built.service).run([_listen(settings)])
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -55,9 +51,16 @@ def _listen(settings: Settings) -> socket.socket:
 class _Server(uvicorn.Server):
     """Uvicorn's, but a first signal only drains: what waits is answered, /ready says 503, then it stops."""
 
-    def __init__(self, config: uvicorn.Config, doors: Doors) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
-        self.doors = doors
+        self.names, self.doors = list(service.models.models), service.doors
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, and say where."""
+        await super().startup(sockets)
+        for listening in sockets or ():
+            host, port = listening.getsockname()[:2]
+            log("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", models=self.names)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal; a second stops at once."""
