@@ -21,46 +21,51 @@ LONGEST_KEEP_ALIVE = 30  # seconds
 
 def run(runs: Sequence[Run], settings: Settings) -> None:
     """Serve until a signal says stop."""
+    prepared(runs, settings).run([listen(settings)])
+
+
+def prepared(runs: Sequence[Run], settings: Settings) -> Server:
+    """A server of these runs that listens to nobody yet."""
     built = build(runs, settings)
     config = uvicorn.Config(
         built.app,
-        host=settings.host,
-        port=settings.port,
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_keep_alive=LONGEST_KEEP_ALIVE,
-        backlog=2048,
         lifespan="on",
+        ws="none",
     )
-    _Server(config, built.service).run([_listen(settings)])
+    return Server(config, built.service)
 
 
-def _listen(settings: Settings) -> socket.socket:
+def listen(settings: Settings) -> socket.socket:
+    """The door, open."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))
     except OSError as error:
+        listening.close()
         raise Mistake(f"--port: {settings.port} on {settings.host}: {error.strerror or error}") from None
     return listening
 
 
 @final
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Uvicorn's, but a first signal only drains: what waits is answered, /ready says 503, then it stops."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
-        self.names, self.doors = list(service.models.models), service.doors
+        self.service, self.doors = service, service.doors
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, and say where."""
         await super().startup(sockets)
         for listening in sockets or ():
             host, port = listening.getsockname()[:2]
-            log("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", models=self.names)
+            log("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", models=list(self.service.models.models))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal; a second stops at once."""

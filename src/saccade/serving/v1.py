@@ -18,7 +18,7 @@ from saccade.serving import bodies, pictures, schemas, work
 from saccade.serving.answers import answer, problems, refuse, said
 from saccade.serving.batcher import Work
 from saccade.serving.descriptions import Description
-from saccade.serving.models import Model, Pair
+from saccade.serving.models import Model
 from saccade.serving.pharaoh import aligned_words
 from saccade.serving.security import bearer
 from saccade.serving.sentences import Sentence, join
@@ -157,7 +157,7 @@ class V1:
         able = [pair for pair in models.pairs if source in (None, pair.source) and target in (None, pair.target)]
         if not able:
             refuse("no model translates between these languages; see /v1/models")
-        return models.pairs[Pair(*able[-1])]
+        return models.pairs[able[0]]
 
     def _options(self, body: schemas.Decoding, model: Model) -> dict[str, Any]:
         if body.beam is not None and body.num_best > body.beam:
