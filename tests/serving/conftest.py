@@ -12,8 +12,10 @@ import torch
 from rich.console import Console
 
 from runs import make_run
-from saccade.config import load, runs
+from saccade.config import load
+from saccade.config.tasks import TASKS
 from saccade.serving.models import Run, load_runs
+from saccade.training import checkpoints
 from servers import Serving, serving
 
 TRAINING = {"max_steps": 1, "validate_every": 1}
@@ -39,7 +41,7 @@ def judging(folder: Path) -> list[Run]:
     """A run of every other task."""
     contents = {"labels": labels(folder), "tags": tags(folder), "glimpses": glimpses(folder), "shapes": SHAPES}
     for name, content in contents.items():
-        runs.train(load.check(content, name), folder / name, Console(quiet=True))
+        untrained(content, folder / name)
     return load_runs([folder / name for name in contents])
 
 
@@ -62,6 +64,17 @@ SHAPES: dict[str, Any] = {
     "training": TRAINING,
     "decoding": {"max_length": 5},
 }
+
+
+def untrained(content: dict[str, Any], folder: Path) -> None:
+    """A run as training leaves it, without the training."""
+    config = load.check(content, folder.name)
+    folder.mkdir()
+    job = TASKS[config.task].prepare(config, folder, Console(quiet=True))
+    for name, text in job.stored.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    load.save(config, folder / "config.yaml")
+    checkpoints.save_weights(folder / "model.safetensors", job.network)
 
 
 def labels(folder: Path) -> dict[str, Any]:

@@ -67,9 +67,7 @@ def test_tags_go_with_their_words(source: str, output: str, pairs: str, expected
 
 def shouted(source: str) -> str:
     """A document whose every text is shouted: what is text, and what isn't."""
-    return "".join(
-        part if isinstance(part, str) else part.around(part.text.upper()) for part in parts(parse(source))
-    )
+    return "".join(part if isinstance(part, str) else part.around(part.text.upper()) for part in parts(parse(source)))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +115,8 @@ class Balance(HTMLParser):
 
 PIECES = st.sampled_from(
     ["<b>", "</b>", "<i>", "</i>", "<a href='x'>", "</a>", "<p>", "</p>", "<li>", "<br>", "<img>", "<code>x</code>",
-     "<span translate=no>two</span>", "</code>", "</span>", "one", "two.", " ", "\n", "&amp;", "&lt;", "<", "<!--x-->", "<em/>", "</", "&"]
+     "<span translate=no>two</span>", "</code>", "</span>", "one",
+     "two.", " ", "\n", "&amp;", "&lt;", "<", "<!--x-->", "<em/>", "</", "&"]
 )  # fmt: skip
 
 

@@ -106,7 +106,7 @@ def test_which_names_are_allowed() -> None:
     assert is_loopback("localhost")
     assert not is_loopback("192.168.0.4")
     assert allowed_hosts("0.0.0.0", ()) is None
-    assert allowed_hosts("127.0.0.2", ()) == {"localhost", "127.0.0.1", "::1", "127.0.0.2"}
+    assert allowed_hosts("127.0.0.2", ()) == frozenset({"localhost", "127.0.0.1", "::1", "127.0.0.2"})
 
 
 def test_every_answer_has_the_headers_and_no_origin_is_allowed(served: Serving) -> None:
@@ -209,7 +209,7 @@ def test_who_leaves_takes_the_work_along() -> None:
         assert left.client.get("/health").status_code == 200
 
 
-def test_while_it_drains_it_is_not_ready_and_takes_nothing(translating: list[Run]) -> None:
+def test_while_it_drains_it_is_not_ready_and_takes_nothing() -> None:
     model, runs = slow()
     with serving(runs) as stopping:
         found: list[httpx.Response] = []

@@ -28,7 +28,9 @@ def test_languages_are_given_or_written_in_the_config_or_seen_in_file_names(tmp_
     assert load_runs([said], [f"{said}=en-fr"])[0].pair == Pair("en", "fr")
     assert load_runs([said], [f"{said}=zh-Hans:en"])[0].pair == Pair("zh-Hans", "en")
     for number, ending in enumerate(("", ".gz", ".txt")):
-        files = [f"data.train.{side}={tmp_path}/x.{code}{ending}" for side, code in (("source", "it"), ("target", "es"))]
+        files = [
+            f"data.train.{side}={tmp_path}/x.{code}{ending}" for side, code in (("source", "it"), ("target", "es"))
+        ]
         run = make_named(tmp_path / f"seen{number}", files)
         assert load_runs([run])[0].pair == Pair("it", "es")
 

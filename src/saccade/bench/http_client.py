@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,17 +34,14 @@ class Reply(NamedTuple):
 
 
 @contextmanager
-def served(*arguments: str) -> Iterator[Served]:
+def served(*arguments: str, log: Path) -> Iterator[Served]:
     """`saccade serve` with these arguments, on a port that is free, until the block ends."""
-    code = "from saccade.cli import main; main()"
-    command = [sys.executable, "-c", code, "serve", *arguments, "--port", "0", "--quiet"]
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log"
-        with log.open("wb") as errors, subprocess.Popen(command, stderr=errors, env=dict(os.environ)) as process:
-            try:
-                yield Served(*_address(log, process), process)
-            finally:
-                process.terminate()
+    command = [sys.executable, "-c", "from saccade.cli import main; main()", "serve", *arguments, "--port", "0"]
+    with log.open("wb") as errors, subprocess.Popen(command, stderr=errors) as process:
+        try:
+            yield Served(*_address(log, process), process)
+        finally:
+            process.terminate()
 
 
 def _address(log: Path, process: subprocess.Popen[bytes]) -> tuple[str, int]:

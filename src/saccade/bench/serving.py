@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import random
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from saccade.config import corpora
 from saccade.config import load as config_file
 from saccade.data.corpus import read_lines
 from saccade.data.mistakes import Mistake
+from saccade.serving.models import Pair, load_runs
 from saccade.tasks.translate import Translator
 
 BUSY, FINE = 429, 200
@@ -88,10 +90,10 @@ class Report(NamedTuple):
 class _Clients:
     """Some clients of a server, each with its own connection; their questions are drawn with a seed."""
 
-    def __init__(self, where: Served, right: Mapping[str, str], target: str) -> None:
+    def __init__(self, where: Served, right: Mapping[str, str], pair: Pair) -> None:
         self.where, self.right = where, right
         self.others = set(right.values())
-        ask = {"source": "auto", "target": target}
+        ask = pair._asdict()
         self.bodies = [(text, json.dumps({"q": text, **ask}).encode()) for text in right]
 
     async def run(self, count: int, *, until: Callable[[], bool], seed: int = 1) -> Tally:
@@ -144,9 +146,12 @@ class Plan:
 
 def run(plan: Plan, say: Say) -> Report:
     """Start a server, load it, and say what was seen."""
-    right, target = right_answers(plan, say)
-    with served(str(plan.run), *plan.options) as where:
-        return asyncio.run(_measure(plan, _Clients(where, right, target), say))
+    right, pair = right_answers(plan, say)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(str(plan.run), "--quiet", *plan.options, log=Path(folder) / "log") as where,
+    ):
+        return asyncio.run(_measure(plan, _Clients(where, right, pair), say))
 
 
 async def _measure(plan: Plan, clients: _Clients, say: Say) -> Report:
@@ -164,18 +169,15 @@ async def _measure(plan: Plan, clients: _Clients, say: Say) -> Report:
     return Report(alone, together, memory)
 
 
-def right_answers(plan: Plan, say: Say) -> tuple[dict[str, str], str]:
-    """Distinct texts with their translations, as the run gives them offline; and the target language."""
-    from saccade.serving.models import load_runs
-
+def right_answers(plan: Plan, say: Say) -> tuple[dict[str, str], Pair]:
+    """Distinct texts with their translations, as the run gives them offline; and the languages."""
     (loaded,) = load_runs([plan.run])
     if not isinstance(loaded.predictor, Translator) or loaded.pair is None:
         raise Mistake(f"{plan.run}: it doesn't translate; the load is of a translator")
     texts = list(itertools.islice(dict.fromkeys(filter(None, _lines(plan))), MOST_TEXTS))
     say(f"{len(texts):,} texts, translated offline")
-    return {
-        text: found.text for text, found in zip(texts, loaded.predictor.predict(texts), strict=True)
-    }, loaded.pair.target
+    outputs = loaded.predictor.predict(texts)
+    return {text: found.text for text, found in zip(texts, outputs, strict=True)}, loaded.pair
 
 
 def _lines(plan: Plan) -> Iterator[str]:

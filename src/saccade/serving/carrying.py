@@ -13,9 +13,7 @@ from saccade.serving.sentences import Sentence
 
 PARTS = re.compile(r"([^\w\s]*)(.*?)([^\w\s]*)", re.DOTALL)  # of a word: signs before and after it
 # elements that may be written twice when their words drift apart; others reach over the gap
-MAY_SPLIT = frozenset(
-    str.split("b i em strong u s strike del ins mark small big sub sup span font cite dfn bdi bdo")
-)
+MAY_SPLIT = frozenset(str.split("b i em strong u s strike del ins mark small big sub sup span font cite dfn bdi bdo"))
 
 
 class Word(NamedTuple):

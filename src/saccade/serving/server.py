@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
+import warnings
 from collections.abc import Sequence
 from types import FrameType
 from typing import final
 
 import uvicorn
+from PIL import Image
 
 from saccade.data.mistakes import Mistake
 from saccade.serving.app import build
@@ -17,6 +21,7 @@ from saccade.serving.service import Service
 from saccade.serving.settings import Settings
 
 LONGEST_KEEP_ALIVE = 30  # seconds
+BACKLOG = 2048  # connections that wait to be accepted
 
 
 def run(runs: Sequence[Run], settings: Settings) -> None:
@@ -26,6 +31,7 @@ def run(runs: Sequence[Run], settings: Settings) -> None:
 
 def prepared(runs: Sequence[Run], settings: Settings) -> Server:
     """A server of these runs that listens to nobody yet."""
+    warnings.filterwarnings("error", category=Image.DecompressionBombWarning)  # a request is refused, nothing is said
     built = build(runs, settings)
     config = uvicorn.Config(
         built.app,
@@ -42,14 +48,13 @@ def prepared(runs: Sequence[Run], settings: Settings) -> Server:
 def listen(settings: Settings) -> socket.socket:
     """The door, open."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((settings.host, settings.port))
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except OSError as error:
-        listening.close()
-        raise Mistake(f"--port: {settings.port} on {settings.host}: {error.strerror or error}") from None
-    return listening
+        number = error.errno or 0
+        if number < 0 or number == errno.EADDRNOTAVAIL:  # below 0: no such name
+            raise Mistake(f"--host: {settings.host} given; it must be an address of this machine") from None
+        raise Mistake(f"--port: {settings.port} on {settings.host}: {os.strerror(number)}") from None
 
 
 @final
@@ -65,7 +70,11 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         for listening in sockets or ():
             host, port = listening.getsockname()[:2]
-            log("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", models=list(self.service.models.models))
+            log(
+                "listening",
+                url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
+                models=list(self.service.models.models),
+            )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal; a second stops at once."""
