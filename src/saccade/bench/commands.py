@@ -127,9 +127,14 @@ def bench_serve(
     seconds: Annotated[float, typer.Option(min=1, help="How long.")] = 60,
     alone: Annotated[float, typer.Option(min=1, help="Seconds of one request at a time, to compare with.")] = 20,
     requests: Annotated[int, typer.Option(min=0, help="Over which memory is measured; 0: not at all.")] = 50_000,
+    fuzz: Annotated[int, typer.Option(min=0, help="Instead: so many requests that no client would send.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
 ) -> None:
     """Load a server with clients who check their answers: how many a second, how long they wait, its memory."""
+    if fuzz:
+        survived = serving_bench.fuzzed(run, fuzz)
+        typer.echo(json.dumps(survived.as_dict()) if as_json else str(survived))
+        raise typer.Exit(1 if survived.bad else 0)
     plan = serving_bench.Plan(
         run=run, texts=texts, clients=clients, seconds=seconds, alone_seconds=alone, num_requests=requests
     )

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, final
 
 import psutil
 
+from saccade.bench.fuzzing import Survived, fuzz
 from saccade.bench.http_client import Connection, Reply, Served, served
 from saccade.config import corpora
 from saccade.config import load as config_file
@@ -152,6 +153,15 @@ def run(plan: Plan, say: Say) -> Report:
         served(str(plan.run), "--quiet", *plan.options, log=Path(folder) / "log") as where,
     ):
         return asyncio.run(_measure(plan, _Clients(where, right, pair), say))
+
+
+def fuzzed(run: Path, count: int) -> Survived:
+    """Start a server and send it what no client would."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(str(run), "--quiet", "--suggestions", f"{folder}/better", log=Path(folder) / "log") as where,
+    ):
+        return asyncio.run(fuzz(where, count))
 
 
 async def _measure(plan: Plan, clients: _Clients, say: Say) -> Report:
