@@ -25,7 +25,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """The path of a real Chromium. Without one its tests are skipped, but never where everything must hold (CI=true)."""
+    """The path of a real Chromium. Without one its tests are skipped, but not where everything must hold (CI=true)."""
     path = shutil.which("chromium") or shutil.which("google-chrome")
     if path is None:
         missing = "there is no Chromium here; apt-get install chromium"
