@@ -12,7 +12,8 @@ export function sides(insight, kind) {
 export function viewsOf(insight, kind) {
   const map = insight.attention?.[kind];
   const heads = map ? ["weights", "mean", "maximum"] : [];
-  const layers = ["rollout", "flow"].filter((view) => insight.views?.[view]);
+  const isOfKind = (view) => view && view.queries === map?.queries && view.keys === map?.keys;
+  const layers = ["rollout", "flow"].filter((view) => isOfKind(insight.views?.[view]));
   return [...heads, ...layers, ...(map?.norms ? ["norms"] : [])];
 }
 
