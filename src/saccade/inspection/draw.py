@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from torch import Tensor
 
-from saccade.inspection.pictures import check_ending, picture
+from saccade.inspection.pictures import check_ending, colours, picture
 
 __all__ = ["SHADES", "WIDEST_WORD", "check_ending", "in_terminal", "printable", "to_file"]
 
@@ -63,12 +63,15 @@ class Pen(NamedTuple):
         has_colours = console.color_system in ("256", "truecolor")
         return cls(ramp if has_colours else None, *((SHADES, "…") if is_rich else (PLAIN_SHADES, "~")))
 
-    def cell(self, share: float, width: int) -> tuple[str, str]:
-        """A weight, and how it is painted."""
+    def style(self, share: float) -> str:
+        """How a share from 0 to 1 is painted."""
+        return "not bold" if self.ramp is None else f"not bold {self.ramp.style(share)}"
+
+    def cell(self, weight: float, share: float, width: int) -> str:
+        """A weight's percents where there are colours, else the shade of a share."""
         if self.ramp is None:
-            return self.shades[round(share * (len(self.shades) - 1))] * width, "not bold"
-        said = f"{100 * share:.0f}" if share >= LEAST_SAID else ""
-        return said.center(width), f"not bold {self.ramp.style(share)}"
+            return self.shades[round(share * (len(self.shades) - 1))] * width
+        return (f"{100 * weight:.0f}" if weight >= LEAST_SAID else "").center(width)
 
     def fit(self, word: str, width: int) -> str:
         """Exactly so wide; after a word that is read from the right, the next one still stands to its right."""
@@ -77,10 +80,12 @@ class Pen(NamedTuple):
         return short + LEFT_TO_RIGHT * turns + " " * (width - cell_len(short))
 
 
-def in_terminal(weights_TS: Tensor, *, queries: Sequence[str], keys: Sequence[str], console: Console) -> RenderableType:
+def in_terminal(
+    weights_TS: Tensor, *, queries: Sequence[str], keys: Sequence[str], console: Console, most: float = 1.0
+) -> RenderableType:
     """A row for each query; above it the keys as a line of text, which goes on below where the window ends.
 
-    Colours with percents where there are colours, shades where there are none.
+    Colours with percents where there are colours, shades where there are none; `most` is the weight of the last one.
     """
     queries, keys = ([printable(word, console.encoding) for word in side] for side in (queries, keys))
     left = min(WIDEST_WORD, console.width // 3, max(map(cell_len, queries), default=0)) + 1
@@ -91,14 +96,15 @@ def in_terminal(weights_TS: Tensor, *, queries: Sequence[str], keys: Sequence[st
         header = " ".join(pen.fit(word, width) for word, width in zip(keys[part], widths[part], strict=True))
         rows = zip(queries, weights_TS[:, part].tolist(), strict=True)
         panels += [Text("")] * bool(panels) + [Text(" " * left + header, style="bold", no_wrap=True)]
-        panels += [_row(pen, pen.fit(word, left - 1), row, widths[part]) for word, row in rows]
+        panels += [_row(pen, pen.fit(word, left - 1), row, widths[part], most) for word, row in rows]
     return Group(*panels)
 
 
-def _row(pen: Pen, word: str, weights: Sequence[float], widths: Sequence[int]) -> Text:
+def _row(pen: Pen, word: str, weights: Sequence[float], widths: Sequence[int], most: float) -> Text:
     line = Text(word, style="bold", no_wrap=True)
     for weight, width in zip(weights, widths, strict=True):
-        line.append(" ").append(*pen.cell(min(1.0, max(0.0, weight)), width))
+        share = min(1.0, max(0.0, weight / most))
+        line.append(" ").append(pen.cell(weight, share, width), pen.style(share))
     return line
 
 
@@ -127,11 +133,12 @@ def to_file(
     keys: Sequence[str],
     title: str = "",
     label: str = "weight",
+    most: float = 1.0,
 ) -> None:
-    """PNG, SVG or PDF, by the path's ending."""
+    """PNG, SVG or PDF, by the path's ending; `most` is the weight of the last colour."""
     with picture(Path(path), (1.6 + 0.42 * len(keys), 1.3 + 0.36 * len(queries))) as figure:
         axes = figure.add_subplot()
-        image = axes.imshow(weights_TS.detach().float().cpu().numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto")
+        image = axes.imshow(weights_TS.detach().float().cpu().numpy(), cmap=colours(), vmin=0, vmax=most, aspect="auto")
         is_narrow = len(keys) > MANY_KEYS or max(map(len, keys), default=0) > WIDEST_WORD
         axes.set_xticks(range(len(keys)), keys, rotation=90 if is_narrow else 0)
         axes.set_yticks(range(len(queries)), queries)

@@ -23,6 +23,7 @@ STYLE: Any = {
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
 }  # words stay words: $, and to be found
+RAMP = ("#f3f5f8", "#b9d2ea", "#5c9fd6", "#1762a8", "#0a2f5c")  # from no weight to all of it
 MISSING = re.compile(r"Glyph (\d+) .* missing from")
 
 
@@ -46,6 +47,13 @@ def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
         yield figure
         with replacing(path) as draft:
             figure.savefig(draft)
+
+
+def colours() -> Any:
+    """The colours of weights."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("weights", RAMP)
 
 
 def _fonts() -> list[str]:

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.colors import LinearSegmentedColormap
 from torch import Tensor
 
-from saccade.inspection.pictures import picture
+from saccade.inspection.pictures import colours, picture
 
 INK, QUIET, MARK = "#1d2126", "#5c6570", "#d9480f"
-COLOURS = LinearSegmentedColormap.from_list("saccade", ["#f3f5f8", "#b9d2ea", "#5c9fd6", "#1762a8", "#0a2f5c"])
 MOST_NAMED = 24  # words on a side, beyond which their names would touch
 LETTER = 0.085  # inches of room for a word
 
@@ -26,21 +24,21 @@ def to_file(
     title: str = "",
     marked: tuple[int, int] | None = None,
 ) -> None:
-    """PNG, SVG or PDF: a row for each layer, a column for each head, words at the edges; `marked` (layer, head) is framed."""
+    """PNG, SVG or PDF: a row for each layer, a column for each head, words at the edges; a `marked` head is framed."""
     num_layers, num_heads, height, width = weight_LHTS.shape
     across, down = (min(2.6, max(1.1, LETTER * size * 1.6)) for size in (width, height))
     with picture(path, (2.0 + across * num_heads, 1.7 + down * num_layers)) as figure:
         panels = figure.subplots(num_layers, num_heads, squeeze=False, sharex=True, sharey=True)
         for layer, head in ((layer, head) for layer in range(num_layers) for head in range(num_heads)):
             axes, weight_TS = panels[layer, head], weight_LHTS[layer, head].detach().float().cpu().numpy()
-            image = axes.imshow(weight_TS, cmap=COLOURS, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+            image = axes.imshow(weight_TS, cmap=colours(), vmin=0, vmax=1, aspect="auto", interpolation="nearest")
             _frame(axes, (layer, head) == marked)
             if not layer:
                 axes.set_title(f"head {head}", fontsize=9, color=QUIET)
             if not head:
                 axes.set_ylabel(f"layer {layer}", fontsize=9, color=QUIET)
         _name(panels, queries, keys)
-        bar = figure.colorbar(image, ax=panels, label="weight", fraction=0.03, aspect=30)
+        bar = figure.colorbar(image, ax=panels, label="weight", ticks=[0, 0.5, 1], fraction=0.02, pad=0.01, aspect=40)
         bar.outline.set_visible(False)
         figure.suptitle(title, fontsize=11, color=INK)
 

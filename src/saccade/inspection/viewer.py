@@ -20,18 +20,22 @@ IMPORT = re.compile(r'^import \{ (.*) \} from "\./(.*)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.MULTILINE)
 
 
-def write(path: Path, insights: Sequence[Mapping[str, Any]], *, title: str) -> None:
+def write(
+    path: Path, insights: Sequence[Mapping[str, Any]], *, title: str, start: Mapping[str, Any] | None = None
+) -> None:
     """Write the page; `insights` are their JSON (`Insight.plain()`)."""
     with replacing(path) as draft:
-        draft.write_bytes(page(insights, title=title).encode("utf-8", "replace"))
+        draft.write_bytes(page(insights, title=title, start=start).encode("utf-8", "replace"))
 
 
-def page(insights: Sequence[Mapping[str, Any]], *, title: str) -> str:
-    """The page as text. Its own style and script are allowed by their hashes, and nothing else."""
+def page(insights: Sequence[Mapping[str, Any]], *, title: str, start: Mapping[str, Any] | None = None) -> str:
+    """The page as text. Its own style and script are allowed by their hashes, and nothing else.
+
+    `start` is what it opens at: `kind`, `name` of a view, `layer`, `head`, `byWords`.
+    """
     style = "".join(_read(name) for name in STYLES)
     script = bundle(MODULES)
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
-    data = json.dumps(list(insights), ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     body = _read("viewer.html").replace('dir="auto"></h1>', f'dir="auto">{escape(title)}</h1>')
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -45,7 +49,8 @@ def page(insights: Sequence[Mapping[str, Any]], *, title: str) -> str:
 <style>{style}</style>
 </head>
 <body>
-{body}<script type="application/json" id="insights">{data}</script>
+{body}<script type="application/json" id="insights">{_data(list(insights))}</script>
+<script type="application/json" id="start">{_data(dict(start or {}))}</script>
 <script type="module">{script}</script>
 </body>
 </html>
@@ -61,6 +66,11 @@ def _scoped(name: str, text: str) -> str:
     exported = ", ".join(EXPORT.findall(text))
     body = EXPORT.sub("", IMPORT.sub(r'const { \1 } = modules["\2"];', text))
     return f'modules["{name}"] = (() => {{\n{body}return {{ {exported} }};\n}})();\n'
+
+
+def _data(content: Any) -> str:
+    """JSON that no text in it can end."""
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _read(name: str) -> str:

@@ -1,6 +1,7 @@
 // Pure functions over the JSON of an insight (docs/look.md): which map to show, with which words on its two sides.
 
-export const VIEWS = ["weights", "mean", "maximum", "rollout", "flow", "norms"];
+export const VIEWS = ["aligning", "weights", "mean", "maximum", "rollout", "flow", "norms"];
+const KINDS = ["cross", "pooling", "encoder", "decoder"]; // the one that tells most first
 
 /** The two sides of a kind of attention (or of a view): the queries' and the keys'. */
 export function sides(insight, kind) {
@@ -8,10 +9,15 @@ export function sides(insight, kind) {
   return map && { queries: sideOf(insight, map, "queries"), keys: sideOf(insight, map, "keys") };
 }
 
+/** The kinds of attention that there are, the one that tells most first. */
+export function kindsOf(insight) {
+  return KINDS.filter((kind) => insight.attention?.[kind]);
+}
+
 /** The views that this insight holds for a kind. */
 export function viewsOf(insight, kind) {
   const map = insight.attention?.[kind];
-  const heads = map ? ["weights", "mean", "maximum"] : [];
+  const heads = map ? [...(kind === "cross" && insight.aligning ? ["aligning"] : []), "weights", "mean", "maximum"] : [];
   const isOfKind = (view) => view && view.queries === map?.queries && view.keys === map?.keys;
   const layers = ["rollout", "flow"].filter((view) => isOfKind(insight.views?.[view]));
   return [...heads, ...layers, ...(map?.norms ? ["norms"] : [])];
@@ -25,8 +31,8 @@ export function sizeOf(insight, kind) {
 
 /**
  * One map: {queries, keys, weights [T][S], shape}, by words or by pieces.
- * `layer` and `head` count from 0, or from the end if negative. Without both it is the head that aligns, where one is known;
- * without a layer the last, without a head (of "weights" and "norms") the mean of all.
+ * `layer` and `head` count from 0, or from the end if negative. "aligning" is the head that aligns, where one is known, with a row
+ * for each word as it is aligned; so are "weights" without both. Without a layer it is the last, without a head the mean of all.
  */
 export function mapOf(insight, { kind = "cross", layer = null, head = null, view = "weights", byWords = true } = {}) {
   const found = view === "rollout" || view === "flow" ? insight.views?.[view] : insight.attention?.[kind];
@@ -80,13 +86,19 @@ function sideOf(insight, map, end) {
 }
 
 function ofHeads(insight, map, { kind, layer, head, view }) {
-  const all = view === "norms" ? map.norms : map.weights;
-  const aligning = kind === "cross" && layer === null && head === null ? insight.aligning : null;
-  const heads = at(all, layer ?? aligning?.layer ?? -1);
+  const isAny = view === "weights" && layer === null && head === null;
+  if (view === "aligning" || (isAny && kind === "cross" && insight.aligning)) return aligned(map, insight.aligning);
+  const heads = at(view === "norms" ? map.norms : map.weights, layer ?? -1);
   if (view === "maximum") return pooled(heads, (values) => Math.max(...values));
-  const one = head ?? aligning?.head ?? null;
-  const chosen = view === "mean" || one === null ? heads : [at(heads, one)];
+  const chosen = view === "mean" || head === null ? heads : [at(heads, head)];
   return pooled(view === "norms" ? chosen.map(shares) : chosen, mean);
+}
+
+/** Where the step that reads a word aligns it (shift 1), rows move up by one; the last is its own. */
+function aligned(map, { layer, head, shift }) {
+  const heads = at(map.weights, layer);
+  const weights = pooled(head === null ? heads : [at(heads, head)], mean);
+  return [...weights.slice(shift), ...weights.slice(weights.length - shift)];
 }
 
 function pooled(heads, pool) {

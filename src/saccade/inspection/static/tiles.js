@@ -24,6 +24,7 @@ export function tiles(container, { rows: given, onPick = () => {} }) {
 function rowOf(buttons) {
   const row = document.createElement("div");
   row.className = "tiles";
+  row.style.setProperty("--columns", buttons.length);
   row.append(...buttons);
   return row;
 }

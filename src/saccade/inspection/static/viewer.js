@@ -1,7 +1,7 @@
 // The page that `saccade look --draw FILE.html` writes: one or several insights, and everything to look at them with.
 
 import { heatmap } from "./heatmap.js";
-import { mapOf, sides, sizeOf, spaced, strongest, viewsOf } from "./insight.js";
+import { kindsOf, mapOf, sides, sizeOf, spaced, strongest, viewsOf } from "./insight.js";
 import { download, toPng, toSvg } from "./save.js";
 import { tiles } from "./tiles.js";
 import { words } from "./words.js";
@@ -13,6 +13,7 @@ const KINDS = {
   pooling: "Label reads source",
 };
 const VIEW_NAMES = {
+  aligning: "The head that aligns",
   weights: "One head",
   mean: "Mean of the heads",
   maximum: "Maximum of the heads",
@@ -25,6 +26,7 @@ const percent = (share) => `${Math.round(100 * share)} %`;
 const find = (id) => document.getElementById(id);
 
 const insights = JSON.parse(find("insights").textContent);
+const start = JSON.parse(find("start").textContent);
 const state = { at: 0, kind: "", view: "weights", layer: 0, head: 0, byWords: true };
 const insight = () => insights[state.at];
 let map = null;
@@ -72,7 +74,7 @@ function show() {
   find("most").textContent = percent(mostOf(map));
   showStrips();
   showChoices();
-  overview.mark(...(["weights", "norms"].includes(view) ? [layer, head] : []));
+  overview.mark(...(["aligning", "weights", "norms"].includes(view) ? [layer, head] : []));
   light(null);
 }
 
@@ -105,11 +107,11 @@ function showStrips() {
 function showChoices() {
   const { layers, heads } = sizeOf(insight(), state.kind);
   const views = viewsOf(insight(), state.kind);
-  options(find("kind"), Object.keys(insight().attention).map((kind) => [kind, KINDS[kind] ?? kind]), state.kind);
+  options(find("kind"), kindsOf(insight()).map((kind) => [kind, KINDS[kind] ?? kind]), state.kind);
   options(find("view"), views.map((view) => [view, VIEW_NAMES[view]]), state.view);
   options(find("layer"), range(layers), state.layer);
   options(find("head"), range(heads), state.head);
-  find("layer").disabled = ["rollout", "flow"].includes(state.view);
+  find("layer").disabled = ["aligning", "rollout", "flow"].includes(state.view);
   find("head").disabled = !["weights", "norms"].includes(state.view);
 }
 
@@ -124,8 +126,13 @@ function showHeads() {
     return { label, weights: found.weights };
   };
   const rows = Array.from({ length: layers }, (_, layer) => Array.from({ length: heads }, (_, head) => tile(layer, head)));
+  find("about").textContent = `${insight().task}, ${counted(layers, "layer")} of ${counted(heads, "head")}`;
   find("overview").hidden = layers * heads < 2 || Boolean(insight().attention[state.kind].shape);
   overview.update({ rows });
+}
+
+function counted(number, name) {
+  return `${number} ${name}${number === 1 ? "" : "s"}`;
 }
 
 function isAligning(layer, head) {
@@ -138,15 +145,19 @@ function pickHead(layer, head) {
   show();
 }
 
-/** A sentence or a kind anew: the head that aligns, else the mean of the last layer. */
-function begin(kind) {
-  const kinds = Object.keys(insight().attention);
+/** A sentence or a kind anew: at what was asked for, else the head that aligns, else the mean of the last layer. */
+function begin({ kind, name, layer, head }) {
+  const kinds = kindsOf(insight());
   state.kind = kinds.includes(kind) ? kind : kinds[0];
   const { layers, heads } = sizeOf(insight(), state.kind);
-  const aligning = state.kind === "cross" ? insight().aligning : null;
-  state.layer = aligning ? (aligning.layer + layers) % layers : layers - 1;
-  state.head = aligning?.head ?? 0;
-  state.view = heads > 1 && (aligning?.head ?? null) === null ? "mean" : "weights";
+  const views = viewsOf(insight(), state.kind);
+  const aligning = views.includes("aligning") ? insight().aligning : null;
+  const within = (value, count) => Math.min(count - 1, value < 0 ? value + count : value);
+  state.layer = within(layer ?? aligning?.layer ?? -1, layers);
+  state.head = within(head ?? aligning?.head ?? 0, heads);
+  const plain = head !== undefined || heads === 1 ? "weights" : "mean";
+  const asked = name === "weights" && layer === undefined && head === undefined ? undefined : name === "weights" ? plain : name;
+  state.view = views.includes(asked) ? asked : aligning ? "aligning" : plain;
   showHeads();
   show();
 }
@@ -182,15 +193,15 @@ function range(count) {
 
 function titleOf() {
   const { kind, view, layer, head } = state;
-  const place = { weights: `layer ${layer}, head ${head}`, norms: `norms of layer ${layer}, head ${head}`, mean: `layer ${layer}, mean of the heads`, maximum: `layer ${layer}, maximum of the heads` };
+  const place = { aligning: "the head that aligns", weights: `layer ${layer}, head ${head}`, norms: `norms of layer ${layer}, head ${head}`, mean: `layer ${layer}, mean of the heads`, maximum: `layer ${layer}, maximum of the heads` };
   return `${KINDS[kind] ?? kind}: ${place[view] ?? view}`;
 }
 
 function turnTo(at) {
-  state.at = (at + insights.length) % insights.length;
+  state.at = ((at ?? 0) + insights.length) % insights.length;
   find("sentence").value = String(state.at);
   showAnswer();
-  begin(state.kind);
+  begin(at === null ? start : { kind: state.kind });
 }
 
 function themeNow() {
@@ -203,7 +214,7 @@ function repaint() {
   show();
 }
 
-find("kind").addEventListener("change", ({ target }) => begin(target.value));
+find("kind").addEventListener("change", ({ target }) => begin({ kind: target.value }));
 find("view").addEventListener("change", ({ target }) => {
   state.view = target.value;
   showHeads();
@@ -237,6 +248,8 @@ find("sentence").addEventListener("change", ({ target }) => turnTo(Number(target
 
 const textOf = ({ sides: both, answer }) => both.source?.text || answer.text || answer.label || "";
 options(find("sentence"), insights.map((one, at) => [at, `${at + 1}. ${textOf(one)}`]), 0);
+state.byWords = start.byWords ?? true;
+document.querySelector(`[name=unit][value=${state.byWords ? "words" : "pieces"}]`).checked = true;
 find("sentences").hidden = insights.length < 2;
 find("theme").setAttribute("aria-pressed", String(themeNow() === "dark"));
-turnTo(0);
+turnTo(null);
