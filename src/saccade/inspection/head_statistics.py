@@ -74,7 +74,9 @@ def rows(found: Mapping[str, Tensor]) -> list[dict[str, Any]]:
 def measured(sentence: Looked) -> dict[str, Tensor]:
     """The statistics of one sentence [L, H, N], N steps (of coverage: pieces read) that are averaged over."""
     weight_LHTS, end, neighbours, aligning = sentence
-    found = {"entropy": _entropy(weight_LHTS), "distance": _distance(weight_LHTS), "first": weight_LHTS[..., 0]}
+    found = {"entropy": _entropy(weight_LHTS), "first": weight_LHTS[..., 0]}
+    if weight_LHTS.shape[-2] > 1:  # a label is nowhere
+        found["distance"] = _distance(weight_LHTS)
     without_end = [key for key in range(weight_LHTS.shape[-1]) if key != end] or [0]
     found["confidence"] = weight_LHTS[..., without_end].amax(-1)
     if end is not None:

@@ -78,13 +78,13 @@ class Request:
         if self.as_json:
             _print_json(self._asked(seen).plain())
             return
+        has_map = not (self.is_page or seen.task in PAINTERS or _is_blank(seen))
+        weight_TS, names = self._chosen(seen) if has_map else (None, {})
         self.console.print(draw.printable(seen.answer.line(), self.console.encoding), highlight=False, markup=False)
-        if seen.task in PAINTERS:
-            if hasattr(seen.answer, "show"):
-                seen.answer.show(self.console)
-        elif not self.is_page and not _is_blank(seen):
-            weight_TS, names = self._chosen(seen)
+        if weight_TS is not None:
             self.console.print(draw.in_terminal(weight_TS, console=self.console, **names))
+        elif not self.is_page and hasattr(seen.answer, "show"):
+            seen.answer.show(self.console)
 
     def _asked(self, seen: Insight) -> Insight:
         """Through the layers more was recorded than was asked for."""

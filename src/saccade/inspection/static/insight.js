@@ -17,7 +17,8 @@ export function kindsOf(insight) {
 /** The views that this insight holds for a kind. */
 export function viewsOf(insight, kind) {
   const map = insight.attention?.[kind];
-  const heads = map ? [...(kind === "cross" && insight.aligning ? ["aligning"] : []), "weights", "mean", "maximum"] : [];
+  const aligning = kind === "cross" && insight.aligning ? ["aligning"] : [];
+  const heads = map ? [...aligning, "weights", ...(map.weights[0].length > 1 ? ["mean", "maximum"] : [])] : [];
   const isOfKind = (view) => view && view.queries === map?.queries && view.keys === map?.keys;
   const layers = ["rollout", "flow"].filter((view) => isOfKind(insight.views?.[view]));
   return [...heads, ...layers, ...(map?.norms ? ["norms"] : [])];
@@ -66,15 +67,18 @@ export function strongest(map, index, { across = true, most = 3, least = 0.005 }
   return found.filter(({ weight }) => weight >= least).sort((a, b) => b.weight - a.weight).slice(0, most);
 }
 
-/** The words of a side with what stands before each in its text: [{word, before}]. */
-export function spaced(side) {
+/** The words of a side with what stands before each in its text: [{word, before}]; spaces, where they don't spell it. */
+export function spaced({ words, text }) {
   let at = 0;
-  return side.words.map((word, index) => {
-    const found = side.text.indexOf(word, at);
-    const before = found < 0 ? (index ? " " : "") : side.text.slice(at, found);
-    if (found >= 0) at = found + word.length;
+  const found = words.map((word, index) => {
+    const start = text.indexOf(word, at);
+    const before = text.slice(at, start);
+    if (start < 0 || before.trim()) return { word, before: index ? " " : "", isElsewhere: !/^<\/?s>$/.test(word) };
+    at = start + word.length;
     return { word, before };
   });
+  const spells = !found.some(({ isElsewhere }) => isElsewhere);
+  return found.map(({ word, before }, index) => ({ word, before: spells ? before : index ? " " : "" }));
 }
 
 function sideOf(insight, map, end) {

@@ -6,15 +6,9 @@ import { download, toPng, toSvg } from "./save.js";
 import { tiles } from "./tiles.js";
 import { words } from "./words.js";
 
-const KINDS = {
-  cross: "Output reads source",
-  encoder: "Source reads itself",
-  decoder: "Output reads itself",
-  pooling: "Label reads source",
-};
 const VIEW_NAMES = {
   aligning: "The head that aligns",
-  weights: "One head",
+  weights: "Weights of one head",
   mean: "Mean of the heads",
   maximum: "Maximum of the heads",
   rollout: "Rollout through the layers",
@@ -22,6 +16,8 @@ const VIEW_NAMES = {
   norms: "Norms of one head",
 };
 const SIDE_NAMES = { source: "Source", output: "Output", read: "Read so far", label: "Label", picture: "Picture" };
+const kindName = ({ queries, keys }) =>
+  `${SIDE_NAMES[queries] ?? queries} reads ${queries === keys || keys === "read" ? "itself" : keys}`;
 const percent = (share) => `${Math.round(100 * share)} %`;
 const find = (id) => document.getElementById(id);
 
@@ -37,17 +33,18 @@ const strips = {
   keys: words(find("keys"), { onSelect: (key) => light(key === null ? null : { query: null, key }) }),
 };
 const overview = tiles(find("heads"), { rows: [], onPick: pickHead });
-const cells = tiles(find("cells"), { rows: [] });
+const cells = tiles(find("cells"), { rows: [], onPick: (_, query) => light({ query, key: null }) });
 
-/** Light what goes with a place: a query's keys, or a key's queries; and say it. */
+/** Light what goes with a place: a query's keys, or a key's queries; and say it. A query that is alone is always lit. */
 function light(place) {
-  const { query = null, key = null } = place ?? {};
+  const { query = map.queries.length === 1 && place === null ? 0 : null, key = null } = place ?? {};
   const most = (shares) => Math.max(...shares, 1e-9);
   const row = query === null ? null : map.weights[query];
   const column = query === null && key !== null ? map.weights.map((weights) => weights[key]) : null;
-  heat.select(place);
+  heat.select({ query, key });
   strips.keys.light(row?.map((share) => share / most(row)), key);
   strips.queries.light(column?.map((share) => share / most(column)), query);
+  cells.mark(0, query);
   find("readout").textContent = said(query, key);
 }
 
@@ -55,6 +52,10 @@ function said(query, key) {
   if (query === null && key === null) return "Point at a word, or at a cell.";
   if (query !== null && key !== null) {
     return `${map.queries[query]} gives ${map.keys[key]} ${percent(map.weights[query][key])}`;
+  }
+  if (map.shape) {
+    const [{ index }] = strongest(map, query, { most: 1, least: 0 });
+    return `${map.queries[query]} looks most at row ${Math.floor(index / map.shape[1]) + 1}, column ${(index % map.shape[1]) + 1}`;
   }
   const [name, verb, found] =
     query !== null
@@ -66,10 +67,10 @@ function said(query, key) {
 function show() {
   const { kind, view, layer, head, byWords } = state;
   map = mapOf(insight(), { kind, view, layer, head, byWords });
-  const picture = map.shape && view !== "rollout" && view !== "flow";
-  find("heat").hidden = Boolean(picture);
-  find("cells").hidden = !picture;
-  if (picture) showCells(map);
+  const isPicture = map.shape !== null;
+  for (const id of ["heat", "save-png", "save-svg"]) find(id).hidden = isPicture;
+  find("cells").hidden = !isPicture;
+  if (isPicture) showCells(map);
   else heat.update({ ...map, most: mostOf(map), label: `${titleOf()}, in percent` });
   find("most").textContent = percent(mostOf(map));
   showStrips();
@@ -78,15 +79,16 @@ function show() {
   light(null);
 }
 
-/** Full colour: all of a row; views that spread their weight thin get it at their greatest. */
-function mostOf({ weights }) {
-  const greatest = Math.max(...weights.flat(), 1e-9);
-  return state.view === "rollout" || state.view === "flow" ? greatest : 1;
+/** Full colour: all of a row; what is spread thin, through the layers or over a picture, gets it at its greatest. */
+function mostOf({ weights, shape }) {
+  const isThin = shape !== null || state.view === "rollout" || state.view === "flow";
+  return isThin ? weights.flat().reduce((most, weight) => Math.max(most, weight), 1e-9) : 1;
 }
 
 function showCells({ queries, weights, shape: [rows, columns] }) {
   const folded = (row) => Array.from({ length: rows }, (_, at) => row.slice(at * columns, (at + 1) * columns));
-  const tile = (row, at) => ({ label: `Where ${queries[at]} looked`, name: queries[at], weights: folded(row), most: Math.max(...row) });
+  const most = mostOf(map);
+  const tile = (row, at) => ({ label: `Where ${queries[at]} looked`, name: queries[at], weights: folded(row), most });
   cells.update({ rows: [weights.map(tile)] });
 }
 
@@ -107,10 +109,12 @@ function showStrips() {
 function showChoices() {
   const { layers, heads } = sizeOf(insight(), state.kind);
   const views = viewsOf(insight(), state.kind);
-  options(find("kind"), kindsOf(insight()).map((kind) => [kind, KINDS[kind] ?? kind]), state.kind);
+  options(find("kind"), kindsOf(insight()).map((kind) => [kind, kindName(insight().attention[kind])]), state.kind);
   options(find("view"), views.map((view) => [view, VIEW_NAMES[view]]), state.view);
   options(find("layer"), range(layers), state.layer);
   options(find("head"), range(heads), state.head);
+  for (const id of ["kind", "view", "layer", "head"]) find(id).parentElement.hidden = find(id).length < 2;
+  find("unit").hidden = Object.values(insight().sides).every(({ pieces, words: own }) => pieces.length === own.length);
   find("layer").disabled = ["aligning", "rollout", "flow"].includes(state.view);
   find("head").disabled = !["weights", "norms"].includes(state.view);
 }
@@ -194,7 +198,7 @@ function range(count) {
 function titleOf() {
   const { kind, view, layer, head } = state;
   const place = { aligning: "the head that aligns", weights: `layer ${layer}, head ${head}`, norms: `norms of layer ${layer}, head ${head}`, mean: `layer ${layer}, mean of the heads`, maximum: `layer ${layer}, maximum of the heads` };
-  return `${KINDS[kind] ?? kind}: ${place[view] ?? view}`;
+  return `${kindName(insight().attention[kind])}: ${place[view] ?? view}`;
 }
 
 function turnTo(at) {
