@@ -15,7 +15,7 @@ from torch import Tensor
 
 from saccade.inspection.pictures import check_ending, colours, picture
 
-__all__ = ["SHADES", "WIDEST_WORD", "check_ending", "in_terminal", "printable", "to_file"]
+__all__ = ["SHADES", "WIDEST_WORD", "Pen", "check_ending", "in_terminal", "panels", "printable", "to_file"]
 
 SHADES = " ░▒▓█"
 PLAIN_SHADES = " .:*#"  # where only ASCII can be shown
@@ -91,13 +91,13 @@ def in_terminal(
     left = min(WIDEST_WORD, console.width // 3, max(map(cell_len, queries), default=0)) + 1
     widest = max(NARROWEST_CELL, min(WIDEST_WORD, console.width - left - 1))
     widths = [min(widest, max(NARROWEST_CELL, cell_len(word))) for word in keys]
-    pen, panels = Pen.of(console), list[RenderableType]()
-    for part in _panels(widths, console.width - left):
+    pen, lines = Pen.of(console), list[RenderableType]()
+    for part in panels(widths, console.width - left):
         header = " ".join(pen.fit(word, width) for word, width in zip(keys[part], widths[part], strict=True))
         rows = zip(queries, weights_TS[:, part].tolist(), strict=True)
-        panels += [Text("")] * bool(panels) + [Text(" " * left + header, style="bold", no_wrap=True)]
-        panels += [_row(pen, pen.fit(word, left - 1), row, widths[part], most) for word, row in rows]
-    return Group(*panels)
+        lines += [Text("")] * bool(lines) + [Text(" " * left + header, style="bold", no_wrap=True)]
+        lines += [_row(pen, pen.fit(word, left - 1), row, widths[part], most) for word, row in rows]
+    return Group(*lines)
 
 
 def _row(pen: Pen, word: str, weights: Sequence[float], widths: Sequence[int], most: float) -> Text:
@@ -114,8 +114,8 @@ def printable(word: str, encoding: str = "utf-8") -> str:
     return "".join(letter for letter in seen if letter not in TURNING).encode(encoding, "replace").decode(encoding)
 
 
-def _panels(widths: Sequence[int], room: int) -> Iterator[slice]:
-    """Runs of keys that fit beside each other."""
+def panels(widths: Sequence[int], room: int) -> Iterator[slice]:
+    """Runs of columns that fit beside each other, with a space between."""
     start, used = 0, 0
     for index, width in enumerate(widths):
         if index > start and used + width + 1 > room:

@@ -12,7 +12,6 @@ from typing import Any, final
 
 import typer
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
@@ -22,6 +21,7 @@ from saccade.inspection.head_statistics import Looked
 from saccade.inspection.insight import Insight, Map, merged
 from saccade.inspection.views import THROUGH_LAYERS, View, is_through, kind_of, with_views
 
+PLACE = "layer head"
 PAINTERS = ("caption", "glimpse")  # tasks whose answers draw themselves
 
 
@@ -147,17 +147,21 @@ def _named(seen: Insight, found: Map, pieces: bool) -> tuple[Tensor, list[str], 
 
 
 def _table(rows: Sequence[dict[str, Any]], console: Console) -> RenderableType:
-    """Layers x heads, each figure shaded within its column; below it what the figures are."""
-    names, pen = list(rows[0]), draw.Pen.of(console)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
+    """Layers x heads, each figure shaded within its column; what is too wide goes on below, then what it all means."""
+    names, pen = list(rows[0])[2:], draw.Pen.of(console)
     most = {name: max(1e-9, *(row[name] for row in rows)) for name in names}
-    for row in rows:
-        figures = [Text(f" {row[name]:.2f} ", style=pen.style(row[name] / most[name])) for name in names[2:]]
-        table.add_row(str(row["layer"]), str(row["head"]), *figures)
-    meanings = [f"{name}: {head_statistics.COLUMNS[name]}" for name in names[2:]]
-    return Group(table, Text(""), Text("\n".join(meanings), style="dim"))
+    lines = list[RenderableType]()
+    for part in draw.panels([len(name) + 1 for name in names], console.width - len(PLACE)):
+        header = PLACE + "".join(f"{name:>{len(name) + 2}}" for name in names[part])
+        lines += [Text(header, style="bold", no_wrap=True)]
+        for row in rows:
+            line = Text(f"{row['layer']:>5} {row['head']:>4}", no_wrap=True)
+            for name in names[part]:
+                line.append(" ").append(f"{row[name]:{len(name) + 1}.2f}", pen.style(row[name] / most[name]))
+            lines.append(line)
+        lines.append(Text(""))
+    meanings = "\n".join(f"{name}: {head_statistics.COLUMNS[name]}" for name in names)
+    return Group(*lines, Text(meanings, style="dim"))
 
 
 def _print_json(content: Any) -> None:
