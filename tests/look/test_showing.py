@@ -20,7 +20,7 @@ from saccade.config import aligning
 from saccade.data.mistakes import Mistake
 from saccade.inspection import head_statistics
 from saccade.inspection.head_statistics import Looked
-from saccade.inspection.insight import Head
+from saccade.inspection.insight import Head, Insight
 from saccade.inspection.views import View
 
 RNN = {"kind": "rnn", "width": 14, "embedding_width": 10, "attention": "luong"}
@@ -117,6 +117,24 @@ def test_a_page_holds_everything_and_opens_where_it_is_asked_to(run: Path, tmp_p
     assert len(shown.splitlines()) == 3
     look(run, "a b c", "--view", "flow", "--draw", str(path))
     assert '"flow":{"queries":"output"' in path.read_text("utf-8")
+
+
+def test_texts_that_are_read_with_those_before_them_stay_together(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dialogue:
+        """Counts the texts of each call."""
+
+        context = 1
+
+        def look(self, texts: list[str]) -> list[Insight]:
+            parts.append(len(texts))
+            return []
+
+    parts = list[int]()
+    monkeypatch.setattr("saccade.look.commands.load_run", lambda _: Dialogue())
+    look(run, *["a"] * 50)
+    monkeypatch.setattr(Dialogue, "context", 0)
+    look(run, *["a"] * 50)
+    assert parts == [50, 32, 18]
 
 
 def test_a_page_of_a_model_that_is_no_transformer(tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ def _options(predictor: Any, request: Request, target: str | None, given: dict[s
 def _looked(
     predictor: Any, texts: Iterable[Any], options: dict[str, Any], *, target: str | None = None
 ) -> Iterator[Insight]:
-    """In memory that doesn't grow with the number of texts."""
-    rest = iter(texts)
-    while part := list(itertools.islice(rest, WINDOW)):
+    """In memory that doesn't grow with the number of texts, unless each is read with those before it."""
+    rest, size = iter(texts), None if getattr(predictor, "context", 0) else WINDOW
+    while part := list(itertools.islice(rest, size)):
         targets = {} if target is None else {"targets": [corpus.clean(target)] * len(part)}
         yield from predictor.look(part, **targets, **options)
