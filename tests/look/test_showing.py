@@ -174,13 +174,15 @@ def test_nothing_is_written_where_the_ending_is_wrong(run: Path, tmp_path: Path)
 
 
 def test_an_ascii_terminal_is_no_reason_for_a_traceback(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run", words=["été", "東京", "c"])
+    folder = make_run(tmp_path / "run", words=["été", "東京", "[b]"])
     code = "from saccade.cli import main; main()"
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "OMP_NUM_THREADS": "1", "COLUMNS": "40"}
     for arguments in ([], ["--json"], ["--heads"]):
-        command = [sys.executable, "-c", code, "look", str(folder), "été 東京", "--target", "[b]été", *arguments]
+        command = [sys.executable, "-c", code, "look", str(folder), "été 東京", "--target", "[b] été", *arguments]
         found = subprocess.run(command, capture_output=True, env=environment, check=False)
         assert found.returncode == 0, found.stderr
         assert found.stdout.isascii()
+        if not arguments:
+            assert found.stdout.startswith(b"[b] ?t?\n")
         if "--json" in arguments:
             assert json.loads(found.stdout)["sides"]["source"]["text"] == "été 東京"
