@@ -16,8 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from saccade.bench import attention as attention_bench
 from saccade.bench import glimpse as glimpse_bench
-from saccade.bench import serving as serving_bench
 from saccade.bench import looking as looking_bench
+from saccade.bench import serving as serving_bench
 from saccade.bench import tables
 from saccade.bench import training as training_bench
 from saccade.bench.peers import PEERS
