@@ -22,7 +22,7 @@ FIELDS: dict[str, dict[str, Any]] = {  # of each route, a request that is fine
     "/detect": {"q": "a b"},
     "/suggest": {"q": "a", "s": "b", "source": "en", "target": "fr"},
     "/v1/translate": {"q": ["a", "b"], "num_best": 2, "alignment": True, "tokens": True, "beam": 3, "split": False},
-    "/v1/look": {"text": "a b", "kinds": ["cross", "encoder"], "layers": [0], "heads": [0], "norms": True, "views": ["rollout"]},
+    "/v1/look": {"text": "a b", "kinds": ["cross"], "layers": [0], "heads": [0], "norms": True, "views": ["rollout"]},
     "/v1/classify": {"q": "a b", "attention": True, "key_terms": 2},
     "/v1/tag": {"q": "a b", "probabilities": True},
     "/v1/caption": {"image": "iVBORw0KGgo=", "num_best": 2, "attention": True},
