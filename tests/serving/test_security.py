@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -142,8 +143,9 @@ def raw(port: int, *parts: bytes) -> bytes:
             except OSError:  # it has heard enough
                 break
         found = b""
-        while b"\r\n\r\n" not in found and (part := connection.recv(65536)):
-            found += part
+        with contextlib.suppress(ConnectionResetError):  # it closed on what it didn't want to read
+            while b"\r\n\r\n" not in found and (part := connection.recv(65536)):
+                found += part
         return found
 
 
