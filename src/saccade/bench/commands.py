@@ -20,6 +20,7 @@ from saccade.bench import looking as looking_bench
 from saccade.bench import tables
 from saccade.bench import training as training_bench
 from saccade.bench.peers import PEERS
+from saccade.config.networks import Size
 from saccade.data.mistakes import Mistake
 
 app = typer.Typer(help="Measure saccade beside its peers, in one run.", no_args_is_help=True)
@@ -120,7 +121,7 @@ def bench_glimpse(
 @app.command("look")
 def bench_look(
     device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
-    size: Annotated[str, typer.Option(help="Of the Transformer: tiny, small, base, big.")] = "base",
+    size: Annotated[Size, typer.Option(help="Of the Transformer.")] = "base",
     sentences: Annotated[int, typer.Option(min=1, help="To translate and look at.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
 ) -> None:
