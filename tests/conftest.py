@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 # Some virtual machines advertise AMX and then die of it; oneDNN must be told before torch is loaded.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
@@ -20,3 +21,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Each test starts from the same seed."""
     del item
     torch.manual_seed(20)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a real Chromium. Without one its tests are skipped, but not where everything must hold (CI=true)."""
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is not None:
+        return path
+    missing = "there is no Chromium here; apt-get install chromium"
+    if os.environ.get("CI") == "true":
+        pytest.fail(missing)
+    pytest.skip(missing)
