@@ -8,7 +8,7 @@ when the model weighs otherwise (Jain & Wallace 2019, section 4.2).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, islice
 from typing import NamedTuple, final
 
@@ -18,19 +18,21 @@ from torch import Tensor
 
 from saccade.attention.precision import widened
 from saccade.data.lexicon import padded
+from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import END, UNKNOWN
 from saccade.inspection.counterfactual import WEIGHTS, replaced, uniform
+from saccade.inspection.insight import Head
 from saccade.inspection.subjects import Subject
 
 ERASURES = ("delete", "unknown")
 ORDERS = ("attention", "gradient", "erasure", "random")
 SHARES = tuple(tenth / 10 for tenth in range(11))  # of the words, erased
 NO_WORD = -1
+MEAN = Head(layer=-1)  # of the last layer's heads
 DRAWS = 5  # of everything that is random; their mean is kept
 CHUNK = 32  # texts that are examined together
 MOST_TOKENS = 1 << 12  # of a batch
 MOST_LOGITS = 1 << 24
-Choose = Callable[[Tensor], Tensor]  # from the weights of all layers and heads [B, L, H, T, S] to [B, T, S]
 
 
 class Case(NamedTuple):
@@ -71,21 +73,22 @@ class Evidence(NamedTuple):
 
 
 def examine(
-    subject: Subject, cases: Iterable[Case], choose: Choose, *, erasing: str = "delete", seed: int = 0
+    subject: Subject, cases: Iterable[Case], head: Head = MEAN, *, erasing: str = "delete", seed: int = 0
 ) -> Iterator[Evidence]:
-    """Every case, in order, in memory that doesn't grow with their number."""
-    assert erasing in ERASURES
+    """Every case, in order, in memory that doesn't grow with their number; of attention the weights of `head`."""
+    if erasing not in ERASURES:
+        raise Mistake(f"erasing: {erasing!r} given; allowed: {', '.join(ERASURES)}")
     rest = iter(cases)
     for number in count(seed):
         if not (chunk := list(islice(rest, CHUNK))):
             return
-        yield from _examined(subject, chunk, choose, Eraser(subject, chunk, erasing), number)
+        yield from _examined(subject, chunk, head, Eraser(subject, chunk, erasing), number)
 
 
-def _examined(subject: Subject, cases: Sequence[Case], choose: Choose, eraser: Eraser, seed: int) -> Iterator[Evidence]:
+def _examined(subject: Subject, cases: Sequence[Case], head: Head, eraser: Eraser, seed: int) -> Iterator[Evidence]:
     weights, gradients, moved = _weights(subject, cases), gradients_of(subject, cases), _moved(subject, cases, seed)
     erasures, chance = eraser.one_by_one(), np.random.default_rng(seed)
-    chosen = [choose(weight_LHTW[None])[0] for weight_LHTW in weights]
+    chosen = [_of_head(head, weight_LHTW) for weight_LHTW in weights]
     orders = [
         _orders({"attention": weight, "gradient": gradient, "erasure": erasure}, chance)
         for weight, gradient, erasure in zip(chosen, gradients, erasures, strict=True)
@@ -95,6 +98,13 @@ def _examined(subject: Subject, cases: Sequence[Case], choose: Choose, eraser: E
         share_W = _of_words(case, torch.full((len(case.source),), 1 / len(case.source)))
         found = weights[row], chosen[row], gradients[row], erasures[row]
         yield Evidence(case.words, *found, share_W, curves[row], moved[row])
+
+
+def _of_head(head: Head, weight_LHTW: Tensor) -> Tensor:
+    for name, value, most in zip(("layer", "head"), (head.layer, head.head or 0), weight_LHTW.shape[:2], strict=True):
+        if not -most <= value < most:
+            raise Mistake(f"{name}: {value} given; allowed: 0 to {most - 1}, or -1 for the last")
+    return head.of(weight_LHTW)
 
 
 def _of_words(case: Case, value_S: Tensor) -> Tensor:

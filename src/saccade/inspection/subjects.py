@@ -5,7 +5,7 @@ A subject's answers are ids [N, T]: the output that a model wrote, </s> included
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, cast, final
 
@@ -24,7 +24,7 @@ from saccade.models.transformer import DecoderBlock, Transformer
 class Subject(Protocol):
     """What the tests ask of a model."""
 
-    attention: Sequence[nn.Module]  # the modules that weigh the text
+    attention: list[nn.Module]  # the modules that weigh the text
     num_outputs: int  # V
     device: torch.device
 
@@ -76,7 +76,7 @@ class Judge:
             kind = type(pooling).__name__.removesuffix("Pooling").lower()
             raise Mistake(f"trust: this model pools by {kind}, which learns no weights; allowed: attention, structured")
         self._network = network
-        self.attention = [pooling if isinstance(pooling, AttentionPooling) else pooling.attention]
+        self.attention: list[nn.Module] = [pooling if isinstance(pooling, AttentionPooling) else pooling.attention]
         self.num_outputs = network.output.out_features
         self.device = network.embedding.weight.device
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from textwrap import fill
@@ -52,26 +52,26 @@ def check_ending(path: Path) -> None:
         raise Mistake(f"{path}: a panel ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
 
 
-def in_terminal(panel: Panel, texts: Sequence[Evidence], *, console: Console) -> RenderableType:
+def in_terminal(panel: Panel, *, console: Console) -> RenderableType:
     """Tables, curves, and the verdict below."""
     parts: list[RenderableType] = []
-    for cells in _tables(panel, texts):
+    for cells in _tables(panel):
         parts += [_table(cells), ""]
     parts.append(Text(EXPLAINED["curves"], style="bold"))
     parts += _curves(panel, max(1, (console.width + 2) // PANEL_WIDTH))
     return Group(*parts, "", Text(panel.verdict.sentence, style="bold"))
 
 
-def _tables(panel: Panel, texts: Sequence[Evidence]) -> Iterator[Cells]:
+def _tables(panel: Panel) -> Iterator[Cells]:
     """Of a single text also its words."""
-    if len(texts) == 1:
-        yield _words(texts[0])
+    if panel.alone is not None:
+        yield _words(panel.alone)
     yield _taus(panel)
     yield _moves(panel)
 
 
 def _taus(panel: Panel) -> Cells:
-    levels = {"": panel.steps} | ({} if panel.whole is panel.steps else {"whole: ": panel.whole})
+    levels = {"": panel.steps} | ({"whole: ": panel.whole} if panel.has_steps else {})
     head = ["", *(level + name for level in levels for name in ("gradient", "erasing"))]
     columns = [column for agreement in levels.values() for column in _columns(agreement)]
     names = ("attention", "uniform weights", "random weights", "random, best 5%", "gradient x input")
@@ -130,20 +130,20 @@ def _curves(panel: Panel, per_row: int) -> Iterator[RenderableType]:
         yield braille.in_terminal(part, between=(min(values), max(values)), end="all words")
 
 
-def to_file(panel: Panel, texts: Sequence[Evidence], path: Path, *, title: str) -> None:
+def to_file(panel: Panel, path: Path, *, title: str) -> None:
     """PNG, SVG, PDF or HTML, by the path's ending."""
     check_ending(path)
     if path.suffix == ".html":
-        _page(panel, texts, path, title)
+        _page(panel, path, title)
     else:
-        _picture(panel, texts, path, title)
+        _picture(panel, path, title)
 
 
-def _picture(panel: Panel, texts: Sequence[Evidence], path: Path, title: str) -> None:
+def _picture(panel: Panel, path: Path, title: str) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    one = texts[0] if len(texts) == 1 else None
+    one = panel.alone
     figure = Figure(figsize=(12, 4.6 if one is None else 8.4), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
     figure.suptitle(f"{title}\n{fill(panel.verdict.sentence, 120)}", fontsize=11)
@@ -208,7 +208,7 @@ def _draw_words(axes: Any, found: Evidence) -> None:
     axes.legend(fontsize=8)
 
 
-def _page(panel: Panel, texts: Sequence[Evidence], path: Path, title: str) -> None:
+def _page(panel: Panel, path: Path, title: str) -> None:
     header = f'<header><h1 dir="auto">{escape(title)}</h1>\n<p>{escape(panel.verdict.sentence)}</p></header>'
     lines = [Line(NAMES.get(name, name), list(zip(SHARES, curve, strict=True))) for name, curve in panel.curves.items()]
     told = "; ".join(f"{NAMES.get(name, name)} costs {panel.cost(name):.2f}" for name in panel.curves)
@@ -217,7 +217,7 @@ def _page(panel: Panel, texts: Sequence[Evidence], path: Path, title: str) -> No
         f"<figure><h3>{EXPLAINED['curves']}, in the order of ...</h3>\n{picture}\n{curves.legend(lines)}"
         f'<figcaption class="readout" aria-live="polite">{escape(told)}</figcaption></figure>\n'
     )
-    parts = [(HEADINGS[cells.topic], _html_table(cells)) for cells in _tables(panel, texts)]
+    parts = [(HEADINGS[cells.topic], _html_table(cells)) for cells in _tables(panel)]
     report.write_page(path, title, header, [*parts, (HEADINGS["curves"], f'<div class="charts">{figure}</div>')])
 
 

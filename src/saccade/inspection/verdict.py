@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple, final
@@ -11,6 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from saccade.data.mistakes import Mistake
+from saccade.inspection.counterfactual import WEIGHTS
 from saccade.inspection.faithfulness import ORDERS, SHARES, Evidence, Moved
 
 TIE = 1e-4  # of the greatest value: what differs by less ranks the same
@@ -80,9 +81,8 @@ class Agreement:
     heads_LH: Tensor
 
     @classmethod
-    def of(cls, texts: Sequence[Evidence], *, whole: bool) -> Agreement:
+    def of(cls, taus: Sequence[Taus]) -> Agreement:
         """Every text counts the same."""
-        taus = [Taus.of(found, whole=whole, seed=number) for number, found in enumerate(texts)]
         chance = {name: torch.stack([one.chance[name] for one in taus]).mean(0) for name in MEASURES}
         return cls(
             _means([one.attention for one in taus]),
@@ -123,24 +123,36 @@ class Panel:
     whole: Agreement
     curves: dict[str, list[float]]
     moved: dict[str, Moved]
+    alone: Evidence | None  # of a single text
 
     @classmethod
-    def of(cls, texts: Sequence[Evidence]) -> Panel:
-        """From the evidence; a text of one word has no order."""
-        ranked = [found for found in texts if len(found.words) > 1]
-        if not ranked:
+    def of(cls, texts: Iterable[Evidence]) -> Panel:
+        """From the evidence, of which little is kept; texts of one word are passed over, as they have no order."""
+        first, by_step, whole, curves, moved, words, steps = None, [], [], [], [], 0, 0
+        for number, found in enumerate(text for text in texts if len(text.words) > 1):
+            first = found if number == 0 else None
+            by_step.append(Taus.of(found, whole=False, seed=number))
+            whole.append(Taus.of(found, whole=True, seed=number))
+            curves.append(found.curves)
+            moved.append(found.moved)
+            words, steps = words + len(found.words), steps + len(found.weight_TW)
+        if not by_step:
             raise Mistake("trust: no text has two words or more, so there is nothing to rank")
-        steps = Agreement.of(ranked, whole=False)
-        num_steps = sum(len(found.weight_TW) for found in ranked)
         return cls(
-            len(ranked),
-            sum(len(found.words) for found in ranked),
-            num_steps,
+            len(by_step),
+            words,
             steps,
-            steps if num_steps == len(ranked) else Agreement.of(ranked, whole=True),
-            {name: [fmean(at) for at in zip(*(one.curves[name] for one in ranked), strict=True)] for name in ORDERS},
-            {name: _mean([one.moved[name] for one in ranked]) for name in ranked[0].moved},
+            Agreement.of(by_step),
+            Agreement.of(whole),
+            {name: [fmean(at) for at in zip(*(one[name] for one in curves), strict=True)] for name in ORDERS},
+            {name: Moved(*map(fmean, zip(*(one[name] for one in moved), strict=True))) for name in WEIGHTS},
+            first,
         )
+
+    @property
+    def has_steps(self) -> bool:
+        """An answer is more than one step, as it isn't of a label."""
+        return self.num_steps > self.num_texts
 
     def cost(self, order: str) -> float:
         """What erasing in an order costs: the mean fall of log p over the SHARES, the area over the curve (AOPC)."""
@@ -173,8 +185,8 @@ class Panel:
         return _none(f"it has little to do with which words matter: {told}")
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
+        """For JSON; of a single text also what each of its words is worth at each step."""
+        shown = {
             "texts": self.num_texts,
             "words": self.num_words,
             "steps": self.num_steps,
@@ -184,6 +196,13 @@ class Panel:
             "reach": self.reach,
             "moved": {name: one._asdict() for name, one in self.moved.items()},
             "verdict": self.verdict._asdict(),
+        }
+        if self.alone is None:
+            return shown
+        say = {"attention": self.alone.weight_TW, "gradient": self.alone.gradient_TW, "erasure": self.alone.erasure_TW}
+        return {
+            **shown,
+            "words_worth": {"words": self.alone.words} | {name: told.tolist() for name, told in say.items()},
         }
 
 
@@ -198,7 +217,3 @@ def said(tau: float) -> str:
 
 def _means(several: Sequence[Mapping[str, float]]) -> Against:
     return {name: fmean(one[name] for one in several) for name in MEASURES}
-
-
-def _mean(several: Sequence[Moved]) -> Moved:
-    return Moved(*(fmean(values) for values in zip(*several, strict=True)))

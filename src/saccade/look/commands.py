@@ -15,6 +15,7 @@ from saccade.data.mistakes import Mistake
 from saccade.inspection import draw
 from saccade.inspection.insight import Head, Insight, merged
 from saccade.inspection.record import KINDS
+from saccade.look import trust
 
 RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
 
@@ -29,8 +30,22 @@ def look(
     pieces: Annotated[bool, typer.Option("--pieces", help="As the model cut them, not merged into words.")] = False,
     picture: Annotated[Path | None, typer.Option("--draw", help="Draw it to a PNG, SVG or PDF.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a text, with every layer and head.")] = False,
+    trusted: Annotated[bool, typer.Option("--trust", help="Ask how far the attention may be trusted.")] = False,
+    source: Annotated[Path | None, typer.Option("--input", help="With --trust: a file; --target is one too.")] = None,
+    erase: Annotated[str | None, typer.Option(help="With --trust: delete words, or make them unknown.")] = None,
 ) -> None:
     """Show where a model looked: which words an output word read, what a label weighed, where a caption looked."""
+    if trusted:
+        if kind is not None or pieces:
+            raise Mistake(
+                f"--{'pieces' if pieces else 'kind'}: given with --trust, which weighs the words of the source"
+            )
+        asked = trust.Asked(texts or [], source, target, layer, head, erase or "delete")
+        trust.run(model, asked, picture=picture, as_json=as_json)
+        return
+    for name, value in (("--input", source), ("--erase", erase)):
+        if value is not None:
+            raise Mistake(f"{name}: it goes with --trust")
     if not texts:
         raise Mistake("text: none given; saccade look RUN 'a text' ...")
     if picture is not None:
