@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, shorten
 from typing import Any, NamedTuple
 
 from rich.console import Console, Group, RenderableType
@@ -56,8 +56,8 @@ def in_terminal(panel: Panel, *, console: Console) -> RenderableType:
     """Tables, curves, and the verdict below."""
     parts: list[RenderableType] = []
     for cells in _tables(panel):
-        parts += [_table(cells), ""]
-    parts.append(Text(EXPLAINED["curves"], style="bold"))
+        parts += [_caption(cells.topic), _table(cells), ""]
+    parts.append(_caption("curves"))
     parts += _curves(panel, max(1, (console.width + 2) // PANEL_WIDTH))
     return Group(*parts, "", Text(panel.verdict.sentence, style="bold"))
 
@@ -110,8 +110,12 @@ def _worth(found: Evidence) -> dict[str, list[float]]:
     return {name: (sum_W / sum_W.abs().max().clamp(min=TINY)).tolist() for name, sum_W in sums.items()}
 
 
+def _caption(topic: str) -> Text:
+    return Text(EXPLAINED[topic], style="bold")
+
+
 def _table(cells: Cells) -> Table:
-    table = Table(title=EXPLAINED[cells.topic], title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     for number, name in enumerate(cells.head):
         table.add_column(name, justify="right" if number else "left")
     for row in cells.rows:
@@ -146,7 +150,7 @@ def _picture(panel: Panel, path: Path, title: str) -> None:
     one = panel.alone
     figure = Figure(figsize=(12, 4.6 if one is None else 8.4), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
-    figure.suptitle(f"{title}\n{fill(panel.verdict.sentence, 120)}", fontsize=11)
+    figure.suptitle(f"{shorten(title, 120, placeholder='…')}\n{fill(panel.verdict.sentence, 120)}", fontsize=11)
     rows = figure.subfigures(1 if one is None else 2, 1, squeeze=False)[:, 0]
     bars, lines, moves = rows[0].subplots(1, 3, width_ratios=[1.1, 1.2, 0.8])
     _draw_taus(bars, panel)

@@ -176,8 +176,9 @@ class Panel:
                 f"it ranks words no better than chance or uniform weights do: tau {tau:.2f}, theirs {floor:.2f}"
             )
         told = f"tau {tau:.2f} against {said(self.steps.random['erasure'])} by chance"
-        told += f" (gradient x input: {self.steps.gradient:.2f}); as words are erased in its order, log p falls"
-        told += f" {100 * self.reach:.0f}% of the way from a random order to that of erasing"
+        told += f" (gradient x input: {said(self.steps.gradient)}); erasing words in its order costs"
+        told += f" {self.cost('attention'):.2f} of log p, at random {self.cost('random'):.2f},"
+        told += f" by their own effect {self.cost('erasure'):.2f}"
         if tau >= MUCH and self.reach >= MUCH_REACH:
             return Verdict("much", f"Attention here tells much the same as erasing words: {told}.")
         if tau >= SOME and self.reach >= SOME_REACH:
@@ -200,10 +201,7 @@ class Panel:
         if self.alone is None:
             return shown
         say = {"attention": self.alone.weight_TW, "gradient": self.alone.gradient_TW, "erasure": self.alone.erasure_TW}
-        return {
-            **shown,
-            "words_worth": {"words": self.alone.words} | {name: told.tolist() for name, told in say.items()},
-        }
+        return {**shown, "text": {"words": self.alone.words, **{name: told.tolist() for name, told in say.items()}}}
 
 
 def _none(why: str) -> Verdict:

@@ -38,7 +38,7 @@ def look(
     if trusted:
         if kind is not None or pieces:
             raise Mistake(
-                f"--{'pieces' if pieces else 'kind'}: given with --trust, which weighs the words of the source"
+                f"--{'pieces' if pieces else 'kind'}: it doesn't go with --trust, which ranks the source's words"
             )
         asked = trust.Asked(texts or [], source, target, layer, head, erase or "delete")
         trust.run(model, asked, picture=picture, as_json=as_json)
