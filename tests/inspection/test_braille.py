@@ -28,6 +28,11 @@ def test_a_rising_line_runs_from_the_lower_left_to_the_upper_right() -> None:
     assert braille.dotted([1, 2], [5.0, 0.0])[0][0] != blank
 
 
+def test_a_scale_can_be_shared() -> None:
+    flat = braille.dotted([1, 2], [5.0, 5.0], (0.0, 10.0))
+    assert [line == chr(0x2800) * braille.WIDTH for line in flat] == [row != braille.HEIGHT // 2 for row in range(7)]
+
+
 def test_every_column_has_a_dot_even_of_one_point_or_a_flat_line() -> None:
     for steps, values in (([7.0], [3.0]), ([1.0, 9.0], [2.0, 2.0]), ([1.0, 2.0, 9.0], [0.0, 9.0, 1.0])):
         columns = zip(*braille.dotted(steps, values), strict=True)

@@ -175,6 +175,14 @@ def test_uniform_attention_explains_nothing() -> None:
     assert panel.verdict.sentence.startswith("Don't read this model's attention as an explanation: uniform weights")
 
 
+def test_where_all_words_weigh_the_same_their_order_is_chances() -> None:
+    """The first word is the one that matters; nothing says that it goes first."""
+    cases = [hand_made.case("happy the cat sat on a mat")] * 60
+    panel = Panel.of(examine(Judge(hand_made.bag(sharpness=0.0)), cases))
+    assert panel.cost("attention") == pytest.approx(panel.cost("random"), rel=0.15)
+    assert panel.cost("erasure") > 1.4 * panel.cost("attention")
+
+
 def test_a_writer_with_uniform_attention_too() -> None:
     subject = transformer()
     for attention in subject.attention:

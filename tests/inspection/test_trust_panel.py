@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -67,6 +69,13 @@ def test_files_are_whole(panel: Panel, ending: str, tmp_path: Path) -> None:
     assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
+def test_a_dollar_is_no_equation(panel: Panel, tmp_path: Path) -> None:
+    assert panel.alone is not None
+    dollars = replace(panel, alone=panel.alone._replace(words=["$\\frac", "$5", *panel.alone.words[2:]]))
+    trust_panel.to_file(dollars, tmp_path / "panel.svg", title="from $5 to $\\frac$")
+    assert (tmp_path / "panel.svg").exists()
+
+
 def test_other_endings_are_refused() -> None:
     with pytest.raises(Mistake, match=r"a.gif: a panel ends in .png, .svg, .pdf or .html"):
         trust_panel.check_ending(Path("a.gif"))
@@ -81,6 +90,13 @@ def test_the_page_says_it_all_and_loads_nothing(panel: Panel, tmp_path: Path) ->
     assert page.count('<path class="line-') == 8  # four curves, four in the legend
     assert "default-src 'none'" in page
     assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_head_that_tells_most_is_named(panel: Panel) -> None:
+    heads = replace(panel.steps, heads_LH=torch.tensor([[0.1, 0.2, 0.7], [0.3, 0.4, 0.5]]))
+    lines = shown(replace(panel, steps=heads, whole=heads), 80)
+    assert [line.split() for line in lines if "layer" in line] == [["layer", "0,", "head", "2", "0.70"]]
+    assert not any("layer" in line for line in shown(panel, 80))
 
 
 def test_a_test_set_has_no_words_to_list(tmp_path: Path) -> None:

@@ -74,8 +74,11 @@ def _taus(panel: Panel) -> Cells:
     levels = {"": panel.steps} | ({"whole: ": panel.whole} if panel.has_steps else {})
     head = ["", *(level + name for level in levels for name in ("gradient", "erasing"))]
     columns = [column for agreement in levels.values() for column in _columns(agreement)]
-    names = ("attention", "uniform weights", "random weights", "random, best 5%", "gradient x input")
+    names = ["attention", "uniform weights", "random weights", "random, best 5%", "gradient x input"]
     rows = [[name, *row] for name, row in zip(names, zip(*columns, strict=True), strict=True)]
+    if (best := panel.steps.best_head) is not None:
+        taus = [cell for agreement in levels.values() for cell in ("", said(float(agreement.heads_LH[best])))]
+        rows.append([f"layer {best[0]}, head {best[1]}", *taus])
     return Cells("tau", head, rows)
 
 
@@ -150,7 +153,8 @@ def _picture(panel: Panel, path: Path, title: str) -> None:
     one = panel.alone
     figure = Figure(figsize=(12, 4.6 if one is None else 8.4), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
-    figure.suptitle(f"{shorten(title, 120, placeholder='…')}\n{fill(panel.verdict.sentence, 120)}", fontsize=11)
+    heading = f"{shorten(title, 120, placeholder='…')}\n{fill(panel.verdict.sentence, 120)}"
+    figure.suptitle(heading, fontsize=11, parse_math=False)
     rows = figure.subfigures(1 if one is None else 2, 1, squeeze=False)[:, 0]
     bars, lines, moves = rows[0].subplots(1, 3, width_ratios=[1.1, 1.2, 0.8])
     _draw_taus(bars, panel)
@@ -205,7 +209,7 @@ def _draw_words(axes: Any, found: Evidence) -> None:
         places = [place + 0.27 * (index - 1) for place in range(len(found.words))]
         axes.bar(places, shares, 0.25, label=name, color=("C0", "C1", "k")[index])
     is_narrow = len(found.words) > draw.MANY_KEYS or max(map(len, found.words)) > draw.WIDEST_WORD
-    axes.set_xticks(range(len(found.words)), found.words, rotation=90 if is_narrow else 0)
+    axes.set_xticks(range(len(found.words)), found.words, rotation=90 if is_narrow else 0, parse_math=False)
     axes.axhline(0, color="k", lw=0.6)
     axes.set_ylabel("share of the greatest")
     axes.set_title(HEADINGS["words"], fontsize=10)

@@ -98,6 +98,13 @@ class Agreement:
         """What attention must beat: chance, and weights that only count a word's pieces."""
         return max(self.floor["erasure"], self.uniform["erasure"])
 
+    @property
+    def best_head(self) -> tuple[int, int] | None:
+        """The layer and head that agree most with erasing, where there are several."""
+        if self.heads_LH.numel() == 1:
+            return None
+        return divmod(int(self.heads_LH.argmax()), self.heads_LH.shape[1])
+
     def plain(self) -> dict[str, Any]:
         """For JSON."""
         named = {name: getattr(self, name) for name in ("attention", "uniform", "random", "floor")}

@@ -71,13 +71,13 @@ def run(folder: Path, asked: Asked, *, picture: Path | None, as_json: bool) -> N
     predictor, console = load_run(folder), Console()
     with terminal.quiet():
         panel = _panel(predictor, asked, hidden=as_json)
-    if as_json:
-        typer.echo(json.dumps(panel.plain(), ensure_ascii=False))
-    else:
-        console.print(trust_panel.in_terminal(panel, console=console))
-    if picture is not None:
-        what = f"{panel.num_texts:,} texts" if panel.alone is None else " ".join(panel.alone.words)
-        trust_panel.to_file(panel, picture, title=f"{folder.name}: {what}")
+        if as_json:
+            typer.echo(json.dumps(panel.plain(), ensure_ascii=False))
+        else:
+            console.print(trust_panel.in_terminal(panel, console=console))
+        if picture is not None:
+            what = f"{panel.num_texts:,} texts" if panel.alone is None else " ".join(panel.alone.words)
+            trust_panel.to_file(panel, picture, title=f"{folder.name}: {what}")
 
 
 def _panel(predictor: Any, asked: Asked, *, hidden: bool) -> Panel:
