@@ -219,13 +219,13 @@ def test_unknown_words_stay_in_their_places() -> None:
     with torch.no_grad():
         network.embedding.weight[UNKNOWN, 0] = -1.0  # so that an unknown word says no, if it is looked at
     (deleted,) = examine(Judge(network), [case])
-    (unknown,) = examine(Judge(network), [case], erasing="unknown")
+    (unknown,) = examine(Judge(network), [case], erase="unknown")
     assert deleted.erasure_TW[0, 5] == pytest.approx(math.log(1 / (1 + math.exp(-4))) - math.log(0.5), abs=1e-4)
     rest = math.log(1 / (1 + math.exp(4 * math.exp(-20) / (6 + math.exp(-20)))))
     assert unknown.erasure_TW[0, 5] == pytest.approx(math.log(1 / (1 + math.exp(-4))) - rest, abs=1e-4)
     assert unknown.curves["random"][-1] == pytest.approx(math.log(1 / (1 + math.exp(4))), abs=1e-4)
-    with pytest.raises(Mistake, match="erasing: 'hide' given; allowed: delete, unknown"):
-        list(examine(Judge(network), [case], erasing="hide"))
+    with pytest.raises(Mistake, match="erase: 'hide' given; allowed: delete, unknown"):
+        list(examine(Judge(network), [case], erase="hide"))
 
 
 def test_one_seed_one_answer_and_large_sets_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,7 @@ def test_a_classifier_explains_its_label_or_the_one_that_is_given() -> None:
         (("a b", "--input", "in"), "--trust: give either texts, or a file"),
         (("a b", "--kind", "cross"), "--kind: it doesn't go with --trust"),
         (("a b", "--pieces"), "--pieces: it doesn't go with --trust"),
-        (("a b", "--erase", "hide"), "erasing: 'hide' given; allowed: delete, unknown"),
+        (("a b", "--erase", "hide"), "erase: 'hide' given; allowed: delete, unknown"),
         (("a b", "--draw", "panel.gif"), "panel.gif: a panel ends in"),
         (("a",), "no text has two words or more"),
     ],

@@ -73,16 +73,16 @@ class Evidence(NamedTuple):
 
 
 def examine(
-    subject: Subject, cases: Iterable[Case], head: Head = MEAN, *, erasing: str = "delete", seed: int = 0
+    subject: Subject, cases: Iterable[Case], head: Head = MEAN, *, erase: str = "delete", seed: int = 0
 ) -> Iterator[Evidence]:
     """Every case, in order, in memory that doesn't grow with their number; of attention the weights of `head`."""
-    if erasing not in ERASURES:
-        raise Mistake(f"erasing: {erasing!r} given; allowed: {', '.join(ERASURES)}")
+    if erase not in ERASURES:
+        raise Mistake(f"erase: {erase!r} given; allowed: {', '.join(ERASURES)}")
     rest = iter(cases)
     for number in count(seed):
         if not (chunk := list(islice(rest, CHUNK))):
             return
-        yield from _examined(subject, chunk, head, Eraser(subject, chunk, erasing), number)
+        yield from _examined(subject, chunk, head, Eraser(subject, chunk, erase), number)
 
 
 def _examined(subject: Subject, cases: Sequence[Case], head: Head, eraser: Eraser, seed: int) -> Iterator[Evidence]:

@@ -39,7 +39,7 @@ class Asked(NamedTuple):
     target: str | None = None  # of texts the output itself, of a file the name of another
     layer: int | None = None
     head: int | None = None
-    erasing: str = "delete"
+    erase: str = "delete"
 
 
 def trust(
@@ -48,18 +48,18 @@ def trust(
     *,
     targets: Iterable[str] | None = None,
     head: Head | None = None,
-    erasing: str = "delete",
+    erase: str = "delete",
     seed: int = 0,
     watch: Callable[[Iterator[Evidence]], Iterable[Evidence]] = lambda found: found,
 ) -> Panel:
     """The panel of a loaded run: of its own answers, or of `targets` (outputs, or labels).
 
     `head` is the one that `saccade look` shows (the one that aligns best, where it is known) unless another is given;
-    `erasing` is delete or unknown; `watch` sees the texts go by.
+    `erase` is delete or unknown; `watch` sees the texts go by.
     """
     subject, cases = _subject(predictor), _cases(predictor, texts, targets)
     shown = head or getattr(predictor, "aligning", None) or MEAN
-    return Panel.of(watch(examine(subject, cases, shown, erasing=erasing, seed=seed)))
+    return Panel.of(watch(examine(subject, cases, shown, erase=erase, seed=seed)))
 
 
 def run(folder: Path, asked: Asked, *, picture: Path | None, as_json: bool) -> None:
@@ -85,7 +85,7 @@ def _panel(predictor: Any, asked: Asked, *, hidden: bool) -> Panel:
     head = None if asked.layer is None and asked.head is None else Head(layer, asked.head)
     texts, targets, total = _read(predictor, asked)
     watch = partial(terminal.counted, total=total, hidden=hidden or asked.source is None)
-    return trust(predictor, texts, targets=targets, head=head, erasing=asked.erasing, watch=watch)
+    return trust(predictor, texts, targets=targets, head=head, erase=asked.erase, watch=watch)
 
 
 def _read(predictor: Any, asked: Asked) -> tuple[Iterable[Given], Iterable[str] | None, int | None]:
