@@ -117,6 +117,14 @@ def test_a_classifier_explains_its_label_or_the_one_that_is_given() -> None:
         trust(hand_made.classifier(hand_made.bag(sharpness=1.0, pooling=MeanPooling(3))), texts)
 
 
+def test_texts_without_a_word_are_passed_over() -> None:
+    judge = hand_made.classifier(hand_made.bag(sharpness=20.0))
+    texts = ["", "the happy mat", "  ", "\u2581", "a happy cat"]  # SentencePiece's sign for a space is one
+    assert trust(judge, texts).num_texts == 2
+    with pytest.raises(Mistake, match="no text has two words or more"):
+        trust(judge, ["\u2581", ""])
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -106,11 +106,12 @@ def _subject(predictor: Any) -> Subject:
 
 
 def _cases(predictor: Translator | Classifier, texts: Iterable[Given], targets: Iterable[str] | None) -> Iterator[Case]:
-    """Texts as cases, some at a time; blank ones are passed over."""
+    """Texts as cases, some at a time; those without a word are passed over."""
     work = _judged if isinstance(predictor, Classifier) else _written
     pairs = _pairs(texts, targets)
     while part := list(itertools.islice(pairs, CHUNK)):
-        yield from cast(Any, work)(predictor, [pair for pair in part if pair[0]])
+        found: Iterator[Case] = cast(Any, work)(predictor, [pair for pair in part if pair[0]])
+        yield from (case for case in found if case.words)
 
 
 def _pairs(texts: Iterable[Given], targets: Iterable[str] | None) -> Iterator[tuple[str, str | None]]:
@@ -161,7 +162,6 @@ def _judged(classifier: Classifier, pairs: Sequence[tuple[str, str | None]]) -> 
 
 def _case(side: Side, ids: list[int], answer: list[int]) -> Case:
     """</s> at the end is no word."""
-    ends = side.pieces[-1] == SPECIAL[END]
-    words = side.words[:-1] if ends else side.words
+    words = side.words[:-1] if side.pieces[-1:] == [SPECIAL[END]] else side.words
     numbers = [number if number < len(words) else NO_WORD for number in side.word_of_piece]
     return Case(words, ids, numbers, answer)
