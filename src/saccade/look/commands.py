@@ -18,17 +18,24 @@ from saccade.inspection.insight import Insight
 from saccade.inspection.pictures import check_ending
 from saccade.inspection.record import KINDS
 from saccade.inspection.views import THROUGH_LAYERS, VIEWS, View
+from saccade.look import trust
 from saccade.look.showing import Request
 
 RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
 WINDOW = 32  # texts that are looked at together
+FITS = {  # what goes with each way of looking; the first is the plain one
+    "": ("text", "--input", "--target", "--kind", "--view", "--layer", "--head", "--pieces", "--heads", "--draw"),
+    "--trust": ("text", "--input", "--target", "--layer", "--head", "--erase", "--draw"),
+}
 
 
 def look(
     model: RunFolder,
     texts: Annotated[list[str] | None, typer.Argument(help="What to look at: texts, or picture files.")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="A file of texts, line by line.")] = None,
-    target: Annotated[str | None, typer.Option(help="Look while it reads this output, not its own.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Look while it reads this output, not its own; with --trust --input, a file.")
+    ] = None,
     kind: Annotated[str | None, typer.Option(help=f"Of attention: {', '.join(KINDS)}. [default: the first]")] = None,
     view: Annotated[str | None, typer.Option(help=f"{', '.join(VIEWS)}. [default: weights]")] = None,
     layer: Annotated[int | None, typer.Option(help="[default: the head that aligns best, else the last layer]")] = None,
@@ -38,9 +45,20 @@ def look(
     picture: Annotated[
         Path | None, typer.Option("--draw", help="To a PNG, SVG or PDF (with --heads a grid of all), or an HTML page.")
     ] = None,
+    trusted: Annotated[bool, typer.Option("--trust", help="Ask how far the attention may be trusted.")] = False,
+    erase: Annotated[str | None, typer.Option(help="With --trust: delete words, or make them unknown.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a text, with every layer and head.")] = False,
 ) -> None:
     """Show where a model looked: which words an output word read, what a label weighed, where a caption looked."""
+    given = {
+        "text": texts, "--input": source, "--target": target, "--kind": kind, "--view": view, "--layer": layer,
+        "--head": head, "--pieces": pieces or None, "--heads": heads or None, "--draw": picture, "--erase": erase,
+    }  # fmt: skip
+    _refuse_what_does_not_fit(given, "--trust" if trusted else "")
+    if trusted:
+        asked = trust.Asked(texts or [], source, target, layer, head, erase or "delete")
+        trust.run(model, asked, picture=picture, as_json=as_json)
+        return
     request = Request(
         View(view or "weights", kind, layer, head), pieces, picture, as_json, is_one=len(texts or ()) == 1
     )
@@ -56,6 +74,14 @@ def look(
             request.page(found, title=model.resolve().name)
         else:
             request.each(found)
+
+
+def _refuse_what_does_not_fit(given: dict[str, Any], way: str) -> None:
+    for flag, value in given.items():
+        if value is not None and flag not in FITS[way]:
+            others = [other for other, fitting in FITS.items() if flag in fitting and other]
+            why = f"with {way}, which has no use for it" if way else f"without {' or '.join(others)}"
+            raise Mistake(f"{flag}: given {why}")
 
 
 def _check(request: Request, given: dict[str, Any], *, heads: bool) -> None:
