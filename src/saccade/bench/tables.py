@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from saccade.bench import attention, training
+from saccade.bench import attention, serving, training
 
 
 def of_attention(title: str, rows: list[attention.Row]) -> Table:
@@ -44,6 +44,24 @@ def of_training(rows: list[training.Row]) -> Table:
             table.add_row(row.title, *versions, f"missing: {row.problem}", "-")
         else:
             table.add_row(row.title, *versions, f"{row.rate:,.0f}", f"{ours / row.rate:.2f}x")
+    return table
+
+
+def of_serving(report: serving.Report) -> Table:
+    """Both loads side by side; below them the memory."""
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for heading in ("one at a time", "all together"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    both = report.alone.as_dict(), report.together.as_dict()
+    table.add_row("answers a second", *(f"{found['rate']:,.1f}" for found in both), style="bold")
+    for key in ("p50", "p99"):
+        table.add_row(key, *(f"{1000 * found[key]:,.0f} ms" for found in both))
+    for key in ("answers", "refused", "errors", "lost", "swapped", "wrong"):
+        table.add_row(f"{key} (429)" if key == "refused" else key, *(f"{found[key]:,}" for found in both))
+    table.add_row("times as many", "", f"{report.gain:.1f}")
+    for count, mebibytes in report.memory:
+        table.add_row(f"memory after {count:,}", "", f"{mebibytes:,.0f} MiB")
     return table
 
 

@@ -1,0 +1,109 @@
+"""What a model's thread does with the items of a batch: one function for each thing that may be asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from saccade.data.images import Pixels
+from saccade.data.mistakes import Mistake
+from saccade.inspection.insight import Insight, Map
+from saccade.inspection.views import with_views
+from saccade.serving.answers import encoded
+from saccade.serving.pharaoh import AlignedWords, aligned_words
+from saccade.serving.settings import MOST_FLOW, MOST_NUMBERS
+
+Chosen = tuple[int, ...] | None
+# every kind of attention that a task may have; the first is shown where nothing is said
+KINDS = {"translate": ("cross", "encoder", "decoder"), "classify": ("pooling", "encoder"), "tag": ("encoder",)}
+
+
+def translate(translator: Any, texts: list[str], **decoding: Any) -> list[Any]:
+    """For each text its best outputs."""
+    return translator.predict_best(texts, **decoding)
+
+
+def align(translator: Any, texts: list[str], **decoding: Any) -> list[Insight]:
+    """For each text its best outputs, and what the first of them read."""
+    return translator.look(texts, **decoding)
+
+
+def read(translator: Any, pairs: list[tuple[str, str]]) -> list[AlignedWords]:
+    """For each text and its translation, which words stand for which."""
+    sources, outputs = zip(*pairs, strict=True)
+    return [aligned_words(found) for found in translator.look(sources, targets=outputs)]
+
+
+def look(
+    predictor: Any, inputs: list[Any], *, layers: Chosen = None, heads: Chosen = None, **options: Any
+) -> list[bytes]:
+    """What the model saw, as JSON: it may be long, and is written here so that nobody else waits for it."""
+    if "targets" in options:
+        options["targets"] = [options["targets"]] * len(inputs)
+    return [encoded(_chosen(found, layers, heads)) for found in _looked(predictor, inputs, **options)]
+
+
+def _looked(predictor: Any, inputs: list[Any], *, views: tuple[str, ...] = (), **options: Any) -> list[Insight]:
+    """Views go through all layers, so every kind is recorded for them; shown are those that were asked for."""
+    if not views:
+        return list(predictor.look(inputs, **options))
+    task, asked = options.pop("task"), options.pop("kinds", None)
+    first, *_ = KINDS[task]
+    seen = list(predictor.look(inputs, kinds=KINDS[task], **options))
+    for one in seen if "flow" in views else ():
+        _check_flow(one)
+    seen = [with_views(one, views, first) for one in seen]
+    kinds = asked or (first,)
+    return [replace(one, maps={kind: one.maps[kind] for kind in one.maps if kind in kinds}) for one in seen]
+
+
+def _check_flow(seen: Insight) -> None:
+    """Flow is found for each pair of pieces: everybody else would wait for a long text."""
+    size = max((found.weight_LHTS[0, 0].numel() for found in seen.maps.values()), default=0)
+    if size > MOST_FLOW:
+        raise Mistake(f"views: flow of {size:,} pairs of pieces asked for; allowed: {MOST_FLOW:,}")
+
+
+def _chosen(found: Insight, layers: Chosen, heads: Chosen) -> dict[str, Any]:
+    """The JSON of an insight, with these layers and heads only."""
+    maps = {kind: _part(kind, seen, layers, heads) for kind, seen in found.maps.items()}
+    numbers = sum(
+        each.numel() for seen in maps.values() for each in (seen.weight_LHTS, seen.norm_LHTS) if each is not None
+    )
+    if numbers > MOST_NUMBERS:
+        raise Mistake(f"weights: {numbers:,} numbers asked for; allowed: {MOST_NUMBERS:,} (choose layers or heads)")
+    shown = replace(found, maps=maps).plain()
+    for kind in shown["attention"].values():
+        kind |= {name: list(given) for name, given in (("layers", layers), ("heads", heads)) if given is not None}
+    return shown
+
+
+def _part(kind: str, seen: Map, layers: Chosen, heads: Chosen) -> Map:
+    for axis, (name, given) in enumerate((("layers", layers), ("heads", heads))):
+        if given is None:
+            continue
+        count = seen.weight_LHTS.shape[axis]
+        if wrong := [index for index in given if not 0 <= index < count]:
+            raise Mistake(f"{name}: {wrong[0]} given; allowed for {kind}: 0 to {count - 1}")
+        seen = seen._replace(
+            weight_LHTS=seen.weight_LHTS.transpose(0, axis)[list(given)].transpose(0, axis),
+            norm_LHTS=None
+            if seen.norm_LHTS is None
+            else seen.norm_LHTS.transpose(0, axis)[list(given)].transpose(0, axis),
+        )
+    return seen
+
+
+def judge(predictor: Any, texts: list[str], **options: Any) -> list[dict[str, Any]]:
+    """A label, or tags, for each text."""
+    return [found.plain() for found in predictor.predict(texts, **options)]
+
+
+def caption(writer: Any, pictures: list[Pixels], **options: Any) -> list[list[Any]]:
+    """For each picture its best sentences."""
+    return list(writer.stream_best(pictures, **options))
+
+
+def glimpse(glimpser: Any, pictures: list[Pixels]) -> list[dict[str, Any]]:
+    """A label for each picture, and the path that led there."""
+    return [found.plain() for found in glimpser.predict(pictures)]
