@@ -24,6 +24,7 @@ from saccade.training.loop import Options, Trainer
 
 MAY_CHANGE: dict[str, Any] = {
     "device": True,
+    "languages": True,
     "training": dict.fromkeys(
         ("max_steps", "patience", "validate_every", "save_every", "tensorboard", "bleu_tokenize"), True
     ),

@@ -91,10 +91,21 @@ class Decoding(Section):
         return BeamOptions(width=self.beam, **given)
 
 
+LanguageCode = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$")]
+
+
+class Languages(Section):
+    """Which languages a run translates between, as codes (en, fr, zh-Hans): `saccade serve` tells clients."""
+
+    source: LanguageCode
+    target: LanguageCode
+
+
 class Config(RunSection):
     """A whole run, one YAML file."""
 
     task: Literal["translate"] = "translate"
+    languages: Languages | None = Field(default=None, description="What is translated into what, for a server.")
     input: Literal["text", "features"] = Field(
         default="text", description="What sources are: texts, or lists of WAV files, read as frames of sound."
     )

@@ -9,12 +9,15 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from saccade.data.mistakes import Mistake
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
 MODES = {1: "L", 3: "RGB"}
@@ -81,19 +84,30 @@ def read_pictures(path: Path, *, channels: int = 1, resize: int | None = None) -
 
 def read_picture(path: Path, *, channels: int = 3, resize: int | tuple[int, int] | None = None) -> Pixels:
     """The pixels [C, Y, X] of a file that Pillow can read; `resize` is a side or (rows, columns)."""
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     try:
         with Image.open(path) as opened:
-            picture = ImageOps.exif_transpose(opened).convert(MODES[channels])
+            return pixels_of(opened, str(path), channels=channels, resize=resize)
     except FileNotFoundError:
         raise Mistake(f"there is no file at {path}") from None
+    except Mistake:
+        raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise Mistake(f"{path}: not a whole picture ({' '.join(str(error).split())})") from None
+
+
+def pixels_of(
+    opened: Image.Image, name: str, *, channels: int = 3, resize: int | tuple[int, int] | None = None
+) -> Pixels:
+    """The pixels [C, Y, X] of a picture that Pillow has opened, upright; the name is for messages."""
+    from PIL import Image, ImageOps
+
+    picture = ImageOps.exif_transpose(opened).convert(MODES[channels])
     if resize is not None:
         rows, columns = (resize, resize) if isinstance(resize, int) else resize
         picture = picture.resize((columns, rows), Image.Resampling.BOX if rows < picture.height else None)
-    return _channels_first(np.asarray(picture), channels, path)
+    return _channels_first(np.asarray(picture), channels, name)
 
 
 def _folder(path: Path, channels: int, resize: int | None) -> Images:

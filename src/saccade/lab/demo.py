@@ -68,6 +68,7 @@ def config(data: Path, *, steps: int, sentences: int, seed: int) -> Config:
     return load.check(
         {
             "seed": seed,
+            "languages": {"source": "en", "target": "fr"},
             "data": {name: files(name) for name in ("train", "valid", "test")},
             "tokenizer": {"kind": "unigram", "vocabulary_size": 2400 if sentences >= SENTENCES // 2 else 1000},
             "model": {"size": "tiny", "dropout": 0.0},

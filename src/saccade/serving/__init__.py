@@ -1,0 +1,1 @@
+"""Trained runs behind HTTP: requests batched together, LibreTranslate's interface, and /v1 for what goes beyond it."""

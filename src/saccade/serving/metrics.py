@@ -1,0 +1,42 @@
+"""What a server counts, for Prometheus: requests, their time, queues, batches, texts, tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+@final
+class Metrics:
+    """The counters of one server, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "saccade_requests", "Requests by route and status.", ["route", "status"], registry=self.registry
+        )
+        self.latency = Histogram(
+            "saccade_request_seconds", "Time to answer.", ["route"], buckets=SECONDS, registry=self.registry
+        )
+        self.queue = Gauge("saccade_queue_length", "Items that wait.", ["model"], registry=self.registry)
+        self.batches = Histogram(
+            "saccade_batch_size", "Items answered together.", ["model"], buckets=SIZES, registry=self.registry
+        )
+        self.batch_seconds = Histogram(
+            "saccade_batch_seconds", "Time of a batch.", ["model"], buckets=SECONDS, registry=self.registry
+        )
+        self.characters = Counter("saccade_characters", "Characters read.", ["model"], registry=self.registry)
+        self.tokens = Counter("saccade_tokens", "Tokens written.", ["model"], registry=self.registry)
+
+    def of_queue(self, model: str, length: Callable[[], int]) -> None:
+        """Ask for a queue's length whenever somebody looks."""
+        self.queue.labels(model).set_function(length)
+
+    def text(self) -> bytes:
+        """As Prometheus reads it."""
+        return generate_latest(self.registry)

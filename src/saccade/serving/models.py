@@ -1,0 +1,130 @@
+"""The runs that a server holds: which task each does, and which languages it translates between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+from saccade.config import load as config_file
+from saccade.config.predictors import load_run
+from saccade.data.frames import Sounds
+from saccade.data.mistakes import Mistake
+from saccade.serving.batcher import Batcher
+from saccade.serving.languages import CODE, NAMES
+
+ENDINGS = (".gz", ".txt")  # of files, behind the language
+
+
+class Pair(NamedTuple):
+    """What is translated into what."""
+
+    source: str
+    target: str
+
+
+class Run(NamedTuple):
+    """A trained run, loaded."""
+
+    name: str
+    task: str
+    predictor: Any
+    pair: Pair | None
+
+
+@final
+@dataclass(frozen=True)
+class Model:
+    """A run with its queue."""
+
+    run: Run
+    batcher: Batcher
+
+
+@final
+class ModelSet:
+    """All models of a server, by name; of two that translate the same languages the first is asked."""
+
+    def __init__(self, runs: Sequence[Run], queue: Callable[[Run], Batcher]) -> None:
+        self.models = {run.name: Model(run, queue(run)) for run in runs}
+        if len(self.models) < len(runs):
+            twice = next(run.name for run in runs if [other.name for other in runs].count(run.name) > 1)
+            raise Mistake(f"{twice}: two runs are called so; a run is served under the name of its folder")
+        translating = [model for model in self.models.values() if model.run.pair is not None]
+        self.pairs = {model.run.pair: model for model in reversed(translating) if model.run.pair is not None}
+        self.sources = list(dict.fromkeys(model.run.pair.source for model in translating if model.run.pair))
+        self.languages = list(dict.fromkeys(code for model in translating for code in model.run.pair or ()))
+
+    def targets(self, source: str) -> list[str]:
+        """What a language is translated into; into itself always."""
+        found = (pair.target for pair in self.pairs if pair.source == source)
+        return sorted({source, *found}, key=self.languages.index)
+
+    def for_task(self, task: str, name: str | None = None) -> Model:
+        """A model of a task: the one named, or the first."""
+        able = {key: model for key, model in self.models.items() if model.run.task == task}
+        if not able:
+            raise Mistake(f"model: this server has none of the task {task}")
+        if name is not None and name not in able:
+            raise Mistake(f"model: no model of the task {task} has this name; allowed: {', '.join(able)}")
+        return able[name] if name is not None else next(iter(able.values()))
+
+    def named(self, name: str | None) -> Model:
+        """A model by its name; without one, the first."""
+        if name is None:
+            return next(iter(self.models.values()))
+        if name not in self.models:
+            raise Mistake(f"model: there is none of this name; allowed: {', '.join(self.models)}")
+        return self.models[name]
+
+
+def load_runs(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[Run]:
+    """Trained runs; `languages` are RUN=en-fr."""
+    given = dict(_given(one) for one in languages)
+    if unknown := [name for name in given if name not in {str(folder) for folder in folders}]:
+        raise Mistake(f"--languages: {unknown[0]!r} is none of the runs given")
+    return [_load(folder, given) for folder in folders]
+
+
+def _given(one: str) -> tuple[str, Pair]:
+    run, _, pair = one.rpartition("=")
+    codes = pair.split(":" if ":" in pair else "-")
+    if not run or len(codes) != 2 or not all(map(CODE.fullmatch, codes)):
+        raise Mistake(f"--languages: {one!r} given; allowed: RUN=en-fr, or RUN=zh-Hans:en")
+    return run, Pair(*codes)
+
+
+def _load(folder: Path, given: Mapping[str, Pair]) -> Run:
+    predictor = load_run(folder)
+    config = config_file.load(folder / "config.yaml")
+    if config.task != "translate":
+        if str(folder) in given:
+            raise Mistake(f"--languages: {folder} is a run of the task {config.task}, which translates nothing")
+        if config.task == "caption" and predictor.reader.side is None:
+            raise Mistake(f"{folder}: it reads feature maps; a server reads pictures and texts")
+        return Run(folder.resolve().name, config.task, predictor, None)
+    if isinstance(predictor.source, Sounds):
+        raise Mistake(f"{folder}: it reads sound; a server reads pictures and texts")
+    return Run(folder.resolve().name, config.task, predictor, given.get(str(folder)) or _pair(config, folder))
+
+
+def _pair(config: Any, folder: Path) -> Pair:
+    """What the config says, or the endings of its files."""
+    if config.languages is not None:
+        return Pair(config.languages.source, config.languages.target)
+    files = next(iter(config.data.corpora.values()))
+    codes = [_ending(files.source), _ending(files.target or "")]
+    if None in codes or codes[0] == codes[1]:
+        ways = f"give --languages {folder}=en-fr, or languages: {{source: en, target: fr}} in its config.yaml"
+        raise Mistake(f"{folder}: nothing says which languages it translates; {ways}")
+    return Pair(*(code or "" for code in codes))
+
+
+def _ending(name: str) -> str | None:
+    """train.en.gz: en."""
+    path = Path(name)
+    while path.suffix in ENDINGS:
+        path = path.with_suffix("")
+    code = path.suffix.removeprefix(".")
+    return code if code in NAMES else None

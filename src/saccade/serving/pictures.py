@@ -1,0 +1,36 @@
+"""Pictures from requests: PNG and JPEG, from memory, of a size that was looked at before anything is unpacked."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+
+from saccade.data.images import Pixels, pixels_of
+from saccade.serving.answers import refuse
+from saccade.serving.settings import MOST_PIXELS
+
+FORMATS = ("PNG", "JPEG")
+
+
+def from_base64(text: str) -> bytes:
+    """The bytes of a picture that came inside JSON, as base64 or a data: address."""
+    if text.startswith("data:"):
+        text = text.partition(",")[2]
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        refuse("picture is not base64")
+
+
+def decode(content: bytes, *, channels: int, resize: int | None) -> Pixels:
+    """Pixels [C, Y, X]."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
+            if opened.width * opened.height > MOST_PIXELS:
+                refuse(f"picture has {opened.width} x {opened.height} pixels; allowed: {MOST_PIXELS:,} in all")
+            return pixels_of(opened, "picture", channels=channels, resize=resize)
+    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError):
+        refuse(f"picture is no whole {' or '.join(FORMATS)} file")

@@ -1,0 +1,63 @@
+"""A server's parts together, and how work is handed to a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from saccade.data.mistakes import Mistake
+from saccade.serving.answers import Refusal, refuse
+from saccade.serving.batcher import Closed, Full, Work
+from saccade.serving.languages import Detector
+from saccade.serving.metrics import Metrics
+from saccade.serving.models import Model, ModelSet
+from saccade.serving.security import Keys
+from saccade.serving.settings import Settings
+
+RETRY = 5  # seconds, when another server takes over
+
+
+@final
+@dataclass
+class Service:
+    """What routes share. `is_draining`: what waits is answered, nothing new is taken."""
+
+    models: ModelSet
+    settings: Settings
+    metrics: Metrics
+    keys: Keys
+    detector: Detector
+    is_ready: bool = False
+    is_draining: bool = False
+
+    async def ask(self, model: Model, work: Work, items: Sequence[Any]) -> list[Any]:
+        """An answer for each item, or the refusal that a client understands."""
+        if self.is_draining:
+            raise _stopping()
+        self.metrics.characters.labels(model.run.name).inc(sum(len(item) for item in items if isinstance(item, str)))
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                return await model.batcher.submit(work, items)
+        except TimeoutError:
+            raise Refusal(504, f"Timeout: no answer within {self.settings.timeout:g} seconds") from None
+        except Full as full:
+            raise Refusal(429, "Slowdown: too many texts wait", {"Retry-After": str(full.retry_after)}) from None
+        except Closed:
+            raise _stopping() from None
+        except Mistake as mistake:
+            refuse(str(mistake))
+
+    def texts(self, given: str | list[str]) -> list[str]:
+        """One text or several, within the limits."""
+        texts = [given] if isinstance(given, str) else given
+        if len(texts) > (most := self.settings.max_texts):
+            refuse(f"request ({len(texts)}) exceeds text limit ({most})")
+        if (size := sum(map(len, texts))) > (most := self.settings.max_characters):
+            refuse(f"request ({size}) exceeds text limit ({most})")
+        return texts
+
+
+def _stopping() -> Refusal:
+    return Refusal(503, "The server is about to stop", {"Retry-After": str(RETRY)})

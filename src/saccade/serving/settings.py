@@ -1,0 +1,31 @@
+"""What a server allows: one place for every limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+MOST_BEAM = 16
+MOST_LOOK = 1000  # characters whose every weight may be asked for at once
+MOST_PIXELS = 1 << 24  # of a picture, however small its file
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Limits and doors. Times in seconds; `max_queue` counts sentences (or pictures) that wait for one model."""
+
+    host: str = "127.0.0.1"
+    port: int = 5000
+    max_queue: int = 1024
+    timeout: float = 30.0
+    batch_wait: float = 0.004
+    max_characters: int = 20_000
+    max_texts: int = 256
+    max_body: int = 8 << 20
+    cors: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    threads: int = 1
+    suggestions: str | None = None
+    quiet: bool = False

@@ -1,0 +1,71 @@
+"""What a model's thread does with the items of a batch: one function for each thing that may be asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from saccade.data.images import Pixels
+from saccade.data.mistakes import Mistake
+from saccade.inspection.insight import Insight, Map
+from saccade.serving.answers import encoded
+
+Chosen = tuple[int, ...] | None
+
+
+def translate(translator: Any, texts: list[str], **decoding: Any) -> list[Any]:
+    """For each text its best outputs."""
+    return translator.predict_best(texts, **decoding)
+
+
+def align(translator: Any, texts: list[str], **decoding: Any) -> list[Insight]:
+    """For each text its best outputs, and what the first of them read."""
+    return translator.look(texts, **decoding)
+
+
+def look(
+    predictor: Any, inputs: list[Any], *, layers: Chosen = None, heads: Chosen = None, **options: Any
+) -> list[bytes]:
+    """What the model saw, as JSON: it may be long, and is written here so that nobody else waits for it."""
+    if "targets" in options:
+        options["targets"] = [options["targets"]] * len(inputs)
+    return [encoded(_chosen(found, layers, heads)) for found in predictor.look(inputs, **options)]
+
+
+def _chosen(found: Insight, layers: Chosen, heads: Chosen) -> dict[str, Any]:
+    """The JSON of an insight, with these layers and heads only."""
+    maps = {kind: _part(kind, seen, layers, heads) for kind, seen in found.maps.items()}
+    shown = Insight(found.task, found.answer, found.sides, maps, found.aligning, found.others, found.views).plain()
+    for kind in shown["attention"].values():
+        kind |= {name: list(given) for name, given in (("layers", layers), ("heads", heads)) if given is not None}
+    return shown
+
+
+def _part(kind: str, seen: Map, layers: Chosen, heads: Chosen) -> Map:
+    for axis, (name, given) in enumerate((("layers", layers), ("heads", heads))):
+        if given is None:
+            continue
+        count = seen.weight_LHTS.shape[axis]
+        if wrong := [index for index in given if not 0 <= index < count]:
+            raise Mistake(f"{name}: {wrong[0]} given; allowed for {kind}: 0 to {count - 1}")
+        seen = seen._replace(
+            weight_LHTS=seen.weight_LHTS.transpose(0, axis)[list(given)].transpose(0, axis),
+            norm_LHTS=None
+            if seen.norm_LHTS is None
+            else seen.norm_LHTS.transpose(0, axis)[list(given)].transpose(0, axis),
+        )
+    return seen
+
+
+def judge(predictor: Any, texts: list[str], **options: Any) -> list[dict[str, Any]]:
+    """A label, or tags, for each text."""
+    return [found.plain() for found in predictor.predict(texts, **options)]
+
+
+def caption(writer: Any, pictures: list[Pixels], **options: Any) -> list[list[Any]]:
+    """For each picture its best sentences."""
+    return list(writer.stream_best(pictures, **options))
+
+
+def glimpse(glimpser: Any, pictures: list[Pixels]) -> list[dict[str, Any]]:
+    """A label for each picture, and the path that led there."""
+    return [found.plain() for found in glimpser.predict(pictures)]
