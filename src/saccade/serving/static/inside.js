@@ -1,0 +1,90 @@
+// Inside one model: the heat map of what was chosen, the same as threads, and all heads at a glance.
+
+import { heatmap } from "../shared/heatmap.js";
+import { mapOf } from "../shared/insight.js";
+import { controls, KINDS, VIEWS } from "./controls.js";
+import { make } from "./dom.js";
+import { heads } from "./heads.js";
+import { threads } from "./threads.js";
+
+const NARROWEST = 240; // pixels, for threads
+
+/**
+ * `onNeed()` when something is chosen that the insight lacks, `onChange()` when another map is shown,
+ * `onSelect({query, key} | null)` while a weight or a name is pointed at.
+ */
+export function inside({ title, onNeed, onChange, onSelect }) {
+  const table = make("div", { class: "table" });
+  const woven = make("div", { class: "woven" });
+  const choices = controls({ onChange: () => turned() });
+  const gallery = heads({ onChoose: (place) => turned(Object.assign(choices.chosen, { view: "weights", ...place })) });
+  const bar = make("div", { class: "bar" }, make("h2", { text: "Inside" }), choices.element);
+  const element = make("section", { class: "card inside", "aria-label": title, hidden: true }, bar, make("div", { class: "maps" }, table, woven), gallery.element);
+  let insight = null;
+  let offered = { kinds: [], views: [] };
+  let weave = null;
+
+  const current = () => (insight && choices.isIn(insight) ? mapOf(insight, choices.wanted(choices.chosen.units === "words")) : null);
+  const heat = heatmap(table, {
+    onSelect: (selection) => {
+      weave?.select(selection);
+      onSelect(selection);
+    },
+  });
+  const turned = () => {
+    if (!insight) return;
+    choices.fill(insight, offered);
+    if (!choices.isIn(insight)) return onNeed();
+    redraw();
+    onChange();
+  };
+  const redraw = () => {
+    const map = current();
+    const { kind, view } = choices.chosen;
+    const label = `${KINDS[kind] ?? kind}: ${VIEWS[view].toLowerCase()}. Each row reads the columns; weights in percent.`;
+    heat.update({ ...map, most: Math.max(0.0001, ...map.weights.flat()), label });
+    woven.replaceChildren();
+    drawThreads(map);
+    gallery.show(insight, choices.chosen);
+  };
+  const drawThreads = (map) => {
+    const width = Math.floor(woven.clientWidth);
+    weave = null;
+    if (width < NARROWEST || map.shape) return woven.replaceChildren();
+    const select = (selection) => {
+      heat.select(selection);
+      onSelect(selection);
+    };
+    weave = threads(map, { width, label: "The same weights as threads between the words", onSelect: select });
+    woven.replaceChildren(weave.element);
+  };
+  new ResizeObserver(() => {
+    const map = element.hidden ? null : current();
+    if (map && Number(weave?.element.getAttribute("width")) !== Math.floor(woven.clientWidth)) drawThreads(map);
+  }).observe(woven);
+
+  return {
+    element,
+    choices,
+    current,
+    /** The same map by words, whatever is shown. */
+    byWords: () => mapOf(insight, choices.wanted(true)),
+    /** Another model: the kinds and views that may be asked of it. */
+    offer: (kinds, views) => {
+      offered = { kinds, views };
+      if (!kinds.includes(choices.chosen.kind)) choices.chosen.kind = kinds[0] ?? "";
+    },
+    show: (found) => {
+      insight = found;
+      element.hidden = !found || !found.attention?.[choices.chosen.kind];
+      if (element.hidden) return;
+      choices.fill(found, offered);
+      element.hidden = !choices.isIn(found);
+      if (!element.hidden) redraw();
+    },
+    light: (selection) => {
+      heat.select(selection);
+      weave?.select(selection);
+    },
+  };
+}
