@@ -28,6 +28,7 @@ from saccade.inspection import draw
 from saccade.lab import commands as lab_commands
 from saccade.lab import demo as demonstration
 from saccade.look import commands as look_commands
+from saccade.serving import commands as serving_commands
 from saccade.training.interruption import Interrupted
 from saccade.training.loop import NonFiniteLoss
 
@@ -258,6 +259,7 @@ def evaluate(
 
 
 app.command()(look_commands.look)
+app.command()(serving_commands.serve)
 
 
 @config_app.command("schema")

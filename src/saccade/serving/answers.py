@@ -48,11 +48,15 @@ def refuse(message: str) -> NoReturn:
     raise Refusal(400, f"Invalid request: {message}")
 
 
-async def send_error(send: Callable[[MutableMapping[str, Any]], Awaitable[None]], status: int, message: str) -> None:
+async def send_error(
+    send: Callable[[MutableMapping[str, Any]], Awaitable[None]], status: int, message: str, retry: int | None = None
+) -> None:
     """The same before any route is reached."""
     body = encoded({"error": message})
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
+    headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+    headers |= {} if retry is None else {"retry-after": str(retry)}
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})
 
 

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import ipaddress
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -30,6 +31,7 @@ HEADERS = [
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 ]  # fmt: skip
+RETRY = 5  # seconds, when another server takes over
 SHORTEST_KEY = 8
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -87,11 +89,24 @@ def allowed_hosts(host: str, others: Iterable[str]) -> frozenset[str] | None:
 
 
 @final
+@dataclass
+class Doors:
+    """Whether a server takes requests: `is_draining`, what came before is answered, and nothing new is taken."""
+
+    is_ready: bool = False
+    is_draining: bool = False
+    num_inside: int = 0
+
+
+@final
 class Guard:
     """Refuses foreign host names and bodies that are too large or too slow; lets work go with the client who left."""
 
-    def __init__(self, app: App, *, hosts: frozenset[str] | None, max_body: int, timeout: float) -> None:
-        self.app, self.hosts, self.max_body, self.timeout = app, hosts, max_body, timeout
+    def __init__(
+        self, app: App, doors: Doors, *, hosts: frozenset[str] | None, max_body: int, timeout: float
+    ) -> None:
+        self.app, self.doors = app, doors
+        self.hosts, self.max_body, self.timeout = hosts, max_body, timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -106,7 +121,12 @@ class Guard:
         if length.isdigit() and int(length[:19]) > self.max_body:
             await send_error(send, 413, self._too_large())
             return
-        await _Call(self, receive).run(scope, send)
+        if scope["method"] != "POST":
+            await self.app(scope, receive, send)
+        elif self.doors.is_draining:
+            await send_error(send, 503, "The server is about to stop", RETRY)
+        else:
+            await _Call(self, receive).run(scope, send)
 
     def _too_large(self) -> str:
         return f"Invalid request: the body exceeds {self.max_body:,} bytes"
@@ -127,6 +147,7 @@ class _Call:
         task = asyncio.current_task()
         assert task is not None
         self.task = task
+        self.guard.doors.num_inside += 1
         try:
             await self.guard.app(scope, self.next, send)
         except asyncio.CancelledError:
@@ -134,6 +155,7 @@ class _Call:
                 raise
             task.uncancel()
         finally:
+            self.guard.doors.num_inside -= 1
             if self.watcher is not None:
                 self.watcher.cancel()
 

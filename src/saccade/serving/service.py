@@ -13,29 +13,24 @@ from saccade.serving.batcher import Closed, Full, Work
 from saccade.serving.languages import Detector
 from saccade.serving.metrics import Metrics
 from saccade.serving.models import Model, ModelSet
-from saccade.serving.security import Keys
+from saccade.serving.security import RETRY, Doors, Keys
 from saccade.serving.settings import Settings
-
-RETRY = 5  # seconds, when another server takes over
 
 
 @final
 @dataclass
 class Service:
-    """What routes share. `is_draining`: what waits is answered, nothing new is taken."""
+    """What routes share."""
 
     models: ModelSet
     settings: Settings
     metrics: Metrics
     keys: Keys
     detector: Detector
-    is_ready: bool = False
-    is_draining: bool = False
+    doors: Doors
 
     async def ask(self, model: Model, work: Work, items: Sequence[Any]) -> list[Any]:
         """An answer for each item, or the refusal that a client understands."""
-        if self.is_draining:
-            raise _stopping()
         self.metrics.characters.labels(model.run.name).inc(sum(len(item) for item in items if isinstance(item, str)))
         try:
             async with asyncio.timeout(self.settings.timeout):
@@ -45,7 +40,7 @@ class Service:
         except Full as full:
             raise Refusal(429, "Slowdown: too many texts wait", {"Retry-After": str(full.retry_after)}) from None
         except Closed:
-            raise _stopping() from None
+            raise Refusal(503, "The server is about to stop", {"Retry-After": str(RETRY)}) from None
         except Mistake as mistake:
             refuse(str(mistake))
 
@@ -57,7 +52,3 @@ class Service:
         if (size := sum(map(len, texts))) > (most := self.settings.max_characters):
             refuse(f"request ({size}) exceeds text limit ({most})")
         return texts
-
-
-def _stopping() -> Refusal:
-    return Refusal(503, "The server is about to stop", {"Retry-After": str(RETRY)})

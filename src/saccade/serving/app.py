@@ -1,0 +1,126 @@
+"""The whole server as one ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+
+import saccade
+from saccade.data.mistakes import Mistake
+from saccade.serving import pages
+from saccade.serving.answers import answer, error, said
+from saccade.serving.batcher import Batch, Batcher
+from saccade.serving.descriptions import describe
+from saccade.serving.languages import Detector
+from saccade.serving.logs import Watch
+from saccade.serving.metrics import Metrics
+from saccade.serving.models import ModelSet, Run
+from saccade.serving.security import App, Doors, Guard, Keys, allowed_hosts
+from saccade.serving.service import Service
+from saccade.serving.settings import Settings
+from saccade.serving.v1 import V1
+
+
+class Built(NamedTuple):
+    """The application, and the service behind it."""
+
+    app: App
+    service: Service
+
+
+def build(runs: Sequence[Run], settings: Settings) -> Built:
+    """An application that serves these runs."""
+    metrics = Metrics()
+    models = ModelSet(runs, partial(_queue, settings=settings, metrics=metrics))
+    service = Service(models, settings, metrics, Keys(settings.keys), Detector(models.languages), Doors())
+    api = FastAPI(
+        title="saccade",
+        version=saccade.__version__,
+        description="Translate with your own models, and see what they looked at.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=partial(_lifespan, service),
+    )
+    api.include_router(V1(service, [describe(run) for run in runs]).router())
+    api.router.routes += pages.routes()
+    for kind, call in HANDLERS.items():
+        api.add_exception_handler(kind, call)
+    return Built(_guarded(api, service), service)
+
+
+def _queue(run: Run, *, settings: Settings, metrics: Metrics) -> Batcher:
+    size, seconds = metrics.batches.labels(run.name), metrics.batch_seconds.labels(run.name)
+
+    def watch(batch: Batch) -> None:
+        size.observe(batch.num_items)
+        seconds.observe(batch.seconds)
+
+    queue = Batcher(
+        run.predictor,
+        wait=settings.batch_wait,
+        max_queue=settings.max_queue,
+        watch=watch,
+        prepare=lambda: torch.set_num_threads(settings.threads),
+    )
+    metrics.of_queue(run.name, lambda: queue.num_waiting)
+    return queue
+
+
+@asynccontextmanager
+async def _lifespan(service: Service, api: FastAPI) -> AsyncIterator[None]:
+    del api
+    queues = [model.batcher for model in service.models.models.values()]
+    for queue in queues:
+        queue.start()
+    service.doors.is_ready = True
+    yield
+    service.doors.is_ready = False
+    for queue in queues:
+        queue.close()
+    for queue in queues:
+        queue.join(service.settings.timeout)
+
+
+def _guarded(api: App, service: Service) -> App:
+    settings = service.settings
+    hosts = allowed_hosts(settings.host, settings.hosts)
+    app: App = Guard(api, service.doors, hosts=hosts, max_body=settings.max_body, timeout=settings.timeout)
+    if settings.cors:
+        headers = ["Content-Type", "Authorization", "X-API-Key"]
+        app = CORSMiddleware(app, settings.cors, allow_methods=["GET", "POST"], allow_headers=headers)
+    return Watch(app, service.metrics, quiet=settings.quiet)
+
+
+def _refused(request: Request, refused: Exception) -> Response:
+    del request
+    assert isinstance(refused, HTTPException)
+    return error(refused.status_code, refused.detail, refused.headers)
+
+
+def _invalid(request: Request, invalid: Exception) -> Response:
+    del request
+    assert isinstance(invalid, RequestValidationError)
+    return error(400, f"Invalid request: {said(invalid.errors())}")
+
+
+def _mistaken(request: Request, mistake: Exception) -> Response:
+    del request
+    return error(400, f"Invalid request: {mistake}")
+
+
+def _failed(request: Request, failure: Exception) -> Response:
+    del request, failure
+    return error(500, "Internal error")
+
+
+HANDLERS = {HTTPException: _refused, RequestValidationError: _invalid, Mistake: _mistaken, Exception: _failed}
