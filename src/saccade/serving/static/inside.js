@@ -76,10 +76,9 @@ export function inside({ title, onNeed, onChange, onSelect }) {
     },
     show: (found) => {
       insight = found;
-      element.hidden = !found || !found.attention?.[choices.chosen.kind];
-      if (element.hidden) return;
-      choices.fill(found, offered);
-      element.hidden = !choices.isIn(found);
+      const map = found?.attention?.[choices.chosen.kind];
+      if (map) choices.fill(found, offered);
+      element.hidden = !map || map.shape || !choices.isIn(found); // where a picture's cells are read, the picture shows it
       if (!element.hidden) redraw();
     },
     light: (selection) => {

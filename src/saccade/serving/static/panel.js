@@ -1,6 +1,7 @@
 // One model: its answer, and what is inside of it.
 
 import { choice, make } from "./dom.js";
+import { idle } from "./idle.js";
 import { inside } from "./inside.js";
 import { glimpsed, judged } from "./label.js";
 import { places } from "./passage.js";
@@ -25,7 +26,7 @@ export function panel({ slot, title, on }) {
   const actions = make("div", { class: "actions" });
   const bar = make("div", { class: "bar" }, model.element, actions);
   const foot = make("div", { class: "foot" }, line, time, copy);
-  const element = make("section", { class: `card answer answer-${slot}`, "aria-label": title }, bar, trouble, body, foot);
+  const element = make("section", { class: `card answer answer-${slot}`, "aria-label": title }, bar, trouble, body, idle(), foot);
   const within = inside({ title: `Inside the ${title.toLowerCase()}`, onNeed: () => on.ask(), onChange: () => view.redraw(), onSelect: (selection) => pointed(selection) });
   within.element.classList.add(`inside-${slot}`);
   let described = null;
