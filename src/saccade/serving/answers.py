@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from saccade.serving.schemas import Problem
+
 CODES = {
     400: "The request is wrong: the message says what, and what is allowed.",
     403: "The API key is wrong.",
@@ -62,8 +64,7 @@ async def send_error(
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What a route may answer when something is wrong, for the documentation."""
-    shape = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {status: {"description": CODES[status], "content": shape} for status in statuses}
+    return {status: {"description": CODES[status], "model": Problem} for status in statuses}
 
 
 def said(errors: Sequence[Any]) -> str:

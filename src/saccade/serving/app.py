@@ -18,16 +18,20 @@ from starlette.responses import Response
 import saccade
 from saccade.data.mistakes import Mistake
 from saccade.serving import pages
-from saccade.serving.answers import answer, error, said
+from saccade.serving.answers import error, said
 from saccade.serving.batcher import Batch, Batcher
 from saccade.serving.descriptions import describe
 from saccade.serving.languages import Detector
+from saccade.serving.libretranslate import LibreTranslate
 from saccade.serving.logs import Watch
 from saccade.serving.metrics import Metrics
 from saccade.serving.models import ModelSet, Run
+from saccade.serving.openapi import document
+from saccade.serving.operations import Operations
 from saccade.serving.security import App, Doors, Guard, Keys, allowed_hosts
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
+from saccade.serving.suggestions import Suggestions
 from saccade.serving.v1 import V1
 
 
@@ -51,7 +55,11 @@ def build(runs: Sequence[Run], settings: Settings) -> Built:
         redoc_url=None,
         lifespan=partial(_lifespan, service),
     )
+    suggestions = None if settings.suggestions is None else Suggestions(settings.suggestions)
+    api.include_router(LibreTranslate(service, suggestions).router())
     api.include_router(V1(service, [describe(run) for run in runs]).router())
+    api.include_router(Operations(service).router())
+    api.openapi = partial(document, api)  # type: ignore[method-assign]
     api.router.routes += pages.routes()
     for kind, call in HANDLERS.items():
         api.add_exception_handler(kind, call)

@@ -200,6 +200,9 @@ class _Failed(NamedTuple):
 
 
 def _size(item: Any) -> int:
+    """Characters, of a text or of several."""
+    if isinstance(item, tuple):
+        return sum(map(_size, item))
     return len(item) if isinstance(item, str) else 1
 
 

@@ -34,8 +34,12 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Another name this server is called by; repeatable.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Processor cores for each model. [default: its share]")] = None,
-    suggestions: Annotated[Path | None, typer.Option(help="Better translations that users send are added here.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Processor cores for each model. [default: its share]")
+    ] = None,
+    suggestions: Annotated[
+        Path | None, typer.Option(help="Better translations that users send are added here.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log failures only.")] = False,
 ) -> None:
     """Serve runs over HTTP: LibreTranslate's interface, /v1 for what goes beyond it, and a page at /."""

@@ -45,9 +45,8 @@ def describe(run: Run) -> Description:
     kinds = {"kinds": KINDS[run.task]} if run.task in KINDS else {}
     (found,) = run.predictor.look([given], **kinds)
     shapes = {kind: seen.weight_LHTS.shape for kind, seen in found.maps.items()}
-    return Description(
-        run, {kind: shape[0] for kind, shape in shapes.items()}, {kind: shape[1] for kind, shape in shapes.items()}, picture
-    )
+    layers, heads = ({kind: shape[axis] for kind, shape in shapes.items()} for axis in (0, 1))
+    return Description(run, layers, heads, picture)
 
 
 def _picture(run: Run) -> dict[str, int] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from html import escape
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+INDEX = "/static/index.html"
 KINDS = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -40,10 +40,13 @@ class Page(NamedTuple):
 
 
 def routes() -> list[Route]:
-    """A route for each file in static/; index.html is /."""
-    folder = resources.files("saccade.serving") / "static"
-    found = _files(folder, "") if folder.is_dir() else {}
-    return [Route("/" if name == "/index.html" else name, page.__call__) for name, page in found.items()]
+    """A route for each file: the page's under /static (its index is /), those it shares with others under /shared."""
+    found: dict[str, Page] = {}
+    for room, prefix in (("serving", "/static"), ("inspection", "/shared")):
+        folder = resources.files(f"saccade.{room}") / "static"
+        found |= _files(folder, prefix) if folder.is_dir() else {}
+    found["/docs.css"] = page((resources.files("saccade.serving") / "documentation.css").read_bytes(), KINDS[".css"])
+    return [Route("/" if name == INDEX else name, page.__call__) for name, page in found.items()]
 
 
 def page(content: bytes, kind: str) -> Page:

@@ -9,25 +9,37 @@ from saccade.inspection.insight import Insight
 
 
 class AlignedWords(NamedTuple):
-    """The words of both sides, and for each word of the output the word of the source it read most (None: the end)."""
+    """The words of both sides, and what each word of the output read of those of the source."""
 
     source_words: list[str]
     words: list[str]
-    read: list[int | None]
+    weights: list[list[float]]  # the last column is the source's end; none where the model has no attention
+
+    def weight(self, word: int, source: int) -> float:
+        """What a word read of one of the source."""
+        return self.weights[word][source] if self.weights else -abs(word - source)
+
+    @property
+    def read(self) -> list[int | None]:
+        """For each word the one that it read most; None: the end, it stands for none."""
+        count = len(self.source_words)
+        if not self.weights:  # as good as any guess: in the same order
+            return [word * count // len(self.words) for word in range(len(self.words))]
+        best = [max(range(len(row)), key=row.__getitem__) for row in self.weights]
+        return [index if index < count else None for index in best]
 
     def plain(self) -> dict[str, Any]:
         """Pharaoh's pairs, source first."""
-        pairs = " ".join(f"{source}-{word}" for word, source in enumerate(self.read) if source is not None)
+        read = self.read if self.weights else []
+        pairs = " ".join(f"{source}-{word}" for word, source in enumerate(read) if source is not None)
         return {"source_words": self.source_words, "words": self.words, "alignment": pairs}
 
 
 def aligned_words(found: Insight) -> AlignedWords:
-    """Without </s>; a word that looked most at the source's end stands for none."""
+    """Without </s> on either side."""
     source, output = _words(found, "source"), _words(found, "output")
-    if not found.maps or not source:
-        return AlignedWords(source, output, [None] * len(output))
-    best = found.alignment().argmax(-1).tolist()[: len(output)]
-    return AlignedWords(source, output, [index if index < len(source) else None for index in best])
+    weights = found.alignment().tolist()[: len(output)] if found.maps else []
+    return AlignedWords(source, output, weights)
 
 
 def _words(found: Insight, side: str) -> list[str]:

@@ -20,7 +20,7 @@ def from_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        refuse("picture is not base64")
+        refuse("image is not base64")
 
 
 def decode(content: bytes, *, channels: int, resize: int | None) -> Pixels:
@@ -30,7 +30,7 @@ def decode(content: bytes, *, channels: int, resize: int | None) -> Pixels:
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
             if opened.width * opened.height > MOST_PIXELS:
-                refuse(f"picture has {opened.width} x {opened.height} pixels; allowed: {MOST_PIXELS:,} in all")
+                refuse(f"image has {opened.width} x {opened.height} pixels; allowed: {MOST_PIXELS:,} in all")
             return pixels_of(opened, "picture", channels=channels, resize=resize)
     except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError):
-        refuse(f"picture is no whole {' or '.join(FORMATS)} file")
+        refuse(f"image is no whole {' or '.join(FORMATS)} file")

@@ -98,7 +98,9 @@ class LookRequest(Decoding):
     """One text (or picture), and what to show of the way the model read it."""
 
     text: Annotated[str | None, Field(default=None, description="For models that read texts.")]
-    picture: Annotated[str | None, Field(default=None, description="For models that read pictures: base64 of a PNG.")]
+    image: Annotated[
+        str | None, Field(default=None, description="For models that read pictures: base64 of a PNG or JPEG file.")
+    ]
     target: Annotated[
         str | None, Field(default=None, description="Of a translator: this output is read instead of one it writes.")
     ]
@@ -229,7 +231,7 @@ class Answers(BaseModel):
 class PictureRequest(Request):
     """A picture, PNG or JPEG: base64 in JSON, or a file in a form."""
 
-    picture: Annotated[str | bytes, Field(description="Base64 (or a data: address), or the file.")]
+    image: Annotated[str | bytes, Field(description="Base64 (or a data: address), or the file.")]
     model: ModelName
     num_best: Annotated[int, Field(default=1, ge=1, le=MOST_BEAM, description="Of captions: outputs.")]
     attention: Annotated[bool, Field(default=False, description="Of captions: where each word looked.")]
@@ -239,3 +241,51 @@ class Problem(BaseModel):
     """What went wrong, in one line."""
 
     error: str
+
+
+class LibreDetection(BaseModel):
+    """A language, and how sure that is, in percent."""
+
+    confidence: float
+    language: str
+
+
+class LibreTranslation(BaseModel):
+    """Each of them is a list where q was one; `alternatives` and `detectedLanguage` only where they were asked for."""
+
+    translatedText: str | list[str]
+    alternatives: list[str] | list[list[str]] | None = None
+    detectedLanguage: LibreDetection | list[LibreDetection] | None = None
+
+
+class LibreLanguage(BaseModel):
+    """A language and what it is translated into."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+class LibreSuccess(BaseModel):
+    """It went well."""
+
+    success: bool
+
+
+class LibreSettings(BaseModel):
+    """For front ends."""
+
+    apiKeys: bool
+    charLimit: int
+    filesTranslation: bool
+    frontendTimeout: int
+    keyRequired: bool
+    language: dict[str, Language]
+    suggestions: bool
+    supportedFilesFormat: list[str]
+
+
+class Status(BaseModel):
+    """How the server is."""
+
+    status: str

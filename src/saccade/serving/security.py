@@ -23,8 +23,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HEADERS = [
-    (b"content-security-policy", b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
-     b"connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    (b"content-security-policy", b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+     b"img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
@@ -58,6 +58,12 @@ class Keys:
         matches = [hmac.compare_digest(digest, known) for known in self._digests]  # all of them, whichever is right
         if not any(matches):
             raise Refusal(403, "Invalid API key")
+
+
+def bearer(authorization: str | None) -> str | None:
+    """The key in an Authorization header."""
+    kind, _, token = (authorization or "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else None
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
@@ -102,9 +108,7 @@ class Doors:
 class Guard:
     """Refuses foreign host names and bodies that are too large or too slow; lets work go with the client who left."""
 
-    def __init__(
-        self, app: App, doors: Doors, *, hosts: frozenset[str] | None, max_body: int, timeout: float
-    ) -> None:
+    def __init__(self, app: App, doors: Doors, *, hosts: frozenset[str] | None, max_body: int, timeout: float) -> None:
         self.app, self.doors = app, doors
         self.hosts, self.max_body, self.timeout = hosts, max_body, timeout
 

@@ -10,11 +10,12 @@ LONGEST = 600  # characters that a model reads at once; longer sentences are cut
 
 # What no sentence ends after, though a full stop stands there. Single letters are initials (J. K. Rowling).
 ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof st sr jr vs etc eg ie cf al no nos vol fig p pp ca approx dept est inc ltd co corp gen col lt "
-    "sgt capt rev hon jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun "
-    "m mm mme mmes mlle mlles me av bd env ex "
-    "hr fr bzw usw dh zb ggf evtl nr abs bspw inkl sog u a "
-    "sra srta ud uds pág págs núm tel dott sig".split()
+    str.split("""
+    mr mrs ms dr prof st sr jr vs etc eg ie cf al no nos vol fig p pp ca approx dept est inc ltd co corp gen col lt
+    sgt capt rev hon jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun
+    m mm mme mmes mlle mlles me av bd env ex hr fr bzw usw dh zb ggf evtl nr abs bspw inkl sog u a
+    sra srta ud uds pág págs núm tel dott sig
+""")
 )
 END = r"[.!?…‽؟।॥。．！？｡]"
 CLOSING = "[\"'”’»›)\\]}」』）】〉》]"
@@ -35,16 +36,14 @@ class Sentence(NamedTuple):
 
 
 def split(text: str, longest: int = LONGEST) -> list[Sentence]:
-    """Sentences of at most so many characters; what joins them again is the text. A blank text is one, without words."""
+    """Sentences of at most so many characters, which joined again are the text; a blank text is one without words."""
     parts = [piece for sentence in _sentences(text) for piece in _short(sentence, longest)]
     return [_stripped(part) for part in parts] or [Sentence("", "", "")]
 
 
 def join(sentences: Sequence[Sentence], texts: Sequence[str]) -> str:
     """Translations in the places of their sentences."""
-    return "".join(
-        f"{sentence.before}{text}{sentence.after}" for sentence, text in zip(sentences, texts, strict=True)
-    )
+    return "".join(f"{sentence.before}{text}{sentence.after}" for sentence, text in zip(sentences, texts, strict=True))
 
 
 def _sentences(text: str) -> Iterator[str]:

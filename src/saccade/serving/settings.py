@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 MOST_BEAM = 16
@@ -27,5 +28,5 @@ class Settings:
     hosts: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     threads: int = 1
-    suggestions: str | None = None
+    suggestions: Path | None = None
     quiet: bool = False

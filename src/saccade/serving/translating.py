@@ -21,7 +21,13 @@ class Translated(NamedTuple):
 
 
 async def translated(
-    service: Service, model: Model, texts: Sequence[str], *, aligned: bool = False, is_split: bool = True, **decoding: Any
+    service: Service,
+    model: Model,
+    texts: Sequence[str],
+    *,
+    aligned: bool = False,
+    is_split: bool = True,
+    **decoding: Any,
 ) -> list[Translated]:
     """For each text its sentences with their best outputs or, `aligned`, what these read (Insight)."""
     parts = [split(text) if is_split else [Sentence("", text, "")] for text in texts]

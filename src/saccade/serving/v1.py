@@ -1,4 +1,4 @@
-"""/v1: what LibreTranslate has no words for. Alignment, confidence, n-best, attention; labels, tags, captions, glimpses."""
+"""/v1: what LibreTranslate has no words for: alignment, confidence, attention; labels, tags, captions, glimpses."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from saccade.serving.batcher import Work
 from saccade.serving.descriptions import Description
 from saccade.serving.models import Model, Pair
 from saccade.serving.pharaoh import aligned_words
+from saccade.serving.security import bearer
 from saccade.serving.sentences import Sentence, join
 from saccade.serving.service import Service
 from saccade.serving.settings import MOST_LOOK
@@ -34,9 +35,9 @@ PICTURE = {
             "application/json": {
                 "schema": {
                     "type": "object",
-                    "required": ["picture"],
+                    "required": ["image"],
                     "properties": {
-                        "picture": {"type": "string", "description": "Base64 of a PNG or JPEG file."},
+                        "image": {"type": "string", "description": "Base64 of a PNG or JPEG file."},
                         "model": {"type": "string"},
                         "num_best": {"type": "integer", "minimum": 1, "maximum": 16, "default": 1},
                         "attention": {"type": "boolean", "default": False},
@@ -46,9 +47,9 @@ PICTURE = {
             "multipart/form-data": {
                 "schema": {
                     "type": "object",
-                    "required": ["picture"],
+                    "required": ["image"],
                     "properties": {
-                        "picture": {"type": "string", "format": "binary"},
+                        "image": {"type": "string", "format": "binary"},
                         "model": {"type": "string"},
                         "num_best": {"type": "integer"},
                         "attention": {"type": "boolean"},
@@ -97,9 +98,7 @@ class V1:
         self._check(key, authorization)
         model = self._translator(body.model, body.source, body.target)
         texts, options = self.service.texts(body.q), self._options(body, model)
-        found = await translated(
-            self.service, model, texts, aligned=body.alignment, is_split=body.split, **options
-        )
+        found = await translated(self.service, model, texts, aligned=body.alignment, is_split=body.split, **options)
         assert model.run.pair is not None
         shown = []
         for text in found:
@@ -133,19 +132,18 @@ class V1:
         body, model = await self._picture(request, "caption")
         width = max(body.num_best, model.run.predictor.options.width)
         options = (("attention", body.attention), ("num_best", body.num_best), ("width", width))
-        (best,) = await self.service.ask(model, Work(work.caption, options), [_pixels(body.picture, model)])
+        (best,) = await self.service.ask(model, Work(work.caption, options), [_pixels(body.image, model)])
         return answer({"model": model.run.name, "answers": [one.plain() for one in best]})
 
     async def glimpse(self, request: Request, key: Key = None, authorization: Authorization = None) -> Response:
         """Say what a picture is of, and where the model looked."""
         self._check(key, authorization)
         body, model = await self._picture(request, "glimpse")
-        found = await self.service.ask(model, Work(work.glimpse), [_pixels(body.picture, model)])
+        found = await self.service.ask(model, Work(work.glimpse), [_pixels(body.image, model)])
         return answer({"model": model.run.name, "answers": found})
 
     def _check(self, key: str | None, authorization: str | None) -> None:
-        kind, _, token = (authorization or "").partition(" ")
-        self.service.keys.check(key or (token.strip() if kind.lower() == "bearer" else None))
+        self.service.keys.check(key or bearer(authorization))
 
     def _translator(self, name: str | None, source: str | None, target: str | None) -> Model:
         models = self.service.models
@@ -168,9 +166,9 @@ class V1:
 
     def _looked_at(self, body: schemas.LookRequest, model: Model) -> str | Pixels:
         if model.run.task in ("caption", "glimpse"):
-            if body.picture is None:
-                refuse("missing picture parameter: this model reads pictures")
-            return _pixels(body.picture, model)
+            if body.image is None:
+                refuse("missing image parameter: this model reads pictures")
+            return _pixels(body.image, model)
         if body.text is None:
             refuse("missing text parameter: this model reads texts")
         if max(len(body.text), len(body.target or "")) > MOST_LOOK:

@@ -8,6 +8,7 @@ from saccade.data.images import Pixels
 from saccade.data.mistakes import Mistake
 from saccade.inspection.insight import Insight, Map
 from saccade.serving.answers import encoded
+from saccade.serving.pharaoh import AlignedWords, aligned_words
 
 Chosen = tuple[int, ...] | None
 
@@ -20,6 +21,12 @@ def translate(translator: Any, texts: list[str], **decoding: Any) -> list[Any]:
 def align(translator: Any, texts: list[str], **decoding: Any) -> list[Insight]:
     """For each text its best outputs, and what the first of them read."""
     return translator.look(texts, **decoding)
+
+
+def read(translator: Any, pairs: list[tuple[str, str]]) -> list[AlignedWords]:
+    """For each text and its translation, which words stand for which."""
+    sources, outputs = zip(*pairs, strict=True)
+    return [aligned_words(found) for found in translator.look(sources, targets=outputs)]
 
 
 def look(
