@@ -2,57 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import unicodedata
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from torch import Tensor
 
-from saccade.data.files import replacing
-from saccade.data.mistakes import Mistake
+from saccade.inspection.pictures import check_ending, colours, picture
+
+__all__ = ["SHADES", "WIDEST_WORD", "check_ending", "in_terminal", "printable", "to_file"]
 
 SHADES = " ░▒▓█"
+PLAIN_SHADES = " .:*#"  # where only ASCII can be shown
 WIDEST_WORD = 12
+NARROWEST_CELL = 3  # room for 100
+LEAST_SAID = 0.05  # smaller weights are a colour without a number
 MANY_KEYS = 16  # beside each other their names would touch
-PICTURES = (".png", ".svg", ".pdf")
+LEFT_TO_RIGHT = "\N{LEFT-TO-RIGHT MARK}"
+TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+Colour = tuple[int, int, int]
 
 
-def in_terminal(weights_TS: Tensor, *, queries: Sequence[str], keys: Sequence[str], console: Console) -> RenderableType:
-    """A table of shaded cells, one row per query word; what is too wide for the window goes on below."""
-    left = min(WIDEST_WORD, max(cell_len(word) for word in queries)) + 1
-    width = min(WIDEST_WORD, max(2, *(cell_len(word) for word in keys))) + 1
-    per_panel = max(1, (console.width - left) // width)
-    panels: list[RenderableType] = []
-    for start in range(0, len(keys), per_panel):
-        stop = start + per_panel
-        header = Text(" " * left + "".join(_fit(word, width) for word in keys[start:stop]), style="bold")
-        rows = zip(queries, weights_TS[:, start:stop].tolist(), strict=True)
-        panels += [header, *(_row(word, row, left, width) for word, row in rows)]
+class Ramp(NamedTuple):
+    """Colours from no weight to all of it, and of a number on each."""
+
+    low: Colour
+    high: Colour
+    ink: Colour
+    ink_on_high: Colour
+
+    def style(self, share: float) -> str:
+        """A cell's, for rich."""
+        mixed = ",".join(str(round(a + (b - a) * share)) for a, b in zip(self.low, self.high, strict=True))
+        ink = ",".join(map(str, self.ink_on_high if share > 0.5 else self.ink))
+        return f"rgb({ink}) on rgb({mixed})"
+
+
+DARK = Ramp((32, 38, 45), (165, 212, 255), (230, 232, 235), (11, 15, 20))
+LIGHT = Ramp((238, 241, 245), (10, 70, 132), (29, 33, 38), (255, 255, 255))
+
+
+class Pen(NamedTuple):
+    """What a terminal can show: colours (or None), shades, and the sign of a word that was cut."""
+
+    ramp: Ramp | None
+    shades: str
+    cut: str
+
+    @classmethod
+    def of(cls, console: Console) -> Pen:
+        """Some terminals say which background they have; most are dark."""
+        ramp = LIGHT if os.environ.get("COLORFGBG", "").endswith((";7", ";15")) else DARK
+        is_rich = printable(SHADES + "…", console.encoding) == SHADES + "…"
+        has_colours = console.color_system in ("256", "truecolor")
+        return cls(ramp if has_colours else None, *((SHADES, "…") if is_rich else (PLAIN_SHADES, "~")))
+
+    def style(self, share: float) -> str:
+        """How a share from 0 to 1 is painted."""
+        return "not bold" if self.ramp is None else f"not bold {self.ramp.style(share)}"
+
+    def cell(self, weight: float, share: float, width: int) -> str:
+        """A weight's percents where there are colours, else the shade of a share."""
+        if self.ramp is None:
+            return self.shades[round(share * (len(self.shades) - 1))] * width
+        return (f"{100 * weight:.0f}" if weight >= LEAST_SAID else "").center(width)
+
+    def fit(self, word: str, width: int) -> str:
+        """Exactly so wide; after a word that is read from the right, the next one still stands to its right."""
+        short = word if cell_len(word) <= width else set_cell_size(word, width - 1) + self.cut
+        turns = any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in short)
+        return short + LEFT_TO_RIGHT * turns + " " * (width - cell_len(short))
+
+
+def in_terminal(
+    weights_TS: Tensor, *, queries: Sequence[str], keys: Sequence[str], console: Console, most: float = 1.0
+) -> RenderableType:
+    """A row for each query; above it the keys as a line of text, which goes on below where the window ends.
+
+    Colours with percents where there are colours, shades where there are none; `most` is the weight of the last one.
+    """
+    queries, keys = ([printable(word, console.encoding) for word in side] for side in (queries, keys))
+    left = min(WIDEST_WORD, console.width // 3, max(map(cell_len, queries), default=0)) + 1
+    most = max(NARROWEST_CELL, min(WIDEST_WORD, console.width - left - 1))
+    widths = [min(most, max(NARROWEST_CELL, cell_len(word))) for word in keys]
+    pen, panels = Pen.of(console), list[RenderableType]()
+    for part in _panels(widths, console.width - left):
+        header = " ".join(pen.fit(word, width) for word, width in zip(keys[part], widths[part], strict=True))
+        rows = zip(queries, weights_TS[:, part].tolist(), strict=True)
+        panels += [Text("")] * bool(panels) + [Text(" " * left + header, style="bold", no_wrap=True)]
+        panels += [_row(pen, pen.fit(word, left - 1), row, widths[part], most) for word, row in rows]
     return Group(*panels)
 
 
-def _row(word: str, weights: Sequence[float], left: int, width: int) -> Text:
-    line = Text(_fit(word, left), style="bold")
-    for weight in weights:
-        share = min(1.0, max(0.0, weight))
-        shade = SHADES[round(share * (len(SHADES) - 1))]
-        level = round(60 + 195 * share)
-        line.append(shade * (width - 1), style=f"rgb({level // 3},{level},{level // 2})")
-        line.append(" ")
+def _row(pen: Pen, word: str, weights: Sequence[float], widths: Sequence[int], most: float) -> Text:
+    line = Text(word, style="bold", no_wrap=True)
+    for weight, width in zip(weights, widths, strict=True):
+        share = min(1.0, max(0.0, weight / most))
+        line.append(" ").append(pen.cell(weight, share, width), pen.style(share))
     return line
 
 
-def _fit(word: str, width: int) -> str:
-    short = word if cell_len(word) < width else set_cell_size(word, width - 2) + "…"
-    return set_cell_size(short, width)
+def printable(word: str, encoding: str = "utf-8") -> str:
+    """A word that a terminal can show: no control characters, none that turn the line around, nothing unencodable."""
+    seen = (" " if unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") else letter for letter in word)
+    return "".join(letter for letter in seen if letter not in TURNING).encode(encoding, "replace").decode(encoding)
 
 
-def check_ending(path: Path) -> None:
-    """A mistake where no picture can be written."""
-    if path.suffix not in PICTURES:
-        raise Mistake(f"{path}: a picture ends in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
+def _panels(widths: Sequence[int], room: int) -> Iterator[slice]:
+    """Runs of keys that fit beside each other."""
+    start, used = 0, 0
+    for index, width in enumerate(widths):
+        if index > start and used + width + 1 > room:
+            yield slice(start, index)
+            start, used = index, 0
+        used += width + 1
+    yield slice(start, len(widths))
 
 
 def to_file(
@@ -63,27 +133,21 @@ def to_file(
     keys: Sequence[str],
     title: str = "",
     label: str = "weight",
+    most: float = 1.0,
 ) -> None:
-    """PNG, SVG or PDF, by the path's ending."""
-    check_ending(path := Path(path))
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(1.6 + 0.42 * len(keys), 1.3 + 0.36 * len(queries)), layout="constrained", dpi=150)
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    image = axes.imshow(weights_TS.detach().float().cpu().numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto")
-    is_narrow = len(keys) > MANY_KEYS or max(map(len, keys), default=0) > WIDEST_WORD
-    axes.set_xticks(range(len(keys)), keys, rotation=90 if is_narrow else 0)
-    axes.set_yticks(range(len(queries)), queries)
-    axes.xaxis.tick_top()
-    axes.tick_params(length=0)
-    axes.set_xticks([i - 0.5 for i in range(1, len(keys))], minor=True)
-    axes.set_yticks([i - 0.5 for i in range(1, len(queries))], minor=True)
-    axes.grid(which="minor", color="white", linewidth=0.6)
-    axes.tick_params(which="minor", length=0)
-    figure.colorbar(image, ax=axes, label=label)
-    if title:
-        axes.set_title(title)
-    with replacing(path) as draft:
-        figure.savefig(draft)
+    """PNG, SVG or PDF, by the path's ending; `most` is the weight of the last colour."""
+    with picture(Path(path), (1.6 + 0.42 * len(keys), 1.3 + 0.36 * len(queries))) as figure:
+        axes = figure.add_subplot()
+        image = axes.imshow(weights_TS.detach().float().cpu().numpy(), cmap=colours(), vmin=0, vmax=most, aspect="auto")
+        is_narrow = len(keys) > MANY_KEYS or max(map(len, keys), default=0) > WIDEST_WORD
+        axes.set_xticks(range(len(keys)), keys, rotation=90 if is_narrow else 0)
+        axes.set_yticks(range(len(queries)), queries)
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        axes.set_xticks([i - 0.5 for i in range(1, len(keys))], minor=True)
+        axes.set_yticks([i - 0.5 for i in range(1, len(queries))], minor=True)
+        axes.grid(which="minor", color="white", linewidth=0.6)
+        axes.tick_params(which="minor", length=0)
+        figure.colorbar(image, ax=axes, label=label)
+        if title:
+            axes.set_title(title)

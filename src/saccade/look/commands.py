@@ -2,83 +2,106 @@
 
 from __future__ import annotations
 
-import json
+import inspect
+import itertools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from saccade.config import terminal
 from saccade.config.predictors import load_run
 from saccade.data import corpus
 from saccade.data.mistakes import Mistake
-from saccade.inspection import draw
-from saccade.inspection.insight import Head, Insight, merged
+from saccade.inspection.insight import Insight
 from saccade.inspection.record import KINDS
+from saccade.inspection.views import THROUGH_LAYERS, VIEWS, View
+from saccade.look.showing import Request
 
 RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
+WINDOW = 32  # texts that are looked at together
 
 
 def look(
     model: RunFolder,
     texts: Annotated[list[str] | None, typer.Argument(help="What to look at: texts, or picture files.")] = None,
+    source: Annotated[Path | None, typer.Option("--input", help="A file of texts, line by line.")] = None,
     target: Annotated[str | None, typer.Option(help="Look while it reads this output, not its own.")] = None,
     kind: Annotated[str | None, typer.Option(help=f"Of attention: {', '.join(KINDS)}. [default: the first]")] = None,
+    view: Annotated[str | None, typer.Option(help=f"{', '.join(VIEWS)}. [default: weights]")] = None,
     layer: Annotated[int | None, typer.Option(help="[default: the head that aligns best, else the last layer]")] = None,
     head: Annotated[int | None, typer.Option(help="[default: the mean of the layer]")] = None,
     pieces: Annotated[bool, typer.Option("--pieces", help="As the model cut them, not merged into words.")] = False,
-    picture: Annotated[Path | None, typer.Option("--draw", help="Draw it to a PNG, SVG or PDF.")] = None,
+    heads: Annotated[bool, typer.Option("--heads", help="What each head does, in figures, over all texts.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option("--draw", help="To a PNG, SVG or PDF (with --heads a grid of all), or an HTML page.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a text, with every layer and head.")] = False,
 ) -> None:
     """Show where a model looked: which words an output word read, what a label weighed, where a caption looked."""
-    if not texts:
-        raise Mistake("text: none given; saccade look RUN 'a text' ...")
-    if picture is not None:
-        draw.check_ending(picture)
-    predictor, console = load_run(model), Console()
-    given: dict[str, Any] = {} if target is None else {"targets": [corpus.clean(target)] * len(texts)}
-    if kind is not None:
-        given["kinds"] = (kind,)
-    for number, seen in enumerate(predictor.look(texts, **given), 1):
-        if as_json:
-            typer.echo(json.dumps(seen.plain(), ensure_ascii=False))
-            continue
-        console.print(seen.answer.line(), highlight=False, soft_wrap=True)
-        _show(seen, kind, layer, head, pieces, console)
-        if picture is not None:
-            _draw(seen, kind, layer, head, pieces, picture if len(texts) == 1 else _numbered(picture, number))
+    request = Request(
+        View(view or "weights", kind, layer, head), pieces, picture, as_json, is_one=len(texts or ()) == 1
+    )
+    given = {"--view": view, "--layer": layer, "--head": head, "--pieces": pieces or None}
+    _check(request, given, heads=heads)
+    predictor = load_run(model)
+    options = _options(predictor, request, target, {**given, "--kind": kind, "--heads": heads or None})
+    with terminal.quiet():
+        found = _looked(predictor, _inputs(predictor, texts, source), options, target=target)
+        if heads:
+            request.heads(found)
+        elif request.is_page:
+            request.page(found, title=model.resolve().name)
+        else:
+            request.each(found)
 
 
-def _numbered(path: Path, number: int) -> Path:
-    return path.with_stem(f"{path.stem}-{number}")
+def _check(request: Request, given: dict[str, Any], *, heads: bool) -> None:
+    """What would have no effect is refused, not ignored."""
+    request.view.check()
+    named = [flag for flag, value in given.items() if value is not None]
+    if request.is_page:
+        if heads:
+            raise Mistake("--heads: given with an HTML page, which has them all")
+        return  # the others say how the page opens
+    if heads:
+        for flag in (flag for flag in named if flag != "--pieces" or request.picture is None):
+            raise Mistake(f"{flag}: given with --heads, which is about every head, by pieces")
+    elif request.as_json and request.picture is None:
+        for flag in (flag for flag in named if flag != "--view" or given[flag] not in (*THROUGH_LAYERS, "norms")):
+            raise Mistake(f"{flag}: given with --json, which holds every layer and head, by pieces and words")
 
 
-def _chosen(seen: Insight, kind: str | None, layer: int | None, head: int | None, pieces: bool) -> Any:
-    found = seen.map(kind)
-    num_layers, num_heads = found.weight_LHTS.shape[:2]
-    for name, value, count in (("layer", layer, num_layers), ("head", head, num_heads)):
-        if value is not None and not -count <= value < count:
-            raise Mistake(f"{name}: {value} given; allowed: 0 to {count - 1}, or -1 for the last")
-    default = seen.aligning if layer is None and head is None and found is seen.maps.get("cross") else None
-    weight_TS = (default or Head(-1 if layer is None else layer, head)).of(found.weight_LHTS)
-    queries, keys = seen.sides[found.queries], seen.sides[found.keys]
-    if pieces:
-        return weight_TS, queries.pieces, keys.pieces
-    return merged(weight_TS, queries, keys), queries.words, keys.words
+def _inputs(predictor: Any, texts: list[str] | None, source: Path | None) -> Iterable[Any]:
+    if texts and source is not None:
+        raise Mistake("--input: given with texts; allowed: one of them")
+    if not texts and source is None:
+        raise Mistake("text: none given; saccade look RUN 'a text' ..., or --input FILE")
+    return texts or predictor.read(source)
 
 
-def _show(seen: Insight, kind: str | None, layer: int | None, head: int | None, pieces: bool, console: Console) -> None:
-    if seen.task in ("caption", "glimpse"):
-        if hasattr(seen.answer, "show"):
-            seen.answer.show(console)
-        return
-    weight_TS, queries, keys = _chosen(seen, kind, layer, head, pieces)
-    console.print(draw.in_terminal(weight_TS, queries=queries, keys=keys, console=console))
+def _options(predictor: Any, request: Request, target: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of the predictor's own `look`; what its task has no use for is refused."""
+    parameters = inspect.signature(predictor.look).parameters
+    of_no_use = [*([] if "kinds" in parameters else given), *([] if "targets" in parameters else ["--target"])]
+    for flag in of_no_use:
+        if {**given, "--target": target}[flag] is not None:
+            raise Mistake(f"{flag}: given, but this model's task has no use for it")
+    if "kinds" not in parameters:
+        return {}
+    view, is_page = request.view, request.is_page
+    norms = {"norms": is_page or view.name == "norms"}
+    if is_page or view.name in THROUGH_LAYERS:
+        return {**norms, "kinds": KINDS}
+    return norms if view.kind is None else {**norms, "kinds": (view.kind,)}
 
 
-def _draw(seen: Insight, kind: str | None, layer: int | None, head: int | None, pieces: bool, path: Path) -> None:
-    if seen.task in ("caption", "glimpse"):
-        seen.answer.draw(path)
-        return
-    weight_TS, queries, keys = _chosen(seen, kind, layer, head, pieces)
-    draw.to_file(weight_TS, path, queries=queries, keys=keys, title=seen.answer.line())
+def _looked(
+    predictor: Any, texts: Iterable[Any], options: dict[str, Any], *, target: str | None = None
+) -> Iterator[Insight]:
+    """In memory that doesn't grow with the number of texts."""
+    rest = iter(texts)
+    while part := list(itertools.islice(rest, WINDOW)):
+        targets = {} if target is None else {"targets": [corpus.clean(target)] * len(part)}
+        yield from predictor.look(part, **targets, **options)

@@ -30,6 +30,7 @@ export function heatmap(container, options) {
     table.setAttribute("aria-label", now.label);
     if (isNamed) {
       cells = build(table, now);
+      table.style.setProperty("--keys", Math.max(1, now.keys.length));
       kept = null;
       focused = { query: 0, key: 0 };
     }
@@ -89,6 +90,7 @@ function header(name, place, scope) {
   element.scope = scope;
   text.dir = "auto";
   text.textContent = name;
+  text.classList.toggle("special", /^<\/?s>$/.test(name));
   Object.assign(element.dataset, place);
   element.append(text);
   return element;
@@ -108,7 +110,7 @@ function paint(cells, { weights, most }) {
       const weight = weights[query]?.[key] ?? 0;
       const share = Math.min(1, Math.max(0, weight / most)) || 0;
       element.style.setProperty("--share", share.toFixed(3));
-      element.classList.toggle("strong", share > 0.5);
+      element.classList.toggle("strong", share > 0.45);
       element.textContent = Math.round(100 * weight);
     });
   });

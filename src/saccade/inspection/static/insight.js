@@ -1,6 +1,7 @@
 // Pure functions over the JSON of an insight (docs/look.md): which map to show, with which words on its two sides.
 
-export const VIEWS = ["weights", "mean", "maximum", "rollout", "flow", "norms"];
+export const VIEWS = ["aligning", "weights", "mean", "maximum", "rollout", "flow", "norms"];
+const KINDS = ["cross", "pooling", "encoder", "decoder"]; // the one that tells most first
 
 /** The two sides of a kind of attention (or of a view): the queries' and the keys'. */
 export function sides(insight, kind) {
@@ -8,11 +9,18 @@ export function sides(insight, kind) {
   return map && { queries: sideOf(insight, map, "queries"), keys: sideOf(insight, map, "keys") };
 }
 
+/** The kinds of attention that there are, the one that tells most first. */
+export function kindsOf(insight) {
+  return KINDS.filter((kind) => insight.attention?.[kind]);
+}
+
 /** The views that this insight holds for a kind. */
 export function viewsOf(insight, kind) {
   const map = insight.attention?.[kind];
-  const heads = map ? ["weights", "mean", "maximum"] : [];
-  const layers = ["rollout", "flow"].filter((view) => insight.views?.[view]);
+  const aligning = kind === "cross" && insight.aligning ? ["aligning"] : [];
+  const heads = map ? [...aligning, "weights", ...(map.weights[0].length > 1 ? ["mean", "maximum"] : [])] : [];
+  const isOfKind = (view) => view && view.queries === map?.queries && view.keys === map?.keys;
+  const layers = ["rollout", "flow"].filter((view) => isOfKind(insight.views?.[view]));
   return [...heads, ...layers, ...(map?.norms ? ["norms"] : [])];
 }
 
@@ -24,8 +32,8 @@ export function sizeOf(insight, kind) {
 
 /**
  * One map: {queries, keys, weights [T][S], shape}, by words or by pieces.
- * `layer` and `head` count from 0, or from the end if negative. Without both it is the head that aligns, where one is known;
- * without a layer the last, without a head (of "weights" and "norms") the mean of all.
+ * `layer` and `head` count from 0, or from the end if negative. "aligning" is the head that aligns, where one is known, with a row
+ * for each word as it is aligned; so are "weights" without both. Without a layer it is the last, without a head the mean of all.
  */
 export function mapOf(insight, { kind = "cross", layer = null, head = null, view = "weights", byWords = true } = {}) {
   const found = view === "rollout" || view === "flow" ? insight.views?.[view] : insight.attention?.[kind];
@@ -59,15 +67,18 @@ export function strongest(map, index, { across = true, most = 3, least = 0.005 }
   return found.filter(({ weight }) => weight >= least).sort((a, b) => b.weight - a.weight).slice(0, most);
 }
 
-/** The words of a side with what stands before each in its text: [{word, before}]. */
-export function spaced(side) {
+/** The words of a side with what stands before each in its text: [{word, before}]; spaces, where they don't spell it. */
+export function spaced({ words, text }) {
   let at = 0;
-  return side.words.map((word, index) => {
-    const found = side.text.indexOf(word, at);
-    const before = found < 0 ? (index ? " " : "") : side.text.slice(at, found);
-    if (found >= 0) at = found + word.length;
+  const found = words.map((word, index) => {
+    const start = text.indexOf(word, at);
+    const before = text.slice(at, start);
+    if (start < 0 || before.trim()) return { word, before: index ? " " : "", isElsewhere: !/^<\/?s>$/.test(word) };
+    at = start + word.length;
     return { word, before };
   });
+  const spells = !found.some(({ isElsewhere }) => isElsewhere);
+  return found.map(({ word, before }, index) => ({ word, before: spells ? before : index ? " " : "" }));
 }
 
 function sideOf(insight, map, end) {
@@ -79,13 +90,19 @@ function sideOf(insight, map, end) {
 }
 
 function ofHeads(insight, map, { kind, layer, head, view }) {
-  const all = view === "norms" ? map.norms : map.weights;
-  const aligning = kind === "cross" && layer === null && head === null ? insight.aligning : null;
-  const heads = at(all, layer ?? aligning?.layer ?? -1);
+  const isAny = view === "weights" && layer === null && head === null;
+  if (view === "aligning" || (isAny && kind === "cross" && insight.aligning)) return aligned(map, insight.aligning);
+  const heads = at(view === "norms" ? map.norms : map.weights, layer ?? -1);
   if (view === "maximum") return pooled(heads, (values) => Math.max(...values));
-  const one = head ?? aligning?.head ?? null;
-  const chosen = view === "mean" || one === null ? heads : [at(heads, one)];
+  const chosen = view === "mean" || head === null ? heads : [at(heads, head)];
   return pooled(view === "norms" ? chosen.map(shares) : chosen, mean);
+}
+
+/** Where the step that reads a word aligns it (shift 1), rows move up by one; the last is its own. */
+function aligned(map, { layer, head, shift }) {
+  const heads = at(map.weights, layer);
+  const weights = pooled(head === null ? heads : [at(heads, head)], mean);
+  return [...weights.slice(shift), ...weights.slice(weights.length - shift)];
 }
 
 function pooled(heads, pool) {

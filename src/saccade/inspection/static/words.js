@@ -61,7 +61,7 @@ export function words(container, { words: given = [], label = "", onSelect = () 
 
 function option(word, index) {
   const element = document.createElement("span");
-  element.className = "word";
+  element.className = /^<\/?s>$/.test(word) ? "word special" : "word";
   element.dataset.index = index;
   element.setAttribute("role", "option");
   element.setAttribute("aria-selected", "false");

@@ -1,0 +1,61 @@
+// Small maps without names: all heads at a glance, or a picture's cells word by word.
+
+import { colour, palette } from "./palette.js";
+
+/**
+ * Buttons with a small map each, in rows: `rows` is [[{label, name, weights}]] (name is shown below, where given).
+ * `onPick(row, column)` when one is pressed. Returns {update, mark}: `mark(row, column)` frames one.
+ */
+export function tiles(container, { rows: given, onPick = () => {} }) {
+  let buttons = [];
+  const update = ({ rows }) => {
+    const colours = palette();
+    const most = Math.max(...rows.flat().map(({ most: own }) => own ?? 1));
+    buttons = rows.map((row, at) => row.map((tile, column) => button(tile, most, colours, () => onPick(at, column))));
+    container.replaceChildren(...buttons.map(rowOf));
+  };
+  const mark = (row, column) => {
+    buttons.forEach((line, at) => line.forEach((one, across) => one.setAttribute("aria-pressed", String(at === row && across === column))));
+  };
+  update({ rows: given });
+  return { update, mark };
+}
+
+function rowOf(buttons) {
+  const row = document.createElement("div");
+  row.className = "tiles";
+  row.style.setProperty("--columns", buttons.length);
+  row.append(...buttons);
+  return row;
+}
+
+function button({ label, name, weights }, most, colours, onPick) {
+  const element = document.createElement("button");
+  element.type = "button";
+  element.className = "tile";
+  element.title = label;
+  element.setAttribute("aria-label", label);
+  element.append(drawn(weights, most, colours));
+  if (name !== undefined) {
+    const text = document.createElement("span");
+    text.dir = "auto";
+    text.textContent = name;
+    element.append(text);
+  }
+  element.addEventListener("click", onPick);
+  return element;
+}
+
+function drawn(weights, most, colours) {
+  const canvas = document.createElement("canvas");
+  canvas.height = weights.length;
+  canvas.width = weights[0].length;
+  const pen = canvas.getContext("2d");
+  weights.forEach((row, y) => {
+    row.forEach((weight, x) => {
+      pen.fillStyle = colour(colours, weight / most);
+      pen.fillRect(x, y, 1, 1);
+    });
+  });
+  return canvas;
+}

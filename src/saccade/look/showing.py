@@ -1,0 +1,165 @@
+"""What was seen, as it was asked for: in the terminal, as pictures, as one page, as JSON."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, final
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from torch import Tensor
+
+from saccade.data.mistakes import Mistake
+from saccade.inspection import draw, head_statistics, small_multiples, viewer
+from saccade.inspection.head_statistics import Looked
+from saccade.inspection.insight import Insight, Map, merged
+from saccade.inspection.views import THROUGH_LAYERS, View, is_through, kind_of, with_views
+
+PAINTERS = ("caption", "glimpse")  # tasks whose answers draw themselves
+
+
+@final
+@dataclass(frozen=True)
+class Request:
+    """A view, by words or by pieces, for people or for programs, with a picture or without; of one text or several."""
+
+    view: View
+    pieces: bool
+    picture: Path | None
+    as_json: bool
+    is_one: bool
+    console: Console = field(default_factory=Console)
+
+    @property
+    def is_page(self) -> bool:
+        """Whether one HTML page is to hold everything."""
+        return self.picture is not None and self.picture.suffix == ".html"
+
+    def each(self, found: Iterator[Insight]) -> None:
+        """Text by text."""
+        for number, seen in enumerate(found, 1):
+            self._say(seen)
+            if self.picture is not None and not _is_blank(seen):
+                self._draw(seen, self._path(number))
+
+    def heads(self, found: Iterator[Insight]) -> None:
+        """A table of what each head does, over all texts; as a picture, a grid of them all for each text."""
+        rows = head_statistics.rows(head_statistics.table(self._looked(found)))
+        if not rows:
+            raise Mistake("text: all are blank; there is nothing to look at")
+        if self.as_json:
+            _print_json({"heads": rows})
+        else:
+            self.console.print(_table(rows, self.console))
+
+    def page(self, found: Iterator[Insight], *, title: str) -> None:
+        """All texts in one file, which opens at what was asked for."""
+        assert self.picture is not None
+        shown = []
+        for seen in found:
+            if not _is_blank(seen):
+                shown.append(self._with_layers(seen).plain())
+                self.view.of(seen)  # refuses what is not there
+            self._say(seen)
+        if not shown:
+            raise Mistake("text: all are blank; there is nothing to look at")
+        start = {"byWords": not self.pieces, **self.view._asdict()}
+        viewer.write(self.picture, shown, title=title, start={k: v for k, v in start.items() if v is not None})
+
+    def _say(self, seen: Insight) -> None:
+        """The answer, and where no page holds them the weights."""
+        if self.as_json:
+            _print_json(self._asked(seen).plain())
+            return
+        has_map = not (self.is_page or seen.task in PAINTERS or _is_blank(seen))
+        weight_TS, names = self._chosen(seen) if has_map else (None, {})
+        self.console.print(draw.printable(seen.answer.line(), self.console.encoding), highlight=False, markup=False)
+        if weight_TS is not None:
+            self.console.print(draw.in_terminal(weight_TS, console=self.console, **names))
+        elif not self.is_page and hasattr(seen.answer, "show"):
+            seen.answer.show(self.console)
+
+    def _asked(self, seen: Insight) -> Insight:
+        """Through the layers more was recorded than was asked for."""
+        if self.view.name not in THROUGH_LAYERS or _is_blank(seen):
+            return seen
+        kind = kind_of(seen, self.view.kind)
+        return replace(with_views(seen, [self.view.name], kind), maps={kind: seen.maps[kind]})
+
+    def _with_layers(self, seen: Insight) -> Insight:
+        """Rollout, where it can be had, and flow, where it is asked for."""
+        kind = kind_of(seen, self.view.kind)
+        names = {"rollout", self.view.name} & set(THROUGH_LAYERS)
+        return with_views(seen, sorted(names), kind) if is_through(seen, kind) else seen
+
+    def _looked(self, found: Iterator[Insight]) -> Iterator[Looked]:
+        for number, seen in enumerate(found, 1):
+            if _is_blank(seen):
+                continue
+            kind = kind_of(seen, self.view.kind)
+            if self.picture is not None:
+                self._draw_grid(seen, kind, self._path(number))
+            yield Looked.of(seen, kind)
+
+    def _draw(self, seen: Insight, path: Path) -> None:
+        if seen.task in PAINTERS:
+            seen.answer.draw(path)
+            return
+        weight_TS, names = self._chosen(seen)
+        draw.to_file(weight_TS, path, title=seen.answer.line(), **names)
+
+    def _chosen(self, seen: Insight) -> tuple[Tensor, dict[str, Any]]:
+        """The weights [T, S], and how they are drawn; what is spread thin gets the full colour at its greatest."""
+        weight_LHTS, queries, keys = _named(seen, self.view.of(seen), self.pieces)
+        most = float(weight_LHTS.max()) if self.view.name in THROUGH_LAYERS else 1.0
+        return weight_LHTS[0, 0], {"queries": queries, "keys": keys, "most": most}
+
+    def _draw_grid(self, seen: Insight, kind: str, path: Path) -> None:
+        weight_LHTS, queries, keys = _named(seen, seen.maps[kind], self.pieces)
+        head = seen.aligning if kind == "cross" else None
+        marked = None if head is None or head.head is None else (head.layer, head.head)
+        names = {"queries": queries, "keys": keys, "title": seen.answer.line()}
+        small_multiples.to_file(weight_LHTS, path, marked=marked, **names)
+
+    def _path(self, number: int) -> Path:
+        assert self.picture is not None
+        return self.picture if self.is_one else self.picture.with_stem(f"{self.picture.stem}-{number}")
+
+
+def _is_blank(seen: Insight) -> bool:
+    """A blank text has nothing to look at; a model without attention says so when it is asked."""
+    return not seen.maps and not seen.sides and seen.task not in PAINTERS
+
+
+def _named(seen: Insight, found: Map, pieces: bool) -> tuple[Tensor, list[str], list[str]]:
+    """Weights [L, H, T, S] with the names of their rows and columns."""
+    queries, keys = seen.sides[found.queries], seen.sides[found.keys]
+    if pieces:
+        return found.weight_LHTS, queries.pieces, keys.pieces
+    return merged(found.weight_LHTS, queries, keys), queries.words, keys.words
+
+
+def _table(rows: Sequence[dict[str, Any]], console: Console) -> RenderableType:
+    """Layers x heads, each figure shaded within its column; below it what the figures are."""
+    names, pen = list(rows[0]), draw.Pen.of(console)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    most = {name: max(1e-9, *(row[name] for row in rows)) for name in names}
+    for row in rows:
+        figures = [Text(f" {row[name]:.2f} ", style=pen.style(row[name] / most[name])) for name in names[2:]]
+        table.add_row(str(row["layer"]), str(row["head"]), *figures)
+    meanings = [f"{name}: {head_statistics.COLUMNS[name]}" for name in names[2:]]
+    return Group(table, Text(""), Text("\n".join(meanings), style="dim"))
+
+
+def _print_json(content: Any) -> None:
+    is_unicode = codecs.lookup(sys.stdout.encoding or "ascii").name.startswith("utf")
+    typer.echo(json.dumps(content, ensure_ascii=not is_unicode))
