@@ -24,6 +24,7 @@ from saccade.tasks.translate import Translator
 
 STEPS, SENTENCES = 1300, 80_000
 NUM_VALID, NUM_TEST = 300, 1000
+SHORT = 72  # columns of a drawing: sentences of about six words
 SHOWN = (  # a negation, an adjective that changes its place, a question
     r" not | never | no longer ",
     r"\b(red|green|blue|white|black|yellow|brown) ",
@@ -40,6 +41,7 @@ def run(*, out: Path, steps: int, sentences: int, seed: int, console: Console) -
     share, right = examine(translator, out / "data", console)
     show_curves(out, console)
     show_alignments(translator, right, out, console)
+    write_examples(right, out)
     say_what_is_next(out, console)
     return share
 
@@ -120,6 +122,12 @@ def show_alignments(translator: Translator, pairs: Sequence[Pair], out: Path, co
         console.print(draw.in_terminal(weight_TS, queries=queries, keys=keys, console=console), "")
         if number == 0:
             draw.to_file(weight_TS, out / "alignment.png", queries=queries, keys=keys, title=pair.source)
+
+
+def write_examples(pairs: Sequence[Pair], out: Path) -> None:
+    """What there is to try when the run is served."""
+    with replacing(out / "examples.txt") as draft:
+        draft.write_text("".join(f"{pair.source}\n" for pair in chosen(pairs, SHORT)), "utf-8")
 
 
 def chosen(pairs: Sequence[Pair], width: int) -> list[Pair]:

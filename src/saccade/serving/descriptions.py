@@ -8,8 +8,7 @@ import numpy as np
 
 from saccade.serving.languages import name_of
 from saccade.serving.models import Run
-
-KINDS = {"translate": ("cross", "encoder", "decoder"), "classify": ("pooling", "encoder"), "tag": ("encoder",)}
+from saccade.serving.work import KINDS
 
 
 class Description(NamedTuple):
@@ -35,13 +34,15 @@ class Description(NamedTuple):
             "layers": self.layers,
             "heads": self.heads,
             "picture": self.picture,
+            "examples": list(run.examples),
         }
 
 
 def describe(run: Run) -> Description:
     """One answer, and what it shows of the model."""
     picture = _picture(run)
-    given: Any = "a" if picture is None else np.zeros(tuple(picture.values()), np.uint8)
+    size = picture and (picture["channels"], picture["rows"], picture["columns"])
+    given: Any = np.zeros(size, np.uint8) if size else "a"
     kinds = {"kinds": KINDS[run.task]} if run.task in KINDS else {}
     (found,) = run.predictor.look([given], **kinds)
     shapes = {kind: seen.weight_LHTS.shape for kind, seen in found.maps.items()}
@@ -54,7 +55,8 @@ def _picture(run: Run) -> dict[str, int] | None:
         return {"channels": 3, "rows": run.predictor.reader.side, "columns": run.predictor.reader.side}
     if run.task == "glimpse":
         rows, columns = run.predictor.shape
-        return {"channels": run.predictor.channels, "rows": rows, "columns": columns}
+        patch = run.predictor.network.sensor.size
+        return {"channels": run.predictor.channels, "rows": rows, "columns": columns, "patch": patch}
     return None
 
 

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple, final
 
 from saccade.config import load as config_file
 from saccade.config.predictors import load_run
+from saccade.data.corpus import read_lines
 from saccade.data.frames import Sounds
 from saccade.data.mistakes import Mistake
 from saccade.serving.batcher import Batcher
 from saccade.serving.languages import CODE, NAMES
 
+MOST_EXAMPLES = 8
 ENDINGS = (".gz", ".txt")  # of files, behind the language
 
 
@@ -31,6 +33,7 @@ class Run(NamedTuple):
     task: str
     predictor: Any
     pair: Pair | None
+    examples: tuple[str, ...] = ()  # to try on the page
 
 
 @final
@@ -103,10 +106,17 @@ def _load(folder: Path, given: Mapping[str, Pair]) -> Run:
             raise Mistake(f"--languages: {folder} is a run of the task {config.task}, which translates nothing")
         if config.task == "caption" and predictor.reader.side is None:
             raise Mistake(f"{folder}: it reads feature maps; a server reads pictures and texts")
-        return Run(folder.resolve().name, config.task, predictor, None)
+        return Run(folder.resolve().name, config.task, predictor, None, _examples(folder))
     if isinstance(predictor.source, Sounds):
         raise Mistake(f"{folder}: it reads sound; a server reads pictures and texts")
-    return Run(folder.resolve().name, config.task, predictor, given.get(str(folder)) or _pair(config, folder))
+    pair = given.get(str(folder)) or _pair(config, folder)
+    return Run(folder.resolve().name, config.task, predictor, pair, _examples(folder))
+
+
+def _examples(folder: Path) -> tuple[str, ...]:
+    """The lines of examples.txt in the run's folder: whoever serves a model says what may be seen of it."""
+    path = folder / "examples.txt"
+    return tuple(filter(None, read_lines(path)))[:MOST_EXAMPLES] if path.exists() else ()
 
 
 def _pair(config: Any, folder: Path) -> Pair:

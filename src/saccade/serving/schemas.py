@@ -190,8 +190,13 @@ class ModelDescription(BaseModel):
     layers: Annotated[dict[str, int], Field(description="Of each kind, how many.")]
     heads: Annotated[dict[str, int], Field(description="Of each kind, how many.")]
     picture: Annotated[
-        dict[str, int] | None, Field(default=None, description="Of one that reads pictures: channels, rows, columns.")
+        dict[str, int] | None,
+        Field(
+            default=None,
+            description="Of one that reads pictures: channels, rows, columns; the side of a glimpse (patch).",
+        ),
     ]
+    examples: Annotated[list[str], Field(default=[], description="Texts to try: examples.txt in the run's folder.")]
 
 
 class ModelsResponse(BaseModel):

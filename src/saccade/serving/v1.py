@@ -185,6 +185,9 @@ class V1:
         if task in ("translate", "classify", "tag"):
             options |= {"kinds": tuple(body.kinds)} if body.kinds is not None else {}
             options |= {"norms": True} if body.norms else {}
+            options |= {"views": tuple(body.views), "task": task} if body.views else {}
+        if task == "tag":
+            options["probabilities"] = True
         if body.target is not None and task == "translate":
             options["targets"] = body.target
         return options

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from saccade.data.images import Pixels
 from saccade.data.mistakes import Mistake
 from saccade.inspection.insight import Insight, Map
+from saccade.inspection.views import with_views
 from saccade.serving.answers import encoded
 from saccade.serving.pharaoh import AlignedWords, aligned_words
 
 Chosen = tuple[int, ...] | None
+# every kind of attention that a task may have; the first is shown where nothing is said
+KINDS = {"translate": ("cross", "encoder", "decoder"), "classify": ("pooling", "encoder"), "tag": ("encoder",)}
 
 
 def translate(translator: Any, texts: list[str], **decoding: Any) -> list[Any]:
@@ -35,13 +39,24 @@ def look(
     """What the model saw, as JSON: it may be long, and is written here so that nobody else waits for it."""
     if "targets" in options:
         options["targets"] = [options["targets"]] * len(inputs)
-    return [encoded(_chosen(found, layers, heads)) for found in predictor.look(inputs, **options)]
+    return [encoded(_chosen(found, layers, heads)) for found in _looked(predictor, inputs, **options)]
+
+
+def _looked(predictor: Any, inputs: list[Any], *, views: tuple[str, ...] = (), **options: Any) -> list[Insight]:
+    """Views go through all layers, so every kind is recorded for them; shown are those that were asked for."""
+    if not views:
+        return list(predictor.look(inputs, **options))
+    task, asked = options.pop("task"), options.pop("kinds", None)
+    first, *_ = KINDS[task]
+    seen = [with_views(one, views, first) for one in predictor.look(inputs, kinds=KINDS[task], **options)]
+    kinds = asked or (first,)
+    return [replace(one, maps={kind: one.maps[kind] for kind in one.maps if kind in kinds}) for one in seen]
 
 
 def _chosen(found: Insight, layers: Chosen, heads: Chosen) -> dict[str, Any]:
     """The JSON of an insight, with these layers and heads only."""
     maps = {kind: _part(kind, seen, layers, heads) for kind, seen in found.maps.items()}
-    shown = Insight(found.task, found.answer, found.sides, maps, found.aligning, found.others, found.views).plain()
+    shown = replace(found, maps=maps).plain()
     for kind in shown["attention"].values():
         kind |= {name: list(given) for name, given in (("layers", layers), ("heads", heads)) if given is not None}
     return shown
