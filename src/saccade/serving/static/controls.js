@@ -27,12 +27,12 @@ export function controls({ onChange }) {
   const units = choice("Units", UNITS, "words", (value) => change("units", value));
 
   /** The views that can be had of the chosen kind. */
-  const possible = (insight, heads, offered) => {
-    const isCross = chosen.kind === "cross";
-    const has = { aligning: isCross && insight.aligning, weights: true, mean: heads > 1, maximum: heads > 1 };
-    return Object.keys(VIEWS).filter((name) => has[name] ?? (isCross && offered.includes(name)));
+  const possible = (insight, heads, { kinds, views }) => {
+    const has = { aligning: chosen.kind === "cross" && insight.aligning, weights: true, mean: heads > 1, maximum: heads > 1 };
+    return Object.keys(VIEWS).filter((name) => has[name] ?? (chosen.kind === kinds[0] && views.includes(name)));
   };
-  const fill = (insight, { kinds, views: offered }) => {
+  const fill = (insight, offered) => {
+    const { kinds } = offered;
     const { layers, heads } = sizeOf(insight, chosen.kind);
     const views = possible(insight, heads, offered);
     if (!views.includes(chosen.view)) chosen.view = views.find((name) => name !== "weights" || heads < 2);
@@ -55,7 +55,6 @@ export function controls({ onChange }) {
     element: make("div", { class: "controls" }, [kind, view, layer, head, units].map(({ element }) => element)),
     /** What `mapOf` is to be asked for. */
     wanted: (byWords) => {
-      if (chosen.view === "aligning") return { kind: "cross", byWords };
       return { kind: chosen.kind, view: chosen.view, layer: chosen.layer, head: chosen.view === "weights" ? chosen.head : null, byWords };
     },
     /** What the server is to be asked for. */

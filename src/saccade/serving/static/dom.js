@@ -39,9 +39,11 @@ export function choice(label, choices, value, onChange) {
   return { element: make("div", { class: "choice" }, make("label", { for: id, text: label }), select), select, fill };
 }
 
-export const percent = (share) => {
-  const rounded = 100 * share;
-  return `${rounded >= 99.5 && rounded < 100 ? rounded.toFixed(1) : rounded < 0.95 && rounded > 0 ? rounded.toFixed(1) : Math.round(rounded)} %`;
-};
+/** 0.5 %, 12 %, 99.6 %, 100 %: one more digit where it tells something. */
+export function percent(share) {
+  const value = 100 * share;
+  const isFine = (value >= 0.05 && value < 0.95) || (value >= 99.5 && value < 99.95);
+  return `${isFine ? value.toFixed(1) : Math.round(value)} %`;
+}
 
 export const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

@@ -1,7 +1,7 @@
 // The picture that is saved: a drawing that stands alone, with its colours and fonts written into it.
 
+import { colour, palette } from "../shared/palette.js";
 import { draw, make } from "./dom.js";
-import { colour } from "./heads.js";
 import { layout, measured } from "./threads.js";
 
 const WIDTH = 860;
@@ -14,7 +14,7 @@ const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-se
 export function figure({ panel, picture }) {
   const { insight, model } = panel;
   const map = panel.inside.current();
-  const colours = palette();
+  const colours = { ...palette(), quiet: value("--quiet"), thread: value("--thread") };
   const parts = [];
   let y = MARGIN;
   const line = (text, size, fill, weight = 400) => {
@@ -49,10 +49,7 @@ export function said({ task, answer }) {
   return `${answer.label}  ${Math.round(100 * answer.probabilities[answer.label])} %`;
 }
 
-function palette() {
-  const value = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  return { paper: value("--raised"), ink: value("--ink"), quiet: value("--quiet"), thread: value("--thread"), low: colour("--heat-low"), high: colour("--heat-high") };
-}
+const value = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /** A picture and where the model looked, as one. */
 function flattened({ picture, shade, path }) {
@@ -89,15 +86,11 @@ function heated(parts, { queries, keys, weights }, y, colours) {
   const high = Math.max(...keys.map(measured)) * 0.9 + 10;
   const cell = Math.min(CELL, (WIDTH - 2 * MARGIN - wide) / keys.length);
   const most = Math.max(0.0001, ...weights.flat());
-  const cells = weights.flatMap((row, query) => row.map((weight, key) => draw("rect", { x: (wide + key * cell).toFixed(1), y: (high + query * cell).toFixed(1), width: (cell - 2).toFixed(1), height: (cell - 2).toFixed(1), rx: 3, fill: mixed(colours.low, colours.high, weight / most) }, draw("title", { text: `${queries[query]} reads ${keys[key]}: ${(100 * weight).toFixed(1)} %` }))));
+  const cells = weights.flatMap((row, query) => row.map((weight, key) => draw("rect", { x: (wide + key * cell).toFixed(1), y: (high + query * cell).toFixed(1), width: (cell - 2).toFixed(1), height: (cell - 2).toFixed(1), rx: 3, fill: colour(colours, weight / most) }, draw("title", { text: `${queries[query]} reads ${keys[key]}: ${(100 * weight).toFixed(1)} %` }))));
   const rows = queries.map((text, at) => draw("text", { x: wide - 8, y: (high + (at + 0.66) * cell - 1).toFixed(1), "font-size": 13.5, "text-anchor": "end", fill: colours.ink, text }));
   const tops = keys.map((text, at) => draw("text", { transform: `translate(${(wide + (at + 0.62) * cell - 1).toFixed(1)} ${high - 6}) rotate(-90)`, "font-size": 13.5, fill: colours.ink, text }));
   parts.push(draw("g", { transform: `translate(${MARGIN} ${y})` }, cells, rows, tops));
   return high + queries.length * cell;
-}
-
-function mixed(low, high, share) {
-  return `rgb(${low.map((from, band) => Math.round(from + share * (high[band] - from))).join(" ")})`;
 }
 
 function wrapped(text, width) {

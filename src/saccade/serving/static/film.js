@@ -1,23 +1,25 @@
-// What each word of a caption looked at: the picture once for each, in a row.
+// What each word of a caption looked at: the picture once for each.
 
 import { make } from "./dom.js";
 import { spotlight } from "./sight.js";
 
+/** `onChoose(word)` when one is pressed. */
 export function film({ onChoose }) {
-  const strip = make("div", { class: "strip" });
-  const element = make("section", { class: "card film", "aria-label": "Where each word looked", hidden: true }, make("div", { class: "bar" }, make("h2", { text: "Where each word looked" })), strip);
-  const show = (picture, map) => {
-    element.hidden = !map;
-    if (!map) return;
-    strip.replaceChildren(...map.queries.map((name, step) => {
-      const copy = make("canvas", { width: picture.width, height: picture.height, "aria-hidden": "true" });
-      copy.getContext("2d").drawImage(picture, 0, 0);
-      const shade = make("canvas", { class: "shade", "aria-hidden": "true" });
-      spotlight(shade, map.weights[step], map.shape);
-      const word = name === "</s>" ? "end" : name;
-      return make("button", { type: "button", class: "still", "aria-pressed": "false", onclick: () => onChoose(step) }, make("span", { class: "frame" }, copy, shade), make("span", { text: word }));
-    }));
+  const element = make("div", { class: "film", role: "group", "aria-label": "Where each word looked", hidden: true });
+  const still = (picture, map, word) => {
+    const copy = make("canvas", { width: picture.width, height: picture.height, "aria-hidden": "true" });
+    const shade = make("canvas", { class: "shade", "aria-hidden": "true" });
+    copy.getContext("2d").drawImage(picture, 0, 0);
+    spotlight(shade, map.weights[word], map.shape);
+    const frame = make("span", { class: "frame" }, copy, shade);
+    return make("button", { type: "button", class: "still", "aria-pressed": "false", onclick: () => onChoose(word) }, frame, make("span", { text: map.queries[word] }));
   };
-  const mark = (step) => [...strip.children].forEach((still, at) => still.setAttribute("aria-pressed", String(at === step)));
-  return { element, show, mark };
+  return {
+    element,
+    show: (picture, map, count) => {
+      element.hidden = false;
+      element.replaceChildren(...Array.from({ length: count }, (_, word) => still(picture, map, word)));
+    },
+    mark: (word) => [...element.children].forEach((one, index) => one.setAttribute("aria-pressed", String(index === word))),
+  };
 }

@@ -1,5 +1,6 @@
-// Every layer and head of a kind as a small picture; the chosen one is marked, and a click chooses.
+// Every layer and head of a kind as a small picture; the chosen one is framed, and a click chooses.
 
+import { tiles } from "../shared/tiles.js";
 import { make } from "./dom.js";
 
 const MOST = 96; // pictures; a larger model is chosen from with the selectors
@@ -7,42 +8,19 @@ const MOST = 96; // pictures; a larger model is chosen from with the selectors
 export function heads({ onChoose }) {
   const grid = make("div", { class: "heads" });
   const element = make("details", { class: "gallery", open: true, hidden: true }, make("summary", { text: "All heads" }), grid);
+  const all = tiles(grid, { rows: [], onPick: (layer, head) => onChoose({ layer, head }) });
+  let shown = null;
 
-  const show = (insight, { kind, layer, head, view }) => {
-    const layers = insight.attention?.[kind]?.weights ?? [];
-    const count = layers.length * (layers[0]?.length ?? 0);
+  const tile = (weights, layer, head) => ({ label: `Layer ${layer + 1}, head ${head + 1}`, weights, most: Math.max(...weights.flat()) });
+  const show = (insight, { kind, view, layer, head }) => {
+    const layers = insight.attention[kind].weights;
+    const count = layers.length * layers[0].length;
     element.hidden = count < 2 || count > MOST;
     if (element.hidden) return;
-    const colours = [colour("--heat-low"), colour("--heat-high")];
-    const isPressed = (row, column) => (view === "weights" ? row === layer && column === head : view === "aligning" ? row === insight.aligning.layer && column === insight.aligning.head : false);
-    const button = (weights, row, column) => {
-      const label = `Layer ${row + 1}, head ${column + 1}`;
-      return make("button", { type: "button", class: "head", "aria-label": label, title: label, "aria-pressed": String(isPressed(row, column)), onclick: () => onChoose({ layer: row, head: column }) }, thumbnail(weights, colours));
-    };
-    const focused = grid.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
-    grid.replaceChildren(...layers.map((one, row) => make("div", { class: "layer", role: "group", "aria-label": `Layer ${row + 1}` }, make("span", { text: `Layer ${row + 1}`, "aria-hidden": "true" }), one.map((weights, column) => button(weights, row, column)))));
-    if (focused) grid.querySelector(`[aria-label="${focused}"]`)?.focus();
+    if (shown !== layers) all.update({ rows: layers.map((one, row) => one.map((weights, column) => tile(weights, row, column))) });
+    shown = layers;
+    const { layer: row, head: column } = view === "aligning" ? insight.aligning : view === "weights" ? { layer, head } : {};
+    all.mark(row, column);
   };
-  return { element, show };
-}
-
-function thumbnail(weights, [low, high]) {
-  const [rows, columns] = [weights.length, weights[0].length];
-  const canvas = make("canvas", { width: columns, height: rows, "aria-hidden": "true" });
-  const context = canvas.getContext("2d");
-  const pixels = context.createImageData(columns, rows);
-  const most = Math.max(0.0001, ...weights.flat());
-  weights.flat().forEach((weight, at) => {
-    const share = Math.sqrt(weight / most);
-    for (let band = 0; band < 3; band += 1) pixels.data[4 * at + band] = low[band] + share * (high[band] - low[band]);
-    pixels.data[4 * at + 3] = 255;
-  });
-  context.putImageData(pixels, 0, 0);
-  return canvas;
-}
-
-/** A colour of the theme as [r, g, b]. */
-export function colour(name) {
-  const value = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  return [1, 3, 5].map((at) => parseInt(value.slice(at, at + 2), 16));
+  return { element, show, redraw: () => (shown = null) };
 }

@@ -8,6 +8,7 @@ import { heads } from "./heads.js";
 import { threads } from "./threads.js";
 
 const NARROWEST = 240; // pixels, for threads
+const LONG = 16; // keys: more leave no room beside the heat map
 
 /**
  * `onNeed()` when something is chosen that the insight lacks, `onChange()` when another map is shown,
@@ -19,7 +20,8 @@ export function inside({ title, onNeed, onChange, onSelect }) {
   const choices = controls({ onChange: () => turned() });
   const gallery = heads({ onChoose: (place) => turned(Object.assign(choices.chosen, { view: "weights", ...place })) });
   const bar = make("div", { class: "bar" }, make("h2", { text: "Inside" }), choices.element);
-  const element = make("section", { class: "card inside", "aria-label": title, hidden: true }, bar, make("div", { class: "maps" }, table, woven), gallery.element);
+  const maps = make("div", { class: "maps" }, table, woven);
+  const element = make("section", { class: "card inside", "aria-label": title, hidden: true }, bar, maps, gallery.element);
   let insight = null;
   let offered = { kinds: [], views: [] };
   let weave = null;
@@ -43,6 +45,7 @@ export function inside({ title, onNeed, onChange, onSelect }) {
     const { kind, view } = choices.chosen;
     const label = `${KINDS[kind] ?? kind}: ${VIEWS[view].toLowerCase()}. Each row reads the columns; weights in percent.`;
     heat.update({ ...map, most: Math.max(0.0001, ...map.weights.flat()), label });
+    maps.classList.toggle("long", map.keys.length > LONG);
     woven.replaceChildren();
     drawThreads(map);
     gallery.show(insight, choices.chosen);
@@ -62,6 +65,10 @@ export function inside({ title, onNeed, onChange, onSelect }) {
     const map = element.hidden ? null : current();
     if (map && Number(weave?.element.getAttribute("width")) !== Math.floor(woven.clientWidth)) drawThreads(map);
   }).observe(woven);
+  new MutationObserver(() => {
+    gallery.redraw();
+    if (!element.hidden) gallery.show(insight, choices.chosen);
+  }).observe(document.documentElement, { attributeFilter: ["data-theme"] }); // canvases don't change their colours by themselves
 
   return {
     element,

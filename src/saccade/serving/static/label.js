@@ -2,7 +2,7 @@
 
 import { mapOf, strongest } from "../shared/insight.js";
 import { bars } from "./bars.js";
-import { make, percent } from "./dom.js";
+import { isStill, make, percent } from "./dom.js";
 import { at } from "./passage.js";
 import { scrubber } from "./scrubber.js";
 
@@ -50,21 +50,25 @@ export function judged(on) {
 export function glimpsed(on) {
   const [verdict, all] = [headline(), bars()];
   let path = [];
-  const told = (step) => `looked ${path[step].map(Math.round).join(", ")}`;
+  let answer = null;
+  const told = (step) => `x ${Math.round(path[step][0])}, y ${Math.round(path[step][1])}`;
   const walk = (step) => {
     if (!path.length) return;
     on.path(path, step);
-    on.say(step === null ? "" : `Glimpse ${step + 1} of ${path.length}: ${told(step)} (pixels from the left, from the top)`);
+    all.turn(answer.beliefs?.[step ?? path.length - 1] ?? answer.probabilities);
+    on.say(step === null ? "" : `Glimpse ${step + 1} of ${path.length}: ${told(step)}`);
   };
   const play = scrubber({ label: "Glimpse by glimpse", describe: told, onStep: walk });
   return {
     element: make("div", { class: "judged" }, verdict.element, play.element, all.element),
     scrubber: play,
-    show: ([{ insight: { answer } }]) => {
+    show: ([{ insight }]) => {
+      answer = insight.answer;
+      path = answer.path;
       verdict.show(answer);
       all.show(answer.probabilities);
-      path = answer.path;
       play.reset(path.length);
+      if (on.slot === "a" && !isStill()) play.play();
       return `${said(answer)}, after ${path.length} glimpses`;
     },
     redraw: () => {},

@@ -6,7 +6,6 @@ import { $, make } from "./dom.js";
 import { editor } from "./editor.js";
 import { eye } from "./eye.js";
 import { figure } from "./figure.js";
-import { film } from "./film.js";
 import * as fragment from "./fragment.js";
 import { gaze } from "./gaze.js";
 import { panel } from "./panel.js";
@@ -16,6 +15,7 @@ import { sight } from "./sight.js";
 
 const PAUSE = 300; // milliseconds without a key before it is asked
 const FULL = 0.4; // a weight that lights in full even where none is greater
+const THROUGH = { translate: ["cross", "encoder", "decoder"], classify: ["pooling", "encoder"], tag: ["encoder"] }; // attention all the way
 const SEES = new Set(["caption", "glimpse"]);
 
 const page = { models: [], limit: null, panels: [], rest: null, targets: new Map(), given: {} };
@@ -23,7 +23,6 @@ const look = eye($("eye"));
 const trail = gaze($("gaze"), (place) => look.follow(place));
 const text = editor({ onChange: (_, isComposing) => isComposing || later(), onSelect: (index) => pointed(index) });
 const picture = sight({ onChange: () => later(0), onTrouble: (line) => page.panels[0].fail(line) });
-const strip = film({ onChoose: (step) => page.panels[0].view.scrubber.to(step) });
 let asked = new AbortController();
 let timer = null;
 
@@ -40,7 +39,8 @@ const on = {
     page.rest = reading;
     read(one, null);
   },
-  path: (one, places, step) => one === page.panels[0] && picture.path(places, step),
+  picture: () => picture.canvas,
+  path: (one, places, step) => (one === page.panels[0] || step !== null) && picture.path(places, step),
   choose: (one, part, output) => {
     page.targets.set(one.parts[part].text, output);
     later(0);
@@ -52,7 +52,6 @@ function read(one, reading) {
   const shown = reading ?? (one === page.panels[0] ? page.rest : null);
   if (isSeeing()) {
     picture.light(shown?.weights, shown?.shape);
-    strip.mark(reading?.query ?? null);
     return;
   }
   const weights = shown ? transferred(shown.weights, one.spots.slice(0, shown.weights.length), text.places) : null;
@@ -88,7 +87,6 @@ function empty() {
   page.rest = null;
   page.targets.clear();
   $("live").textContent = "";
-  strip.element.hidden = true;
   for (const one of page.panels) one.clear();
 }
 
@@ -124,7 +122,6 @@ function shown(one, parts, milliseconds) {
   if (one === page.panels[0]) {
     if (!isSeeing()) text.words(one.spots);
     read(one, null);
-    strip.show(picture.canvas, one.model.task === "caption" ? one.inside.current() : null);
   }
   $("live").textContent = page.panels.length > 1 ? `${one.model.name}: ${said}` : said;
   look.blink();
@@ -153,7 +150,6 @@ function turned(wasSeeing) {
   const { task, examples = [], picture: wanted } = page.panels[0].model;
   $("writing").hidden = isSeeing();
   picture.element.hidden = !isSeeing();
-  strip.element.hidden = true;
   $("source-title").textContent = isSeeing() ? "Picture" : "Text";
   $("examples").hidden = isSeeing() || !examples.length;
   $("examples").replaceChildren(make("span", { text: "Try" }), ...examples.slice(0, 4).map(chip));
@@ -238,7 +234,7 @@ share({
 async function start() {
   try {
     const [{ models }, settings] = await Promise.all([ask("v1/models"), ask("frontend/settings")]);
-    page.models = models.map((one) => ({ views: one.kinds.includes("cross") && one.task === "translate" ? ["rollout", "flow"] : [], ...one }));
+    page.models = models.map((one) => ({ ...one, views: THROUGH[one.task]?.every((kind) => one.kinds.includes(kind)) ? ["rollout", "flow"] : [] }));
     page.limit = settings.charLimit > 0 ? settings.charLimit : null;
     if (settings.keyRequired) keyed(!key.get());
     begin();
@@ -256,7 +252,7 @@ function begin() {
   const first = panel({ slot: "a", title: "Model", on: { ...on, turned: (name) => { use(0, name); later(0); } } });
   first.actions.append(compare);
   page.panels = [first];
-  $("gaze").before(first.element, first.inside.element, strip.element);
+  $("gaze").before(first.element, first.inside.element);
   if (line) text.text = line;
   const number = (given) => (Number.isInteger(Number(given)) ? Math.max(0, Number(given)) : 0);
   Object.assign(first.inside.choices.chosen, kind && { kind }, view && { view }, units === "pieces" && { units }, layer && { layer: number(layer) }, head && { head: number(head) });

@@ -14,7 +14,8 @@ const READING = { translate: "cross", caption: "cross", classify: "pooling" };
 
 /**
  * `on.turned(name)` another model is chosen, `on.ask()` more is wanted of the same input, `on.read(panel, reading | null)`,
- * `on.rest(panel, reading | null)`, `on.path(panel, places, step)`, `on.choose(panel, part, text)`, `on.notice(line)`.
+ * `on.rest(panel, reading | null)`, `on.path(panel, places, step)`, `on.choose(panel, part, text)`, `on.notice(line)`,
+ * `on.picture()`: the canvas that was looked at.
  */
 export function panel({ slot, title, on }) {
   const model = choice(title, [], "", (name) => on.turned(name));
@@ -57,6 +58,7 @@ export function panel({ slot, title, on }) {
     },
     rest: (reading) => on.rest(self, reading),
     path: (path, step) => on.path(self, path, step),
+    picture: on.picture,
     choose: (part, text) => on.choose(self, part, text),
     activate: (number) => {
       active = number;

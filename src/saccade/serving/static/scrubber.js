@@ -30,13 +30,13 @@ export function scrubber({ label, describe, onStep }) {
     show(step);
     timer = setTimeout(() => (step + 1 < count ? play(step + 1) : (stop(), show(null))), step + 1 < count ? STEP : 2 * STEP);
   };
-  button.addEventListener("click", () => {
-    if (timer !== null) return stop();
+  const start = () => {
     button.classList.add("playing");
     button.setAttribute("aria-label", "Pause");
     const at = Number(slider.value) - 1;
     play(at + 1 < count ? at : 0);
-  });
+  };
+  button.addEventListener("click", () => (timer === null ? start() : stop()));
   slider.addEventListener("input", () => {
     stop();
     show(Number(slider.value) - 1);
@@ -57,10 +57,11 @@ export function scrubber({ label, describe, onStep }) {
       element.hidden = steps < 2;
       show(null);
     },
-    to: (step) => show(Math.min(count - 1, Math.max(0, step))),
-    stop,
-    get isPlaying() {
-      return timer !== null;
+    play: start,
+    to: (step) => {
+      stop();
+      show(Math.min(count - 1, Math.max(0, step)));
     },
+    stop,
   };
 }

@@ -3,6 +3,7 @@
 import { mapOf, sides, spaced, strongest, toWords } from "../shared/insight.js";
 import { words } from "../shared/words.js";
 import { make, percent } from "./dom.js";
+import { film } from "./film.js";
 import { at } from "./passage.js";
 import { scrubber } from "./scrubber.js";
 
@@ -52,7 +53,8 @@ export function sentence(on) {
   const legend = make("div", { class: "legend" }, sure, make("label", { for: sure.id, text: "Confidence" }), scale);
   const list = words(holder, { label: "Output, word by word", onSelect: (index) => select(index) });
   const play = scrubber({ label: "Step by step", describe: (step) => told(...stepAt(step)), onStep: (step) => walk(step) });
-  const element = make("div", { class: "sentence" }, holder, play.element, legend, more);
+  const strip = film({ onChoose: (word) => play.to(parts[0].side.word_of_piece.indexOf(word)) });
+  const element = make("div", { class: "sentence" }, holder, play.element, legend, strip.element, more);
   let given = [];
   let parts = [];
   let active = 0;
@@ -90,6 +92,7 @@ export function sentence(on) {
   const select = (index) => {
     if (!parts.length) return;
     list.light(null, index);
+    strip.mark(index);
     if (index === null) {
       on.say("");
       return on.read(null);
@@ -114,6 +117,7 @@ export function sentence(on) {
     const until = step === null ? Infinity : parts[number].firstWord + word;
     options().forEach((one, index) => one.classList.toggle("later", index > until));
     list.light(null, step === null ? null : until);
+    strip.mark(step === null ? null : until);
     on.say(step === null ? "" : told(number, own));
     if (step !== null) activate(number);
     on.read(step === null || !parts[number].read[own] ? null : reading(number, parts[number].read[own], word));
@@ -152,6 +156,7 @@ export function sentence(on) {
       list.update({ words: parts.flatMap(({ shown }) => shown) });
       decorate();
       listed();
+      if (parts[0].map?.shape) strip.show(on.picture(), parts[0].map, parts[0].shown.length);
       play.reset(parts.reduce((sum, { side }) => sum + side.pieces.length, 0));
       return parts.map(({ insight, shown }) => `${shown[0]?.before ?? ""}${insight.answer.text}`).join("");
     },

@@ -1,5 +1,6 @@
 // Copy as a link, save as PNG, SVG or JSON. Nothing is sent anywhere.
 
+import { download } from "../shared/save.js";
 import { $, make } from "./dom.js";
 
 /** `on.link()`, `on.figure()` (an SVG element), `on.json()` (anything), `on.name()`, `on.notice(line)`; each null without an answer. */
@@ -17,15 +18,14 @@ export function share(on) {
       await navigator.clipboard.writeText(location.href).catch(() => null);
       on.notice(link.length > 8000 ? "Copied; it is long, and some programs cut such links." : "The link is copied. What you typed is in it, and nowhere else.");
     },
-    svg: () => save("svg", new Blob([text(on.figure())], { type: "image/svg+xml" })),
-    png: async () => save("png", await rasterised(on.figure())),
-    json: () => save("json", new Blob([JSON.stringify(on.json(), null, 1)], { type: "application/json" })),
+    svg: () => save("svg", text(on.figure()), "image/svg+xml"),
+    png: async () => save("png", await rasterised(on.figure()), "image/png"),
+    json: () => save("json", JSON.stringify(on.json(), null, 1), "application/json"),
   };
-  const save = (ending, blob) => {
-    const link = make("a", { href: URL.createObjectURL(blob), download: `${on.name()}.${ending}` });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-    on.notice(`Saved ${link.download}.`);
+  const save = (ending, content, type) => {
+    const name = `${on.name()}.${ending}`;
+    download(name, content, type);
+    on.notice(`Saved ${name}.`);
   };
   button.addEventListener("click", () => open(menu.hidden));
   menu.addEventListener("click", (event) => {
@@ -52,7 +52,8 @@ export function share(on) {
   document.addEventListener("pointerdown", (event) => menu.hidden || event.target.closest(".menu") || open(false));
 }
 
-const text = (svg) => new XMLSerializer().serializeToString(svg);
+/** The text of an SVG file, without what XML may not hold. */
+const text = (svg) => new XMLSerializer().serializeToString(svg).replace(/[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu, "");
 
 /** Twice as fine as it is shown. */
 async function rasterised(svg) {

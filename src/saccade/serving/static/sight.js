@@ -3,6 +3,7 @@
 import { $, draw, make } from "./dom.js";
 import { paint } from "./pictures.js";
 
+const [DARK, WARM] = [[12, 8, 24, 205], [255, 176, 64, 60]]; // red, green, blue, how thick
 const LARGEST = 1024; // pixels a side, that are sent
 
 /** `onChange()` when there is another picture; `onTrouble(line)` when a file isn't one. */
@@ -113,7 +114,7 @@ export function sight({ onChange, onTrouble }) {
   };
 }
 
-/** Dark where it didn't look; the cells are blurred into one another by the browser's own enlargement. */
+/** Dark where it didn't look, warm where it did; the cells are blurred into one another by the browser's own enlargement. */
 export function spotlight(canvas, weights, [rows, columns]) {
   const small = make("canvas", { width: columns, height: rows });
   const context = small.getContext("2d");
@@ -121,7 +122,8 @@ export function spotlight(canvas, weights, [rows, columns]) {
   const most = Math.max(...weights);
   weights.forEach((weight, at) => {
     const share = most ? weight / most : 0;
-    pixels.data.set([12, 8, 24, Math.round(210 * (1 - share))], 4 * at);
+    const colour = DARK.map((value, band) => Math.round(value + share * (WARM[band] - value)));
+    pixels.data.set(colour, 4 * at);
   });
   context.putImageData(pixels, 0, 0);
   Object.assign(canvas, { width: 256, height: Math.round((256 * rows) / columns) });
@@ -131,15 +133,19 @@ export function spotlight(canvas, weights, [rows, columns]) {
   large.drawImage(small, 0, 0, canvas.width, canvas.height);
 }
 
-/** The path of glimpses up to a step (null: all), in a picture of [rows, columns]. */
-export function scanpath(svg, places, step, { rows, columns, patch }) {
+/** The path of glimpses up to a step, with what it saw there; null: all of the path. */
+function scanpath(svg, places, step, { rows, columns, patch }) {
   const shown = step === null ? places : places.slice(0, step + 1);
   const unit = Math.max(rows, columns) / 100;
+  const isNow = (index) => index === step;
+  const dot = ([x, y], index) => draw("g", { class: isNow(index) ? "stop now" : "stop" },
+    draw("circle", { cx: x, cy: y, r: 2.8 * unit, "stroke-width": 0.6 * unit }),
+    draw("text", { x, y: y + 1.3 * unit, "font-size": 3.6 * unit, "text-anchor": "middle", text: index + 1 }));
+  const [x, y] = shown.at(-1);
+  const frame = step === null || !patch ? [] : [draw("rect", { x: x - patch / 2, y: y - patch / 2, width: patch, height: patch, rx: unit, "stroke-width": 0.7 * unit })];
+  const line = draw("polyline", { points: shown.map((place) => place.join(",")).join(" "), "stroke-width": 0.8 * unit });
   svg.setAttribute("viewBox", `0 0 ${columns} ${rows}`);
-  const line = draw("polyline", { points: shown.map((place) => place.join(",")).join(" "), "stroke-width": 0.9 * unit });
-  const frames = patch ? shown.map(([x, y], at) => draw("rect", { class: at === shown.length - 1 ? "now" : "", x: x - patch / 2, y: y - patch / 2, width: patch, height: patch, "stroke-width": 0.7 * unit, rx: unit })) : [];
-  const dots = shown.map(([x, y], at) => draw("g", { class: at === shown.length - 1 ? "stop now" : "stop" }, draw("circle", { cx: x, cy: y, r: 3.2 * unit }), draw("text", { x, y: y + 1.4 * unit, "font-size": 4 * unit, "text-anchor": "middle", text: at + 1 })));
-  svg.replaceChildren(...frames, line, ...dots);
+  svg.replaceChildren(...frame, line, ...shown.map(dot));
 }
 
 function pen(canvas, { isAllowed, onStart, onEnd }) {

@@ -18,7 +18,8 @@ export function tagged(on) {
     return `kind-${colours.get(kind)}`;
   };
   const told = (index) => {
-    const shares = Object.entries(answer.probabilities?.[index] ?? {}).sort(([, one], [, other]) => other - one).slice(0, 3);
+    const ranked = Object.entries(answer.probabilities?.[index] ?? {}).sort(([, one], [, other]) => other - one);
+    const shares = ranked.filter(([, share], place) => place === 0 || share >= 0.005).slice(0, 3);
     return shares.length ? shares.map(([tag, share]) => `${tag} ${percent(share)}`).join(", ") : answer.tags[index];
   };
   const select = (index) => {
