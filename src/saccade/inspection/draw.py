@@ -89,8 +89,8 @@ def in_terminal(
     """
     queries, keys = ([printable(word, console.encoding) for word in side] for side in (queries, keys))
     left = min(WIDEST_WORD, console.width // 3, max(map(cell_len, queries), default=0)) + 1
-    most = max(NARROWEST_CELL, min(WIDEST_WORD, console.width - left - 1))
-    widths = [min(most, max(NARROWEST_CELL, cell_len(word))) for word in keys]
+    widest = max(NARROWEST_CELL, min(WIDEST_WORD, console.width - left - 1))
+    widths = [min(widest, max(NARROWEST_CELL, cell_len(word))) for word in keys]
     pen, panels = Pen.of(console), list[RenderableType]()
     for part in _panels(widths, console.width - left):
         header = " ".join(pen.fit(word, width) for word, width in zip(keys[part], widths[part], strict=True))
