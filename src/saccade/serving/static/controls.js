@@ -1,6 +1,5 @@
 // Which map to show: kind of attention, view, layer, head, words or pieces.
 
-import { sizeOf } from "../shared/insight.js";
 import { choice, make } from "./dom.js";
 
 export const KINDS = {
@@ -32,8 +31,7 @@ export function controls({ onChange }) {
     return Object.keys(VIEWS).filter((name) => has[name] ?? (chosen.kind === kinds[0] && views.includes(name)));
   };
   const fill = (insight, offered) => {
-    const { kinds } = offered;
-    const { layers, heads } = sizeOf(insight, chosen.kind);
+    const { kinds, layers: { [chosen.kind]: layers }, heads: { [chosen.kind]: heads } } = offered;
     const views = possible(insight, heads, offered);
     if (!views.includes(chosen.view)) chosen.view = views.find((name) => name !== "weights" || heads < 2);
     chosen.layer = Math.min(chosen.layer ?? layers - 1, layers - 1);

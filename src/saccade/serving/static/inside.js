@@ -23,12 +23,14 @@ export function inside({ title, onNeed, onChange, onSelect }) {
   const maps = make("div", { class: "maps" }, table, woven);
   const element = make("section", { class: "card inside", "aria-label": title, hidden: true }, bar, maps, gallery.element);
   let insight = null;
-  let offered = { kinds: [], views: [] };
+  let offered = null;
   let weave = null;
+  let lit = null;
 
   const current = () => (insight && choices.isIn(insight) ? mapOf(insight, choices.wanted(choices.chosen.units === "words")) : null);
   const heat = heatmap(table, {
     onSelect: (selection) => {
+      lit = selection;
       weave?.select(selection);
       onSelect(selection);
     },
@@ -45,6 +47,7 @@ export function inside({ title, onNeed, onChange, onSelect }) {
     const { kind, view } = choices.chosen;
     const label = `${KINDS[kind] ?? kind}: ${VIEWS[view].toLowerCase()}. Each row reads the columns; weights in percent.`;
     heat.update({ ...map, most: Math.max(0.0001, ...map.weights.flat()), label });
+    lit = null;
     maps.classList.toggle("long", map.keys.length > LONG);
     woven.replaceChildren();
     drawThreads(map);
@@ -55,10 +58,12 @@ export function inside({ title, onNeed, onChange, onSelect }) {
     weave = null;
     if (width < NARROWEST || map.shape) return woven.replaceChildren();
     const select = (selection) => {
+      lit = selection;
       heat.select(selection);
       onSelect(selection);
     };
     weave = threads(map, { width, label: "The same weights as threads between the words", onSelect: select });
+    weave.select(lit);
     woven.replaceChildren(weave.element);
   };
   new ResizeObserver(() => {
@@ -76,10 +81,10 @@ export function inside({ title, onNeed, onChange, onSelect }) {
     current,
     /** The same map by words, whatever is shown. */
     byWords: () => mapOf(insight, choices.wanted(true)),
-    /** Another model: the kinds and views that may be asked of it. */
-    offer: (kinds, views) => {
-      offered = { kinds, views };
-      if (!kinds.includes(choices.chosen.kind)) choices.chosen.kind = kinds[0] ?? "";
+    /** Another model: {kinds, views, layers, heads} that may be asked of it. */
+    offer: (model) => {
+      offered = model;
+      if (!model.kinds.includes(choices.chosen.kind)) choices.chosen.kind = model.kinds[0] ?? "";
     },
     show: (found) => {
       insight = found;
@@ -89,6 +94,7 @@ export function inside({ title, onNeed, onChange, onSelect }) {
       if (!element.hidden) redraw();
     },
     light: (selection) => {
+      lit = selection;
       heat.select(selection);
       weave?.select(selection);
     },

@@ -234,7 +234,8 @@ share({
 async function start() {
   try {
     const [{ models }, settings] = await Promise.all([ask("v1/models"), ask("frontend/settings")]);
-    page.models = models.map((one) => ({ ...one, views: THROUGH[one.task]?.every((kind) => one.kinds.includes(kind)) ? ["rollout", "flow"] : [] }));
+    const rank = (kind) => ["cross", "pooling", "encoder", "decoder"].indexOf(kind); // the one that tells most first
+    page.models = models.map((one) => ({ ...one, kinds: one.kinds.toSorted((a, b) => rank(a) - rank(b)), views: THROUGH[one.task]?.every((kind) => one.kinds.includes(kind)) ? ["rollout", "flow"] : [] }));
     page.limit = settings.charLimit > 0 ? settings.charLimit : null;
     if (settings.keyRequired) keyed(!key.get());
     begin();

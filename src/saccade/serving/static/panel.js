@@ -27,8 +27,8 @@ export function panel({ slot, title, on }) {
   const actions = make("div", { class: "actions" });
   const bar = make("div", { class: "bar" }, model.element, actions);
   const foot = make("div", { class: "foot" }, line, time, copy);
-  const element = make("section", { class: `card answer answer-${slot}`, "aria-label": title }, bar, trouble, body, idle(), foot);
-  const within = inside({ title: `Inside the ${title.toLowerCase()}`, onNeed: () => on.ask(), onChange: () => view.redraw(), onSelect: (selection) => pointed(selection) });
+  const element = make("section", { class: `card answer answer-${slot}`, "aria-label": `${title}: answer` }, bar, trouble, body, idle(), foot);
+  const within = inside({ title: `${title}: inside`, onNeed: () => on.ask(), onChange: () => view.redraw(), onSelect: (selection) => pointed(selection) });
   within.element.classList.add(`inside-${slot}`);
   let described = null;
   let parts = [];
@@ -121,7 +121,7 @@ export function panel({ slot, title, on }) {
       view?.scrubber?.stop();
       view = VIEWS[one.task](context);
       body.replaceChildren(view.element);
-      within.offer(one.kinds, one.views);
+      within.offer(one);
       self.clear();
     },
     clear: () => {

@@ -8,7 +8,7 @@ const MOVES = { ArrowRight: 1, ArrowLeft: -1 };
 
 export function tagged(on) {
   const text = make("p", { class: "text spans", dir: "auto" });
-  const kinds = make("ul", { class: "kinds", "aria-label": "Kinds of spans" });
+  const list = make("ul", { class: "kinds", "aria-label": "Kinds of spans" });
   const colours = new Map();
   let tokens = [];
   let answer = null;
@@ -17,10 +17,16 @@ export function tagged(on) {
     if (!colours.has(kind)) colours.set(kind, colours.size % COLOURS);
     return `kind-${colours.get(kind)}`;
   };
+  /** The kinds that a word may be of, and how likely: whatever its place in a span (B-PER, I-PER, ...). */
   const told = (index) => {
-    const ranked = Object.entries(answer.probabilities?.[index] ?? {}).sort(([, one], [, other]) => other - one);
+    const kinds = new Map();
+    for (const [tag, share] of Object.entries(answer.probabilities?.[index] ?? {})) {
+      const kind = tag.replace(/^[A-Z]-/, "");
+      kinds.set(kind, (kinds.get(kind) ?? 0) + share);
+    }
+    const ranked = [...kinds].sort(([, one], [, other]) => other - one);
     const shares = ranked.filter(([, share], place) => place === 0 || share >= 0.005).slice(0, 3);
-    return shares.length ? shares.map(([tag, share]) => `${tag} ${percent(share)}`).join(", ") : answer.tags[index];
+    return shares.length ? shares.map(([kind, share]) => `${kind === "O" ? "nothing" : kind} ${percent(share)}`).join(", ") : answer.tags[index];
   };
   const select = (index) => {
     on.say(index === null ? "" : `${answer.words[index]}: ${told(index)}`);
@@ -61,10 +67,10 @@ export function tagged(on) {
     const found = [...new Set(answer.spans.map(({ kind }) => kind))];
     const number = (kind) => answer.spans.filter((span) => span.kind === kind).length;
     const rows = found.map((kind) => make("li", { class: colourOf(kind), text: `${kind} · ${number(kind)}` }));
-    kinds.replaceChildren(...(rows.length ? rows : [make("li", { text: "No spans were found in this text." })]));
+    list.replaceChildren(...(rows.length ? rows : [make("li", { text: "No spans were found in this text." })]));
   };
   return {
-    element: make("div", { class: "tagged" }, text, kinds),
+    element: make("div", { class: "tagged" }, text, list),
     show: ([{ insight }]) => {
       answer = insight.answer;
       write();
