@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+NODE := .node/.ready
+CLIENTS := libretranslate-ts@0.5.12 translate@3.1.0
 
 .PHONY: demo test check pictures bench clean
 .DEFAULT_GOAL := demo
@@ -10,7 +12,7 @@ READY := $(VENV)/.ready
 demo: $(READY)
 	@$(BIN)/saccade demo
 
-test: check
+test: check $(NODE)
 	@$(BIN)/pytest -n auto
 
 check: $(READY)
@@ -32,5 +34,15 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+# Node, Chromium and clients from npm, which tests run; where they can't be installed, those tests are skipped.
+$(NODE):
+	@mkdir -p $(@D)
+	@for each in node npm chromium; do command -v $$each >/dev/null || missing=1; done; \
+	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing Node and Chromium for the tests (once) ..."; export DEBIAN_FRONTEND=noninteractive; \
+	  apt-get -qq update && apt-get -qq install -y --no-install-recommends nodejs npm chromium >/dev/null || true; fi
+	@npm install --silent --no-audit --no-fund --prefix $(@D) $(CLIENTS) && touch $@ \
+	  || echo "No Node, or no way to its packages: the tests of clients from npm are skipped."
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf .node $(VENV) .mypy_cache .ruff_cache .hypothesis build dist

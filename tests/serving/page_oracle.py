@@ -35,7 +35,9 @@ def confidence(insight: Insight) -> list[float]:
     """The probability of each word."""
     words = insight["sides"]["output"]["word_of_piece"]
     steps = insight["answer"]["log_probabilities"]
-    return [float(np.exp(sum(s for s, w in zip(steps, words, strict=True) if w == word))) for word in range(max(words) + 1)]
+    return [
+        float(np.exp(sum(s for s, w in zip(steps, words, strict=True) if w == word))) for word in range(max(words) + 1)
+    ]
 
 
 def percents(weights: Weights) -> list[list[int]]:

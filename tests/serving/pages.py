@@ -64,7 +64,9 @@ def spots(page: Page) -> Locator:
 
 def cells(page: Page, slot: str = "a") -> list[list[int]]:
     """The numbers of the heat map."""
-    script = "table => [...table.tBodies[0].rows].map(row => [...row.cells].slice(1).map(cell => Number(cell.textContent)))"
+    script = (
+        "table => [...table.tBodies[0].rows].map(row => [...row.cells].slice(1).map(cell => Number(cell.textContent)))"
+    )
     found: list[list[int]] = page.locator(f".inside-{slot} .heatmap").evaluate(script)
     return found
 

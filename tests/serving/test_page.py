@@ -108,7 +108,10 @@ def test_the_output_appears_as_one_pauses_and_is_said(page: Page, site: Serving)
 
 def test_a_late_answer_is_dropped(page: Page, site: Serving) -> None:
     held = list[Route]()
-    page.route("**/v1/look", lambda route: held.append(route) if "a dog" in (route.request.post_data or "") else route.continue_())
+    page.route(
+        "**/v1/look",
+        lambda route: held.append(route) if "a dog" in (route.request.post_data or "") else route.continue_(),
+    )
     page.get_by_label("Text to read").fill("a dog sees a cat .")
     expect(page.locator(".answer.waiting")).to_have_count(1)
     while not held:
@@ -237,7 +240,9 @@ def test_rollout_flow_and_pieces(page: Page, site: Serving) -> None:
     for view in ("rollout", "flow"):
         choose(page, "View", view)
         assert page.locator(".inside-a").get_by_label("Layer", exact=True).is_disabled()
-        np.testing.assert_allclose(cells(page), 100 * by_words(insight, "cross", shown(insight, "cross", view)), atol=0.51)
+        np.testing.assert_allclose(
+            cells(page), 100 * by_words(insight, "cross", shown(insight, "cross", view)), atol=0.51
+        )
     choose(page, "Units", "pieces")
     np.testing.assert_allclose(cells(page), 100 * shown(insight, "cross", "flow"), atol=0.51)
     assert names(page) == (insight["sides"]["output"]["pieces"], insight["sides"]["source"]["pieces"])
@@ -248,8 +253,12 @@ def test_all_heads_at_a_glance_choose_one(page: Page, site: Serving) -> None:
     expect(page.locator(".tile")).to_have_count(4)
     page.get_by_role("button", name="Layer 1, head 2").click()
     insight = look(site, num_best=4)
-    np.testing.assert_allclose(cells(page), 100 * by_words(insight, "cross", shown(insight, "cross", "weights", 0, 1)), atol=0.51)
-    chosen = [page.locator(".inside-a").get_by_label(name, exact=True).input_value() for name in ("View", "Layer", "Head")]
+    np.testing.assert_allclose(
+        cells(page), 100 * by_words(insight, "cross", shown(insight, "cross", "weights", 0, 1)), atol=0.51
+    )
+    chosen = [
+        page.locator(".inside-a").get_by_label(name, exact=True).input_value() for name in ("View", "Layer", "Head")
+    ]
     assert chosen == ["weights", "0", "1"]
     expect(page.locator(".tile[aria-pressed=true]")).to_have_count(1)
 
@@ -284,9 +293,7 @@ def test_steps_are_walked_and_played(browser: Browser, site: Serving) -> None:
             best = words[int(weights[step].argmax())]
             expect(page.locator(".answer-a .line")).to_contain_text(f"read {best} ")
             assert f"Step {step + 1} of {len(output['pieces'])}" in (slider.get_attribute("aria-valuetext") or "")
-            np.testing.assert_allclose(
-                shares(spots(page)), weights[step] / max(0.4, weights[step].max()), atol=2e-3
-            )
+            np.testing.assert_allclose(shares(spots(page)), weights[step] / max(0.4, weights[step].max()), atol=2e-3)
             page.keyboard.press("ArrowRight")
         page.keyboard.press("Escape")
         expect(page.locator(".word.later")).to_have_count(0)
@@ -451,7 +458,9 @@ def test_glimpses_are_a_path_and_one_may_draw(page: Page) -> None:
     ready(page)
     found = answer.value.json()["answer"]
     expect(page.locator(".path .stop")).to_have_count(5)
-    places = page.locator(".path circle").evaluate_all("dots => dots.map(dot => ['cx', 'cy'].map(at => Number(dot.getAttribute(at))))")
+    places = page.locator(".path circle").evaluate_all(
+        "dots => dots.map(dot => ['cx', 'cy'].map(at => Number(dot.getAttribute(at))))"
+    )
     assert places == found["path"]
     expect(page.locator(".verdict strong")).to_have_text(found["label"])
     page.get_by_label("Glimpse by glimpse").get_by_role("slider").focus()
@@ -459,7 +468,9 @@ def test_glimpses_are_a_path_and_one_may_draw(page: Page) -> None:
     page.keyboard.press("ArrowRight")
     expect(page.locator(".path .stop")).to_have_count(2)
     expect(page.locator(".path rect")).to_have_attribute("width", "6")
-    bars = dict(zip(page.locator(".bars span").all_text_contents(), page.locator(".bars b").all_text_contents(), strict=True))
+    bars = dict(
+        zip(page.locator(".bars span").all_text_contents(), page.locator(".bars b").all_text_contents(), strict=True)
+    )
     for name, share in found["beliefs"][1].items():
         assert numbers(bars[name])[0] == pytest.approx(100 * share, abs=0.51)
     page.get_by_role("button", name="Wipe").click()
@@ -585,9 +596,11 @@ def test_a_busy_server_is_asked_again(browser: Browser, site: Serving) -> None:
         times = iter([True, False])
         page.route(
             "**/v1/look",
-            lambda route: route.fulfill(status=429, headers={"Retry-After": "3"}, json={"error": "Slowdown"})
-            if next(times)
-            else route.continue_(),
+            lambda route: (
+                route.fulfill(status=429, headers={"Retry-After": "3"}, json={"error": "Slowdown"})
+                if next(times)
+                else route.continue_()
+            ),
         )
         page.get_by_label("Text to read").fill(TEXT)
         page.clock.run_for(400)

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from saccade.bench import attention as attention_bench
 from saccade.bench import glimpse as glimpse_bench
 from saccade.bench import looking as looking_bench
+from saccade.bench import serving as serving_bench
 from saccade.bench import tables
 from saccade.bench import training as training_bench
 from saccade.bench.peers import PEERS
@@ -133,6 +134,24 @@ def bench_look(
 def _check(device: Device) -> None:
     if device == Device.cuda and not torch.cuda.is_available():
         raise Mistake("--device: cuda given, but torch sees no CUDA device here; allowed: cpu")
+
+
+@app.command("serve")
+def bench_serve(
+    run: Annotated[Path, typer.Argument(help="A run that translates.")],
+    texts: Annotated[Path | None, typer.Option(help="Texts, one a line. [default: the run's test set]")] = None,
+    clients: Annotated[int, typer.Option(min=1, help="Who ask at the same time.")] = 200,
+    seconds: Annotated[float, typer.Option(min=1, help="How long.")] = 60,
+    alone: Annotated[float, typer.Option(min=1, help="Seconds of one request at a time, to compare with.")] = 20,
+    requests: Annotated[int, typer.Option(min=0, help="Over which memory is measured; 0: not at all.")] = 50_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+) -> None:
+    """Load a server with clients who check their answers: how many a second, how long they wait, its memory."""
+    plan = serving_bench.Plan(
+        run=run, texts=texts, clients=clients, seconds=seconds, alone_seconds=alone, num_requests=requests
+    )
+    report = serving_bench.run(plan, Console(stderr=True).print)
+    typer.echo(json.dumps(report.as_dict(), indent=1)) if as_json else Console().print(tables.of_serving(report))
 
 
 def _progress(*, hidden: bool = False) -> Progress:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from saccade.bench import attention, training
+from saccade.bench import attention, serving, training
 
 
 def of_attention(title: str, rows: list[attention.Row]) -> Table:
@@ -44,6 +44,21 @@ def of_training(rows: list[training.Row]) -> Table:
             table.add_row(row.title, *versions, f"missing: {row.problem}", "-")
         else:
             table.add_row(row.title, *versions, f"{row.rate:,.0f}", f"{ours / row.rate:.2f}x")
+    return table
+
+
+def of_serving(report: serving.Report) -> Table:
+    """Both loads side by side; below them the memory."""
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for heading in ("", "answers/s", "p50", "p99", "answers", "429", "errors", "lost", "swapped", "wrong"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, found in (("one at a time", report.alone.as_dict()), ("all together", report.together.as_dict())):
+        times = (f"{1000 * found[key]:,.0f} ms" for key in ("p50", "p99"))
+        counts = (f"{found[key]:,}" for key in ("answers", "refused", "errors", "lost", "swapped", "wrong"))
+        table.add_row(name, f"{found['rate']:,.1f}", *times, *counts)
+    table.add_row("", f"x {report.gain:.1f}")
+    for count, mebibytes in report.memory:
+        table.add_row(f"after {count:,}", f"{mebibytes:,.0f} MiB")
     return table
 
 

@@ -13,17 +13,19 @@ from saccade.serving.sentences import Sentence
 
 PARTS = re.compile(r"([^\w\s]*)(.*?)([^\w\s]*)", re.DOTALL)  # of a word: signs before and after it
 # elements that may be written twice when their words drift apart; others reach over the gap
-MAY_SPLIT = frozenset(
-    str.split("b i em strong u s strike del ins mark small big sub sup span font cite dfn bdi bdo")
-)
+MAY_SPLIT = frozenset(str.split("b i em strong u s strike del ins mark small big sub sup span font cite dfn bdi bdo"))
 
 
 class Word(NamedTuple):
-    """The elements around a word's signs before it, itself, and those behind it."""
+    """A word with its signs before and behind it, and the elements around each of the three."""
 
-    lead: Path
-    core: Path
-    trail: Path
+    parts: tuple[str, str, str]
+    paths: tuple[Path, Path, Path]
+
+    @property
+    def core(self) -> Path:
+        """The elements around the word itself."""
+        return self.paths[1]
 
 
 def carried(
@@ -61,21 +63,26 @@ def _translated(
     places = [start + found.start() for found in re.finditer(r"\S+", text)]
     before = _anchored(anchors, places, read)
     items: list[Item] = []
-    for number, (word, path) in enumerate(zip(words, paths, strict=True)):
+    for number, word in enumerate(words):
         items += [Item(" ", None)] if number else []
         items += [_item(anchor) for anchor in before[number]]
-        parts = PARTS.fullmatch(word)
-        assert parts is not None
-        items += [Item(escaped(part), way) for part, way in zip(parts.groups(), path, strict=True) if part]
+        ways = _signs(_parts(word), paths[number], read[number], sources)
+        items += [Item(escaped(part), way) for part, way in zip(_parts(word), ways, strict=True) if part]
     return items + [_item(anchor) for anchor in before[len(words)]]
 
 
 def _word(inline: Inline, start: int, found: re.Match[str]) -> Word:
-    parts = PARTS.fullmatch(found[0])
-    assert parts is not None
+    parts = _parts(found[0])
     first, last = start + found.start(), start + found.end() - 1
-    core = min(first + len(parts[1]), last)
-    return Word(inline.paths[first], inline.paths[core], inline.paths[last])
+    core = min(first + len(parts[0]), last)
+    return Word(parts, (inline.paths[first], inline.paths[core], inline.paths[last]))
+
+
+def _parts(word: str) -> tuple[str, str, str]:
+    """Signs, the word itself, signs."""
+    found = PARTS.fullmatch(word)
+    assert found is not None
+    return found[1], found[2], found[3]
 
 
 def _read(aligned: AlignedWords, num_words: int, num_sources: int) -> list[int | None]:
@@ -86,20 +93,27 @@ def _read(aligned: AlignedWords, num_words: int, num_sources: int) -> list[int |
     return [None if one is None else one * num_sources // len(aligned.source_words) for one in found]
 
 
-def _paths(sources: Sequence[Word], read: list[int | None], aligned: AlignedWords) -> list[Word]:
+def _paths(sources: Sequence[Word], read: list[int | None], aligned: AlignedWords) -> list[Path]:
+    """The elements around each word of the translation."""
     cores: list[Path | None] = [None if one is None else sources[one].core for one in read]
     _adopt(sources, cores, aligned)
     base = common([word.core for word in sources])
     filled = [_between(cores, number, base) for number in range(len(cores))]
     _bridge(filled)
-    return [_signs(path, one, sources) for path, one in zip(filled, read, strict=True)]
+    return filled
 
 
-def _signs(core: Path, one: int | None, sources: Sequence[Word]) -> Word:
-    """A word's signs go as those of the word it read, if these had other elements than the word itself."""
-    if one is None or sources[one].core != core:
-        return Word(core, core, core)
-    return Word(sources[one].lead, core, sources[one].trail)
+def _signs(
+    parts: tuple[str, str, str], core: Path, read: int | None, sources: Sequence[Word]
+) -> tuple[Path, Path, Path]:
+    """A word's signs are inside what the same signs were inside of, at the word it read or else the nearest."""
+    here = len(sources) if read is None else read
+    ranked = sorted(range(len(sources)), key=lambda number: abs(number - here))
+    lead, trail = (
+        next((sources[number].paths[side] for number in ranked if sources[number].parts[side] == parts[side]), core)
+        for side in (0, 2)
+    )
+    return lead, core, trail
 
 
 def _adopt(sources: Sequence[Word], cores: list[Path | None], aligned: AlignedWords) -> None:

@@ -25,7 +25,7 @@ def serve(
     max_queue: Annotated[int, typer.Option(min=1, help="Sentences that may wait for a model.")] = DEFAULT.max_queue,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for an answer.")] = DEFAULT.timeout,
     batch_wait: Annotated[
-        float, typer.Option(min=0, max=1000, help="Milliseconds that a first request waits for others.")
+        float, typer.Option(min=0, max=60_000, help="Milliseconds that a first request waits for others.")
     ] = 1000 * DEFAULT.batch_wait,
     max_characters: Annotated[int, typer.Option(min=1, help="Of one request.")] = DEFAULT.max_characters,
     max_batch: Annotated[int, typer.Option(min=1, help="Texts in one request.")] = DEFAULT.max_texts,

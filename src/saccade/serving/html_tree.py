@@ -104,24 +104,30 @@ class _Reader(HTMLParser):
         self.line_starts = [0, *accumulate(len(line) + 1 for line in source.split("\n"))]
         self.open = [Element("", "")]
         self.opaque: list[str] = []  # the tags open since the one that isn't translated
-        self.opaque_start = 0
+        self.opaque_tag, self.opaque_start = "", 0
         self.opaque_text: list[str] = []
 
     def finished(self) -> Element:
         """The root; what is still open is closed."""
         if self.opaque:
-            self._verbatim(len(self.source), self.opaque[0])
+            text = self.source[self.opaque_start :]
+            if text.rfind("<") > text.rfind(">"):  # half a tag would swallow the next
+                text = text[: text.rfind("<")]
+            self._verbatim(text + "".join(f"</{tag}>" for tag in reversed(self.opaque)))
         return self.open[0]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         raw = self.get_starttag_text() or ""
+        if len(self.opaque) == 1 and tag in CLOSED_BY.get(self.opaque[0], ()):
+            self._verbatim(f"{self.source[self.opaque_start : self._offset()]}</{self.opaque[0]}>")
         if self.opaque:
             self.opaque += [] if tag in VOID else [tag]
         elif tag in VOID:
             self._add(Raw(raw, tag in BREAKS))
         elif tag in OPAQUE or _is_untranslated(attrs):
             self._close_for(tag)
-            self.opaque, self.opaque_start, self.opaque_text = [tag], self._offset(), []
+            self.opaque, self.opaque_text = [tag], []
+            self.opaque_tag, self.opaque_start = tag, self._offset()
         else:
             self._close_for(tag)
             if len(self.open) > DEEPEST:
@@ -179,13 +185,10 @@ class _Reader(HTMLParser):
         while self.opaque.pop() != tag:
             pass
         if not self.opaque:
-            end = self.source.find(">", self._offset())
-            self._verbatim(len(self.source) if end < 0 else end + 1, tag)
+            self._verbatim(self.source[self.opaque_start : self.source.index(">", self._offset()) + 1])
 
-    def _verbatim(self, end: int, tag: str) -> None:
-        text = self.source[self.opaque_start : end]
-        text += "" if text.rstrip().endswith(">") else f"</{tag}>"
-        self._add(Raw(text, tag in BLOCK, " ".join("".join(self.opaque_text).split())))
+    def _verbatim(self, text: str) -> None:
+        self._add(Raw(text, self.opaque_tag in BLOCK, " ".join("".join(self.opaque_text).split())))
         self.opaque = []
 
     def _offset(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import re
 from collections.abc import Collection
 from typing import Any, NamedTuple, final
@@ -42,9 +44,7 @@ class Detector:
     """Says which of some languages a text is written in (py3langid: naive Bayes over byte n-grams, no pickle)."""
 
     def __init__(self, codes: Collection[str]) -> None:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-        self._whole: Any = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        self._whole = copy.copy(_identifier())
         self.codes = list(codes)
         known = set(self._whole.labels)
         self._label = {code: label for code in codes if (label := code.partition("-")[0]) in known}
@@ -59,3 +59,11 @@ class Detector:
         found = [Detected(code, round(100 * share[self._label[code]] / total, 1)) for code in known]
         unknown = [Detected(code, 0.0) for code in codes if code not in self._label]
         return sorted(found, key=lambda one: -one.confidence) + unknown
+
+
+@functools.cache
+def _identifier() -> Any:
+    """All languages; reading it takes a second."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -54,10 +54,12 @@ class ModelSet:
         if len(self.models) < len(runs):
             twice = next(run.name for run in runs if [other.name for other in runs].count(run.name) > 1)
             raise Mistake(f"{twice}: two runs are called so; a run is served under the name of its folder")
-        translating = [model for model in self.models.values() if model.run.pair is not None]
-        self.pairs = {model.run.pair: model for model in reversed(translating) if model.run.pair is not None}
-        self.sources = list(dict.fromkeys(model.run.pair.source for model in translating if model.run.pair))
-        self.languages = list(dict.fromkeys(code for model in translating for code in model.run.pair or ()))
+        self.pairs: dict[Pair, Model] = {}
+        for model in self.models.values():
+            if model.run.pair is not None:
+                self.pairs.setdefault(model.run.pair, model)
+        self.sources = list(dict.fromkeys(pair.source for pair in self.pairs))
+        self.languages = list(dict.fromkeys(code for pair in self.pairs for code in pair))
 
     def targets(self, source: str) -> list[str]:
         """What a language is translated into; into itself always."""

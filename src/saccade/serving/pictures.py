@@ -11,6 +11,7 @@ from saccade.serving.answers import refuse
 from saccade.serving.settings import MOST_PIXELS
 
 FORMATS = ("PNG", "JPEG")
+TOO_LARGE = f"image has too many pixels; allowed: {MOST_PIXELS:,} in all"
 
 
 def from_base64(text: str) -> bytes:
@@ -30,7 +31,9 @@ def decode(content: bytes, *, channels: int, resize: int | None) -> Pixels:
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
             if opened.width * opened.height > MOST_PIXELS:
-                refuse(f"image has {opened.width} x {opened.height} pixels; allowed: {MOST_PIXELS:,} in all")
+                refuse(TOO_LARGE)
             return pixels_of(opened, "picture", channels=channels, resize=resize)
-    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError):
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        refuse(TOO_LARGE)
+    except (OSError, SyntaxError, ValueError, EOFError):
         refuse(f"image is no whole {' or '.join(FORMATS)} file")

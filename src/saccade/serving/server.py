@@ -2,62 +2,79 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
+import warnings
 from collections.abc import Sequence
 from types import FrameType
 from typing import final
 
 import uvicorn
+from PIL import Image
 
 from saccade.data.mistakes import Mistake
 from saccade.serving.app import build
 from saccade.serving.logs import log
 from saccade.serving.models import Run
-from saccade.serving.security import Doors
+from saccade.serving.service import Service
 from saccade.serving.settings import Settings
 
 LONGEST_KEEP_ALIVE = 30  # seconds
+BACKLOG = 2048  # connections that wait to be accepted
 
 
 def run(runs: Sequence[Run], settings: Settings) -> None:
     """Serve until a signal says stop."""
+    prepared(runs, settings).run([listen(settings)])
+
+
+def prepared(runs: Sequence[Run], settings: Settings) -> Server:
+    """A server of these runs that listens to nobody yet."""
+    warnings.filterwarnings("error", category=Image.DecompressionBombWarning)  # a request is refused, nothing is said
     built = build(runs, settings)
     config = uvicorn.Config(
         built.app,
-        host=settings.host,
-        port=settings.port,
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_keep_alive=LONGEST_KEEP_ALIVE,
-        backlog=2048,
         lifespan="on",
+        ws="none",
     )
-    listening = _listen(settings)
-    host, port = listening.getsockname()[:2]
-    names = [model.run.name for model in built.service.models.models.values()]
-    log("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", models=names)
-    _Server(config, built.service.doors).run([listening])
+    return Server(config, built.service)
 
 
-def _listen(settings: Settings) -> socket.socket:
+def listen(settings: Settings) -> socket.socket:
+    """The door, open."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((settings.host, settings.port))
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise Mistake(f"--port: {settings.port} on {settings.host}: {error.strerror or error}") from None
-    return listening
+        number = error.errno or 0
+        if number < 0 or number == errno.EADDRNOTAVAIL:  # below 0: no such name
+            raise Mistake(f"--host: {settings.host} given; it must be an address of this machine") from None
+        raise Mistake(f"--port: {settings.port} on {settings.host}: {os.strerror(number)}") from None
 
 
 @final
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Uvicorn's, but a first signal only drains: what waits is answered, /ready says 503, then it stops."""
 
-    def __init__(self, config: uvicorn.Config, doors: Doors) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
-        self.doors = doors
+        self.service, self.doors = service, service.doors
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, and say where."""
+        await super().startup(sockets)
+        for listening in sockets or ():
+            host, port = listening.getsockname()[:2]
+            log(
+                "listening",
+                url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
+                models=list(self.service.models.models),
+            )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal; a second stops at once."""

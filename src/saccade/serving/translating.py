@@ -33,7 +33,10 @@ async def translated(
     parts = [split(text) if is_split else [Sentence("", text, "")] for text in texts]
     flat = [sentence.text for sentences in parts for sentence in sentences if clean(sentence.text)]
     asked = Work(work.align if aligned else work.translate, tuple(sorted(decoding.items())))
-    found = iter(await service.ask(model, asked, flat))
+    answers = await service.ask(model, asked, flat)
+    outputs = (one.answer if aligned else one[0] for one in answers)
+    service.metrics.tokens.labels(model.run.name).inc(sum(len(output.log_probabilities) for output in outputs))
+    found = iter(answers)
     return [
         Translated(sentences, [next(found) if clean(sentence.text) else None for sentence in sentences])
         for sentences in parts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from dataclasses import dataclass
 from typing import Annotated, Any, final
@@ -18,7 +19,7 @@ from saccade.serving import bodies, pictures, schemas, work
 from saccade.serving.answers import answer, problems, refuse, said
 from saccade.serving.batcher import Work
 from saccade.serving.descriptions import Description
-from saccade.serving.models import Model, Pair
+from saccade.serving.models import Model
 from saccade.serving.pharaoh import aligned_words
 from saccade.serving.security import bearer
 from saccade.serving.sentences import Sentence, join
@@ -110,7 +111,7 @@ class V1:
         """What a model read while it answered one text or picture: every weight of the layers and heads asked for."""
         self._check(key, authorization)
         model = self.service.models.named(body.model)
-        given, options = self._looked_at(body, model), self._look_options(body, model)
+        given, options = await self._looked_at(body, model), self._look_options(body, model)
         (found,) = await self.service.ask(model, Work(work.look, tuple(sorted(options.items()))), [given])
         return Response(found, media_type="application/json")
 
@@ -132,14 +133,16 @@ class V1:
         body, model = await self._picture(request, "caption")
         width = max(body.num_best, model.run.predictor.options.width)
         options = (("attention", body.attention), ("num_best", body.num_best), ("width", width))
-        (best,) = await self.service.ask(model, Work(work.caption, options), [_pixels(body.image, model)])
+        (best,) = await self.service.ask(
+            model, Work(work.caption, options), [await asyncio.to_thread(_pixels, body.image, model)]
+        )
         return answer({"model": model.run.name, "answers": [one.plain() for one in best]})
 
     async def glimpse(self, request: Request, key: Key = None, authorization: Authorization = None) -> Response:
         """Say what a picture is of, and where the model looked."""
         self._check(key, authorization)
         body, model = await self._picture(request, "glimpse")
-        found = await self.service.ask(model, Work(work.glimpse), [_pixels(body.image, model)])
+        found = await self.service.ask(model, Work(work.glimpse), [await asyncio.to_thread(_pixels, body.image, model)])
         return answer({"model": model.run.name, "answers": found})
 
     def _check(self, key: str | None, authorization: str | None) -> None:
@@ -157,18 +160,18 @@ class V1:
         able = [pair for pair in models.pairs if source in (None, pair.source) and target in (None, pair.target)]
         if not able:
             refuse("no model translates between these languages; see /v1/models")
-        return models.pairs[Pair(*able[-1])]
+        return models.pairs[able[0]]
 
     def _options(self, body: schemas.Decoding, model: Model) -> dict[str, Any]:
         if body.beam is not None and body.num_best > body.beam:
             refuse(f"num_best: {body.num_best} given; a beam of {body.beam} holds no more than its width")
         return body.options(model.run.predictor.options.width)
 
-    def _looked_at(self, body: schemas.LookRequest, model: Model) -> str | Pixels:
+    async def _looked_at(self, body: schemas.LookRequest, model: Model) -> str | Pixels:
         if model.run.task in ("caption", "glimpse"):
             if body.image is None:
                 refuse("missing image parameter: this model reads pictures")
-            return _pixels(body.image, model)
+            return await asyncio.to_thread(_pixels, body.image, model)
         if body.text is None:
             refuse("missing text parameter: this model reads texts")
         if max(len(body.text), len(body.target or "")) > MOST_LOOK:

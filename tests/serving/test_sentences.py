@@ -1,0 +1,64 @@
+"""Texts in sentences and back: where they end, and that no white space is lost."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from saccade.serving.sentences import join, split
+
+
+def texts(text: str, **options: int) -> list[str]:
+    return [sentence.text for sentence in split(text, **options)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
+        ('He said "Stop." Then he left.', ['He said "Stop."', "Then he left."]),
+        ("Mr. Smith met Dr. J. K. Rowling. She waved.", ["Mr. Smith met Dr. J. K. Rowling.", "She waved."]),
+        ("It costs 3.5 euros. Cheap!", ["It costs 3.5 euros.", "Cheap!"]),
+        ("See e.g. this one. M. Dupont dort.", ["See e.g. this one.", "M. Dupont dort."]),
+        ("Wait... what? Yes.", ["Wait... what?", "Yes."]),
+        ("a line\nanother line", ["a line", "another line"]),
+        ("你好。世界！好", ["你好。", "世界！", "好"]),
+        ("«Oui.» Il dort.", ["«Oui.»", "Il dort."]),
+        ("", [""]),
+        (" \n ", [""]),
+    ],
+)
+def test_where_sentences_end(text: str, expected: list[str]) -> None:
+    assert texts(text) == expected
+
+
+SIGNS = st.text(alphabet=st.sampled_from(list(" \n\t\u00a0\u3000\u2028.!?…。\"'”)aB1,\x00\u202e")), max_size=80)
+
+
+@given(text=st.one_of(st.text(max_size=80), SIGNS), longest=st.integers(4, 30))
+def test_joined_again_they_are_the_text(text: str, longest: int) -> None:
+    sentences = split(text, longest)
+    assert join(sentences, [sentence.text for sentence in sentences]) == text
+    assert all(len(sentence.text) <= longest for sentence in sentences)
+    assert all(sentence.text == sentence.text.strip() for sentence in sentences)
+
+
+def test_white_space_stays_around_translations() -> None:
+    sentences = split("  One.\n\n\tTwo.   Three \n")
+    assert join(sentences, ["1", "2", "3"]) == "  1\n\n\t2   3 \n"
+
+
+def test_long_sentences_are_cut_where_it_hurts_least() -> None:
+    assert texts("aaaa bbbb, cccc dddd", longest=14) == ["aaaa bbbb,", "cccc dddd"]
+    assert texts("aaaa bbbb cccc dddd", longest=12) == ["aaaa bbbb", "cccc dddd"]
+    assert texts("x" * 10, longest=4) == ["xxxx", "xxxx", "xx"]
+
+
+@pytest.mark.parametrize("sign", [".", " ", "\n", ". ", "a.", '"', '."', "。", "a ", "…’", "\r", ",", ".\u3000"])
+def test_no_text_takes_long(sign: str) -> None:
+    started = time.process_time()
+    split(sign * (200_000 // len(sign)))
+    assert time.process_time() - started < 5  # quadratic would be minutes

@@ -1,0 +1,99 @@
+"""`saccade serve` as a process: what it says, what it refuses, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from runs import make_run
+from saccade.bench.http_client import Connection, Served, served
+from saccade.cli import app
+from saccade.data.mistakes import Mistake
+
+RUNNER = CliRunner()
+SECRET = "a b secret"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("command") / "run", "languages.source=en", "languages.target=fr")
+
+
+def refused(*arguments: str) -> str:
+    found = RUNNER.invoke(app, ["serve", *arguments]).exception
+    assert isinstance(found, Mistake)
+    return str(found)
+
+
+def test_mistakes_are_one_line(run: Path, tmp_path: Path) -> None:
+    assert "not a run folder" in refused(str(tmp_path))
+    assert "allowed: RUN=en-fr" in refused(str(run), "--languages", "en")
+    assert "there is no file at" in refused(str(run), "--api-keys", str(tmp_path / "none"))
+    assert "two runs are called so" in refused(str(run), str(run))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"--port: {port} on 127.0.0.1: Address already in use" in refused(str(run), "--port", str(port))
+    assert "--host: nowhere.invalid" in refused(str(run), "--host", "nowhere.invalid")
+
+
+def test_a_library_that_is_missing_is_named(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("saccade.serving.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("saccade.serving.server", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert refused(str(run)) == "serving needs uvicorn: pip install 'saccade[serve]'"
+
+
+def test_it_stops_when_all_that_waits_is_answered_and_its_log_tells_no_texts(run: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with served(str(run), "--batch-wait", "3000", "--api-keys", str(keys(tmp_path)), log=log) as where:
+        answers: list[int] = []
+        client = threading.Thread(target=lambda: answers.extend(asyncio.run(asked(where))))
+        client.start()
+        while inside(where) < 3:
+            pass
+        where.process.send_signal(signal.SIGTERM)
+        client.join(60)
+        assert answers == [200, 200, 200]
+        assert where.process.wait(60) == 0
+    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    assert [line["event"] for line in lines[:1]] == ["listening"]
+    posts = [line for line in lines if line.get("route") == "/translate"]
+    assert [(line["method"], line["status"]) for line in posts] == [("POST", 200)] * 3
+    assert "secret" not in log.read_text("utf-8")
+    assert "correct" not in log.read_text("utf-8")
+
+
+def keys(folder: Path) -> Path:
+    path = folder / "keys"
+    path.write_text("correct horse\n", encoding="utf-8")
+    return path
+
+
+async def asked(where: Served) -> list[int]:
+    async def one() -> int:
+        body = {"q": SECRET, "source": "en", "target": "fr", "api_key": "correct horse"}
+        connection = await Connection.open(where)
+        status = (await connection.post("/translate", json.dumps(body).encode())).status
+        connection.close()
+        return status
+
+    return list(await asyncio.gather(*(one() for _ in range(3))))
+
+
+def inside(where: Served) -> float:
+    """How many wait; three seconds long, for others."""
+    address = f"http://{where.host}:{where.port}/metrics"
+    request = urllib.request.Request(address, headers={"Authorization": "Bearer correct horse"})
+    with urllib.request.urlopen(request, timeout=30) as found:
+        lines = found.read().decode().splitlines()
+    return max((float(line.split()[-1]) for line in lines if line.startswith("saccade_queue_length{")), default=0)

@@ -1,0 +1,87 @@
+"""Which runs a server takes, and what it knows of their languages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runs import make_run
+from saccade.config import load
+from saccade.data.mistakes import Mistake
+from saccade.serving.batcher import Batcher
+from saccade.serving.models import ModelSet, Pair, Run, load_runs
+
+
+def stub(name: str, source: str, target: str) -> Run:
+    return Run(name, "translate", None, Pair(source, target))
+
+
+def model_set(*runs: Run) -> ModelSet:
+    return ModelSet(runs, lambda run: Batcher(run.predictor))
+
+
+def test_languages_are_given_or_written_in_the_config_or_seen_in_file_names(tmp_path: Path) -> None:
+    said = make_run(tmp_path / "said", "languages.source=de", "languages.target=pt-BR")
+    assert load_runs([said])[0].pair == Pair("de", "pt-BR")
+    assert load_runs([said], [f"{said}=en-fr"])[0].pair == Pair("en", "fr")
+    assert load_runs([said], [f"{said}=zh-Hans:en"])[0].pair == Pair("zh-Hans", "en")
+    for number, ending in enumerate(("", ".gz", ".txt")):
+        files = [
+            f"data.train.{side}={tmp_path}/x.{code}{ending}" for side, code in (("source", "it"), ("target", "es"))
+        ]
+        run = make_named(tmp_path / f"seen{number}", files)
+        assert load_runs([run])[0].pair == Pair("it", "es")
+
+
+def make_named(folder: Path, files: list[str]) -> Path:
+    """A run whose config names other files than it was made from."""
+    make_run(folder)
+    load.save(load.load(folder / "config.yaml", files), folder / "config.yaml")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("languages", "message"),
+    [
+        ([], "nothing says which languages it translates; give --languages .*=en-fr, or languages"),
+        (["elsewhere=en-fr"], "--languages: 'elsewhere' is none of the runs given"),
+        (["{run}=english-french"], "allowed: RUN=en-fr"),
+        (["{run}=en"], "allowed: RUN=en-fr"),
+        (["en-fr"], "allowed: RUN=en-fr"),
+    ],
+)
+def test_what_is_not_known_is_asked_for(tmp_path: Path, languages: list[str], message: str) -> None:
+    run = make_run(tmp_path / "run")
+    with pytest.raises(Mistake, match=message):
+        load_runs([run], [one.format(run=run) for one in languages])
+
+
+def test_a_run_of_another_task_has_no_languages(judging: list[Run], folder: Path) -> None:
+    assert [run.pair for run in judging] == [None] * 4
+    with pytest.raises(Mistake, match="is a run of the task classify, which translates nothing"):
+        load_runs([folder / "labels"], [f"{folder / 'labels'}=en-fr"])
+
+
+def test_of_two_that_translate_the_same_the_first_is_asked() -> None:
+    found = model_set(stub("a", "en", "fr"), stub("b", "en", "de"), stub("c", "en", "fr"), stub("d", "de", "en"))
+    assert found.pairs[Pair("en", "fr")].run.name == "a"
+    assert (found.sources, found.languages) == (["en", "de"], ["en", "fr", "de"])
+    assert (found.targets("en"), found.targets("de")) == (["en", "fr", "de"], ["en", "de"])
+    assert found.named("c").run.name == "c"
+    assert found.named(None).run.name == "a"
+
+
+def test_mistakes() -> None:
+    with pytest.raises(Mistake, match="a: two runs are called so"):
+        model_set(stub("a", "en", "fr"), stub("a", "en", "de"))
+    found = model_set(stub("a", "en", "fr"))
+    wrong: Any
+    for wrong, message in (
+        (lambda: found.named("b"), "there is none of this name; allowed: a"),
+        (lambda: found.for_task("tag"), "this server has none of the task tag"),
+        (lambda: found.for_task("translate", "b"), "no model of the task translate has this name; allowed: a"),
+    ):
+        with pytest.raises(Mistake, match=message):
+            wrong()
