@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +13,27 @@ from rich.console import Console
 from runs import make_run
 from saccade.config import load, runs
 
-ENGLISH = "the a cat dog bird sees hears likes small old".split()
-FRENCH = "le un chat chien oiseau voit entend aime petit vieux".split()
+ENGLISH = ["the", "a", "cat", "dog", "bird", "sees", "hears", "likes", "small", "old"]
+FRENCH = ["le", "un", "chat", "chien", "oiseau", "voit", "entend", "aime", "petit", "vieux"]
+PAGE_RUNS = ["pieces", "words", "labels", "tags", "shapes", "digits"]
 EXAMPLES = ["the small cat sees a bird .", "a dog likes the old cat ."]
 RNN = {"kind": "rnn", "width": 14, "embedding_width": 10, "attention": "luong"}
 TRAINING = {"max_steps": 2, "validate_every": 2, "precision": "float32"}
 
 
-def make_all(folder: Path) -> list[Path]:
-    """Their folders. The first translates, in pieces, and has examples; the second is of words and has learned nothing."""
-    languages = ["languages.source=en", "languages.target=fr"]
+def make_all(folder: Path) -> None:
+    """All of PAGE_RUNS. The first translates, in pieces, and has examples; the second, of words, learned nothing."""
+    draft = Path(tempfile.mkdtemp(dir=folder.parent))
     torch.manual_seed(12)
-    words = make_run(folder / "words", *languages, "decoding.max_length=6", words=[*ENGLISH, *FRENCH], model=RNN)
-    contents = {"pieces": _pieces(folder), "labels": _labels(folder), "tags": _tags(folder), "shapes": _shapes()}
-    for name, content in {**contents, "digits": _digits(folder)}.items():
-        runs.train(load.check({"device": "cpu", **content}, name), folder / name, Console(quiet=True))
-    (folder / "pieces" / "examples.txt").write_text("\n".join(EXAMPLES), encoding="utf-8")
-    return [folder / "pieces", words, *(folder / name for name in ("labels", "tags", "shapes", "digits"))]
+    words = [*ENGLISH, *FRENCH]
+    make_run(
+        draft / "words", "languages.source=en", "languages.target=fr", "decoding.max_length=6", words=words, model=RNN
+    )
+    contents = {"pieces": _pieces(draft), "labels": _labels(draft), "tags": _tags(draft), "shapes": _shapes()}
+    for name, content in {**contents, "digits": _digits(draft)}.items():
+        runs.train(load.check({"device": "cpu", **content}, name), draft / name, Console(quiet=True))
+    (draft / "pieces" / "examples.txt").write_text("\n".join(EXAMPLES), encoding="utf-8")
+    draft.rename(folder)
 
 
 def _pieces(folder: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -12,6 +13,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from servers import Serving
 
 PERMISSIONS = ["clipboard-read", "clipboard-write"]
+TEXT = "the small cat sees a bird ."
+expect.set_options(timeout=20_000)  # two busy cores
 BUSY = "Failed to load resource"  # what Chromium says of every answer that isn't a 200
 
 
@@ -19,7 +22,7 @@ BUSY = "Failed to load resource"  # what Chromium says of every answer that isn'
 def opened(
     browser: Browser, site: Serving, fragment: str = "", *, complains: bool = False, **options: Any
 ) -> Iterator[Page]:
-    """The page of a server, still (nothing moves by itself). Every request stays there, and nothing is said on the console."""
+    """The page of a server, where nothing moves by itself: every request stays there, the console says nothing."""
     settings = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options}
     context = browser.new_context(base_url=site.url, permissions=PERMISSIONS, **settings)
     page, said, gone = context.new_page(), list[str](), list[str]()
@@ -33,6 +36,13 @@ def opened(
         context.close()
     assert [line for line in said if not (complains and line.startswith(BUSY))] == []
     assert [url for url in gone if not url.startswith((f"{site.url}/", "data:", f"blob:{site.url}"))] == []
+
+
+def questions(page: Page) -> list[Any]:
+    """What the page asks from now on: a list that grows."""
+    found = list[Any]()
+    page.on("request", lambda sent: found.append(sent.post_data_json) if sent.url.endswith("/v1/look") else None)
+    return found
 
 
 def typed(page: Page, text: str) -> None:
@@ -80,3 +90,33 @@ def names(page: Page, slot: str = "a") -> tuple[list[str], list[str]]:
 def numbers(text: str) -> list[float]:
     """All numbers in a text."""
     return [float(found) for found in re.findall(r"\d+(?:\.\d+)?", text)]
+
+
+def look(site: Serving, text: str = TEXT, model: str = "pieces", **body: Any) -> dict[str, Any]:
+    """The JSON that the page must have seen."""
+    answer = site.post("/v1/look", text=text, model=model, **body)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def output(site: Serving, text: str) -> str:
+    """What the page must show for a text: with others asked for, the beam is as wide."""
+    found: str = look(site, text, num_best=4)["answer"]["text"]
+    return found
+
+
+def choose(page: Page, label: str, value: str, slot: str = "a") -> None:
+    """One of the selectors inside; by its value, not by its text."""
+    select = page.locator(f".inside-{slot}").get_by_label(label, exact=True)
+    select.select_option(element=select.locator(f"option[value='{value}']").element_handle())
+    ready(page)
+
+
+def saved(page: Page, way: str) -> bytes:
+    """What is saved as PNG, SVG or JSON."""
+    page.get_by_role("button", name="Share").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name=f"Save as {way}").click()
+    assert download.value.suggested_filename.endswith(f".{way.lower()}")
+    return Path(download.value.path()).read_bytes()

@@ -32,14 +32,7 @@ def read(insight: Insight, word: int) -> Weights:
 
 
 def confidence(insight: Insight) -> list[float]:
-    """The probability of each word."""
-    words = insight["sides"]["output"]["word_of_piece"]
-    steps = insight["answer"]["log_probabilities"]
-    return [
-        float(np.exp(sum(s for s, w in zip(steps, words, strict=True) if w == word))) for word in range(max(words) + 1)
-    ]
-
-
-def percents(weights: Weights) -> list[list[int]]:
-    """As cells show them: 0.5 is rounded up, as in JavaScript."""
-    return np.floor(100 * weights + 0.5).astype(int).tolist()
+    """The probability of each word: of all its pieces."""
+    words = np.eye(len(insight["sides"]["output"]["words"]))[insight["sides"]["output"]["word_of_piece"]]
+    found: list[float] = np.exp(insight["answer"]["log_probabilities"] @ words).tolist()
+    return found
