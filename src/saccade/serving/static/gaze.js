@@ -29,6 +29,7 @@ export function gaze(over, onMove) {
     dot.style.transform = `translate(${x}px, ${y}px)`;
     onMove({ x: x + frame.left, y: y + frame.top });
   };
+  addEventListener("resize", () => look(null, []));
   jumps.addEventListener("animationend", (event) => event.target.remove());
   return { look, away: () => look(null, []) };
 }
@@ -39,7 +40,7 @@ const point = ({ x, y }) => `${x.toFixed(1)} ${y.toFixed(1)}`;
 function arc(from, to, weight, frame) {
   const isAbove = to.bottom + 40 < from.top;
   const [a, b] = [top(from, frame), isAbove ? { ...top(to, frame), y: to.bottom - frame.top - 2 } : top(to, frame)];
-  const rise = isAbove ? (a.y - b.y) / 2 : Math.min(32, 10 + 0.06 * Math.hypot(a.x - b.x, a.y - b.y));
+  const rise = isAbove ? (a.y - b.y) / 2 : Math.min(16, 8 + 0.06 * Math.hypot(a.x - b.x, a.y - b.y));
   const path = `M${point(a)}C${point({ x: a.x, y: a.y - rise })} ${point({ x: b.x, y: b.y - (isAbove ? -rise : rise) })} ${point(b)}`;
   return draw("path", { d: path, "stroke-width": (1 + 2 * weight).toFixed(2), "stroke-opacity": (0.2 + 0.75 * weight).toFixed(2) });
 }

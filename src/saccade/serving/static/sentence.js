@@ -134,7 +134,7 @@ export function sentence(on) {
     more.hidden = !rest.length;
     others.replaceChildren(...rest.map(({ text, score }) => {
       const choose = make("button", { type: "button", class: "other", dir: "auto", text, onclick: () => on.choose?.(active, text) });
-      return make("li", {}, choose, make("small", { text: score.toFixed(2), title: "Its score: log p" }));
+      return make("li", {}, choose, make("small", { text: score.toFixed(2).replace("-", "−"), title: "Its score: log p" }));
     }));
   };
   const decorate = () => {

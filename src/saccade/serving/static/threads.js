@@ -19,6 +19,11 @@ export function layout({ queries, keys, weights }, width, measure) {
   return { width, height: ends.height, keys: ends.keys, queries: ends.queries, links: links.sort((a, b) => a.weight - b.weight) };
 }
 
+/** The width that rows of words take where there is room for all. */
+export function natural({ queries, keys }, measure) {
+  return Math.max(...[queries, keys].map((words) => length(words.map(measure), GAP.most)));
+}
+
 const length = (widths, gap) => widths.reduce((sum, one) => sum + one + gap, -gap);
 
 function rows(above, below, width) {
