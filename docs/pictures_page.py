@@ -59,7 +59,8 @@ def grown(page: Page) -> None:
 def shoot(page: Page, name: str) -> None:
     """A picture of the window, with as many colours as it needs."""
     with Image.open(io.BytesIO(page.screenshot())) as picture:
-        picture.convert("RGB").quantize(256, kmeans=1, dither=Image.Dither.NONE).save(DOCS / f"page-{name}.png", optimize=True)
+        small = picture.convert("RGB").quantize(256, kmeans=1, dither=Image.Dither.NONE)
+        small.save(DOCS / f"page-{name}.png", optimize=True)
 
 
 def draw(browser: Browser, url: str, demo: str, others: list[str]) -> None:

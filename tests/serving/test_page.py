@@ -40,6 +40,8 @@ def test_before_anything_is_typed_there_are_examples_to_try(page: Page, site: Se
     chips.nth(1).click()
     expect(page.locator(".output")).to_have_text(look(site, EXAMPLES[1], num_best=4)["answer"]["text"])
     expect(page.get_by_label("Text to read")).to_have_value(EXAMPLES[1])
+    assert page.locator("#text").get_attribute("lang") == "en"
+    assert page.locator(".output").evaluate("element => element.closest('[lang]').lang") == "fr"
 
 
 def test_the_output_appears_as_one_pauses_and_is_said(page: Page, site: Serving) -> None:

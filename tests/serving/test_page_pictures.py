@@ -21,6 +21,7 @@ from page_browser import (
     look,
     numbers,
     opened,
+    output,
     ready,
     saved,
     typed,
@@ -178,6 +179,8 @@ def test_a_link_carries_everything(browser: Browser, page: Page, site: Serving) 
         expect(other.get_by_label("Text to read")).to_have_value(TEXT)
         expect(other.get_by_label("Second model", exact=True)).to_have_value("words")
         assert cells(other) == wanted
+        other.goto(f"{site.url}/#model=labels&text=a%20bird")  # in the same tab
+        expect(other.get_by_label("Text to read")).to_have_value("a bird")
 
 
 @pytest.mark.parametrize("model", ["pieces", "labels", "tags", "shapes", "digits"])
@@ -191,12 +194,23 @@ def test_it_is_saved(browser: Browser, site: Serving, model: str) -> None:
             assert len(np.unique(np.asarray(picture.convert("L")))) > 20
     text = " ".join(drawing.itertext())
     if model in ("shapes", "digits"):
-        assert drawing.find("{http://www.w3.org/2000/svg}image") is not None
+        assert drawing.find(".//{http://www.w3.org/2000/svg}image") is not None
     else:
         options: dict[str, Any] = {"num_best": 4} if model == "pieces" else {}
         assert insight == look(site, model=model, **options)
         assert TEXT in text
     assert (insight["answer"].get("text") or insight["answer"].get("label") or "PER") in text
+
+
+def test_it_is_copied_where_the_page_is_not_secure_too(browser: Browser, site: Serving) -> None:
+    with opened(browser, site) as page:
+        page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+        typed(page, TEXT)
+        page.get_by_role("button", name="Copy", exact=True).click()
+        expect(page.get_by_role("status")).to_have_text("The answer is copied.")
+        page.get_by_label("Text to read").fill("")
+        page.get_by_label("Text to read").press("Control+V")
+        expect(page.get_by_label("Text to read")).to_have_value(output(site, TEXT))
 
 
 def test_there_is_nothing_to_share_before_there_is_an_answer(page: Page) -> None:

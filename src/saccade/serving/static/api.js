@@ -10,9 +10,22 @@ export class Trouble extends Error {
   }
 }
 
+let own = ""; // where the browser keeps nothing for this page
+
+const stored = (use) => {
+  try {
+    return use(sessionStorage);
+  } catch {
+    return null;
+  }
+};
+
 export const key = {
-  get: () => sessionStorage.getItem(KEY) ?? "",
-  set: (value) => (value ? sessionStorage.setItem(KEY, value) : sessionStorage.removeItem(KEY)),
+  get: () => stored((storage) => storage.getItem(KEY)) ?? own,
+  set: (value) => {
+    own = value;
+    stored((storage) => storage.setItem(KEY, value));
+  },
 };
 
 /** GET, or POST with a body. A busy server (429) is asked again when it says; `onWait(seconds)` tells of it. */

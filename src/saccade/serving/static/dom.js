@@ -46,4 +46,15 @@ export function percent(share) {
   return `${isFine ? value.toFixed(1) : Math.round(value)} %`;
 }
 
+/** To the clipboard; pages that aren't secure (plain HTTP from another machine) have only the old way. */
+export async function copy(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = make("textarea", { class: "unseen" });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
+
 export const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

@@ -72,6 +72,10 @@ export function editor({ onChange, onSelect }) {
     get caret() {
       return area.selectionStart;
     },
+    /** What it is written in, for those who have it read out. */
+    set language(code) {
+      area.lang = code;
+    },
     get text() {
       return area.value;
     },

@@ -147,8 +147,9 @@ function use(place, name) {
 function turned(wasSeeing) {
   page.rest = null;
   page.targets.clear();
-  const { task, examples = [], picture: wanted } = page.panels[0].model;
+  const { task, languages, examples = [], picture: wanted } = page.panels[0].model;
   $("writing").hidden = isSeeing();
+  text.language = languages?.source.code ?? "";
   picture.element.hidden = !isSeeing();
   $("source-title").textContent = isSeeing() ? "Picture" : "Text";
   $("examples").hidden = isSeeing() || !examples.length;
@@ -262,4 +263,5 @@ function begin() {
   later(0);
 }
 
+addEventListener("hashchange", () => location.reload()); // another link
 start();

@@ -1,6 +1,6 @@
 // One model: its answer, and what is inside of it.
 
-import { choice, make } from "./dom.js";
+import { choice, copy, make } from "./dom.js";
 import { idle } from "./idle.js";
 import { inside } from "./inside.js";
 import { glimpsed, judged } from "./label.js";
@@ -23,10 +23,10 @@ export function panel({ slot, title, on }) {
   const trouble = make("p", { class: "trouble", role: "alert" });
   const body = make("div", { class: "body" });
   const time = make("span", { class: "time" });
-  const copy = make("button", { type: "button", class: "quiet", text: "Copy", hidden: true, onclick: () => copied() });
+  const copier = make("button", { type: "button", class: "quiet", text: "Copy", hidden: true, onclick: () => copied() });
   const actions = make("div", { class: "actions" });
   const bar = make("div", { class: "bar" }, model.element, actions);
-  const foot = make("div", { class: "foot" }, line, time, copy);
+  const foot = make("div", { class: "foot" }, line, time, copier);
   const element = make("section", { class: `card answer answer-${slot}`, "aria-label": `${title}: answer` }, bar, trouble, body, idle(), foot);
   const within = inside({ title: `${title}: inside`, onNeed: () => on.ask(), onChange: () => view.redraw(), onSelect: (selection) => pointed(selection) });
   within.element.classList.add(`inside-${slot}`);
@@ -38,7 +38,7 @@ export function panel({ slot, title, on }) {
   let spots = [];
 
   const copied = async () => {
-    await navigator.clipboard.writeText(said);
+    await copy(said);
     on.notice("The answer is copied.");
   };
   const insight = () => parts[active]?.insight ?? null;
@@ -121,13 +121,14 @@ export function panel({ slot, title, on }) {
       view?.scrubber?.stop();
       view = VIEWS[one.task](context);
       body.replaceChildren(view.element);
+      body.lang = one.languages?.target.code ?? "";
       within.offer(one);
       self.clear();
     },
     clear: () => {
       view.scrubber?.stop();
       parts = [];
-      view.element.hidden = copy.hidden = true;
+      view.element.hidden = copier.hidden = true;
       trouble.textContent = line.textContent = time.textContent = "";
       within.show(null);
       element.classList.remove("waiting");
@@ -145,7 +146,7 @@ export function panel({ slot, title, on }) {
       view.element.hidden = false;
       within.show(insight());
       said = view.show(found, active);
-      copy.hidden = !said;
+      copier.hidden = !said;
       time.textContent = `${Math.round(milliseconds)} ms`;
       return said;
     },

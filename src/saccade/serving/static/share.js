@@ -1,7 +1,7 @@
 // Copy as a link, save as PNG, SVG or JSON. Nothing is sent anywhere.
 
 import { download } from "../shared/save.js";
-import { $, make } from "./dom.js";
+import { $, copy, make } from "./dom.js";
 
 /** `on.link()`, `on.figure()` (an SVG element), `on.json()` (anything), `on.name()`, `on.notice(line)`; each null without an answer. */
 export function share(on) {
@@ -15,7 +15,7 @@ export function share(on) {
     link: async () => {
       const link = on.link();
       history.replaceState(null, "", link);
-      await navigator.clipboard.writeText(location.href).catch(() => null);
+      await copy(location.href);
       on.notice(link.length > 8000 ? "Copied; it is long, and some programs cut such links." : "The link is copied. What you typed is in it, and nowhere else.");
     },
     svg: () => save("svg", text(on.figure()), "image/svg+xml"),
