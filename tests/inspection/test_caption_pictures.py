@@ -54,11 +54,19 @@ def test_a_part_of_a_page_is_safe_text() -> None:
 
 def test_in_the_terminal_words_stand_over_their_places() -> None:
     console = Console(width=40, record=True, file=io.StringIO())
-    console.print(in_terminal(["a", "dog"], WEIGHTS))
+    console.print(in_terminal(["a", "dog"], WEIGHTS, console))
     lines = console.export_text().splitlines()
     assert lines[0].split() == ["a", "dog"]
     assert lines[1].split() == ["██", "██"]
     assert lines[2].split() == ["▒▒▒▒"]
+
+
+def test_an_ascii_terminal_gets_ascii() -> None:
+    file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    console = Console(width=40, file=file)
+    console.print(in_terminal(["été", "dog"], WEIGHTS, console))
+    file.seek(0)
+    assert file.read().split() == ["?t?", "dog", "##", "##", "::::"]
 
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:

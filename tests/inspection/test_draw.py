@@ -82,13 +82,20 @@ def test_colours_say_percents() -> None:
     lines = shown(["a", "b"], ["one", "two"], 60, force_terminal=True, color_system="truecolor")
     assert "100" in lines[1]
     assert "rgb" not in lines[1]
-    assert "48;2;165;212;255" in lines[1]
+    assert "48;2;216;236;255" in lines[1]
     assert "░" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("share", "colour"), [(0.0, (32, 38, 45)), (0.25, (38, 67, 95)), (0.375, (42, 88, 130)), (1.0, (216, 236, 255))]
+)
+def test_colours_go_from_stop_to_stop(share: float, colour: tuple[int, int, int]) -> None:
+    assert draw.DARK.style(share).endswith(f"on rgb({','.join(map(str, colour))})")
 
 
 def test_a_light_background_gets_light_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLORFGBG", "0;15")
-    assert "48;2;10;70;132" in shown(["a"], ["one"], 60, force_terminal=True, color_system="truecolor")[1]
+    assert "48;2;10;47;92" in shown(["a"], ["one"], 60, force_terminal=True, color_system="truecolor")[1]
 
 
 def test_what_is_spread_thin_can_have_the_full_shade() -> None:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.columns import Columns
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from saccade.data.files import replacing
-from saccade.inspection.draw import SHADES, check_ending
+from saccade.inspection.draw import Pen, check_ending, printable
 
 COLUMNS = 6
 SIDE = 1.5  # of a panel, in inches
@@ -48,13 +48,13 @@ def article(
     return f"<article><dl>\n<div><dt>Output</dt><dd>{text}</dd></div>\n{told}</dl>\n{shown}</article>\n"
 
 
-def in_terminal(words: Sequence[str], weight_TYX: NDArray[Any]) -> RenderableType:
+def in_terminal(words: Sequence[str], weight_TYX: NDArray[Any], console: Console) -> RenderableType:
     """A shaded map of the places for each word, side by side."""
-    panels = []
+    panels, shades = [], Pen.of(console).shades
     for word, weight_YX in zip(words, weight_TYX, strict=True):
-        level_YX = np.rint(weight_YX / max(float(weight_YX.max()), 1e-9) * (len(SHADES) - 1)).astype(int)
-        lines = ["".join(2 * SHADES[level] for level in row) for row in level_YX]
-        panels.append(Text("\n".join([word, *lines]), no_wrap=True))
+        level_YX = np.rint(weight_YX / max(float(weight_YX.max()), 1e-9) * (len(shades) - 1)).astype(int)
+        lines = ["".join(2 * shades[level] for level in row) for row in level_YX]
+        panels.append(Text("\n".join([printable(word, console.encoding), *lines]), no_wrap=True))
     return Columns(panels, padding=(1, 2))
 
 

@@ -13,39 +13,38 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from torch import Tensor
 
-from saccade.inspection.pictures import check_ending, colours, picture
+from saccade.inspection.pictures import RAMP, check_ending, colours, picture
 
-__all__ = ["SHADES", "WIDEST_WORD", "check_ending", "in_terminal", "printable", "to_file"]
+__all__ = ["SHADES", "WIDEST_WORD", "Pen", "check_ending", "in_terminal", "panels", "printable", "to_file"]
 
 SHADES = " ░▒▓█"
 PLAIN_SHADES = " .:*#"  # where only ASCII can be shown
 WIDEST_WORD = 12
 NARROWEST_CELL = 3  # room for 100
 LEAST_SAID = 0.05  # smaller weights are a colour without a number
-MANY_KEYS = 16  # beside each other their names would touch
+MANY_KEYS, LONG_KEY = 16, 5  # beside each other their names would touch
 LEFT_TO_RIGHT = "\N{LEFT-TO-RIGHT MARK}"
 TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
-Colour = tuple[int, int, int]
-
 
 class Ramp(NamedTuple):
-    """Colours from no weight to all of it, and of a number on each."""
+    """Colours from no weight to all of it, and of a number on the first and on the last of them."""
 
-    low: Colour
-    high: Colour
-    ink: Colour
-    ink_on_high: Colour
+    stops: Sequence[str]
+    ink: str
+    ink_on_high: str
 
     def style(self, share: float) -> str:
         """A cell's, for rich."""
-        mixed = ",".join(str(round(a + (b - a) * share)) for a, b in zip(self.low, self.high, strict=True))
-        ink = ",".join(map(str, self.ink_on_high if share > 0.5 else self.ink))
-        return f"rgb({ink}) on rgb({mixed})"
+        below = min(len(self.stops) - 2, int(share * (len(self.stops) - 1)))
+        part = share * (len(self.stops) - 1) - below
+        ends = [[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in self.stops[below : below + 2]]
+        mixed = ",".join(str(round(low + (high - low) * part)) for low, high in zip(*ends, strict=True))
+        return f"{self.ink_on_high if share > 0.58 else self.ink} on rgb({mixed})"
 
 
-DARK = Ramp((32, 38, 45), (165, 212, 255), (230, 232, 235), (11, 15, 20))
-LIGHT = Ramp((238, 241, 245), (10, 70, 132), (29, 33, 38), (255, 255, 255))
+DARK = Ramp(("#20262d", "#26435f", "#2f6da6", "#6fb1ea", "#d8ecff"), "#e6e8eb", "#0b0f14")
+LIGHT = Ramp(RAMP, "#1d2126", "#ffffff")
 
 
 class Pen(NamedTuple):
@@ -91,13 +90,13 @@ def in_terminal(
     left = min(WIDEST_WORD, console.width // 3, max(map(cell_len, queries), default=0)) + 1
     widest = max(NARROWEST_CELL, min(WIDEST_WORD, console.width - left - 1))
     widths = [min(widest, max(NARROWEST_CELL, cell_len(word))) for word in keys]
-    pen, panels = Pen.of(console), list[RenderableType]()
-    for part in _panels(widths, console.width - left):
+    pen, lines = Pen.of(console), list[RenderableType]()
+    for part in panels(widths, console.width - left):
         header = " ".join(pen.fit(word, width) for word, width in zip(keys[part], widths[part], strict=True))
         rows = zip(queries, weights_TS[:, part].tolist(), strict=True)
-        panels += [Text("")] * bool(panels) + [Text(" " * left + header, style="bold", no_wrap=True)]
-        panels += [_row(pen, pen.fit(word, left - 1), row, widths[part], most) for word, row in rows]
-    return Group(*panels)
+        lines += [Text("")] * bool(lines) + [Text(" " * left + header, style="bold", no_wrap=True)]
+        lines += [_row(pen, pen.fit(word, left - 1), row, widths[part], most) for word, row in rows]
+    return Group(*lines)
 
 
 def _row(pen: Pen, word: str, weights: Sequence[float], widths: Sequence[int], most: float) -> Text:
@@ -114,8 +113,8 @@ def printable(word: str, encoding: str = "utf-8") -> str:
     return "".join(letter for letter in seen if letter not in TURNING).encode(encoding, "replace").decode(encoding)
 
 
-def _panels(widths: Sequence[int], room: int) -> Iterator[slice]:
-    """Runs of keys that fit beside each other."""
+def panels(widths: Sequence[int], room: int) -> Iterator[slice]:
+    """Runs of columns that fit beside each other, with a space between."""
     start, used = 0, 0
     for index, width in enumerate(widths):
         if index > start and used + width + 1 > room:
@@ -139,15 +138,16 @@ def to_file(
     with picture(Path(path), (1.6 + 0.42 * len(keys), 1.3 + 0.36 * len(queries))) as figure:
         axes = figure.add_subplot()
         image = axes.imshow(weights_TS.detach().float().cpu().numpy(), cmap=colours(), vmin=0, vmax=most, aspect="auto")
-        is_narrow = len(keys) > MANY_KEYS or max(map(len, keys), default=0) > WIDEST_WORD
+        is_narrow = len(keys) > MANY_KEYS or max(map(cell_len, keys), default=0) > LONG_KEY
         axes.set_xticks(range(len(keys)), keys, rotation=90 if is_narrow else 0)
         axes.set_yticks(range(len(queries)), queries)
         axes.xaxis.tick_top()
         axes.tick_params(length=0)
         axes.set_xticks([i - 0.5 for i in range(1, len(keys))], minor=True)
         axes.set_yticks([i - 0.5 for i in range(1, len(queries))], minor=True)
-        axes.grid(which="minor", color="white", linewidth=0.6)
+        axes.grid(which="minor", color="white", linewidth=0.8)
+        axes.spines[:].set_visible(False)
         axes.tick_params(which="minor", length=0)
-        figure.colorbar(image, ax=axes, label=label)
+        figure.colorbar(image, ax=axes, label=label, fraction=0.04, pad=0.02, aspect=30).outline.set_visible(False)
         if title:
             axes.set_title(title)

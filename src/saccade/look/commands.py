@@ -15,6 +15,7 @@ from saccade.config.predictors import load_run
 from saccade.data import corpus
 from saccade.data.mistakes import Mistake
 from saccade.inspection.insight import Insight
+from saccade.inspection.pictures import check_ending
 from saccade.inspection.record import KINDS
 from saccade.inspection.views import THROUGH_LAYERS, VIEWS, View
 from saccade.look.showing import Request
@@ -90,6 +91,8 @@ def _options(predictor: Any, request: Request, target: str | None, given: dict[s
             raise Mistake(f"{flag}: given, but this model's task has no use for it")
     if "kinds" not in parameters:
         return {}
+    if request.picture is not None and not request.is_page:
+        check_ending(request.picture)
     view, is_page = request.view, request.is_page
     norms = {"norms": is_page or view.name == "norms"}
     if is_page or view.name in THROUGH_LAYERS:
@@ -100,8 +103,8 @@ def _options(predictor: Any, request: Request, target: str | None, given: dict[s
 def _looked(
     predictor: Any, texts: Iterable[Any], options: dict[str, Any], *, target: str | None = None
 ) -> Iterator[Insight]:
-    """In memory that doesn't grow with the number of texts."""
-    rest = iter(texts)
-    while part := list(itertools.islice(rest, WINDOW)):
+    """In memory that doesn't grow with the number of texts, unless each is read with those before it."""
+    rest, size = iter(texts), None if getattr(predictor, "context", 0) else WINDOW
+    while part := list(itertools.islice(rest, size)):
         targets = {} if target is None else {"targets": [corpus.clean(target)] * len(part)}
         yield from predictor.look(part, **targets, **options)

@@ -8,11 +8,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import typer
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
@@ -22,7 +21,19 @@ from saccade.inspection.head_statistics import Looked
 from saccade.inspection.insight import Insight, Map, merged
 from saccade.inspection.views import THROUGH_LAYERS, View, is_through, kind_of, with_views
 
+PLACE = "layer head"
 PAINTERS = ("caption", "glimpse")  # tasks whose answers draw themselves
+
+
+class Drawn(NamedTuple):
+    """The map that was asked for; its weights [T, S] by words or pieces, their names, and the weight of full colour.
+
+    What is spread thin gets the full colour at its greatest.
+    """
+
+    map: Map
+    weight_TS: Tensor
+    names: dict[str, Any]
 
 
 @final
@@ -45,9 +56,10 @@ class Request:
     def each(self, found: Iterator[Insight]) -> None:
         """Text by text."""
         for number, seen in enumerate(found, 1):
-            self._say(seen)
+            drawn = None if _is_blank(seen) or seen.task in PAINTERS else self._chosen(seen)
+            self._say(seen, drawn)
             if self.picture is not None and not _is_blank(seen):
-                self._draw(seen, self._path(number))
+                self._draw(seen, drawn, self._path(number))
 
     def heads(self, found: Iterator[Insight]) -> None:
         """A table of what each head does, over all texts; as a picture, a grid of them all for each text."""
@@ -65,33 +77,33 @@ class Request:
         shown = []
         for seen in found:
             if not _is_blank(seen):
-                shown.append(self._with_layers(seen).plain())
-                self.view.of(seen)  # refuses what is not there
-            self._say(seen)
+                whole = self._with_layers(seen)
+                if self.view.name not in whole.views:
+                    self.view.of(seen)  # refuses what is not there
+                shown.append(whole.plain())
+            self._say(seen, None)
         if not shown:
             raise Mistake("text: all are blank; there is nothing to look at")
         start = {"byWords": not self.pieces, **self.view._asdict()}
         viewer.write(self.picture, shown, title=title, start={k: v for k, v in start.items() if v is not None})
 
-    def _say(self, seen: Insight) -> None:
+    def _say(self, seen: Insight, drawn: Drawn | None) -> None:
         """The answer, and where no page holds them the weights."""
         if self.as_json:
-            _print_json(self._asked(seen).plain())
+            _print_json(self._asked(seen, drawn).plain())
             return
-        has_map = not (self.is_page or seen.task in PAINTERS or _is_blank(seen))
-        weight_TS, names = self._chosen(seen) if has_map else (None, {})
         self.console.print(draw.printable(seen.answer.line(), self.console.encoding), highlight=False, markup=False)
-        if weight_TS is not None:
-            self.console.print(draw.in_terminal(weight_TS, console=self.console, **names))
+        if drawn is not None:
+            self.console.print(draw.in_terminal(drawn.weight_TS, console=self.console, **drawn.names))
         elif not self.is_page and hasattr(seen.answer, "show"):
             seen.answer.show(self.console)
 
-    def _asked(self, seen: Insight) -> Insight:
+    def _asked(self, seen: Insight, drawn: Drawn | None) -> Insight:
         """Through the layers more was recorded than was asked for."""
-        if self.view.name not in THROUGH_LAYERS or _is_blank(seen):
+        if drawn is None or self.view.name not in THROUGH_LAYERS:
             return seen
         kind = kind_of(seen, self.view.kind)
-        return replace(with_views(seen, [self.view.name], kind), maps={kind: seen.maps[kind]})
+        return replace(seen, maps={kind: seen.maps[kind]}, views={self.view.name: drawn.map})
 
     def _with_layers(self, seen: Insight) -> Insight:
         """Rollout, where it can be had, and flow, where it is asked for."""
@@ -108,18 +120,17 @@ class Request:
                 self._draw_grid(seen, kind, self._path(number))
             yield Looked.of(seen, kind)
 
-    def _draw(self, seen: Insight, path: Path) -> None:
-        if seen.task in PAINTERS:
+    def _draw(self, seen: Insight, drawn: Drawn | None, path: Path) -> None:
+        if drawn is None:
             seen.answer.draw(path)
-            return
-        weight_TS, names = self._chosen(seen)
-        draw.to_file(weight_TS, path, title=seen.answer.line(), **names)
+        else:
+            draw.to_file(drawn.weight_TS, path, title=seen.answer.line(), **drawn.names)
 
-    def _chosen(self, seen: Insight) -> tuple[Tensor, dict[str, Any]]:
-        """The weights [T, S], and how they are drawn; what is spread thin gets the full colour at its greatest."""
-        weight_LHTS, queries, keys = _named(seen, self.view.of(seen), self.pieces)
+    def _chosen(self, seen: Insight) -> Drawn:
+        found = self.view.of(seen)
+        weight_LHTS, queries, keys = _named(seen, found, self.pieces)
         most = float(weight_LHTS.max()) if self.view.name in THROUGH_LAYERS else 1.0
-        return weight_LHTS[0, 0], {"queries": queries, "keys": keys, "most": most}
+        return Drawn(found, weight_LHTS[0, 0], {"queries": queries, "keys": keys, "most": most})
 
     def _draw_grid(self, seen: Insight, kind: str, path: Path) -> None:
         weight_LHTS, queries, keys = _named(seen, seen.maps[kind], self.pieces)
@@ -147,17 +158,21 @@ def _named(seen: Insight, found: Map, pieces: bool) -> tuple[Tensor, list[str], 
 
 
 def _table(rows: Sequence[dict[str, Any]], console: Console) -> RenderableType:
-    """Layers x heads, each figure shaded within its column; below it what the figures are."""
-    names, pen = list(rows[0]), draw.Pen.of(console)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
+    """Layers x heads, each figure shaded within its column; what is too wide goes on below, then what it all means."""
+    names, pen = list(rows[0])[2:], draw.Pen.of(console)
     most = {name: max(1e-9, *(row[name] for row in rows)) for name in names}
-    for row in rows:
-        figures = [Text(f" {row[name]:.2f} ", style=pen.style(row[name] / most[name])) for name in names[2:]]
-        table.add_row(str(row["layer"]), str(row["head"]), *figures)
-    meanings = [f"{name}: {head_statistics.COLUMNS[name]}" for name in names[2:]]
-    return Group(table, Text(""), Text("\n".join(meanings), style="dim"))
+    lines = list[RenderableType]()
+    for part in draw.panels([len(name) + 1 for name in names], console.width - len(PLACE)):
+        header = PLACE + "".join(f"{name:>{len(name) + 2}}" for name in names[part])
+        lines += [Text(header, style="bold", no_wrap=True)]
+        for row in rows:
+            line = Text(f"{row['layer']:>5} {row['head']:>4}", no_wrap=True)
+            for name in names[part]:
+                line.append(" ").append(f"{row[name]:{len(name) + 1}.2f}", pen.style(row[name] / most[name]))
+            lines.append(line)
+        lines.append(Text(""))
+    meanings = "\n".join(f"{name}: {head_statistics.COLUMNS[name]}" for name in names)
+    return Group(*lines, Text(meanings, style="dim"))
 
 
 def _print_json(content: Any) -> None:

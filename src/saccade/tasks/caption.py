@@ -64,7 +64,7 @@ class Caption(NamedTuple):
     def show(self, console: Console) -> None:
         """Where each word looked, in the terminal."""
         if self.attention is not None:
-            console.print(drawing.in_terminal(self.words, self.attention[: len(self.words)]))
+            console.print(drawing.in_terminal(self.words, self.attention[: len(self.words)], console))
 
 
 @final

@@ -110,7 +110,7 @@ function paint(cells, { weights, most }) {
       const weight = weights[query]?.[key] ?? 0;
       const share = Math.min(1, Math.max(0, weight / most)) || 0;
       element.style.setProperty("--share", share.toFixed(3));
-      element.classList.toggle("strong", share > 0.45);
+      element.classList.toggle("strong", share > 0.58);
       element.textContent = Math.round(100 * weight);
     });
   });

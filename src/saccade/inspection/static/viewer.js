@@ -70,6 +70,7 @@ function show() {
   const isPicture = map.shape !== null;
   for (const id of ["heat", "save-png", "save-svg"]) find(id).hidden = isPicture;
   find("cells").hidden = !isPicture;
+  find("heat").parentElement.style.flexBasis = `min(100%, calc(9rem + ${26 * map.keys.length}px))`;
   if (isPicture) showCells(map);
   else heat.update({ ...map, most: mostOf(map), label: `${titleOf()}, in percent` });
   find("most").textContent = percent(mostOf(map));
