@@ -176,11 +176,11 @@ def test_a_first_request_waits_a_moment_for_others() -> None:
 def test_batches_hold_no_more_than_they_may() -> None:
     async def test(model: Model, batcher: Batcher) -> None:
         first = await busy(model, batcher)
-        tasks = [asyncio.create_task(batcher.submit(Work(lengths), ["x" * 6000])) for _ in range(5)]
+        tasks = [asyncio.create_task(batcher.submit(Work(lengths), ["x" * 3000])) for _ in range(5)]
         await settled()
         model.gate.set()
         await asyncio.gather(first, *tasks)
-        assert [len(batch) for batch in model.batches] == [1, 3, 2]  # 16,384 characters are reached by the third
+        assert [len(batch) for batch in model.batches] == [1, 3, 2]  # 8,192 characters are reached by the third
 
     with_batcher(test)
 

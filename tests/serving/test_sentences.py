@@ -42,7 +42,7 @@ SIGNS = st.text(alphabet=st.sampled_from(list(" \n\t\u00a0\u3000\u2028.!?…。\
 def test_joined_again_they_are_the_text(text: str, longest: int) -> None:
     sentences = split(text, longest)
     assert join(sentences, [sentence.text for sentence in sentences]) == text
-    assert all(len(sentence.text) <= longest for sentence in sentences)
+    assert all(len(sentence.text.encode("utf-8", "replace")) <= longest for sentence in sentences)
     assert all(sentence.text == sentence.text.strip() for sentence in sentences)
 
 
@@ -55,6 +55,7 @@ def test_long_sentences_are_cut_where_it_hurts_least() -> None:
     assert texts("aaaa bbbb, cccc dddd", longest=14) == ["aaaa bbbb,", "cccc dddd"]
     assert texts("aaaa bbbb cccc dddd", longest=12) == ["aaaa bbbb", "cccc dddd"]
     assert texts("x" * 10, longest=4) == ["xxxx", "xxxx", "xx"]
+    assert texts("日本語" * 2, longest=9) == ["日本語", "日本語"]
 
 
 @pytest.mark.parametrize("sign", [".", " ", "\n", ". ", "a.", '"', '."', "。", "a ", "…’", "\r", ",", ".\u3000"])

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from saccade.inspection.views import with_views
 from saccade.serving.models import Run
 from servers import Serving, serving
 
@@ -43,7 +44,7 @@ def test_models_are_listed_with_what_they_can_do(all_served: Serving) -> None:
     assert there["beam"] == 2
     by_name = {model["name"]: model for model in found}
     assert by_name["labels"]["labels"] == ["x", "y"]
-    assert by_name["glimpses"]["picture"] == {"channels": 1, "rows": 12, "columns": 12}
+    assert by_name["glimpses"]["picture"] == {"channels": 1, "rows": 12, "columns": 12, "patch": 4}
     assert by_name["shapes"]["picture"] == {"channels": 3, "rows": 24, "columns": 24}
 
 
@@ -94,6 +95,16 @@ def test_looking_shows_the_layers_and_heads_asked_for(served: Serving, translati
             layer = whole["attention"][kind][name][1]
             assert part["attention"][kind][name] == [[layer[1], layer[0]]]
         assert (part["attention"][kind]["layers"], part["attention"][kind]["heads"]) == ([1], [1, 0])
+
+
+def test_views_go_through_all_layers(served: Serving, translating: list[Run]) -> None:
+    found = served.post("/v1/look", text="a b c", views=["rollout", "flow"]).json()
+    (seen,) = translating[0].predictor.look(["a b c"], kinds=("cross", "encoder", "decoder"))
+    assert found["views"] == with_views(seen, ["rollout", "flow"], "cross").plain()["views"]
+    assert list(found["attention"]) == ["cross"]
+    refused = served.post("/v1/look", text="a " * 60, views=["flow"])
+    assert refused.status_code == 400
+    assert "views: flow of 3,721 pairs of pieces asked for; allowed: 2,000" in refused.json()["error"]
 
 
 def test_a_given_output_is_read(served: Serving, translating: list[Run]) -> None:

@@ -118,6 +118,29 @@ def bench_glimpse(
     Console().print(glimpse_bench.table(rows))
 
 
+@app.command("serve")
+def bench_serve(
+    run: Annotated[Path, typer.Argument(help="A run that translates.")],
+    texts: Annotated[Path | None, typer.Option(help="Texts, one a line. [default: the run's test set]")] = None,
+    clients: Annotated[int, typer.Option(min=1, help="Who ask at the same time.")] = 200,
+    seconds: Annotated[float, typer.Option(min=1, help="How long.")] = 60,
+    alone: Annotated[float, typer.Option(min=1, help="Seconds of one request at a time, to compare with.")] = 20,
+    requests: Annotated[int, typer.Option(min=0, help="Over which memory is measured; 0: not at all.")] = 50_000,
+    fuzz: Annotated[int, typer.Option(min=0, help="Instead: so many requests that no client would send.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+) -> None:
+    """Load a server with clients who check their answers: how many a second, how long they wait, its memory."""
+    if fuzz:
+        survived = serving_bench.fuzzed(run, fuzz)
+        typer.echo(json.dumps(survived.as_dict()) if as_json else str(survived))
+        raise typer.Exit(1 if survived.bad else 0)
+    plan = serving_bench.Plan(
+        run=run, texts=texts, clients=clients, seconds=seconds, alone_seconds=alone, num_requests=requests
+    )
+    report = serving_bench.run(plan, Console(stderr=True).print)
+    typer.echo(json.dumps(report.as_dict(), indent=1)) if as_json else Console().print(tables.of_serving(report))
+
+
 @app.command("look")
 def bench_look(
     device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
@@ -134,24 +157,6 @@ def bench_look(
 def _check(device: Device) -> None:
     if device == Device.cuda and not torch.cuda.is_available():
         raise Mistake("--device: cuda given, but torch sees no CUDA device here; allowed: cpu")
-
-
-@app.command("serve")
-def bench_serve(
-    run: Annotated[Path, typer.Argument(help="A run that translates.")],
-    texts: Annotated[Path | None, typer.Option(help="Texts, one a line. [default: the run's test set]")] = None,
-    clients: Annotated[int, typer.Option(min=1, help="Who ask at the same time.")] = 200,
-    seconds: Annotated[float, typer.Option(min=1, help="How long.")] = 60,
-    alone: Annotated[float, typer.Option(min=1, help="Seconds of one request at a time, to compare with.")] = 20,
-    requests: Annotated[int, typer.Option(min=0, help="Over which memory is measured; 0: not at all.")] = 50_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
-) -> None:
-    """Load a server with clients who check their answers: how many a second, how long they wait, its memory."""
-    plan = serving_bench.Plan(
-        run=run, texts=texts, clients=clients, seconds=seconds, alone_seconds=alone, num_requests=requests
-    )
-    report = serving_bench.run(plan, Console(stderr=True).print)
-    typer.echo(json.dumps(report.as_dict(), indent=1)) if as_json else Console().print(tables.of_serving(report))
 
 
 def _progress(*, hidden: bool = False) -> Progress:

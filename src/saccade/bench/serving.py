@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, final
 
 import psutil
 
+from saccade.bench.fuzzing import Survived, fuzz
 from saccade.bench.http_client import Connection, Reply, Served, served
 from saccade.config import corpora
 from saccade.config import load as config_file
@@ -87,7 +88,7 @@ class Report(NamedTuple):
 
 
 @final
-class _Clients:
+class Clients:
     """Some clients of a server, each with its own connection; their questions are drawn with a seed."""
 
     def __init__(self, where: Served, right: Mapping[str, str], pair: Pair) -> None:
@@ -114,12 +115,13 @@ class _Clients:
                 tally.num_lost += 1
                 connection = await Connection.open(self.where)
                 continue
-            self._count(tally, text, reply, time.perf_counter() - started)
+            self.count(tally, text, reply, time.perf_counter() - started)
             if reply.status == BUSY:
                 await asyncio.sleep(0.1)
         connection.close()
 
-    def _count(self, tally: Tally, text: str, reply: Reply, seconds: float) -> None:
+    def count(self, tally: Tally, text: str, reply: Reply, seconds: float) -> None:
+        """What came back for a text."""
         tally.statuses[reply.status] += 1
         if reply.status != FINE:
             return
@@ -151,10 +153,19 @@ def run(plan: Plan, say: Say) -> Report:
         tempfile.TemporaryDirectory() as folder,
         served(str(plan.run), "--quiet", *plan.options, log=Path(folder) / "log") as where,
     ):
-        return asyncio.run(_measure(plan, _Clients(where, right, pair), say))
+        return asyncio.run(_measure(plan, Clients(where, right, pair), say))
 
 
-async def _measure(plan: Plan, clients: _Clients, say: Say) -> Report:
+def fuzzed(run: Path, count: int) -> Survived:
+    """Start a server and send it what no client would."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(str(run), "--quiet", "--suggestions", f"{folder}/better", log=Path(folder) / "log") as where,
+    ):
+        return asyncio.run(fuzz(where, count))
+
+
+async def _measure(plan: Plan, clients: Clients, say: Say) -> Report:
     await clients.run(plan.clients, until=_after(2))  # warm
     say(f"one request at a time, {plan.alone_seconds:g} s")
     alone = await clients.run(1, until=_after(plan.alone_seconds))

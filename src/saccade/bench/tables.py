@@ -50,15 +50,18 @@ def of_training(rows: list[training.Row]) -> Table:
 def of_serving(report: serving.Report) -> Table:
     """Both loads side by side; below them the memory."""
     table = Table(header_style="bold", box=None, pad_edge=False)
-    for heading in ("", "answers/s", "p50", "p99", "answers", "429", "errors", "lost", "swapped", "wrong"):
+    table.add_column("", no_wrap=True)
+    for heading in ("one at a time", "all together"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for name, found in (("one at a time", report.alone.as_dict()), ("all together", report.together.as_dict())):
-        times = (f"{1000 * found[key]:,.0f} ms" for key in ("p50", "p99"))
-        counts = (f"{found[key]:,}" for key in ("answers", "refused", "errors", "lost", "swapped", "wrong"))
-        table.add_row(name, f"{found['rate']:,.1f}", *times, *counts)
-    table.add_row("", f"x {report.gain:.1f}")
+    both = report.alone.as_dict(), report.together.as_dict()
+    table.add_row("answers a second", *(f"{found['rate']:,.1f}" for found in both), style="bold")
+    for key in ("p50", "p99"):
+        table.add_row(key, *(f"{1000 * found[key]:,.0f} ms" for found in both))
+    for key in ("answers", "refused", "errors", "lost", "swapped", "wrong"):
+        table.add_row(f"{key} (429)" if key == "refused" else key, *(f"{found[key]:,}" for found in both))
+    table.add_row("times as many", "", f"{report.gain:.1f}")
     for count, mebibytes in report.memory:
-        table.add_row(f"after {count:,}", f"{mebibytes:,.0f} MiB")
+        table.add_row(f"memory after {count:,}", "", f"{mebibytes:,.0f} MiB")
     return table
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
-MOST_CHARACTERS = 16_384  # in a batch: the thread looks up again within seconds, whoever asks for what
+MOST_CHARACTERS = 8192  # in a batch: the thread looks up again within seconds, whoever asks for what
 LONGEST_RETRY = 60  # seconds
 
 

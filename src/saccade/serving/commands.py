@@ -35,7 +35,7 @@ def serve(
         list[str] | None, typer.Option(help="Another name this server is called by; repeatable.")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Processor cores for each model. [default: its share]")
+        int | None, typer.Option(min=1, help="Processor cores for each model. [default: its share of half]")
     ] = None,
     suggestions: Annotated[
         Path | None, typer.Option(help="Better translations that users send are added here.")
@@ -61,7 +61,7 @@ def serve(
         cors=tuple(cors or ()),
         hosts=tuple(allow_host or ()),
         keys=() if api_keys is None else read_keys(api_keys),
-        threads=threads or max(1, (os.cpu_count() or 1) // len(runs)),
+        threads=threads or max(1, (os.cpu_count() or 1) // 2 // len(runs)),  # the rest is for HTTP
         suggestions=suggestions,
         quiet=quiet,
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-LONGEST = 600  # characters that a model reads at once; longer sentences are cut where it hurts least
+LONGEST = 400  # bytes of UTF-8, and so tokens at most, that a model reads at once; what is longer is cut
 
 # What no sentence ends after, though a full stop stands there. Single letters are initials (J. K. Rowling).
 ABBREVIATIONS = frozenset(
@@ -36,7 +36,7 @@ class Sentence(NamedTuple):
 
 
 def split(text: str, longest: int = LONGEST) -> list[Sentence]:
-    """Sentences of at most so many characters, which joined again are the text; a blank text is one without words."""
+    """Sentences of at most so many bytes, which joined again are the text; a blank text is one without words."""
     parts = [piece for sentence in _sentences(text) for piece in _short(sentence, longest)]
     return [_stripped(part) for part in parts] or [Sentence("", "", "")]
 
@@ -75,15 +75,20 @@ def _ends(text: str, start: int, found: re.Match[str]) -> bool:
 
 def _short(sentence: str, longest: int) -> Iterator[str]:
     """A sentence in parts that are short enough: cut behind a comma, a word, or anywhere."""
-    while len(sentence) > longest:
+    while (most := _fitting(sentence, longest)) < len(sentence):
         for cut in CUTS:
-            ends = [found.end() for found in re.finditer(cut, sentence[:longest])]
-            if ends and ends[-1] > longest // 3:
+            ends = [found.end() for found in re.finditer(cut, sentence[:most])]
+            if ends and ends[-1] > most // 3:
                 break
         yield sentence[: ends[-1]]
         sentence = sentence[ends[-1] :]
     if sentence:
         yield sentence
+
+
+def _fitting(text: str, longest: int) -> int:
+    """How many of its first characters have at most so many bytes; one at least."""
+    return max(1, len(text[:longest].encode("utf-8", "replace")[:longest].decode("utf-8", "ignore")))
 
 
 def _stripped(part: str) -> Sentence:

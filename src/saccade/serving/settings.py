@@ -8,6 +8,7 @@ from typing import final
 
 MOST_BEAM = 16
 MOST_LOOK = 1000  # characters whose every weight may be asked for at once
+MOST_FLOW = 2000  # pairs of pieces that attention flow may be asked for: seconds
 MOST_PIXELS = 1 << 24  # of a picture, however small its file
 
 

@@ -11,6 +11,7 @@ from saccade.inspection.insight import Insight, Map
 from saccade.inspection.views import with_views
 from saccade.serving.answers import encoded
 from saccade.serving.pharaoh import AlignedWords, aligned_words
+from saccade.serving.settings import MOST_FLOW
 
 Chosen = tuple[int, ...] | None
 # every kind of attention that a task may have; the first is shown where nothing is said
@@ -48,9 +49,19 @@ def _looked(predictor: Any, inputs: list[Any], *, views: tuple[str, ...] = (), *
         return list(predictor.look(inputs, **options))
     task, asked = options.pop("task"), options.pop("kinds", None)
     first, *_ = KINDS[task]
-    seen = [with_views(one, views, first) for one in predictor.look(inputs, kinds=KINDS[task], **options)]
+    seen = list(predictor.look(inputs, kinds=KINDS[task], **options))
+    for one in seen if "flow" in views else ():
+        _check_flow(one)
+    seen = [with_views(one, views, first) for one in seen]
     kinds = asked or (first,)
     return [replace(one, maps={kind: one.maps[kind] for kind in one.maps if kind in kinds}) for one in seen]
+
+
+def _check_flow(seen: Insight) -> None:
+    """Flow is found for each pair of pieces: everybody else would wait for a long text."""
+    size = max((found.weight_LHTS[0, 0].numel() for found in seen.maps.values()), default=0)
+    if size > MOST_FLOW:
+        raise Mistake(f"views: flow of {size:,} pairs of pieces asked for; allowed: {MOST_FLOW:,}")
 
 
 def _chosen(found: Insight, layers: Chosen, heads: Chosen) -> dict[str, Any]:
