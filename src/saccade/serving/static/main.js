@@ -263,5 +263,5 @@ function begin() {
   later(0);
 }
 
-addEventListener("hashchange", () => location.reload()); // another link
+addEventListener("hashchange", () => location.hash.includes("=") && location.reload()); // another link
 start();
