@@ -31,7 +31,7 @@ MANY = st.lists(st.sets(st.integers(0, 6), max_size=2), min_size=5, max_size=5).
     [
         ("intersection", "1-1"),
         ("union", "0-0 1-0 1-1 2-2 2-3 4-3 4-4 5-0 6-6"),
-        # around 1-1: 1-0 (its target 0 is free), then 0-0 (source 0), 2-2 at the corner; around 2-2: 2-3; 4-3 touches nothing
+        # around 1-1: 1-0 (target 0 is free), then 0-0 (source 0), 2-2 at the corner; around 2-2: 2-3; 4-3 is far off
         ("grow-diag", "0-0 1-0 1-1 2-2 2-3"),
         # of the forward links 4-3 (source 4), then 4-4 (target 4); 5-0 (source 5); of the backward ones 6-6
         ("grow-diag-final", "0-0 1-0 1-1 2-2 2-3 4-3 4-4 5-0 6-6"),
