@@ -21,7 +21,7 @@ FLOORS = [
     {"decoding", "inspection", "training"},
     {"tasks"},
     {"config"},
-    {"serving", "lab", "bench", "cli"},
+    {"serving", "lab", "bench", "look", "cli"},
 ]
 
 

@@ -27,6 +27,7 @@ from saccade.data.mistakes import Mistake
 from saccade.inspection import draw
 from saccade.lab import commands as lab_commands
 from saccade.lab import demo as demonstration
+from saccade.look import commands as look_commands
 from saccade.training.interruption import Interrupted
 from saccade.training.loop import NonFiniteLoss
 
@@ -254,6 +255,9 @@ def evaluate(
         if found.draw is None:
             raise Mistake("--plot: there is nothing to draw for this model's task")
         found.draw(plot)
+
+
+app.command()(look_commands.look)
 
 
 @config_app.command("schema")

@@ -1,26 +1,14 @@
-"""The demo's own parts: words from pieces, and which sentences are shown."""
+"""The demo's own parts: its data, and which sentences are shown."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-import torch
 
 from saccade.data.corpus import Pair
 from saccade.data.mistakes import Mistake
-from saccade.data.tokenizer import SentencePiece
 from saccade.lab import demo, phrasebook
-
-
-def test_pieces_are_put_together_to_words() -> None:
-    tokenizer = SentencePiece.train("unigram", ["the owl sees two owls", "a bee sees"] * 20, 274, seed=1)
-    ids = tokenizer.encode("the owls see")
-    found, own_TS = demo.words(tokenizer, ids)
-    assert found == ["the", "owls", "see"]
-    assert own_TS.shape == (3, len(ids))
-    assert torch.equal(own_TS.sum(0), torch.ones(len(ids)))
-    assert own_TS[0, 0] == own_TS[2, -1] == 1
 
 
 def test_the_shown_sentences_fit_and_differ() -> None:

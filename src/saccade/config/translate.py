@@ -13,7 +13,7 @@ from sacrebleu import BLEU
 from torch import Tensor
 
 from saccade.attention.scores import LOCATIONS
-from saccade.config import corpora, features, networks, sections
+from saccade.config import aligning, corpora, features, networks, sections
 from saccade.config.corpora import Data
 from saccade.config.devices import device_for, trained
 from saccade.config.features import Features
@@ -200,7 +200,8 @@ def _stores(config: Config, both: Sides, root: Path, console: Console) -> tuple[
 def load(config: Config, folder: Path) -> Translator:
     """A trained run, ready to predict."""
     both = sides(config, folder)
-    return translator(config, trained(model(config, both), config, folder), both)
+    found = translator(config, trained(model(config, both), config, folder), both)
+    return replace(found, aligning=aligning.load(folder))
 
 
 def sides(config: Config, folder: Path, console: Console = corpora.QUIET) -> Sides:

@@ -9,6 +9,7 @@ import io
 import json
 import random
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from saccade.data.mistakes import Mistake
 
 T = TypeVar("T")
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
+SPACE = "▁"  # SentencePiece's sign for one
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 MOST_CHARACTERS = 100_000_000  # enough to learn a vocabulary from; SentencePiece takes some 30 bytes for each
 
@@ -64,6 +66,9 @@ class Tokenizer(Protocol):
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """One readable string a token."""
+
+    def begins_word(self, piece: str) -> bool:
+        """Whether a piece is the first of a word (that of a text always is)."""
 
     def save(self, path: Path) -> None:
         """One file, written whole or not at all."""
@@ -124,6 +129,10 @@ class SentencePiece:
         """One readable string a token."""
         return [self._processor.id_to_piece(index) for index in ids]
 
+    def begins_word(self, piece: str) -> bool:
+        """▁ does; and in scripts that write no spaces, every piece."""
+        return piece.startswith(SPACE) or unicodedata.east_asian_width(piece[0]) in "WF"
+
     def save(self, path: Path) -> None:
         """SentencePiece's own model file."""
         with replacing(path) as draft:
@@ -174,6 +183,10 @@ class Vocabulary:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """One readable string a token."""
         return [self.symbols[index] for index in ids]
+
+    def begins_word(self, piece: str) -> bool:
+        """Every word; of characters, a space."""
+        return self.kind == "words" or piece == " "
 
     def save(self, path: Path) -> None:
         """A JSON file."""

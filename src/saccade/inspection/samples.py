@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
+from saccade.data.tokenizer import SPACE
+
 MOST_PIECES = 60  # on a side of a heat map
-SPACE = "▁"  # SentencePiece's mark of a space
 
 
 class Sample(NamedTuple):

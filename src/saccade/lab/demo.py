@@ -7,22 +7,18 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
-import torch
 from rich.console import Console
 from torch import Tensor
 
 from saccade.config import load, runs
 from saccade.config.predictors import load_run
 from saccade.config.translate import Config
-from saccade.data.batches import pad_sources
 from saccade.data.corpus import Corpus, Pair
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
-from saccade.data.tokenizer import START, Tokenizer
-from saccade.decoding.stepper import Attending
 from saccade.inspection import braille, draw
+from saccade.inspection.insight import merged
 from saccade.lab import phrasebook
 from saccade.tasks.translate import Translator
 
@@ -33,7 +29,6 @@ SHOWN = (  # a negation, an adjective that changes its place, a question
     r"\b(red|green|blue|white|black|yellow|brown) ",
     r"^(Do|Does|Did|Is|Are) .*\b(him|her|them)\b",
 )
-WORD_START = "▁"
 
 
 def run(*, out: Path, steps: int, sentences: int, seed: int, console: Console) -> float:
@@ -139,28 +134,13 @@ def _drawn_width(pair: Pair) -> int:
     return widest[0] * len(source) + widest[1]
 
 
-@torch.no_grad()
 def alignment(translator: Translator, pair: Pair) -> tuple[list[str], list[str], Tensor]:
     """Written words, read words, and the weights between them [T, S]: the heads' mean in the layer that is sharpest."""
-    tokenizer = cast(Tokenizer, translator.source)
-    source, target = tokenizer.encode(pair.source), translator.target.encode(pair.target)
-    device = next(translator.model.parameters()).device
-    read = (*pad_sources([source]), torch.tensor([[START, *target]]))
-    weight_BLHTS = cast(Attending, translator.model).cross_attention(*(tensor.to(device) for tensor in read))
-    weight_LTS = weight_BLHTS[0].mean(1)[:, : len(target), : len(source)].cpu()
-    queries, query_of = words(translator.target, target)
-    keys, key_of = words(tokenizer, source)
-    weight_LTS = (query_of / query_of.sum(1, keepdim=True)) @ weight_LTS @ key_of.mT
+    (seen,) = translator.look([pair.source], targets=[pair.target])
+    output, source = seen.sides["output"], seen.sides["source"]
+    weight_LTS = merged(seen.map("cross").weight_LHTS.mean(1), output, source)[:, :-1, :-1]  # without </s>
     sharpness_L = weight_LTS.amax(-1).mean(-1)
-    return queries, keys, weight_LTS[int(sharpness_L.argmax())]
-
-
-def words(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[str], Tensor]:
-    """The words that pieces make, and which pieces make them: 1 for a word's own pieces, 0 for the others."""
-    pieces = tokenizer.pieces(ids)
-    word_of = torch.tensor([piece.startswith(WORD_START) for piece in pieces]).cumsum(0) - 1
-    found = "".join(pieces).split(WORD_START)[1:]
-    return found, torch.nn.functional.one_hot(word_of, len(found)).mT.float()
+    return output.words[:-1], source.words[:-1], weight_LTS[int(sharpness_L.argmax())]
 
 
 def say_what_is_next(out: Path, console: Console) -> None:

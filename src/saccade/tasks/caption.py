@@ -23,6 +23,7 @@ from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import START, Tokenizer
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, chosen, search
 from saccade.inspection import captions as drawing
+from saccade.inspection.insight import Insight, Map, Side, ended
 from saccade.models.captioner import Captioner
 from saccade.tasks.evaluation import Evaluation, Watch, several
 
@@ -104,6 +105,19 @@ class CaptionWriter:
         rest = iter(several(inputs))
         while part := [self._seen(given) for given in itertools.islice(rest, self.batch_size)]:
             yield from self._written(part, way, attention=attention)
+
+    def look(self, inputs: Iterable[Given], **options: Any) -> list[Insight]:
+        """Where each word looked; S are the cells of the picture, row by row."""
+        found = []
+        for best in self.stream_best(inputs, attention=True, **options):
+            first, *others = best
+            assert first.attention is not None
+            weight_TS = torch.from_numpy(first.attention).flatten(1)
+            output = Side.of(first.text, ended(first.words, has_end=first.ended), self.tokenizer.begins_word)
+            seen = Map("output", "picture", weight_TS[None, None], shape=self.model.encoder.shape)
+            cells = Side.of(first.name, [f"{row},{column}" for row, column in np.ndindex(*self.model.encoder.shape)])
+            found.append(Insight("caption", first, {"output": output, "picture": cells}, {"cross": seen}, None, others))
+        return found
 
     def read(self, source: Path | None) -> Iterator[Seen]:
         """The pictures of a file or folder, or the feature maps of a file."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -23,6 +23,8 @@ from saccade.data.tokenizer import Tokenizer
 from saccade.data.windows import NO_LABEL, Batch, EncodedTexts, encode_texts
 from saccade.inspection import draw
 from saccade.inspection.confusion import Confusion, in_terminal
+from saccade.inspection.insight import Insight, Map, Side
+from saccade.inspection.record import recording
 from saccade.models.classifier import Judged, TextClassifier
 from saccade.tasks.evaluation import Evaluation, Watch, several
 from saccade.training.losses import disagreement
@@ -199,6 +201,36 @@ class Classifier:
             seen = [*before, *part]
             yield from self._judge(seen, bool(attention or key_terms), key_terms)[len(before) :]
             before = seen[max(0, len(seen) - self.context) :]
+
+    @torch.no_grad()
+    def look(
+        self, inputs: Iterable[str | Text], *, kinds: Collection[str] = ("pooling",), norms: bool = False
+    ) -> list[Insight]:
+        """What the model saw of each input; `kinds` of attention are pooling and, in a Transformer, encoder."""
+        texts = [Text(clean(given)) if isinstance(given, str) else given for given in several(inputs)]
+        return [self._look(texts[max(0, row - self.context) : row + 1], kinds, norms) for row in range(len(texts))]
+
+    def _look(self, texts: list[Text], kinds: Collection[str], norms: bool) -> Insight:
+        """At the last of some texts, with those before it as context."""
+        encoded = encode_texts(texts, self.encode, self.labels, context=self.context, max_length=self.max_length)
+        batch = encoded.batch([range(len(texts) - 1, len(texts))]).to(next(self.network.parameters()).device)
+        with recording(self.network, kinds=kinds, norms=norms) as record:
+            judged = self.network(batch)
+        own = int(batch.window_BW[0, batch.window_length_B[0] - 1])
+        length = int(batch.length_U[own])
+        answer = self._named(judged.logits_BV[0].float().softmax(-1).cpu())
+        text, pieces = texts[-1].text, self.tokenizer.pieces(batch.ids_US[own, :length].tolist())
+        source, label = Side.of(text, pieces, self.tokenizer.begins_word), Side.of(answer.label, [answer.label])
+        rows = {"pooling": ("label", "source"), "encoder": ("source", "source")}
+        maps = {
+            kind: Map(
+                *rows[kind],
+                record.weights(kind)[:, own, :, :length, :length].float().cpu(),
+                record.norms(kind)[:, own, :, :length, :length].float().cpu() if norms else None,
+            )
+            for kind in record.kinds
+        }
+        return Insight("classify", answer, {"source": source, "label": label}, maps)
 
     def key_terms(self, text: str | Text, count: int = 5) -> list[KeyTerm]:
         """The words of a document that carried the decision, the heaviest first (Shen & Lee 2016, section 4)."""

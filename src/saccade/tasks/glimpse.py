@@ -17,6 +17,7 @@ from saccade.data.canvases import Canvases
 from saccade.data.images import Images, Pixels, read_images, read_pictures
 from saccade.data.mistakes import Mistake
 from saccade.inspection import glimpses
+from saccade.inspection.insight import Insight
 from saccade.models.glimpse_network import GlimpseNetwork
 from saccade.tasks.evaluation import Evaluation, several
 from saccade.training.reinforce import with_first
@@ -109,6 +110,10 @@ class Glimpser:
         for _, same in groupby(pictures, key=lambda picture: picture.pixel_CYX.shape):
             while batch := list(islice(same, self.batch_size)):
                 yield from self._seen(batch, wander_TBM2)
+
+    def look(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> list[Insight]:
+        """Where it looked: the path is the answer's own; there are no weights."""
+        return [Insight("glimpse", seen, {}, {}) for seen in self.stream(inputs, samples=samples, seed=seed)]
 
     def read(self, source: Path | None) -> Iterator[Picture]:
         """The pictures of a file or folder."""

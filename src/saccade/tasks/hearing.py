@@ -20,7 +20,8 @@ from saccade.tasks import bleu
 from saccade.tasks.evaluation import Evaluation
 
 if TYPE_CHECKING:
-    from saccade.tasks.translate import Translation, Translator
+    from saccade.tasks.translate import Translator
+    from saccade.tasks.translation import Translation
 
 NUM_ALIGNED = 200  # sources whose weights are measured
 NUM_DRAWN = 4

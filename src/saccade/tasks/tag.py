@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -19,6 +19,8 @@ from saccade.data.mistakes import Mistake
 from saccade.data.spans import Score, Span, converted, span_scores, spans_of
 from saccade.data.tagged import documents, read_files
 from saccade.inspection.draw import to_file
+from saccade.inspection.insight import Insight, Map, Side
+from saccade.inspection.record import recording
 from saccade.models.tagger import TagNetwork
 from saccade.tasks.evaluation import Evaluation, several
 
@@ -109,6 +111,32 @@ class Tagger:
         """
         for part in _windows(self.read_together(map(_sentence, itertools.count(1), several(inputs))), window):
             yield from self._tagged(part, probabilities)
+
+    def look(
+        self,
+        inputs: Iterable[Input],
+        *,
+        kinds: Collection[str] = ("encoder",),
+        norms: bool = False,
+        probabilities: bool = False,
+    ) -> list[Insight]:
+        """What the model saw of each sentence, by itself; only a Transformer has attention (`kinds` encoder)."""
+        found = []
+        for sentence in map(_sentence, itertools.count(1), several(inputs)):
+            with recording(self.network, kinds=kinds, norms=norms) as record:
+                (answer,) = self._tagged([[sentence]], probabilities)
+            side = Side.of(" ".join(sentence.words), sentence.words)
+            maps = {
+                kind: Map(
+                    "source",
+                    "source",
+                    record.weights(kind)[:, 0].float().cpu(),
+                    record.norms(kind)[:, 0].float().cpu() if norms else None,
+                )
+                for kind in record.kinds
+            }
+            found.append(Insight("tag", answer, {"source": side}, maps))
+        return found
 
     def read_together(self, given: Iterable[Sentence]) -> Iterator[Document]:
         """The sentences of a document, if the model reads documents; else each for itself."""

@@ -5,112 +5,38 @@ from __future__ import annotations
 import itertools
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from rich.console import Console
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from saccade.data.batches import pad_sources
 from saccade.data.corpus import Corpus, Pair, clean, decoded_lines, read_lines
 from saccade.data.frames import Sounds, pad_frames, rebased_lines
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import END, SPECIAL, START, Tokenizer
-from saccade.decoding import Attending, BeamOptions, Hypothesis, SamplingOptions, chosen, search
-from saccade.inspection import alignments, draw
+from saccade.decoding import Attending, BeamOptions, Ensemble, Hypothesis, SamplingOptions, chosen, search
+from saccade.inspection.insight import Head, Insight, Map, Side, ended
+from saccade.inspection.record import Record, recording
 from saccade.tasks import bleu, hearing
 from saccade.tasks.evaluation import Evaluation, Watch, several
+from saccade.tasks.translation import Heard, Look, Translation
 
 WINDOW = 2048  # lines that are sorted by length together
 WINDOW_SOUNDS = 64  # sources of sound that are in memory together
 WINDOW_CHARACTERS = 1 << 22  # and no more than this, however long they are
+SIDES = {"cross": ("output", "source"), "encoder": ("source", "source"), "decoder": ("output", "read")}
 Way = BeamOptions | SamplingOptions
-
-
-class Heard(NamedTuple):
-    """A source of sound: its frames, and the seconds from one to the next."""
-
-    frames_SF: NDArray[np.float32]
-    hop: float
-
-
-class Translation(NamedTuple):
-    """An output: its text, its score, its pieces, and the log-probability of each.
-
-    Where it `ended`, the last log-probability is that of </s>; otherwise it was cut at its maximum length or in a loop.
-    With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces, which for sound
-    are seconds, and the sound that was `heard`.
-    """
-
-    text: str
-    score: float
-    pieces: list[str]
-    log_probabilities: list[float]
-    ended: bool = True
-    attention: Tensor | None = None
-    source_pieces: list[str] | None = None
-    heard: Heard | None = None
-
-    def line(self) -> str:
-        """What people read."""
-        return self.text
-
-    def plain(self) -> dict[str, Any]:
-        """What programs read."""
-        shown = {name: value for name, value in self._replace(heard=None)._asdict().items() if value is not None}
-        if self.attention is not None:
-            shown["attention"] = [[round(weight, 4) for weight in row] for row in self.attention.tolist()]
-        return shown
-
-    def show(self, console: Console) -> None:
-        """The weights in the terminal, where there are any."""
-        if self.attention is not None and self.source_pieces is not None:
-            pieces = self._written()
-            console.print(draw.in_terminal(self.attention, queries=pieces, keys=self.source_pieces, console=console))
-
-    def draw(self, path: Path) -> None:
-        """The weights as a PNG, SVG or PDF; of a blank line there is none."""
-        if not self.log_probabilities:
-            return
-        if self.attention is None or self.source_pieces is None:
-            raise Mistake(f"{path}: there are no weights to draw; ask for attention")
-        if self.heard is not None:
-            alignments.to_file(
-                self.attention, path, words=self._written(), frames_SF=self.heard.frames_SF, hop=self.heard.hop
-            )
-        else:
-            draw.to_file(self.attention, path, queries=self._written(), keys=self.source_pieces, title=self.text)
-
-    def _written(self) -> list[str]:
-        return [*self.pieces, SPECIAL[END]][: len(self.log_probabilities)]
-
-
-class Look(NamedTuple):
-    """Which weights to show: a decoder layer (the last), and a head of it or the mean of all."""
-
-    layer: int = -1
-    head: int | None = None
-
-    def of(self, weight_BLHTS: Tensor) -> Tensor:
-        """[B, T, S]."""
-        num_layers, num_heads = weight_BLHTS.shape[1:3]
-        if not num_layers:
-            raise Mistake("attention: this model has none; it reads the source into one vector")
-        for name, value, count in (("layer", self.layer, num_layers), ("head", self.head or 0, num_heads)):
-            if not -count <= value < count:
-                raise Mistake(f"{name}: {value} given; allowed: 0 to {count - 1}, or -1 for the last")
-        weight_BHTS = weight_BLHTS[:, self.layer]
-        return weight_BHTS.mean(1) if self.head is None else weight_BHTS[:, self.head]
 
 
 class _Text(NamedTuple):
     """A text to translate: its ids (of sound, its frames), and what its translation must begin with."""
 
+    text: str
     ids: Any
     prefix: str
     prefix_ids: list[int]
@@ -132,6 +58,7 @@ class Translator:
     options: BeamOptions
     tokens_per_batch: int = 4096
     max_source_length: int = 8192
+    aligning: Head | None = None  # the head that aligns words best, where it is known
 
     def predict(
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
@@ -161,6 +88,31 @@ class Translator:
         for part in _windows(_aligned(lines, prefixes), size):
             yield from self._predict(part, number, *request)
             number += len(part)
+
+    def look(
+        self,
+        texts: Iterable[str],
+        *,
+        targets: Iterable[str] | None = None,
+        kinds: Collection[str] = ("cross",),
+        norms: bool = False,
+        **decoding: Any,
+    ) -> list[Insight]:
+        """What the model saw of each text while it wrote its output, or with `targets`, while it reads these.
+
+        `kinds` of attention are cross, encoder and decoder; `norms=True` adds the lengths of what was weighed.
+        """
+        if isinstance(self.model, Ensemble):
+            raise Mistake("look: an ensemble has no attention of its own; look at one run")
+        options = chosen(self.options, decoding)
+        given = [self._encode(*text, number) for number, text in enumerate(_aligned(texts, targets, "targets"), 1)]
+        found = [Insight("translate", Translation("", 0.0, [], []), {}, {}) for _ in given]
+        for rows in _batches([len(text.ids) for text in given], self.tokens_per_batch):
+            batch = [given[row] for row in rows]
+            best = self._found(batch, options) if targets is None else self._scored(batch)
+            for row, one in zip(rows, self._looked(batch, best, kinds, norms), strict=True):
+                found[row] = one
+        return found
 
     def read(self, source: Path | None) -> Iterator[str]:
         """The lines of a file, or of the standard input; files that a list names are looked up from where it lies."""
@@ -221,14 +173,11 @@ class Translator:
             unit = "frames" if isinstance(self.source, Sounds) else "tokens"
             what = f"line {number:,} has {len(ids):,} {unit}"
             warnings.warn(f"{what}; only the first {limit:,} are read (max_source_length)", stacklevel=2)
-        return _Text(ids[:limit], prefix, self.target.encode(prefix))
+        return _Text(text, ids[:limit], prefix, self.target.encode(prefix))
 
     def _decode(self, texts: list[_Text], options: Way, look: Look | None) -> list[list[Translation]]:
         """One batch."""
-        model, device = cast(Attending, self.model), next(self.model.parameters()).device
-        source_BS, length_B = (tensor.to(device) for tensor in self._pad([text.ids for text in texts]))
-        prefixes = [text.prefix_ids for text in texts]
-        found = search(model, source_BS, length_B, options, prefixes)
+        model, found = cast(Attending, self.model), self._found(texts, options)
         shown = [[self._shown(text, one) for one in best] for text, best in zip(texts, found, strict=True)]
         if look is None:
             return shown
@@ -236,6 +185,53 @@ class Translator:
             [self._with_attention(model, text, ids.ids, one, look) for ids, one in zip(best, ones, strict=True)]
             for text, best, ones in zip(texts, found, shown, strict=True)
         ]
+
+    def _found(self, texts: list[_Text], options: Way) -> list[list[Hypothesis]]:
+        """The best outputs of one batch."""
+        prefixes = [text.prefix_ids for text in texts]
+        return search(cast(Attending, self.model), *self._pad(texts), options, prefixes)
+
+    @torch.no_grad()
+    def _scored(self, texts: list[_Text]) -> list[list[Hypothesis]]:
+        """Given outputs, with the log-probability of each of their pieces."""
+        model, ids = cast(Any, self.model), [text.prefix_ids for text in texts]
+        read_BT = self._read(ids)
+        step_BTV = model.logits(model(*self._pad(texts), read_BT)).float().log_softmax(-1)
+        next_BT = torch.cat([read_BT[:, 1:], read_BT.new_full((len(read_BT), 1), END)], 1)
+        found = []
+        for step_TV, next_T, row in zip(step_BTV, next_BT, ids, strict=True):
+            next_T[len(row)] = END
+            steps = step_TV.gather(1, next_T[:, None])[: len(row) + 1, 0].tolist()
+            found.append([self.options.hypothesis(row, steps, ended=True)])
+        return found
+
+    @torch.no_grad()
+    def _looked(
+        self, texts: list[_Text], found: list[list[Hypothesis]], kinds: Collection[str], norms: bool
+    ) -> Iterator[Insight]:
+        """Read once more, with the weights of the best outputs kept."""
+        read_BT = self._read([best[0].ids for best in found])
+        with recording(self.model, kinds=kinds, norms=norms) as record:
+            self.model(*self._pad(texts), read_BT)
+        for row, (text, best) in enumerate(zip(texts, found, strict=True)):
+            first, *others = (self._shown(text, one) for one in best)
+            sides = self._sides(text, first)
+            maps = {kind: _map(record, kind, row, sides, norms) for kind in record.kinds}
+            yield Insight("translate", first, sides, maps, self.aligning, others)
+
+    def _sides(self, text: _Text, shown: Translation) -> dict[str, Side]:
+        written = ended(shown.pieces, has_end=shown.ended)
+        begins = self.target.begins_word
+        output, read = Side.of(shown.text, written, begins), Side.of("", [SPECIAL[START], *written[:-1]], begins)
+        if isinstance(self.source, Sounds):
+            return {"source": Side.of("", self.source.pieces(text.ids)), "output": output, "read": read}
+        pieces = ended(self.source.pieces(text.ids))
+        return {"source": Side.of(text.text, pieces, self.source.begins_word), "output": output, "read": read}
+
+    def _read(self, ids: list[list[int]]) -> Tensor:
+        """What the decoder reads to write these, padded."""
+        rows = [torch.tensor([START, *row]) for row in ids]
+        return pad_sequence(rows, batch_first=True).to(next(self.model.parameters()).device)
 
     def _shown(self, text: _Text, found: Hypothesis) -> Translation:
         """The output as text; of the prefix, what no token stands for is still there."""
@@ -249,17 +245,28 @@ class Translator:
         self, model: Attending, text: _Text, ids: list[int], shown: Translation, look: Look
     ) -> Translation:
         """Read once more with the weights kept, one sentence at a time: nothing is asked of the fast path."""
-        device = next(self.model.parameters()).device
-        source_1S, length_1 = (tensor.to(device) for tensor in self._pad([text.ids]))
-        read_1T = torch.tensor([[START, *ids][: len(shown.log_probabilities)]], device=device)
-        weight_TS = look.of(model.cross_attention(source_1S, length_1, read_1T))[0].float().cpu()
+        read_1T = self._read([ids])[:, : len(shown.log_probabilities)]
+        weight_TS = look.of(model.cross_attention(*self._pad([text]), read_1T))[0].float().cpu()
         if isinstance(self.source, Sounds):
             heard = Heard(text.ids, self.source.mel.hop)
             return shown._replace(attention=weight_TS, source_pieces=self.source.pieces(text.ids), heard=heard)
         return shown._replace(attention=weight_TS, source_pieces=[*self.source.pieces(text.ids), SPECIAL[END]])
 
-    def _pad(self, sources: list[Any]) -> tuple[Tensor, Tensor]:
-        return pad_frames(sources) if isinstance(self.source, Sounds) else pad_sources(sources)
+    def _pad(self, texts: list[_Text]) -> tuple[Tensor, Tensor]:
+        """Sources and their lengths, where the model is."""
+        sources, device = [text.ids for text in texts], next(self.model.parameters()).device
+        source, length_B = pad_frames(sources) if isinstance(self.source, Sounds) else pad_sources(sources)
+        return source.to(device), length_B.to(device)
+
+
+def _map(record: Record, kind: str, row: int, sides: dict[str, Side], norms: bool) -> Map:
+    """The weights of one text, without padding."""
+    queries, keys = {"cross": ("output", "source"), "encoder": ("source", "source"), "decoder": ("output", "read")}[
+        kind
+    ]
+    steps = (slice(None), row, slice(None), slice(len(sides[queries].pieces)), slice(len(sides[keys].pieces)))
+    norm_LHTS = record.norms(kind)[steps].float().cpu() if norms else None
+    return Map(queries, keys, record.weights(kind)[steps].float().cpu(), norm_LHTS)
 
 
 def _batches(lengths: list[int], budget: int) -> Iterator[list[int]]:
@@ -285,16 +292,16 @@ def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Way, Look 
     return options, Look(**look) if is_attention else None
 
 
-def _aligned(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[tuple[str, str]]:
-    """Each text with its prefix."""
+def _aligned(texts: Iterable[str], prefixes: Iterable[str] | None, name: str = "prefixes") -> Iterator[tuple[str, str]]:
+    """Each text with its prefix, or whatever goes with it."""
     texts = several(texts)
     if prefixes is None:
         yield from ((text, "") for text in texts)
         return
     for number, (text, prefix) in enumerate(itertools.zip_longest(texts, prefixes), 1):
         if text is None or prefix is None:
-            short = "prefixes" if prefix is None else "texts"
-            raise Mistake(f"prefixes: there must be one for each text, but the {short} end after {number - 1:,}")
+            short = name if prefix is None else "texts"
+            raise Mistake(f"{name}: there must be one for each text, but the {short} end after {number - 1:,}")
         yield text, prefix
 
 

@@ -1,0 +1,151 @@
+"""What a model saw of one input: its pieces and words, and the weights between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from saccade.data.mistakes import Mistake
+from saccade.data.tokenizer import END, SPACE, SPECIAL
+
+BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")
+DECIMALS = 4  # of weights in JSON
+
+
+class Side(NamedTuple):
+    """A text as a model reads or writes it: its pieces, and the words that they make."""
+
+    text: str
+    pieces: list[str]
+    words: list[str]
+    word_of_piece: list[int]
+
+    @classmethod
+    def of(cls, text: str, pieces: Sequence[str], begins_word: Callable[[str], bool] = lambda piece: True) -> Side:
+        """Words from pieces; a special one (</s>) is a word of its own."""
+        word_of_piece, parts = list[int](), list[list[str]]()
+        for piece in pieces:
+            if not parts or piece in SPECIAL or parts[-1][-1] in SPECIAL or begins_word(piece):
+                parts.append([])
+            parts[-1].append(piece)
+            word_of_piece.append(len(parts) - 1)
+        return cls(text, list(pieces), [_readable("".join(part)) for part in parts], word_of_piece)
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return self._asdict()
+
+
+def _readable(word: str) -> str:
+    spelled = BYTES.sub(lambda found: bytes.fromhex(re.sub("<0x|>", "", found[0])).decode("utf-8", "replace"), word)
+    return spelled.replace(SPACE, " ").strip() or SPACE
+
+
+class Head(NamedTuple):
+    """A head of the decoder's attention to the source (None: the mean of its layer) that aligns words.
+
+    `shift` 1: a word is aligned by the step that reads it, 0: by the one that writes it (Chen 2020, section 3.2).
+    """
+
+    layer: int
+    head: int | None = None
+    shift: int = 0
+
+    def of(self, weight_LHTS: Tensor) -> Tensor:
+        """[T, S]: a row for each written piece; of a shifted head the last row, </s>'s, is its own."""
+        weight_HTS = weight_LHTS[self.layer]
+        weight_TS = weight_HTS.mean(0) if self.head is None else weight_HTS[self.head]
+        return torch.cat([weight_TS[self.shift :], weight_TS[len(weight_TS) - self.shift :]])
+
+
+class Map(NamedTuple):
+    """The weights [L, H, T, S] of one kind of attention between two sides, by their names.
+
+    `norm_LHTS` are the lengths of what was weighed; `shape` are the rows and columns of a picture's cells.
+    """
+
+    queries: str
+    keys: str
+    weight_LHTS: Tensor
+    norm_LHTS: Tensor | None = None
+    shape: tuple[int, int] | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        shown: dict[str, Any] = {"queries": self.queries, "keys": self.keys, "weights": rounded(self.weight_LHTS)}
+        if self.norm_LHTS is not None:
+            shown["norms"] = rounded(self.norm_LHTS)
+        return shown if self.shape is None else {**shown, "shape": list(self.shape)}
+
+
+@final
+@dataclass(frozen=True)
+class Insight:
+    """One input, what the model answered, and what each attention weighed.
+
+    `answer` is the task's own result; `others` are its next best outputs, `views` weights [T, S] that were derived.
+    """
+
+    task: str
+    answer: Any
+    sides: Mapping[str, Side]
+    maps: Mapping[str, Map]
+    aligning: Head | None = None
+    others: Sequence[Any] = ()
+    views: Mapping[str, Map] = field(default_factory=dict)
+
+    def map(self, kind: str | None = None) -> Map:
+        """The map of a kind; None: the first there is."""
+        if not self.maps:
+            raise Mistake("this model has no attention to look at")
+        if kind is not None and kind not in self.maps:
+            raise Mistake(f"kind: {kind!r} given; allowed: {', '.join(self.maps)}")
+        return self.maps[kind or next(iter(self.maps))]
+
+    def alignment(self) -> Tensor:
+        """What each written word says of the words it stands for, [words, words]: of the head that aligns best.
+
+        Without one that is known, the mean of the last layer's heads.
+        """
+        seen = self.map("cross")
+        weight_TS = (self.aligning or Head(layer=-1)).of(seen.weight_LHTS)
+        return merged(weight_TS, self.sides[seen.queries], self.sides[seen.keys])
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        answer = {name: value for name, value in self.answer.plain().items() if name != "attention"}
+        shown: dict[str, Any] = {"task": self.task, "answer": answer}
+        shown["sides"] = {name: side.plain() for name, side in self.sides.items()}
+        shown["attention"] = {kind: seen.plain() for kind, seen in self.maps.items()}
+        shown["aligning"] = None if self.aligning is None else self.aligning._asdict()
+        if self.views:
+            shown["views"] = {
+                name: {**view.plain(), "weights": rounded(view.weight_LHTS[0, 0])} for name, view in self.views.items()
+            }
+        if self.others:
+            shown["others"] = [{"text": other.text, "score": other.score} for other in self.others]
+        return shown
+
+
+def merged(weight_TS: Tensor, queries: Side, keys: Side) -> Tensor:
+    """From pieces to words: a word is read as much as its pieces together, and reads as they do on average."""
+    by_key = weight_TS.new_zeros(*weight_TS.shape[:-1], len(keys.words))
+    by_key = by_key.index_add(-1, torch.tensor(keys.word_of_piece), weight_TS)
+    number_T = torch.tensor(queries.word_of_piece)
+    total = by_key.new_zeros(*by_key.shape[:-2], len(queries.words), by_key.shape[-1]).index_add(-2, number_T, by_key)
+    return total / torch.bincount(number_T, minlength=len(queries.words))[:, None]
+
+
+def rounded(weights: Tensor) -> Any:
+    """Nested lists of short numbers."""
+    return weights.detach().double().cpu().round(decimals=DECIMALS).tolist()
+
+
+def ended(pieces: Sequence[str], *, has_end: bool = True) -> list[str]:
+    """Pieces, and </s> behind them."""
+    return [*pieces, SPECIAL[END]] if has_end else list(pieces)

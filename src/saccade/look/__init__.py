@@ -1,0 +1,1 @@
+"""`saccade look`: what people ask of a trained run beside its answers."""

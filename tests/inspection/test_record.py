@@ -1,0 +1,157 @@
+"""Recording: what is recorded is what was used; nothing is left behind; words are merged rightly."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from saccade import MultiHeadAttention, masks
+from saccade.data.mistakes import Mistake
+from saccade.data.tokenizer import SentencePiece, train_tokenizer
+from saccade.inspection.insight import Head, Side, merged
+from saccade.inspection.record import Record, recording
+from saccade.models.seq2seq import Look, RecurrentSizes, Seq2Seq
+from saccade.models.transformer import BlockSizes, Transformer
+
+SOURCE = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]])
+LENGTH = torch.tensor([5, 3])
+READ = torch.tensor([[1, 4, 5], [1, 7, 6]])
+
+
+def transformer(**sizes: object) -> Transformer:
+    torch.manual_seed(1)
+    block = BlockSizes(width=12, num_heads=3, hidden_width=7, **sizes)  # type: ignore[arg-type]
+    model = Transformer(
+        source=11, target_vocabulary=13, sizes=block, num_encoder_layers=2, num_decoder_layers=3, max_length=19
+    )
+    return model.eval()
+
+
+def rnn(attention: str) -> Seq2Seq:
+    torch.manual_seed(1)
+    sizes = RecurrentSizes(width=6, embedding_width=5)
+    return Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, attention=attention, look=Look()).eval()
+
+
+def num_hooks(model: nn.Module) -> int:
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+@torch.no_grad()
+def recorded(model: nn.Module) -> tuple[Tensor, Record]:
+    with recording(model) as record:
+        output = model(SOURCE, LENGTH, READ)
+    return output, record
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
+def test_a_transformer_gives_every_layer_and_head_and_computes_the_same(positions: str) -> None:
+    model = transformer(positions=positions)
+    with torch.no_grad():
+        plain = model(SOURCE, LENGTH, READ)
+    output, record = recorded(model)
+    torch.testing.assert_close(output, plain)
+    assert record.kinds == ["cross", "encoder", "decoder"]
+    assert record.weights("cross").shape == (3, 2, 3, 3, 5)
+    assert record.weights("encoder").shape == (2, 2, 3, 5, 5)
+    assert record.weights("decoder").shape == (3, 2, 3, 3, 3)
+    expected_BLHTS = model.cross_attention(SOURCE, LENGTH, READ)
+    torch.testing.assert_close(record.weights("cross"), expected_BLHTS.transpose(0, 1))
+    for kind in record.kinds:
+        torch.testing.assert_close(record.weights(kind).sum(-1), torch.ones(record.weights(kind).shape[:-1]))
+    assert record.weights("cross")[:, 1, ..., 3:].eq(0).all()  # padding weighs nothing
+    assert record.weights("decoder").triu(1).eq(0).all()  # nor does the future
+
+
+def test_nothing_is_left_behind_even_after_an_error() -> None:
+    model = transformer()
+    recorded(model)
+    assert num_hooks(model) == 0
+    with pytest.raises(IndexError), recording(model):
+        model(SOURCE + 99, LENGTH, READ)
+    assert num_hooks(model) == 0
+    assert isinstance(model(SOURCE, LENGTH, READ), Tensor)
+
+
+@pytest.mark.parametrize("attention", ["bahdanau", "luong"])
+def test_an_rnn_is_recorded_step_by_step(attention: str) -> None:
+    model = rnn(attention)
+    _, record = recorded(model)
+    torch.testing.assert_close(record.weights("cross"), model.cross_attention(SOURCE, LENGTH, READ).transpose(0, 1))
+    assert recorded(rnn("none"))[1].kinds == []
+
+
+def test_a_caller_who_asks_for_weights_still_gets_them() -> None:
+    attention = MultiHeadAttention(6, 2)
+    holder = nn.ModuleDict({"cross": attention})
+    x = torch.randn(2, 3, 6)
+    with recording(holder) as record, torch.no_grad():
+        answer, weight = attention(x, return_weights=True)
+        torch.testing.assert_close(attention(x), answer)
+    torch.testing.assert_close(record.weights("cross")[0], torch.cat([weight, weight], 2))
+
+
+def test_norms_are_the_lengths_of_what_was_weighed() -> None:
+    torch.manual_seed(3)
+    attention = MultiHeadAttention(6, 2)
+    query, key = torch.randn(1, 3, 6), torch.randn(1, 5, 6)
+    with recording(nn.ModuleDict({"cross": attention}), norms=True) as record, torch.no_grad():
+        attention(query, key, mask=masks.padding(torch.tensor([4])))
+    weight_HTS, norm_HTS = record.weights("cross")[0, 0], record.norms("cross")[0, 0]
+    value_SD = attention.value(key[0])
+    for head in range(2):
+        part = slice(3 * head, 3 * head + 3)
+        transformed_SD = value_SD[:, part] @ attention.output.weight[:, part].mT
+        expected_TS = (weight_HTS[head, :, :, None] * transformed_SD).norm(dim=-1)
+        torch.testing.assert_close(norm_HTS[head], expected_TS)
+    with pytest.raises(ValueError, match="norms: not recorded"):
+        recorded(transformer())[1].norms("cross")
+
+
+def test_only_the_kinds_that_are_asked_for_are_recorded() -> None:
+    model = transformer()
+    with recording(model, kinds=("encoder",)) as record, torch.no_grad():
+        model(SOURCE, LENGTH, READ)
+    assert record.kinds == ["encoder"]
+    with (
+        pytest.raises(Mistake, match="kinds: 'self' given; allowed: cross, encoder"),
+        recording(model, kinds=("self",)),
+    ):
+        pass
+
+
+def test_pieces_make_words() -> None:
+    side = Side.of("Größe x", ["▁Gr", "<0xC3>", "<0xB6>", "ße", "▁x", "</s>"], lambda piece: piece.startswith("▁"))
+    assert side.words == ["Größe", "x", "</s>"]
+    assert side.word_of_piece == [0, 0, 0, 0, 1, 2]
+
+
+def test_words_of_every_tokenizer() -> None:
+    tokenizer = SentencePiece.train("unigram", ["the owl sees two owls", "a bee sees"] * 20, 274, seed=1)
+    pieces = tokenizer.pieces(tokenizer.encode("the owls see 東京"))
+    assert Side.of("", pieces, tokenizer.begins_word).words[:3] == ["the", "owls", "see"]
+    characters = train_tokenizer("characters", ["two owls"], 20)
+    side = Side.of("", characters.pieces(characters.encode("two owls")), characters.begins_word)
+    assert side.words == ["two", "owls"]
+    assert side.word_of_piece == [0, 0, 0, 1, 1, 1, 1, 1]
+    words = train_tokenizer("words", ["two owls"], 20)
+    assert Side.of("", words.pieces(words.encode("two owls")), words.begins_word).words == ["two", "owls"]
+
+
+def test_a_word_is_read_as_its_pieces_together_and_reads_as_they_do_on_average() -> None:
+    queries = Side("", [], ["a", "b"], [0, 0, 1])
+    keys = Side("", [], ["c", "d"], [0, 1, 1])
+    weight_TS = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.9, 0.0], [0.2, 0.3, 0.5]])
+    expected = torch.tensor([[0.3, 0.7], [0.2, 0.8]])
+    torch.testing.assert_close(merged(weight_TS, queries, keys), expected)
+    torch.testing.assert_close(merged(weight_TS.expand(2, 3, 3, 3), queries, keys), expected.expand(2, 3, 2, 2))
+
+
+def test_a_shifted_head_gives_a_word_the_weights_of_the_step_that_reads_it() -> None:
+    weight_LHTS = torch.rand(2, 3, 5, 7)
+    torch.testing.assert_close(Head(1, 2).of(weight_LHTS), weight_LHTS[1, 2])
+    shifted = Head(0, 1, shift=1).of(weight_LHTS)
+    torch.testing.assert_close(shifted[:-1], weight_LHTS[0, 1, 1:])
+    assert shifted.shape == (5, 7)
+    torch.testing.assert_close(Head(1).of(weight_LHTS), weight_LHTS[1].mean(0))
