@@ -7,6 +7,7 @@ mean of its heads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, final
 
 import torch
@@ -82,13 +83,14 @@ class GoldTally:
         """In the order of the candidates."""
         return [HeadScore(head, Scores(*row)) for head, row in zip(self.heads, self._counts_4C.T.tolist(), strict=True)]
 
-    def best(self) -> HeadScore:
-        """The lowest AER; of equal ones the first."""
-        return min(self.scores(), key=lambda one: one.scores.aer)
+
+def best(scores: Sequence[HeadScore]) -> HeadScore:
+    """The lowest AER; of equal ones the first."""
+    return min(scores, key=lambda one: one.scores.aer)
 
 
 class Agreement(NamedTuple):
-    """Two heads of opposite directions and how well they agree: 2 |A & B| / (|A| + |B|), the F1 of one against the other."""
+    """Two heads of opposite directions, and the F1 of one against the other: 2 |A & B| / (|A| + |B|)."""
 
     forward: Head
     backward: Head

@@ -1,35 +1,31 @@
-"""`saccade look --align`: word alignments of a whole file, and which head makes them."""
+"""Pairs of texts and a model: the links that its heads make, and which of them makes the best."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from saccade.config import aligning
 from saccade.data.corpus import Corpus, Pair, clean, kind_of, text_lines
 from saccade.data.mistakes import Mistake
 from saccade.inspection.aligning_heads import (
     Agreement,
     AgreementTally,
     GoldTally,
+    HeadScore,
     all_weights,
     candidates,
     linked,
     links_of,
 )
-from saccade.inspection.gold_alignments import read_gold
 from saccade.inspection.insight import Head
-from saccade.inspection.word_alignment import SYMMETRIZERS, Gold, Links, Scores, reverse, scored
-from saccade.look.word_weights import word_weights
+from saccade.inspection.word_alignment import Gold, Links
+from saccade.look.word_weights import num_layers_and_heads, word_weights
 from saccade.tasks.translate import Translator
 
 BAR = " ||| "
-ENOUGH = 1000  # pairs to choose heads by, where there is no gold
 
 
 def read_pairs(source: Path, target: Path | None) -> Iterator[Pair]:
@@ -61,18 +57,23 @@ def aligned(translator: Translator, head: Head, pairs: Iterable[Pair]) -> Iterat
     return (links_of(linked(weight_1TS)[0]) for weight_1TS in word_weights(translator, pairs, pick))
 
 
-def against_gold(translator: Translator, pairs: Sequence[Pair], gold: Sequence[Gold]) -> GoldTally:
+def against_gold(translator: Translator, pairs: Iterable[Pair], gold: Sequence[Gold]) -> list[HeadScore]:
     """Every head of a run as an aligner of these pairs."""
-    tally = GoldTally(heads_of(translator))
+    tally = GoldTally(candidates(*num_layers_and_heads(translator)))
     for weight_CTS, true in zip(word_weights(translator, pairs, all_weights), gold, strict=True):
         tally.add(linked(weight_CTS), true)
-    return tally
+    return tally.scores()
 
 
 def agreement(forward: Translator, backward: Translator, pairs: Sequence[Pair]) -> Agreement:
     """The two heads of opposite directions that agree most about these pairs."""
-    tally = AgreementTally(heads_of(forward), heads_of(backward))
+    tally = AgreementTally(*(candidates(*num_layers_and_heads(run)) for run in (forward, backward)))
     both = word_weights(forward, pairs, all_weights), word_weights(backward, turned(pairs), all_weights)
     for forward_CTS, backward_DST in zip(*both, strict=True):
         tally.add(linked(forward_CTS), linked(backward_DST))
     return tally.best()
+
+
+def guess(num_layers: int, num_heads: int) -> Head:
+    """Where there is nothing to choose by: the middle of a Transformer, by the step that reads a word (Chen 2020)."""
+    return Head(0) if num_heads == 1 else Head(num_layers // 2, None, shift=1)

@@ -9,12 +9,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from saccade.config import terminal
 from saccade.config.predictors import load_run
 from saccade.data import corpus
 from saccade.data.mistakes import Mistake
 from saccade.inspection import draw
 from saccade.inspection.insight import Head, Insight, merged
 from saccade.inspection.record import KINDS
+from saccade.inspection.word_alignment import SYMMETRIZERS
+from saccade.look import align_command
+from saccade.look.align_command import Job
 
 RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
 
@@ -27,10 +31,36 @@ def look(
     layer: Annotated[int | None, typer.Option(help="[default: the head that aligns best, else the last layer]")] = None,
     head: Annotated[int | None, typer.Option(help="[default: the mean of the layer]")] = None,
     pieces: Annotated[bool, typer.Option("--pieces", help="As the model cut them, not merged into words.")] = False,
+    is_aligning: Annotated[
+        bool, typer.Option("--align", help="Write word alignments of --input and --target.")
+    ] = False,
+    source: Annotated[Path | None, typer.Option("--input", help="With --align: source texts, or both sides.")] = None,
+    gold: Annotated[Path | None, typer.Option(help="Gold alignments: find the head that aligns best, keep it.")] = None,
+    opposite: Annotated[Path | None, typer.Option("--reverse", help="With --align: a run back, to agree with.")] = None,
+    symmetrize: Annotated[str | None, typer.Option(help=f"How to join both: {', '.join(SYMMETRIZERS)}.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="With --align: where to write. [default: standard output]")
+    ] = None,
     picture: Annotated[Path | None, typer.Option("--draw", help="Draw it to a PNG, SVG or PDF.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a text, with every layer and head.")] = False,
 ) -> None:
     """Show where a model looked: which words an output word read, what a label weighed, where a caption looked."""
+    asked = {"--input": source, "--gold": gold, "--reverse": opposite, "--symmetrize": symmetrize, "--output": output}
+    if is_aligning:
+        others = {
+            "text": texts,
+            "--kind": kind,
+            "--layer": layer,
+            "--head": head,
+            "--pieces": pieces,
+            "--draw": picture,
+        }
+        _refuse(others, "with --align, which has no use for it")
+        to_align = None if target is None else Path(target)
+        with terminal.quiet():
+            align_command.run(model, Job(source, to_align, gold, opposite, symmetrize, output, as_json), Console())
+        return
+    _refuse(asked, "without --align")
     if not texts:
         raise Mistake("text: none given; saccade look RUN 'a text' ...")
     if picture is not None:
@@ -47,6 +77,12 @@ def look(
         _show(seen, kind, layer, head, pieces, console)
         if picture is not None:
             _draw(seen, kind, layer, head, pieces, picture if len(texts) == 1 else _numbered(picture, number))
+
+
+def _refuse(options: dict[str, Any], why: str) -> None:
+    for name, value in options.items():
+        if value not in (None, False):
+            raise Mistake(f"{name}: given {why}")
 
 
 def _numbered(path: Path, number: int) -> Path:

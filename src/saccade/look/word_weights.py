@@ -45,10 +45,11 @@ def word_weights(translator: Translator, pairs: Iterable[Pair], pick: Pick) -> I
         encoded = [_encoded(translator, pair, row) for row, pair in enumerate(window, number)]
         found: dict[int, Tensor] = {}
         for rows in _batches(encoded):
-            batch = [encoded[row] for row in rows]
-            for row, one, weight_CTS in zip(rows, batch, _weights(translator, batch, pick), strict=True):
-                steps = weight_CTS[:, : len(one.target.pieces), : len(one.source.pieces)]
-                found[row] = merged(steps, one.target, one.source)
+            ids = ([encoded[row].source_ids for row in rows], [encoded[row].target_ids for row in rows])
+            for row, weight_CTS in zip(rows, pick(_read(translator, *ids)).float().cpu(), strict=True):
+                target, source = encoded[row].target, encoded[row].source
+                steps = weight_CTS[:, : len(target.pieces), : len(source.pieces)]
+                found[row] = merged(steps, target, source)
         yield from (found[row] for row in range(len(window)))
         number += len(window)
 
@@ -98,15 +99,21 @@ def _batches(pairs: Sequence[_Encoded]) -> Iterator[list[int]]:
         yield batch
 
 
+def num_layers_and_heads(translator: Translator) -> tuple[int, int]:
+    """Of the decoder's attention to the source."""
+    check(translator)
+    num_layers, num_heads = _read(translator, [[]], [[]]).shape[1:3]
+    return num_layers, num_heads
+
+
 @torch.no_grad()
-def _weights(translator: Translator, batch: list[_Encoded], pick: Pick) -> Tensor:
-    """[B, C, T, S]."""
+def _read(translator: Translator, source_ids: Sequence[list[int]], target_ids: Sequence[list[int]]) -> Tensor:
+    """The weights while targets are read, [B, L, H, T, S]."""
     device = next(translator.model.parameters()).device
-    source_BS, length_B = pad_sources([pair.source_ids for pair in batch])
-    read = [torch.tensor([START, *pair.target_ids]) for pair in batch]
-    read_BT = pad_sequence(read, batch_first=True)
+    source_BS, length_B = pad_sources(source_ids)
+    read_BT = pad_sequence([torch.tensor([START, *ids]) for ids in target_ids], batch_first=True)
     model = cast(Attending, translator.model)
     weight_BLHTS = model.cross_attention(source_BS.to(device), length_B.to(device), read_BT.to(device))
     if not weight_BLHTS.shape[1]:
         raise Mistake("--align: this model has no attention; it reads the source into one vector")
-    return pick(weight_BLHTS).float().cpu()
+    return weight_BLHTS

@@ -1,0 +1,228 @@
+"""`saccade look --align`: from files to links in a file, with the heads that align best."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from saccade.config import aligning, terminal
+from saccade.config.predictors import load_run
+from saccade.data.corpus import Pair
+from saccade.data.files import replacing
+from saccade.data.mistakes import Mistake
+from saccade.inspection.aligning_heads import HeadScore, best
+from saccade.inspection.gold_alignments import read_gold
+from saccade.inspection.insight import Head
+from saccade.inspection.word_alignment import SYMMETRIZERS, Gold, Links, Scores, pharaoh, reverse, scored
+from saccade.look import align
+from saccade.look.word_weights import check, num_layers_and_heads
+from saccade.tasks.translate import Translator
+
+ENOUGH = 1000  # pairs to choose heads by, where there is no gold
+SYMMETRIZE = "grow-diag-final-and"
+HOW = "choose one with --gold, or with --reverse"
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """What to align, and how."""
+
+    source: Path | None
+    target: Path | None = None
+    gold: Path | None = None
+    reverse: Path | None = None  # a run of the opposite direction
+    symmetrize: str | None = None
+    output: Path | None = None
+    as_json: bool = False
+
+    def __post_init__(self) -> None:
+        if self.source is None:
+            raise Mistake("--input: none given; allowed with --align: a file of source texts, or one with both sides")
+        if self.symmetrize is not None and self.reverse is None:
+            raise Mistake("--symmetrize: given without --reverse, a run of the opposite direction")
+        if self.symmetrize is not None and self.symmetrize not in SYMMETRIZERS:
+            raise Mistake(f"--symmetrize: {self.symmetrize!r} given; allowed: {', '.join(SYMMETRIZERS)}")
+
+    def pairs(self) -> Iterator[Pair]:
+        """From the files."""
+        assert self.source is not None
+        return align.read_pairs(self.source, self.target)
+
+
+class Run(NamedTuple):
+    """A run folder and its model."""
+
+    folder: Path
+    translator: Translator
+
+    @classmethod
+    def load(cls, folder: Path) -> Run:
+        """It must be one that aligns."""
+        translator = load_run(folder)
+        check(translator)
+        return cls(folder, translator)
+
+    def head(self) -> Head:
+        """The head that was chosen, or a guess."""
+        if self.translator.aligning is not None:
+            return self.translator.aligning
+        found = align.guess(*num_layers_and_heads(self.translator))
+        warnings.warn(f"{self.folder}: no head was chosen yet; guessing {described(found)} ({HOW})", stacklevel=2)
+        return found
+
+    def choose(self, head: Head, **how: Any) -> Run:
+        """Keep a head with the run."""
+        aligning.save(self.folder, head, **how)
+        return self._replace(translator=replace(self.translator, aligning=head))
+
+
+class Report(NamedTuple):
+    """What gold says of each run's heads, and of the two best together."""
+
+    heads: dict[Path, list[HeadScore]]
+    together: dict[str, Scores]
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        runs = [
+            {"run": str(folder), "best": _plain(best(scores)), "heads": [_plain(score) for score in scores]}
+            for folder, scores in self.heads.items()
+        ]
+        return {"runs": runs, "together": {name: scores.plain() for name, scores in self.together.items()}}
+
+    def show(self, console: Console) -> None:
+        """For people."""
+        for folder, scores in self.heads.items():
+            console.print(f"\n{folder}: AER of every head, in percent; [bold green]lowest[/]", highlight=False)
+            console.print(_grid(scores))
+            console.print(f"Best: {described(best(scores).head)}; {said(best(scores).scores)}.", highlight=False)
+        for name, together in self.together.items():
+            console.print(f"{name:20} {said(together)}", highlight=False)
+
+
+def run(model: Path, job: Job, console: Console) -> None:
+    """Choose heads if that is asked for, then write the links of every pair."""
+    runs = [Run.load(folder) for folder in (model, job.reverse) if folder is not None]
+    if job.gold is not None:
+        pairs = list(job.pairs())
+        gold = read_gold(job.gold, [(len(pair.source.split()), len(pair.target.split())) for pair in pairs])
+        runs, report = choose_by_gold(runs, pairs, gold)
+        if job.as_json:
+            typer.echo(json.dumps(report.plain()))
+        else:
+            report.show(console)
+        if job.output is None:
+            return
+    elif len(runs) == 2 and any(one.translator.aligning is None for one in runs):
+        runs = choose_by_agreement(runs, list(itertools.islice(job.pairs(), ENOUGH)))
+    _write(links(runs, job.pairs(), job.symmetrize or SYMMETRIZE), job)
+
+
+def choose_by_gold(runs: list[Run], pairs: list[Pair], gold: Sequence[Gold]) -> tuple[list[Run], Report]:
+    """The best head of each run is kept with it."""
+    heads: dict[Path, list[HeadScore]] = {}
+    sides = [(pairs, gold), (list(align.turned(pairs)), [true.reversed() for true in gold])]
+    for one, (read, true) in zip(runs, sides, strict=False):
+        watched = terminal.counted(iter(read), len(read), hidden=False)
+        heads[one.folder] = align.against_gold(one.translator, watched, true)
+    runs = [
+        one.choose(best(heads[one.folder]).head, chosen_by="gold", **best(heads[one.folder]).scores.plain())
+        for one in runs
+    ]
+    return runs, Report(heads, _together(runs, pairs, gold) if len(runs) == 2 else {})
+
+
+def _together(runs: Sequence[Run], pairs: list[Pair], gold: Sequence[Gold]) -> dict[str, Scores]:
+    both = list(_both(runs, pairs))
+    return {name: scored((join(*one) for one in both), gold) for name, join in SYMMETRIZERS.items()}
+
+
+def choose_by_agreement(runs: list[Run], pairs: list[Pair]) -> list[Run]:
+    """The two heads of opposite directions that agree most are kept."""
+    forward, backward = runs
+    found = align.agreement(forward.translator, backward.translator, pairs)
+    how = {"chosen_by": "agreement", "f1": found.f1, "num_pairs": len(pairs)}
+    chosen = [one.choose(head, **how) for one, head in zip(runs, (found.forward, found.backward), strict=True)]
+    for one in chosen:
+        typer.echo(f"{one.folder}: {described(one.head())}", err=True)
+    typer.echo(f"They agree most: F1 {found.f1:.3f} of each other on {len(pairs):,} pairs.", err=True)
+    return chosen
+
+
+def links(runs: Sequence[Run], pairs: Iterator[Pair], symmetrize: str) -> Iterator[Links]:
+    """Of one run, or of two made one."""
+    if len(runs) == 1:
+        return align.aligned(runs[0].translator, runs[0].head(), pairs)
+    return (SYMMETRIZERS[symmetrize](*both) for both in _both(runs, pairs))
+
+
+def _both(runs: Sequence[Run], pairs: Iterable[Pair]) -> Iterator[tuple[Links, Links]]:
+    """The links of each direction, both as (source, target)."""
+    there, back = itertools.tee(pairs)
+    forward = align.aligned(runs[0].translator, runs[0].head(), there)
+    backward = align.aligned(runs[1].translator, runs[1].head(), align.turned(back))
+    return ((one, reverse(other)) for one, other in zip(forward, backward, strict=True))
+
+
+def _write(found: Iterator[Links], job: Job) -> None:
+    """A line a pair, to the file when all of it is there, or as it comes to the standard output."""
+    is_shown = job.output is None and sys.stdout.isatty()
+    watched = terminal.counted(found, terminal.num_lines(job.source), hidden=is_shown)
+    lines = map(_as_json, watched) if job.as_json else map(pharaoh, watched)
+    if job.output is None:
+        for line in lines:
+            typer.echo(line)
+        return
+    with replacing(job.output) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def _as_json(found: Links) -> str:
+    return json.dumps({"links": sorted(found)})
+
+
+def described(head: Head) -> str:
+    """A head in words."""
+    which = "the mean of its heads" if head.head is None else f"head {head.head}"
+    return f"layer {head.layer}, {which}, at the step that {'reads' if head.shift else 'writes'} the word"
+
+
+def said(scores: Scores) -> str:
+    """Scores in percent."""
+    aer, precision, recall = (100 * value for value in scores.plain().values())
+    return f"AER {aer:.1f}, precision {precision:.1f}, recall {recall:.1f}"
+
+
+def _plain(score: HeadScore) -> dict[str, Any]:
+    return {**score.head._asdict(), **score.scores.plain()}
+
+
+def _grid(scores: Sequence[HeadScore]) -> Table:
+    """A row for each layer and shift, a column for each head and their mean."""
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    of_head = {score.head: score.scores.aer for score in scores}
+    lowest = min(of_head.values())
+    for heading in (
+        "layer",
+        "step",
+        *dict.fromkeys("mean" if head.head is None else f"{head.head}" for head in of_head),
+    ):
+        table.add_column(heading, justify="right")
+    rows = itertools.groupby(of_head, key=lambda head: (head.layer, head.shift))
+    for (layer, shift), heads in rows:
+        cells = [
+            f"[{'bold green' if of_head[head] == lowest else 'default'}]{100 * of_head[head]:.1f}[/]" for head in heads
+        ]
+        table.add_row(str(layer), "reads" if shift else "writes", *cells)
+    return table
