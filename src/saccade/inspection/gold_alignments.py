@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from saccade.data.corpus import read_lines
 from saccade.data.mistakes import Mistake
-from saccade.inspection.word_alignment import Gold, Link
+from saccade.inspection.word_alignment import Gold, Link, Links
 
 PHARAOH = re.compile("([0-9]{1,9})([-?p])([0-9]{1,9})")
 NAACL = re.compile(r"([0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9})(?: ([SP]))?(?: [01](?:\.[0-9]*)?)?")
@@ -44,15 +44,27 @@ def read_gold(path: Path, sizes: Sequence[Size]) -> list[Gold]:
     return [Gold(frozenset(some), frozenset(all_)) for some, all_ in zip(sure, possible, strict=True)]
 
 
+def read_links(path: Path) -> Iterator[Links]:
+    """Pharaoh's lines of links, sure or not."""
+    for number, line in enumerate(read_lines(path), 1):
+        yield frozenset(link for link, _ in _line(path, number, line))
+
+
+def _line(path: Path, number: int, line: str) -> Iterator[tuple[Link, bool]]:
+    """The links of Pharaoh's line, each with whether it is sure."""
+    for word in line.split():
+        match = PHARAOH.fullmatch(word)
+        if match is None:
+            raise Mistake(f"{path}:{number}: {word!r} is no link; allowed: 0-0 (sure), 0?0 or 0p0 (possible)")
+        yield (int(match[1]), int(match[3])), match[2] == "-"
+
+
 def _pharaoh(path: Path, lines: list[str], num_sentences: int) -> Iterator[_Found]:
     if len(lines) != num_sentences:
         raise Mistake(f"{path}: {len(lines):,} lines; there must be {num_sentences:,}, one for each sentence pair")
-    for number, line in enumerate(lines):
-        for word in line.split():
-            match = PHARAOH.fullmatch(word)
-            if match is None:
-                raise Mistake(f"{path}:{number + 1}: {word!r} is no link; allowed: 0-0 (sure), 0?0 or 0p0 (possible)")
-            yield _Found(number + 1, number, (int(match[1]), int(match[3])), match[2] == "-")
+    for number, line in enumerate(lines, 1):
+        for link, is_sure in _line(path, number, line):
+            yield _Found(number, number - 1, link, is_sure)
 
 
 def _naacl(path: Path, lines: list[str]) -> Iterator[_Found]:

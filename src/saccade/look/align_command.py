@@ -115,9 +115,7 @@ def run(model: Path, job: Job, console: Console) -> None:
     """Choose heads if that is asked for, then write the links of every pair."""
     runs = [Run.load(folder) for folder in (model, job.reverse) if folder is not None]
     if job.gold is not None:
-        pairs = list(job.pairs())
-        gold = read_gold(job.gold, [(len(pair.source.split()), len(pair.target.split())) for pair in pairs])
-        runs, report = choose_by_gold(runs, pairs, gold)
+        runs, report = choose_by_gold(runs, *with_gold(job.pairs(), job.gold))
         if job.as_json:
             typer.echo(json.dumps(report.plain()))
         else:
@@ -127,6 +125,12 @@ def run(model: Path, job: Job, console: Console) -> None:
     elif len(runs) == 2 and any(one.translator.aligning is None for one in runs):
         runs = choose_by_agreement(runs, list(itertools.islice(job.pairs(), ENOUGH)))
     _write(links(runs, job.pairs(), job.symmetrize or SYMMETRIZE), job)
+
+
+def with_gold(pairs: Iterable[Pair], path: Path) -> tuple[list[Pair], list[Gold]]:
+    """All pairs, and what people linked in them."""
+    read = list(pairs)
+    return read, read_gold(path, [(len(pair.source.split()), len(pair.target.split())) for pair in read])
 
 
 def choose_by_gold(runs: list[Run], pairs: list[Pair], gold: Sequence[Gold]) -> tuple[list[Run], Report]:
@@ -144,7 +148,7 @@ def choose_by_gold(runs: list[Run], pairs: list[Pair], gold: Sequence[Gold]) -> 
 
 
 def _together(runs: Sequence[Run], pairs: list[Pair], gold: Sequence[Gold]) -> dict[str, Scores]:
-    both = list(_both(runs, pairs))
+    both = list(both_links(runs, pairs))
     return {name: scored((join(*one) for one in both), gold) for name, join in SYMMETRIZERS.items()}
 
 
@@ -164,10 +168,10 @@ def links(runs: Sequence[Run], pairs: Iterator[Pair], symmetrize: str) -> Iterat
     """Of one run, or of two made one."""
     if len(runs) == 1:
         return align.aligned(runs[0].translator, runs[0].head(), pairs)
-    return (SYMMETRIZERS[symmetrize](*both) for both in _both(runs, pairs))
+    return (SYMMETRIZERS[symmetrize](*both) for both in both_links(runs, pairs))
 
 
-def _both(runs: Sequence[Run], pairs: Iterable[Pair]) -> Iterator[tuple[Links, Links]]:
+def both_links(runs: Sequence[Run], pairs: Iterable[Pair]) -> Iterator[tuple[Links, Links]]:
     """The links of each direction, both as (source, target)."""
     there, back = itertools.tee(pairs)
     forward = align.aligned(runs[0].translator, runs[0].head(), there)
