@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from saccade.bench import attention as attention_bench
 from saccade.bench import glimpse as glimpse_bench
+from saccade.bench import looking as looking_bench
 from saccade.bench import tables
 from saccade.bench import training as training_bench
 from saccade.bench.peers import PEERS
@@ -39,8 +40,7 @@ def bench_attention(
     quick: Annotated[bool, typer.Option(help="Small shapes: half a minute instead of six.")] = False,
 ) -> None:
     """Every score beside torch's attention: time ratio and peak memory, forward and backward, and their growth."""
-    if device == Device.cuda and not torch.cuda.is_available():
-        raise Mistake("--device: cuda given, but torch sees no CUDA device here; allowed: cpu")
+    _check(device)
     dtype = torch.bfloat16 if device == Device.cuda else torch.float32
     place = attention_bench.Place(torch.device(device.value), dtype)
     cases = attention_bench.all_cases(place, quick=quick)
@@ -106,8 +106,7 @@ def bench_glimpse(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
 ) -> None:
     """A forward pass by the image's size: glimpses cost the same, a convolutional network's grows with the area."""
-    if device == Device.cuda and not torch.cuda.is_available():
-        raise Mistake("--device: cuda given, but torch sees no CUDA device here; allowed: cpu")
+    _check(device)
     rows = glimpse_bench.run(device=torch.device(device.value), batch=batch)
     if picture is not None:
         glimpse_bench.plot(rows, picture)
@@ -116,6 +115,24 @@ def bench_glimpse(
         typer.echo(json.dumps({"machine": machine, "rows": [row.as_dict() for row in rows]}, indent=1))
         return
     Console().print(glimpse_bench.table(rows))
+
+
+@app.command("look")
+def bench_look(
+    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
+    size: Annotated[str, typer.Option(help="Of the Transformer: tiny, small, base, big.")] = "base",
+    sentences: Annotated[int, typer.Option(min=1, help="To translate and look at.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+) -> None:
+    """What it costs to record every layer and head of a Transformer, beside plain prediction."""
+    _check(device)
+    rows = looking_bench.run(device=torch.device(device.value), size=size, sentences=sentences)
+    typer.echo(json.dumps([row.as_dict() for row in rows])) if as_json else Console().print(looking_bench.table(rows))
+
+
+def _check(device: Device) -> None:
+    if device == Device.cuda and not torch.cuda.is_available():
+        raise Mistake("--device: cuda given, but torch sees no CUDA device here; allowed: cpu")
 
 
 def _progress(*, hidden: bool = False) -> Progress:
