@@ -21,7 +21,7 @@ from saccade.bench.environments import Environment, Failed
 from saccade.config import corpora
 from saccade.config import load as config_file
 from saccade.data.corpus import Pair
-from saccade.data.mistakes import Mistake
+from saccade.inspection.aligning_heads import best
 from saccade.inspection.gold_alignments import read_links
 from saccade.inspection.word_alignment import SYMMETRIZERS, Gold, Links, Scores, scored
 from saccade.look import align, align_command
@@ -34,15 +34,21 @@ Both = list[tuple[Links, Links]]  # of each sentence the links of each direction
 Say = Callable[[str], None]
 
 
+class Files(NamedTuple):
+    """Sentences, and their links by hand."""
+
+    source: Path
+    target: Path | None
+    gold: Path
+
+
 @final
 @dataclass(frozen=True)
 class Plan:
     """What to align with what."""
 
     runs: tuple[Path, Path]  # there and back
-    source: Path
-    target: Path | None
-    gold: Path
+    files: Files
     peers_folder: Path
     is_lower: bool = False  # what eflomal reads
 
@@ -62,14 +68,29 @@ class Row(NamedTuple):
 
 
 def run(plan: Plan, say: Say) -> list[Row]:
-    """Ours, then eflomal."""
-    pairs, gold = align_command.with_gold(align.read_pairs(plan.source, plan.target), plan.gold)
-    runs = [Run.load(folder) for folder in plan.runs]
-    say(f"saccade: {len(pairs):,} pairs")
+    """Ours with heads that were chosen in two ways, then eflomal. Nothing is kept with the runs."""
+    pairs, gold = align_command.with_gold(align.read_pairs(plan.files.source, plan.files.target), plan.files.gold)
+    there, back = (Run.load(folder) for folder in plan.runs)
+    say(f"saccade: choosing heads by {len(pairs):,} pairs, without their gold and by it")
+    agreeing = align.agreement(there.translator, back.translator, pairs)
+    turned, true = list(align.turned(pairs)), [one.reversed() for one in gold]
+    by_gold = align.against_gold(there.translator, pairs, gold), align.against_gold(back.translator, turned, true)
+    heads = {"agreement": (agreeing.forward, agreeing.backward), "gold": tuple(best(one).head for one in by_gold)}
+    ours = [
+        _ours(how, (there.with_head(forward), back.with_head(backward)), pairs, gold)
+        for how, (forward, backward) in heads.items()
+    ]
+    return [*ours, _eflomal(plan, pairs, gold, say)]
+
+
+def _ours(how: str, runs: Sequence[Run], pairs: Sequence[Pair], gold: Sequence[Gold]) -> Row:
     started = time.perf_counter()
     both = list(align_command.both_links(runs, pairs))
-    ours = Row("saccade", saccade.__version__, dict(ways(both, gold)), time.perf_counter() - started)
-    return [ours, _eflomal(plan, pairs, gold, say)]
+    seconds = time.perf_counter() - started
+    heads = ", ".join(
+        f"{head.layer}.{'mean' if head.head is None else head.head}+{head.shift}" for head in map(Run.head, runs)
+    )
+    return Row(f"saccade, heads by {how}", f"{saccade.__version__}: {heads}", dict(ways(both, gold)), seconds)
 
 
 def ways(both: Both, gold: Sequence[Gold]) -> Iterator[tuple[str, Scores]]:

@@ -81,9 +81,8 @@ class Run(NamedTuple):
         warnings.warn(f"{self.folder}: no head was chosen yet; guessing {described(found)} ({HOW})", stacklevel=2)
         return found
 
-    def choose(self, head: Head, **how: Any) -> Run:
-        """Keep a head with the run."""
-        aligning.save(self.folder, head, **how)
+    def with_head(self, head: Head) -> Run:
+        """The run that aligns with this head."""
         return self._replace(translator=replace(self.translator, aligning=head))
 
 
@@ -140,10 +139,9 @@ def choose_by_gold(runs: list[Run], pairs: list[Pair], gold: Sequence[Gold]) -> 
     for one, (read, true) in zip(runs, sides, strict=False):
         watched = terminal.counted(iter(read), len(read), hidden=False)
         heads[one.folder] = align.against_gold(one.translator, watched, true)
-    runs = [
-        one.choose(best(heads[one.folder]).head, chosen_by="gold", **best(heads[one.folder]).scores.plain())
-        for one in runs
-    ]
+        found = best(heads[one.folder])
+        aligning.save(one.folder, found.head, chosen_by="gold", num_pairs=len(pairs), **found.scores.plain())
+    runs = [one.with_head(best(heads[one.folder]).head) for one in runs]
     return runs, Report(heads, _together(runs, pairs, gold) if len(runs) == 2 else {})
 
 
@@ -156,12 +154,12 @@ def choose_by_agreement(runs: list[Run], pairs: list[Pair]) -> list[Run]:
     """The two heads of opposite directions that agree most are kept."""
     forward, backward = runs
     found = align.agreement(forward.translator, backward.translator, pairs)
-    how = {"chosen_by": "agreement", "f1": found.f1, "num_pairs": len(pairs)}
-    chosen = [one.choose(head, **how) for one, head in zip(runs, (found.forward, found.backward), strict=True)]
-    for one in chosen:
-        typer.echo(f"{one.folder}: {described(one.head())}", err=True)
+    heads = (found.forward, found.backward)
+    for one, head in zip(runs, heads, strict=True):
+        aligning.save(one.folder, head, chosen_by="agreement", num_pairs=len(pairs), f1=found.f1)
+        typer.echo(f"{one.folder}: {described(head)}", err=True)
     typer.echo(f"They agree most: F1 {found.f1:.3f} of each other on {len(pairs):,} pairs.", err=True)
-    return chosen
+    return [one.with_head(head) for one, head in zip(runs, heads, strict=True)]
 
 
 def links(runs: Sequence[Run], pairs: Iterator[Pair], symmetrize: str) -> Iterator[Links]:
