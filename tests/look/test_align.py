@@ -243,6 +243,15 @@ def test_mistakes(runs: list[Path], arguments: tuple[object, ...], message: str)
     assert message in str(found.exception)
 
 
+def test_a_head_that_the_model_has_not_and_a_run_with_itself_are_refused(runs: list[Path], files: list[str]) -> None:
+    aligning.save(runs[0], Head(2, 0, 1))
+    found = look(runs[0], *files)
+    assert "aligning.json: layer 2, head 0, at the step that reads the word: this model has none" in str(
+        found.exception
+    )
+    assert "the run itself" in str(look(runs[0], *files, "--reverse", runs[0]).exception)
+
+
 def test_what_has_no_heads_is_refused(runs: list[Path], tmp_path: Path) -> None:
     plain = make_run(tmp_path / "plain", model={**RNN, "attention": "none"})
     with pytest.raises(Mistake, match="this model has no attention"):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, final
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from saccade.config import aligning, terminal
@@ -20,7 +21,7 @@ from saccade.config.predictors import load_run
 from saccade.data.corpus import Pair
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
-from saccade.inspection.aligning_heads import HeadScore, best
+from saccade.inspection.aligning_heads import HeadScore, best, candidates
 from saccade.inspection.gold_alignments import read_gold
 from saccade.inspection.insight import Head
 from saccade.inspection.word_alignment import SYMMETRIZERS, Gold, Links, Scores, pharaoh, reverse, scored
@@ -75,9 +76,12 @@ class Run(NamedTuple):
 
     def head(self) -> Head:
         """The head that was chosen, or a guess."""
-        if self.translator.aligning is not None:
-            return self.translator.aligning
-        found = align.guess(*num_layers_and_heads(self.translator))
+        sizes = num_layers_and_heads(self.translator)
+        if (chosen := self.translator.aligning) is not None:
+            if chosen._replace(shift=0) not in candidates(*sizes):
+                raise Mistake(f"{self.folder / aligning.NAME}: {described(chosen)}: this model has none; choose again")
+            return chosen
+        found = align.guess(*sizes)
         warnings.warn(f"{self.folder}: no head was chosen yet; guessing {described(found)} ({HOW})", stacklevel=2)
         return found
 
@@ -103,7 +107,9 @@ class Report(NamedTuple):
     def show(self, console: Console) -> None:
         """For people."""
         for folder, scores in self.heads.items():
-            console.print(f"\n{folder}: AER of every head, in percent; [bold green]lowest[/]", highlight=False)
+            console.print(
+                f"\n{escape(str(folder))}: AER of every head, in percent; [bold green]lowest[/]", highlight=False
+            )
             console.print(_grid(scores))
             console.print(f"Best: {described(best(scores).head)}; {said(best(scores).scores)}.", highlight=False)
         for name, together in self.together.items():
@@ -112,6 +118,8 @@ class Report(NamedTuple):
 
 def run(model: Path, job: Job, console: Console) -> None:
     """Choose heads if that is asked for, then write the links of every pair."""
+    if job.reverse is not None and job.reverse.resolve() == model.resolve():
+        raise Mistake(f"--reverse: {job.reverse} given, the run itself; wanted: one of the opposite direction")
     runs = [Run.load(folder) for folder in (model, job.reverse) if folder is not None]
     if job.gold is not None:
         runs, report = choose_by_gold(runs, *with_gold(job.pairs(), job.gold))
@@ -211,20 +219,14 @@ def _plain(score: HeadScore) -> dict[str, Any]:
 
 
 def _grid(scores: Sequence[HeadScore]) -> Table:
-    """A row for each layer and shift, a column for each head and their mean."""
+    """A row for each layer and step, a column for each head and their mean."""
     table = Table(header_style="bold", box=None, pad_edge=False)
-    of_head = {score.head: score.scores.aer for score in scores}
-    lowest = min(of_head.values())
-    for heading in (
-        "layer",
-        "step",
-        *dict.fromkeys("mean" if head.head is None else f"{head.head}" for head in of_head),
-    ):
+    lowest = best(scores).scores.aer
+    columns = dict.fromkeys("mean" if score.head.head is None else str(score.head.head) for score in scores)
+    for heading in ("layer", "step", *columns):
         table.add_column(heading, justify="right")
-    rows = itertools.groupby(of_head, key=lambda head: (head.layer, head.shift))
-    for (layer, shift), heads in rows:
-        cells = [
-            f"[{'bold green' if of_head[head] == lowest else 'default'}]{100 * of_head[head]:.1f}[/]" for head in heads
-        ]
+    for (layer, shift), row in itertools.groupby(scores, key=lambda score: (score.head.layer, score.head.shift)):
+        errors = [score.scores.aer for score in row]
+        cells = [f"[bold green]{100 * aer:.1f}[/]" if aer == lowest else f"{100 * aer:.1f}" for aer in errors]
         table.add_row(str(layer), "reads" if shift else "writes", *cells)
     return table
