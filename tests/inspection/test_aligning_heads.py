@@ -8,6 +8,7 @@ from torch import Tensor
 
 from saccade.inspection.aligning_heads import (
     AgreementTally,
+    CoverageTally,
     GoldTally,
     HeadScore,
     all_weights,
@@ -114,3 +115,11 @@ def test_agreement_is_the_f1_of_one_against_the_other() -> None:
     every = [f1(there, back) for there in forward for back in backward]
     assert found.f1 == pytest.approx(max(every))
     assert f1(forward[heads.index(found.forward)], backward[heads.index(found.backward)]) == pytest.approx(found.f1)
+
+
+def test_coverage_by_hand() -> None:
+    tally = CoverageTally([Head(0), Head(1)])
+    tally.add(torch.tensor([[[True, False], [True, False]], [[True, False], [False, True]]]))  # 1 of 2, and 2 of 2
+    tally.add(torch.tensor([[[True, False, False]], [[False, False, True]]]))
+    assert tally.best() == (Head(1), 3 / 5)
+    assert CoverageTally([Head(0)]).best() == (Head(0), 0)

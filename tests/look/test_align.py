@@ -24,8 +24,9 @@ from saccade.data.tokenizer import Tokenizer, Vocabulary, train_tokenizer
 from saccade.decoding import BeamOptions, Ensemble
 from saccade.inspection.aligning_heads import all_weights, best
 from saccade.inspection.insight import Head
-from saccade.inspection.word_alignment import SYMMETRIZERS, Gold, Links, pharaoh, reverse
+from saccade.inspection.word_alignment import SYMMETRIZERS, Gold, Links, pharaoh
 from saccade.look import align, word_weights
+from saccade.look.align import Aligner
 from saccade.tasks.translate import Translator
 
 LAYERS, HEADS = 3, 2
@@ -70,13 +71,18 @@ def test_gold_finds_the_head_that_aligns(head: Head) -> None:
     found = best(align.against_gold(planted(head), PAIRS, GOLD))
     assert found.head == head
     assert found.scores.aer == 0
-    assert list(align.aligned(planted(head), head, PAIRS)) == [gold.sure for gold in GOLD]
+    assert list(align.aligned(Aligner(planted(head), head), PAIRS)) == [gold.sure for gold in GOLD]
 
 
 def test_agreement_finds_both_heads_without_gold() -> None:
     there, back = Head(0, 1, 1), Head(2, 0, 0)
     found = align.agreement(planted(there), planted(back), PAIRS)
     assert (found.forward, found.backward, found.f1) == (there, back, 1.0)
+
+
+def test_a_planted_head_reaches_most() -> None:
+    found = align.coverage(planted(Head(1, 1, 0)), PAIRS)
+    assert (found.head, found.share) == (Head(1, 1, 0), (5 + 2 + 0 + 0 + 3) / 11)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "characters"])
@@ -110,7 +116,7 @@ def test_no_more_than_a_window_is_read_ahead(monkeypatch: pytest.MonkeyPatch) ->
             read += 1
             yield pair
 
-    found = align.aligned(planted(Head(0, 0)), Head(0, 0), endless())
+    found = align.aligned(Aligner(planted(Head(0, 0)), Head(0, 0)), endless())
     assert [next(found) for _ in range(4)] == [gold.sure for gold in GOLD[:4]]
     assert read == 6
 
@@ -120,7 +126,7 @@ def test_what_is_too_long_is_aligned_as_far_as_it_is_read() -> None:
     known = Vocabulary.train("words", [" ".join(WORDS)], 20)
     translator = Translator(Planted(head), known, known, BeamOptions(), max_source_length=3)
     with pytest.warns(UserWarning, match="line 1 has 5 tokens; only the first 3 are aligned"):
-        (found,) = align.aligned(translator, head, [Pair("a b c d e", "a b c d e")])
+        (found,) = align.aligned(Aligner(translator, head), [Pair("a b c d e", "a b c d e")])
     assert found == {(0, 0), (1, 1), (2, 2)}
 
 
@@ -165,7 +171,7 @@ def look(*arguments: object) -> Result:
 
 def test_links_come_line_by_line(runs: list[Path], files: list[str], tmp_path: Path) -> None:
     aligning.save(runs[0], Head(1, 0, 1))
-    wanted = [pharaoh(links) for links in align.aligned(saccade.load(runs[0]), Head(1, 0, 1), PAIRS)]
+    wanted = [pharaoh(links) for links in align.aligned(Aligner(saccade.load(runs[0]), Head(1, 0, 1)), PAIRS)]
     assert look(runs[0], *files).stdout.splitlines() == wanted
     assert look(runs[0], *files, "--output", tmp_path / "out" / "links.txt").stdout == ""
     assert (tmp_path / "out" / "links.txt").read_text("utf-8").splitlines() == wanted
@@ -174,15 +180,18 @@ def test_links_come_line_by_line(runs: list[Path], files: list[str], tmp_path: P
     assert [len(row) for row in rows] == [5, 2, 0, 0, 3]
 
 
-def test_without_a_head_one_is_guessed_and_said(runs: list[Path], files: list[str]) -> None:
+def test_without_anything_to_choose_by_the_widest_reach_is_taken_and_said(runs: list[Path], files: list[str]) -> None:
     found = look(runs[0], *files)
-    assert found.exit_code == 0
-    assert "no head was chosen yet; guessing layer 1, the mean of its heads, at the step that reads" in found.stderr
+    chosen = align.coverage(saccade.load(runs[0]), PAIRS)
+    links = align.aligned(Aligner(saccade.load(runs[0]), chosen.head), PAIRS)
+    assert found.stdout.splitlines() == [pharaoh(one) for one in links]
+    assert f"its links reach most source words ({chosen.share:.0%} of 5 pairs)" in found.stderr
+    assert not (runs[0] / aligning.NAME).exists()
 
 
 def test_gold_chooses_keeps_and_shows(runs: list[Path], files: list[str], tmp_path: Path) -> None:
     wanted = Head(0, None, 1)
-    lines = "".join(f"{pharaoh(links)}\n" for links in align.aligned(saccade.load(runs[0]), wanted, PAIRS))
+    lines = "".join(f"{pharaoh(links)}\n" for links in align.aligned(Aligner(saccade.load(runs[0]), wanted), PAIRS))
     gold = written(tmp_path / "gold.txt", lines)
     found = json.loads(look(runs[0], *files, "--gold", gold, "--reverse", runs[1], "--json").stdout)
     there, back = found["runs"]
@@ -202,24 +211,33 @@ def test_gold_chooses_keeps_and_shows(runs: list[Path], files: list[str], tmp_pa
 def test_agreement_chooses_once_and_both_are_joined(runs: list[Path], files: list[str]) -> None:
     first = look(runs[0], *files, "--reverse", runs[1], "--symmetrize", "union")
     assert "They agree most: F1" in first.stderr
-    there, back = (cast(Head, saccade.load(run).aligning) for run in runs)
-    both = zip(
-        align.aligned(saccade.load(runs[0]), there, PAIRS),
-        align.aligned(saccade.load(runs[1]), back, align.turned(PAIRS)),
-        strict=True,
-    )
-    wanted = [(one, reverse(other)) for one, other in both]
-    assert first.stdout.splitlines() == [pharaoh(one | other) for one, other in wanted]
+    there, back = (Aligner(saccade.load(run), cast(Head, aligning.load(run))) for run in runs)
+    both = list(align.aligned_jointly(there, back, PAIRS))
+    assert first.stdout.splitlines() == [pharaoh(one | other) for one, other in both]
     again = look(runs[0], *files, "--reverse", runs[1])
     assert "agree" not in again.stderr
-    joined = [pharaoh(SYMMETRIZERS["grow-diag-final-and"](*one)) for one in wanted]
-    assert again.stdout.splitlines() == joined
+    assert again.stdout.splitlines() == [pharaoh(SYMMETRIZERS["grow-diag-final-and"](*links)) for links in both]
+
+
+def test_joint_links_are_those_of_the_product(runs: list[Path]) -> None:
+    there, back = Aligner(saccade.load(runs[0]), Head(1, 1)), Aligner(saccade.load(runs[1]), Head(0, None, 1))
+    both = list(align.aligned_jointly(there, back, PAIRS))
+    one, other = both[0], both[1]
+    assert [len(links) for links in (*one, *other)] == [5, 5, 2, 2]
+    assert both[2:4] == [(frozenset(), frozenset())] * 2
+    weight_TS, weight_ST = next(there.weights(PAIRS)), next(back.weights(align.turned(PAIRS)))
+    for target, source in itertools.product(range(5), repeat=2):
+        value = weight_TS[target, source] * weight_ST[source, target]
+        in_row = [weight_TS[target, s] * weight_ST[s, target] for s in range(5)]
+        in_column = [weight_TS[t, source] * weight_ST[source, t] for t in range(5)]
+        assert ((source, target) in one[0]) == (value == max(in_row))
+        assert ((source, target) in one[1]) == (value == max(in_column))
 
 
 def test_a_recurrent_model_aligns_too(tmp_path: Path, files: list[str]) -> None:
     found = look(make_run(tmp_path / "rnn", model=RNN), *files)
     assert [len(line.split()) for line in found.stdout.splitlines()] == [5, 2, 0, 0, 3]
-    assert "guessing layer 0, the mean of its heads, at the step that writes" in found.stderr
+    assert "rnn: layer 0, " in found.stderr
 
 
 @pytest.mark.parametrize(
@@ -255,10 +273,10 @@ def test_a_head_that_the_model_has_not_and_a_run_with_itself_are_refused(runs: l
 def test_what_has_no_heads_is_refused(runs: list[Path], tmp_path: Path) -> None:
     plain = make_run(tmp_path / "plain", model={**RNN, "attention": "none"})
     with pytest.raises(Mistake, match="this model has no attention"):
-        list(align.aligned(saccade.load(plain), Head(0), PAIRS))
+        list(align.aligned(Aligner(saccade.load(plain), Head(0)), PAIRS))
     both = saccade.load(*runs[:1])
     ensemble = Translator(Ensemble([both.model]), both.source, both.target, both.options)
     with pytest.raises(Mistake, match="an ensemble has no heads of its own"):
-        list(align.aligned(ensemble, Head(0), PAIRS))
+        list(align.aligned(Aligner(ensemble, Head(0)), PAIRS))
     with pytest.raises(Mistake, match="no source words"):
         word_weights.check(cast(Translator, object()))

@@ -23,8 +23,9 @@ from saccade.config import load as config_file
 from saccade.data.corpus import Pair
 from saccade.inspection.aligning_heads import best
 from saccade.inspection.gold_alignments import read_links
-from saccade.inspection.word_alignment import SYMMETRIZERS, Gold, Links, Scores, scored
+from saccade.inspection.word_alignment import SYMMETRIZERS, Gold, Links, Scores, reverse, scored
 from saccade.look import align, align_command
+from saccade.look.align import Aligner
 from saccade.look.align_command import Run
 
 REQUIREMENTS = ("eflomal",)
@@ -70,35 +71,32 @@ class Row(NamedTuple):
 def run(plan: Plan, say: Say) -> list[Row]:
     """Ours with heads that were chosen in two ways, then eflomal. Nothing is kept with the runs."""
     pairs, gold = align_command.with_gold(align.read_pairs(plan.files.source, plan.files.target), plan.files.gold)
-    there, back = (Run.load(folder) for folder in plan.runs)
+    there, back = (Run.load(folder).translator for folder in plan.runs)
     say(f"saccade: choosing heads by {len(pairs):,} pairs, without their gold and by it")
-    agreeing = align.agreement(there.translator, back.translator, pairs)
+    agreeing = align.agreement(there, back, pairs)
+    by_agreement = Aligner(there, agreeing.forward), Aligner(back, agreeing.backward)
     turned, true = list(align.turned(pairs)), [one.reversed() for one in gold]
-    by_gold = align.against_gold(there.translator, pairs, gold), align.against_gold(back.translator, turned, true)
-    heads = {"agreement": (agreeing.forward, agreeing.backward), "gold": tuple(best(one).head for one in by_gold)}
-    ours = [
-        _ours(how, (there.with_head(forward), back.with_head(backward)), pairs, gold)
-        for how, (forward, backward) in heads.items()
-    ]
+    scores = align.against_gold(there, pairs, gold), align.against_gold(back, turned, true)
+    by_gold = Aligner(there, best(scores[0]).head), Aligner(back, best(scores[1]).head)
+    ours = [_ours(how, *both, pairs, gold) for how, both in (("agreement", by_agreement), ("gold", by_gold))]
     return [*ours, _eflomal(plan, pairs, gold, say)]
 
 
-def _ours(how: str, runs: Sequence[Run], pairs: Sequence[Pair], gold: Sequence[Gold]) -> Row:
+def _ours(how: str, forward: Aligner, backward: Aligner, pairs: Sequence[Pair], gold: Sequence[Gold]) -> Row:
     started = time.perf_counter()
-    both = list(align_command.both_links(runs, pairs))
+    joint = list(align.aligned_jointly(forward, backward, pairs))
     seconds = time.perf_counter() - started
-    heads = ", ".join(
-        f"{head.layer}.{'mean' if head.head is None else head.head}+{head.shift}" for head in map(Run.head, runs)
-    )
-    return Row(f"saccade, heads by {how}", f"{saccade.__version__}: {heads}", dict(ways(both, gold)), seconds)
+    turned = map(reverse, align.aligned(backward, align.turned(pairs)))
+    alone = list(zip(align.aligned(forward, pairs), turned, strict=True))
+    return Row(f"saccade, heads by {how}", saccade.__version__, dict(ways(alone, joint, gold)), seconds)
 
 
-def ways(both: Both, gold: Sequence[Gold]) -> Iterator[tuple[str, Scores]]:
+def ways(alone: Both, joint: Both, gold: Sequence[Gold]) -> Iterator[tuple[str, Scores]]:
     """Each direction alone, and both joined in every way."""
     for index, way in enumerate(("forward", "reverse")):
-        yield way, scored((links[index] for links in both), gold)
+        yield way, scored((links[index] for links in alone), gold)
     for way, join in SYMMETRIZERS.items():
-        yield way, scored((join(*links) for links in both), gold)
+        yield way, scored((join(*links) for links in joint), gold)
 
 
 def _eflomal(plan: Plan, pairs: Sequence[Pair], gold: Sequence[Gold], say: Say) -> Row:
@@ -112,7 +110,7 @@ def _eflomal(plan: Plan, pairs: Sequence[Pair], gold: Sequence[Gold], say: Say) 
         say("eflomal: it learns from the run's training text (ten minutes for 300,000 pairs on two cores)")
         started = time.perf_counter()
         both = aligned(environment, text, pairs, is_lower=plan.is_lower)
-        return Row("eflomal", version, dict(ways(both, gold)), time.perf_counter() - started)
+        return Row("eflomal", version, dict(ways(both, both, gold)), time.perf_counter() - started)
     except Failed as error:
         return Row("eflomal", "-", {}, 0.0, str(error))
 

@@ -1,4 +1,4 @@
-"""Which head aligns? Every head as a word aligner: scored against gold, or by how well two directions agree.
+"""Which head aligns? Every head as a word aligner: by gold, by agreement of two directions, or by what it reaches.
 
 Weights are of words, [..., T, S] with </s> last on both sides. The step that reads a word often aligns it better than
 the one that writes it (Chen 2020), so every head stands for two aligners, shift 0 and shift 1; so does every layer's
@@ -118,3 +118,29 @@ class AgreementTally:
         index = int(f1_CD.argmax())
         row, column = divmod(index, len(self.backward))
         return Agreement(self.forward[row], self.backward[column], float(f1_CD[row, column]))
+
+
+class Coverage(NamedTuple):
+    """A head, and the share of source words that its links reach."""
+
+    head: Head
+    share: float
+
+
+@final
+class CoverageTally:
+    """How many source words each candidate's links reach: a head that looks at few places aligns few words."""
+
+    def __init__(self, heads: list[Head]) -> None:
+        self.heads = heads
+        self._reached_C, self._num_words = torch.zeros(len(heads)), 0
+
+    def add(self, linked_CTS: Tensor) -> None:
+        """A sentence more."""
+        self._reached_C += linked_CTS.any(1).sum(1)
+        self._num_words += linked_CTS.shape[2]
+
+    def best(self) -> Coverage:
+        """The one that reaches most."""
+        index = int(self._reached_C.argmax())
+        return Coverage(self.heads[index], float(self._reached_C[index]) / max(1, self._num_words))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +15,8 @@ from saccade.data.mistakes import Mistake
 from saccade.inspection.aligning_heads import (
     Agreement,
     AgreementTally,
+    Coverage,
+    CoverageTally,
     GoldTally,
     HeadScore,
     all_weights,
@@ -21,7 +25,7 @@ from saccade.inspection.aligning_heads import (
     links_of,
 )
 from saccade.inspection.insight import Head
-from saccade.inspection.word_alignment import Gold, Links
+from saccade.inspection.word_alignment import Gold, Links, reverse
 from saccade.look.word_weights import num_layers_and_heads, word_weights
 from saccade.tasks.translate import Translator
 
@@ -48,13 +52,31 @@ def turned(pairs: Iterable[Pair]) -> Iterator[Pair]:
     return (Pair(pair.target, pair.source) for pair in pairs)
 
 
-def aligned(translator: Translator, head: Head, pairs: Iterable[Pair]) -> Iterator[Links]:
+class Aligner(NamedTuple):
+    """A model and the head of it that aligns."""
+
+    translator: Translator
+    head: Head
+
+    def weights(self, pairs: Iterable[Pair]) -> Iterator[Tensor]:
+        """What it weighs, pair by pair, [T, S] by words with </s> last on both sides."""
+        return (weight_1TS[0] for weight_1TS in word_weights(self.translator, pairs, self._pick))
+
+    def _pick(self, weight_BLHTS: Tensor) -> Tensor:
+        return torch.stack([self.head.of(weight_LHTS) for weight_LHTS in weight_BLHTS])[:, None]
+
+
+def aligned(aligner: Aligner, pairs: Iterable[Pair]) -> Iterator[Links]:
     """The links that a head makes, pair by pair."""
+    return (links_of(linked(weight_TS)) for weight_TS in aligner.weights(pairs))
 
-    def pick(weight_BLHTS: Tensor) -> Tensor:
-        return torch.stack([head.of(weight_LHTS) for weight_LHTS in weight_BLHTS])[:, None]
 
-    return (links_of(linked(weight_1TS)[0]) for weight_1TS in word_weights(translator, pairs, pick))
+def aligned_jointly(forward: Aligner, backward: Aligner, pairs: Iterable[Pair]) -> Iterator[tuple[Links, Links]]:
+    """Links of target words, and links of source words, each by the product of what both directions weigh."""
+    there, back = itertools.tee(pairs)
+    for weight_TS, weight_ST in zip(forward.weights(there), backward.weights(turned(back)), strict=True):
+        joint_TS = weight_TS * weight_ST.mT
+        yield links_of(linked(joint_TS)), reverse(links_of(linked(joint_TS.mT)))
 
 
 def against_gold(translator: Translator, pairs: Iterable[Pair], gold: Sequence[Gold]) -> list[HeadScore]:
@@ -74,6 +96,9 @@ def agreement(forward: Translator, backward: Translator, pairs: Sequence[Pair]) 
     return tally.best()
 
 
-def guess(num_layers: int, num_heads: int) -> Head:
-    """Where there is nothing to choose by: the middle of a Transformer, by the step that reads a word (Chen 2020)."""
-    return Head(0) if num_heads == 1 else Head(num_layers // 2, None, shift=1)
+def coverage(translator: Translator, pairs: Iterable[Pair]) -> Coverage:
+    """The head whose links reach most source words of these pairs."""
+    tally = CoverageTally(candidates(*num_layers_and_heads(translator)))
+    for weight_CTS in word_weights(translator, pairs, all_weights):
+        tally.add(linked(weight_CTS))
+    return tally.best()

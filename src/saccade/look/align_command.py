@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,14 +23,15 @@ from saccade.data.mistakes import Mistake
 from saccade.inspection.aligning_heads import HeadScore, best, candidates
 from saccade.inspection.gold_alignments import read_gold
 from saccade.inspection.insight import Head
-from saccade.inspection.word_alignment import SYMMETRIZERS, Gold, Links, Scores, pharaoh, reverse, scored
+from saccade.inspection.word_alignment import SYMMETRIZERS, Gold, Links, Scores, pharaoh, scored
 from saccade.look import align
-from saccade.look.word_weights import check, num_layers_and_heads
+from saccade.look.align import Aligner
+from saccade.look.word_weights import num_layers_and_heads
 from saccade.tasks.translate import Translator
 
 ENOUGH = 1000  # pairs to choose heads by, where there is no gold
 SYMMETRIZE = "grow-diag-final-and"
-HOW = "choose one with --gold, or with --reverse"
+HOW = "--gold or --reverse would choose better"
 
 
 @final
@@ -69,21 +69,18 @@ class Run(NamedTuple):
 
     @classmethod
     def load(cls, folder: Path) -> Run:
-        """It must be one that aligns."""
+        """It must be one that aligns, with a head that it has, if one was chosen."""
         translator = load_run(folder)
-        check(translator)
+        head, known = translator.aligning, candidates(*num_layers_and_heads(translator))
+        if head is not None and head not in known:
+            raise Mistake(f"{folder / aligning.NAME}: {described(head)}: this model has none; delete the file")
         return cls(folder, translator)
 
-    def head(self) -> Head:
-        """The head that was chosen, or a guess."""
-        sizes = num_layers_and_heads(self.translator)
-        if (chosen := self.translator.aligning) is not None:
-            if chosen._replace(shift=0) not in candidates(*sizes):
-                raise Mistake(f"{self.folder / aligning.NAME}: {described(chosen)}: this model has none; choose again")
-            return chosen
-        found = align.guess(*sizes)
-        warnings.warn(f"{self.folder}: no head was chosen yet; guessing {described(found)} ({HOW})", stacklevel=2)
-        return found
+    @property
+    def aligner(self) -> Aligner:
+        """With the head that was chosen."""
+        assert self.translator.aligning is not None
+        return Aligner(self.translator, self.translator.aligning)
 
     def with_head(self, head: Head) -> Run:
         """The run that aligns with this head."""
@@ -129,8 +126,9 @@ def run(model: Path, job: Job, console: Console) -> None:
             report.show(console)
         if job.output is None:
             return
-    elif len(runs) == 2 and any(one.translator.aligning is None for one in runs):
-        runs = choose_by_agreement(runs, list(itertools.islice(job.pairs(), ENOUGH)))
+    elif any(one.translator.aligning is None for one in runs):
+        some = list(itertools.islice(job.pairs(), ENOUGH))
+        runs = choose_by_agreement(runs, some) if len(runs) == 2 else choose_by_coverage(runs, some)
     _write(links(runs, job.pairs(), job.symmetrize or SYMMETRIZE), job)
 
 
@@ -154,7 +152,8 @@ def choose_by_gold(runs: list[Run], pairs: list[Pair], gold: Sequence[Gold]) -> 
 
 
 def _together(runs: Sequence[Run], pairs: list[Pair], gold: Sequence[Gold]) -> dict[str, Scores]:
-    both = list(both_links(runs, pairs))
+    forward, backward = (one.aligner for one in runs)
+    both = list(align.aligned_jointly(forward, backward, pairs))
     return {name: scored((join(*one) for one in both), gold) for name, join in SYMMETRIZERS.items()}
 
 
@@ -170,19 +169,21 @@ def choose_by_agreement(runs: list[Run], pairs: list[Pair]) -> list[Run]:
     return [one.with_head(head) for one, head in zip(runs, heads, strict=True)]
 
 
-def links(runs: Sequence[Run], pairs: Iterator[Pair], symmetrize: str) -> Iterator[Links]:
+def choose_by_coverage(runs: list[Run], pairs: list[Pair]) -> list[Run]:
+    """Where there is nothing better to choose by; nothing is kept."""
+    (one,) = runs
+    found = align.coverage(one.translator, pairs)
+    what = f"its links reach most source words ({found.share:.0%} of {len(pairs):,} pairs)"
+    typer.echo(f"{one.folder}: {described(found.head)}, as {what}; {HOW}", err=True)
+    return [one.with_head(found.head)]
+
+
+def links(runs: Sequence[Run], pairs: Iterable[Pair], symmetrize: str) -> Iterator[Links]:
     """Of one run, or of two made one."""
     if len(runs) == 1:
-        return align.aligned(runs[0].translator, runs[0].head(), pairs)
-    return (SYMMETRIZERS[symmetrize](*both) for both in both_links(runs, pairs))
-
-
-def both_links(runs: Sequence[Run], pairs: Iterable[Pair]) -> Iterator[tuple[Links, Links]]:
-    """The links of each direction, both as (source, target)."""
-    there, back = itertools.tee(pairs)
-    forward = align.aligned(runs[0].translator, runs[0].head(), there)
-    backward = align.aligned(runs[1].translator, runs[1].head(), align.turned(back))
-    return ((one, reverse(other)) for one, other in zip(forward, backward, strict=True))
+        return align.aligned(runs[0].aligner, pairs)
+    forward, backward = (one.aligner for one in runs)
+    return itertools.starmap(SYMMETRIZERS[symmetrize], align.aligned_jointly(forward, backward, pairs))
 
 
 def _write(found: Iterator[Links], job: Job) -> None:
