@@ -26,7 +26,7 @@ RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
 def look(
     model: RunFolder,
     texts: Annotated[list[str] | None, typer.Argument(help="What to look at: texts, or picture files.")] = None,
-    target: Annotated[str | None, typer.Option(help="Look while it reads this output, not its own.")] = None,
+    target: Annotated[str | None, typer.Option(help="Look while it reads this output; with --align, a file.")] = None,
     kind: Annotated[str | None, typer.Option(help=f"Of attention: {', '.join(KINDS)}. [default: the first]")] = None,
     layer: Annotated[int | None, typer.Option(help="[default: the head that aligns best, else the last layer]")] = None,
     head: Annotated[int | None, typer.Option(help="[default: the mean of the layer]")] = None,
