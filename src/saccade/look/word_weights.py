@@ -20,7 +20,7 @@ from saccade.decoding import Attending, Ensemble
 from saccade.inspection.insight import Side, merged
 from saccade.tasks.translate import Translator
 
-WINDOW = 512  # pairs that are sorted by length together
+WINDOW = 256  # pairs that are sorted by length together
 CELLS = 1 << 17  # target steps times source steps of a batch
 Pick = Callable[[Tensor], Tensor]  # from weights [B, L, H, T, S] to those that are wanted, [B, C, T, S]
 
