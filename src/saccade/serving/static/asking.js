@@ -18,14 +18,14 @@ async function remembered(body, options) {
   return found;
 }
 
-/** `needs` are the kinds and views that are shown; `targets` outputs that were chosen, by their sentence. */
+/** `needs` are the kinds and views that are shown; `targets` outputs that were chosen, by model and sentence. */
 export async function looked(model, { text, image }, { needs, targets }, options) {
   const kinds = [...new Set([...model.kinds.slice(0, 1), ...needs.kinds])].filter((kind) => model.kinds.includes(kind));
   const body = { model: model.name, ...(model.kinds.length ? { kinds } : {}), ...(needs.views.length ? { views: needs.views } : {}) };
   if (image !== undefined) return [{ insight: await ask("v1/look", { body: { ...body, image }, ...options }), at: 0, text: "", before: "" }];
   if (model.task !== "translate") return [{ insight: await remembered({ ...body, text }, options), at: 0, text, before: "" }];
   const parts = sentences(text);
-  const found = await Promise.all(parts.map((part) => translated(body, part.text, targets.get(part.text), options)));
+  const found = await Promise.all(parts.map((part) => translated(body, part.text, targets.get(`${model.name}\n${part.text}`), options)));
   const before = (number) => text.slice(number ? parts[number - 1].at + parts[number - 1].text.length : parts[0].at, parts[number].at);
   return parts.map((part, number) => ({ ...part, ...found[number], before: before(number) }));
 }

@@ -28,5 +28,7 @@ export function bars() {
     list.replaceChildren(...ranked.map(([name]) => row(name)));
     ranked.forEach(([name, share]) => set(name, share));
   };
-  return { element, show, /** Other probabilities, in the same order. */ turn: (probabilities) => Object.entries(probabilities).forEach(([name, share]) => set(name, share)) };
+  /** Other probabilities, in the same order. */
+  const turn = (probabilities) => Object.entries(probabilities).forEach(([name, share]) => set(name, share));
+  return { element, show, turn };
 }

@@ -3,7 +3,7 @@
 import { colour, palette } from "../shared/palette.js";
 import { draw, make, percent } from "./dom.js";
 import { spotlight } from "./sight.js";
-import { layout, measured, natural } from "./threads.js";
+import { layout, lines, measured, names, natural } from "./threads.js";
 
 const WIDEST = 780;
 const MARGIN = 40;
@@ -19,9 +19,9 @@ export function figure({ panel, picture }) {
   const { insight, model } = panel;
   const colours = { ...palette(), quiet: value("--quiet"), thread: value("--thread") };
   const map = panel.inside.current();
-  const blocks = [lines(model.name, 13, colours.quiet)];
-  if (insight.sides.source?.text) blocks.push(lines(insight.sides.source.text, 18, colours.ink));
-  blocks.push(lines(said(insight), 20, colours.ink, 600));
+  const blocks = [text(model.name, 13, colours.quiet)];
+  if (insight.sides.source?.text) blocks.push(text(insight.sides.source.text, 18, colours.ink));
+  blocks.push(text(said(insight), 20, colours.ink, 600));
   if (picture) blocks.push(image(flattened(picture.layers()), PICTURE));
   if (map?.shape) blocks.push(stills(picture.canvas, map, colours));
   else if (map) blocks.push(woven(map, colours), heated(map, colours));
@@ -48,23 +48,23 @@ function stacked(blocks, paper) {
   return draw("svg", frame, draw("rect", { width, height, fill: paper }), placed);
 }
 
-function lines(text, size, fill, weight = 400) {
+function text(line, size, fill, weight = 400) {
   const scale = size / 15; // a word is measured at 15 pixels; bold ones are a little wider
   const rows = [""];
-  for (const word of text.split(/\s+/)) {
+  for (const word of line.split(/\s+/)) {
     const longer = `${rows.at(-1)} ${word}`.trim();
     if (rows.at(-1) && 1.08 * scale * measured(longer) > WIDEST) rows.push(word);
     else rows[rows.length - 1] = longer;
   }
-  const element = draw("g", { "font-size": size, "font-weight": weight, fill }, rows.map((row, at) => draw("text", { y: ((at + 0.8) * 1.35 * size).toFixed(1), text: row })));
+  const written = rows.map((row, at) => draw("text", { y: ((at + 0.8) * 1.35 * size).toFixed(1), text: row }));
+  const element = draw("g", { "font-size": size, "font-weight": weight, fill }, written);
   return { element, width: Math.min(WIDEST, 1.08 * scale * Math.max(...rows.map(measured))), height: 1.35 * size * rows.length, space: 6 };
 }
 
 function woven(map, colours) {
   const found = layout(map, Math.min(WIDEST, Math.max(PICTURE, natural(map, measured))), measured);
-  const links = found.links.map(({ weight, path }) => draw("path", { d: path, fill: "none", stroke: colours.thread, "stroke-width": (0.75 + 5 * weight).toFixed(2), "stroke-opacity": (0.08 + 0.72 * weight).toFixed(2) }));
-  const named = (names, places) => names.map((text, at) => draw("text", { x: places[at].x.toFixed(1), y: places[at].y, "text-anchor": places[at].anchor, text }));
-  const texts = draw("g", { "font-size": 15, fill: colours.ink }, named(map.keys, found.keys), named(map.queries, found.queries));
+  const links = draw("g", { stroke: colours.thread }, lines(found.links));
+  const texts = draw("g", { "font-size": 15, fill: colours.ink }, names(map.keys, found.keys, "key"), names(map.queries, found.queries, "query"));
   return { element: draw("g", {}, links, texts), width: found.width, height: found.height, space: 30 };
 }
 
@@ -77,8 +77,9 @@ function heated({ queries, keys, weights }, colours) {
     const title = draw("title", { text: `${queries[query]} reads ${keys[key]}: ${percent(weight)}` });
     return draw("rect", { x: (left + key * cell).toFixed(1), y: (top + query * cell).toFixed(1), ...box, fill: colour(colours, weight / most) }, title);
   };
-  const rows = queries.map((text, at) => draw("text", { x: (left - 8).toFixed(1), y: (top + (at + 0.62) * cell).toFixed(1), "text-anchor": "end", text }));
-  const columns = keys.map((text, at) => draw("text", { transform: `translate(${(left + (at + 0.6) * cell).toFixed(1)} ${(top - 6).toFixed(1)}) rotate(-90)`, text }));
+  const middle = (from, at) => (from + (at + 0.62) * cell).toFixed(1);
+  const rows = queries.map((name, at) => draw("text", { x: (left - 8).toFixed(1), y: middle(top, at), "text-anchor": "end", text: name }));
+  const columns = keys.map((name, at) => draw("text", { transform: `translate(${middle(left, at)} ${(top - 6).toFixed(1)}) rotate(-90)`, text: name }));
   const texts = draw("g", { "font-size": 13.5, fill: colours.ink }, rows, columns);
   const squares = weights.flatMap((row, query) => row.map((weight, key) => square(weight, query, key)));
   return { element: draw("g", {}, squares, texts), width: left + keys.length * cell, height: top + queries.length * cell, space: 30 };

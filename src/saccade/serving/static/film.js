@@ -12,7 +12,8 @@ export function film({ onChoose }) {
     copy.getContext("2d").drawImage(picture, 0, 0);
     spotlight(shade, map.weights[word], map.shape);
     const frame = make("span", { class: "frame" }, copy, shade);
-    return make("button", { type: "button", class: "still", "aria-pressed": "false", onclick: () => onChoose(word) }, frame, make("span", { text: map.queries[word] }));
+    const name = make("span", { text: map.queries[word] });
+    return make("button", { type: "button", class: "still", "aria-pressed": "false", onclick: () => onChoose(word) }, frame, name);
   };
   return {
     element,

@@ -1,6 +1,6 @@
 // What a link carries, all of it behind the #, which browsers send nowhere.
 
-const FIELDS = ["model", "beside", "text", "kind", "view", "layer", "head", "units", "step", "example"];
+const FIELDS = ["model", "beside", "text", "kind", "view", "layer", "head", "units", "example"];
 
 export function written(state) {
   const kept = FIELDS.filter((field) => state[field] !== null && state[field] !== undefined && state[field] !== "");

@@ -15,7 +15,8 @@ import { sight } from "./sight.js";
 
 const PAUSE = 300; // milliseconds without a key before it is asked
 const FULL = 0.4; // a weight that lights in full even where none is greater
-const THROUGH = { translate: ["cross", "encoder", "decoder"], classify: ["pooling", "encoder"], tag: ["encoder"] }; // attention all the way
+const KINDS = ["cross", "pooling", "encoder", "decoder"]; // the one that tells most first
+const THROUGH = { translate: ["cross", "encoder", "decoder"], classify: ["pooling", "encoder"], tag: ["encoder"] }; // for rollout and flow
 const SEES = new Set(["caption", "glimpse"]);
 
 const page = { models: [], limit: null, panels: [], rest: null, targets: new Map(), given: {} };
@@ -42,7 +43,7 @@ const on = {
   picture: () => picture.canvas,
   path: (one, places, step) => (one === page.panels[0] || step !== null) && picture.path(places, step),
   choose: (one, part, output) => {
-    page.targets.set(one.parts[part].text, output);
+    page.targets.set(`${one.model.name}\n${one.parts[part].text}`, output);
     later(0);
   },
 };
@@ -125,8 +126,6 @@ function shown(one, parts, milliseconds) {
   }
   $("live").textContent = page.panels.length > 1 ? `${one.model.name}: ${said}` : said;
   look.blink();
-  if (page.given.step) one.view.scrubber?.to(Number(page.given.step) - 1 || 0);
-  delete page.given.step;
 }
 
 function counted() {
@@ -174,7 +173,7 @@ function refilled() {
   compare.hidden = Boolean(second) || alike().length < 2;
 }
 
-const compare = make("button", { type: "button", class: "quiet", text: "Compare", title: "Another model on the same input, side by side", onclick: () => beside() });
+const compare = make("button", { type: "button", class: "quiet", text: "Compare", title: "Another model beside it", onclick: () => beside() });
 const close = make("button", { type: "button", class: "quiet", text: "Close", "aria-label": "Close the second model", onclick: () => alone() });
 
 function beside(name) {
@@ -235,8 +234,7 @@ share({
 async function start() {
   try {
     const [{ models }, settings] = await Promise.all([ask("v1/models"), ask("frontend/settings")]);
-    const rank = (kind) => ["cross", "pooling", "encoder", "decoder"].indexOf(kind); // the one that tells most first
-    page.models = models.map((one) => ({ ...one, kinds: one.kinds.toSorted((a, b) => rank(a) - rank(b)), views: THROUGH[one.task]?.every((kind) => one.kinds.includes(kind)) ? ["rollout", "flow"] : [] }));
+    page.models = models.map(offering);
     page.limit = settings.charLimit > 0 ? settings.charLimit : null;
     if (settings.keyRequired) keyed(!key.get());
     begin();
@@ -245,6 +243,12 @@ async function start() {
     if (error.wantsKey) keyed(true);
     if (!(error instanceof Trouble)) throw error;
   }
+}
+
+/** A model with what may be asked of it. */
+function offering(model) {
+  const isThrough = THROUGH[model.task]?.every((kind) => model.kinds.includes(kind));
+  return { ...model, kinds: KINDS.filter((kind) => model.kinds.includes(kind)), views: isThrough ? ["rollout", "flow"] : [] };
 }
 
 /** With the first model, or as a link says. */
@@ -256,8 +260,10 @@ function begin() {
   page.panels = [first];
   $("gaze").before(first.element, first.inside.element);
   if (line) text.text = line;
-  const number = (given) => (Number.isInteger(Number(given)) ? Math.max(0, Number(given)) : 0);
-  Object.assign(first.inside.choices.chosen, kind && { kind }, view && { view }, units === "pieces" && { units }, layer && { layer: number(layer) }, head && { head: number(head) });
+  const number = (given) => Math.max(0, Math.floor(Number(given)) || 0);
+  const chosen = { kind, view, units: units === "pieces" ? units : null, layer: layer && number(layer), head: head && number(head) };
+  const given = Object.entries(chosen).filter(([, value]) => value !== null && value !== undefined);
+  Object.assign(first.inside.choices.chosen, Object.fromEntries(given));
   use(0, model);
   if (other) beside(other);
   later(0);

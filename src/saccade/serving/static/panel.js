@@ -28,7 +28,12 @@ export function panel({ slot, title, on }) {
   const bar = make("div", { class: "bar" }, model.element, actions);
   const foot = make("div", { class: "foot" }, line, time, copier);
   const element = make("section", { class: `card answer answer-${slot}`, "aria-label": `${title}: answer` }, bar, trouble, body, idle(), foot);
-  const within = inside({ title: `${title}: inside`, onNeed: () => on.ask(), onChange: () => view.redraw(), onSelect: (selection) => pointed(selection) });
+  const within = inside({
+    title: `${title}: inside`,
+    onNeed: () => on.ask(),
+    onChange: () => view.redraw(),
+    onSelect: (selection) => pointed(selection),
+  });
   within.element.classList.add(`inside-${slot}`);
   let described = null;
   let parts = [];
@@ -45,7 +50,8 @@ export function panel({ slot, title, on }) {
   /** Which map counts as reading: the chosen one where it is of that kind. */
   const wanted = () => {
     const kind = READING[described.task];
-    return within.choices.chosen.kind === kind && parts.every((part) => within.choices.isIn(part.insight)) ? within.choices.wanted(true) : { kind, byWords: true };
+    const isChosen = within.choices.chosen.kind === kind && parts.every((part) => within.choices.isIn(part.insight));
+    return isChosen ? within.choices.wanted(true) : { kind, byWords: true };
   };
   const isReading = () => within.choices.chosen.kind === READING[described.task] && within.choices.chosen.units === "words";
   const context = {
@@ -84,7 +90,7 @@ export function panel({ slot, title, on }) {
     if (query === null && queries !== "source") view.light(spots[first + key] ?? null, spots);
     const from = queries === "output" && query !== null ? view.from(query) : null;
     const here = queries === "source" && query !== null ? first + query : null;
-    on.read(self, { weights: [...new Array(first).fill(0), ...weights], shape: insight().attention[kind].shape ?? null, from, here, query });
+    on.read(self, { weights: [...new Array(first).fill(0), ...weights], shape: null, from, here, query });
   };
 
   const self = {
@@ -169,5 +175,6 @@ function grouped(select, all) {
   const tasks = [...new Set(all.map(({ task }) => task))];
   if (tasks.length < 2) return;
   const options = [...select.options];
-  select.replaceChildren(...tasks.map((task) => make("optgroup", { label: TASKS[task] ?? task }, options.filter((_, index) => all[index].task === task))));
+  const group = (task) => make("optgroup", { label: TASKS[task] ?? task }, options.filter((_, index) => all[index].task === task));
+  select.replaceChildren(...tasks.map(group));
 }

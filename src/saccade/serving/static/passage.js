@@ -16,7 +16,7 @@ export function sentences(text) {
 }
 
 /** Where each word stands in a text, or null. A word that was normalised is taken for the next run of letters. */
-export function locate(words, text) {
+function locate(words, text) {
   const lower = text.toLowerCase();
   let at = 0;
   return words.map((word) => {

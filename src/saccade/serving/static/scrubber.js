@@ -48,7 +48,6 @@ export function scrubber({ label, describe, onStep }) {
   });
   return {
     element,
-    slider,
     /** As many steps, all of them done. */
     reset: (steps) => {
       stop();

@@ -11,7 +11,7 @@ const END = "</s>";
 const FULL = 0.4; // a weight that lights in full even where none is greater
 
 /** The probability of each word: that of all its pieces. */
-export function confidences(side, logProbabilities) {
+function confidences(side, logProbabilities) {
   const sums = side.words.map(() => 0);
   logProbabilities.forEach((value, piece) => (sums[side.word_of_piece[piece]] += value));
   return sums.map(Math.exp);
@@ -73,9 +73,11 @@ export function sentence(on) {
     parts = [];
     for (const one of given) {
       const last = parts.at(-1);
-      const starts = last
-        ? { firstWord: last.firstWord + last.shown.length, firstStep: last.firstStep + last.side.pieces.length, firstKey: last.firstKey + (last.insight.sides.source?.words.length ?? 0) }
-        : { firstWord: 0, firstStep: 0, firstKey: 0 };
+      const starts = {
+        firstWord: last ? last.firstWord + last.shown.length : 0,
+        firstStep: last ? last.firstStep + last.side.pieces.length : 0,
+        firstKey: last ? last.firstKey + (last.insight.sides.source?.words.length ?? 0) : 0,
+      };
       parts.push(partOf(one, starts, on.wanted()));
     }
   };
@@ -168,9 +170,10 @@ export function sentence(on) {
     /** The other way round: who read the word at this place? */
     light: (place, among) => {
       const keys = place ? at(place, among) : [];
-      const shares = parts.flatMap(({ map, firstKey, shown }) => shown.map((_, word) => keys.reduce((sum, key) => sum + (map?.weights[word][key - firstKey] ?? 0), 0)));
+      const share = ({ map, firstKey }, word) => keys.reduce((sum, key) => sum + (map?.weights[word][key - firstKey] ?? 0), 0);
+      const shares = parts.flatMap((part) => part.shown.map((_, word) => share(part, word)));
       const most = Math.max(FULL, ...shares);
-      list.light(place ? shares.map((share) => share / most) : null);
+      list.light(place ? shares.map((one) => one / most) : null);
     },
     /** A word of the sentence that is looked into. */
     select: (word) => list.light(null, word === null ? null : parts[active].firstWord + word),

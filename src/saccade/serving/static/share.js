@@ -3,6 +3,8 @@
 import { download } from "../shared/save.js";
 import { $, copy, make } from "./dom.js";
 
+const LONG = 8000; // characters
+
 /** `on.link()`, `on.figure()` (an SVG element), `on.json()` (anything), `on.name()`, `on.notice(line)`; each null without an answer. */
 export function share(on) {
   const [button, menu] = [$("share-button"), $("share-menu")];
@@ -16,7 +18,7 @@ export function share(on) {
       const link = on.link();
       history.replaceState(null, "", link);
       await copy(location.href);
-      on.notice(link.length > 8000 ? "Copied; it is long, and some programs cut such links." : "The link is copied. What you typed is in it, and nowhere else.");
+      on.notice(link.length > LONG ? "Copied. It is long, and some programs cut such links." : "The link is copied. What you typed is in it, and nowhere else.");
     },
     svg: () => save("svg", text(on.figure()), "image/svg+xml"),
     png: async () => save("png", await rasterised(on.figure()), "image/png"),

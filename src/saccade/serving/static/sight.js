@@ -142,7 +142,8 @@ function scanpath(svg, places, step, { rows, columns, patch }) {
     draw("circle", { cx: x, cy: y, r: 2.8 * unit, "stroke-width": 0.6 * unit }),
     draw("text", { x, y: y + 1.3 * unit, "font-size": 3.6 * unit, "text-anchor": "middle", text: index + 1 }));
   const [x, y] = shown.at(-1);
-  const frame = step === null || !patch ? [] : [draw("rect", { x: x - patch / 2, y: y - patch / 2, width: patch, height: patch, rx: unit, "stroke-width": 0.7 * unit })];
+  const square = { x: x - patch / 2, y: y - patch / 2, width: patch, height: patch, rx: unit, "stroke-width": 0.7 * unit };
+  const frame = step === null ? [] : [draw("rect", square)];
   const line = draw("polyline", { points: shown.map((place) => place.join(",")).join(" "), "stroke-width": 0.8 * unit });
   svg.setAttribute("viewBox", `0 0 ${columns} ${rows}`);
   svg.replaceChildren(...frame, line, ...shown.map(dot));

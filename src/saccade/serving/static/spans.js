@@ -32,7 +32,10 @@ export function tagged(on) {
     on.say(index === null ? "" : `${answer.words[index]}: ${told(index)}`);
     on.read(index === null ? null : { weights: answer.words.map((_, one) => Number(one === index)), shape: null, from: tokens[index], query: index });
   };
-  const token = (word, index) => make("span", { class: "token", role: "option", "aria-selected": "false", tabindex: index ? -1 : 0, text: word, "aria-description": told(index), "data-index": index });
+  const token = (word, index) => {
+    const name = { role: "option", "aria-selected": "false", "aria-description": told(index), text: word };
+    return make("span", { class: "token", tabindex: index ? -1 : 0, "data-index": index, ...name });
+  };
   const indexOf = (target) => (target.dataset?.index === undefined ? null : Number(target.dataset.index));
   const framed = ({ kind }, inner) => make("mark", { class: colourOf(kind) }, ...inner, make("small", { text: kind }));
 

@@ -66,16 +66,25 @@ export function measured(word) {
   return ruler.measureText(word).width;
 }
 
+/** Threads as paths, the heavier the thicker. */
+export function lines(links) {
+  const strength = (weight) => ({ "stroke-width": (0.75 + 5 * weight).toFixed(2), "stroke-opacity": (0.08 + 0.72 * weight).toFixed(2) });
+  const line = ({ query, key, weight, path }) => draw("path", { class: "thread", d: path, fill: "none", "data-query": query, "data-key": key, ...strength(weight) });
+  return links.map(line);
+}
+
+/** Words in their places; `end` says of which side they are. */
+export function names(words, places, end) {
+  const place = ({ x, y, anchor }) => ({ x: x.toFixed(1), y, "text-anchor": anchor });
+  return words.map((text, index) => draw("text", { class: "end", ...place(places[index]), [`data-${end}`]: index, text }));
+}
+
 /** An SVG of a map. `onSelect({query, key} | null)` while a word is pointed at. */
 export function threads(map, { width, label, onSelect = () => {} }) {
   const found = layout(map, width, measured);
-  const links = found.links.map(({ query, key, weight, path }) =>
-    draw("path", { class: "thread", d: path, "data-query": query, "data-key": key, "stroke-width": (0.75 + 5 * weight).toFixed(2), "stroke-opacity": (0.08 + 0.72 * weight).toFixed(2) }),
-  );
-  const word = (text, place, end) => draw("text", { class: "end", ...place, [`data-${end}`]: place.index, text });
-  const named = (words, places, end) => words.map((text, index) => word(text, { x: places[index].x.toFixed(1), y: places[index].y, "text-anchor": places[index].anchor, index }, end));
-  const texts = [...named(map.keys, found.keys, "key"), ...named(map.queries, found.queries, "query")];
-  const element = draw("svg", { class: "threads", role: "img", "aria-label": label, viewBox: `0 0 ${width} ${Math.ceil(found.height)}`, width, height: Math.ceil(found.height) }, draw("g", { class: "links" }, links), texts);
+  const height = Math.ceil(found.height);
+  const frame = { class: "threads", role: "img", "aria-label": label, viewBox: `0 0 ${width} ${height}`, width, height };
+  const element = draw("svg", frame, lines(found.links), names(map.keys, found.keys, "key"), names(map.queries, found.queries, "query"));
   const select = (selection) => light(element, selection);
   element.addEventListener("pointerover", (event) => {
     const place = placeOf(event.target);
@@ -90,8 +99,10 @@ export function threads(map, { width, label, onSelect = () => {} }) {
 }
 
 function light(element, selection) {
-  const is = (part, end) => selection?.[end] === null || selection?.[end] === undefined || part.dataset[end] === String(selection[end]);
-  const isChosen = (part) => (part.matches(".thread") ? is(part, "query") && is(part, "key") : ["query", "key"].some((end) => part.dataset[end] !== undefined && selection?.[end] === Number(part.dataset[end])));
+  const is = (part, end) => part.dataset[end] !== undefined && Number(part.dataset[end]) === selection[end];
+  const isOpen = (end) => selection[end] === null || selection[end] === undefined;
+  const ends = ["query", "key"];
+  const isChosen = (part) => (part.matches(".thread") ? ends.every((end) => isOpen(end) || is(part, end)) : ends.some((end) => is(part, end)));
   element.classList.toggle("choosing", selection !== null);
   for (const part of element.querySelectorAll(".thread, .end")) part.classList.toggle("lit", selection !== null && isChosen(part));
 }
