@@ -190,6 +190,8 @@ class Panel:
             return Verdict("much", f"Attention here tells much the same as erasing words: {told}.")
         if tau >= SOME and self.reach >= SOME_REACH:
             return Verdict("some", f"Attention here is a hint of which words matter, not an explanation: {told}.")
+        if tau >= SOME:
+            return _none(f"it ranks words as erasing does, but erasing them in that order costs little more: {told}")
         return _none(f"it has little to do with which words matter: {told}")
 
     def plain(self) -> dict[str, Any]:
