@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from saccade.serving.languages import CODE, NAMES, Detector, name_of
+from saccade.serving.detection import Detector
+from saccade.serving.languages import CODE, NAMES, name_of
 
 GREETINGS = {
     "en": "Where is the nearest railway station, please?",

@@ -10,6 +10,8 @@ import pytest
 
 from runs import make_run
 from saccade.config import load
+from saccade.config.runs import MAY_CHANGE
+from saccade.config.translate import Languages
 from saccade.data.frames import Sounds
 from saccade.data.mistakes import Mistake
 from saccade.data.sound import Mel
@@ -37,6 +39,16 @@ def test_languages_are_given_or_written_in_the_config_or_seen_in_file_names(tmp_
         ]
         run = make_named(tmp_path / f"seen{number}", files)
         assert load_runs([run])[0].pair == Pair("it", "es")
+
+
+def test_languages_in_a_config_are_checked_and_may_be_added_later(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    before = load.load(run / "config.yaml")
+    after = before.model_copy(update={"languages": Languages(source="en", target="fr")})
+    kept = [config.model_dump(exclude=MAY_CHANGE) for config in (before, after)]
+    assert kept[0] == kept[1]
+    with pytest.raises(Mistake, match=r"languages\.source: 'English' given"):
+        make_run(tmp_path / "other", "languages.source=English", "languages.target=fr")
 
 
 def make_named(folder: Path, files: list[str]) -> Path:
@@ -80,9 +92,15 @@ def test_a_run_of_another_task_has_no_languages(judging: list[Run], folder: Path
     ],
 )
 def test_what_reads_files_is_not_served(
-    folder: Path, judging: list[Run], monkeypatch: pytest.MonkeyPatch, task: str, predictor: Any, message: str
+    folder: Path,
+    judging: list[Run],
+    translating: list[Run],
+    monkeypatch: pytest.MonkeyPatch,
+    task: str,
+    predictor: Any,
+    message: str,
 ) -> None:
-    run = next(folder / run.name for run in judging if run.task == "caption") if task == "caption" else folder / "there"
+    run = next(folder / run.name for run in [*judging, *translating] if run.task == task)
     monkeypatch.setattr(models, "load_run", lambda _: predictor)
     with pytest.raises(Mistake, match=message):
         load_runs([run])

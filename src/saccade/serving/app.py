@@ -21,7 +21,7 @@ from saccade.serving import pages
 from saccade.serving.answers import error, said
 from saccade.serving.batcher import Batch, Batcher
 from saccade.serving.descriptions import describe
-from saccade.serving.languages import Detector
+from saccade.serving.detection import Detector
 from saccade.serving.libretranslate import LibreTranslate
 from saccade.serving.logs import Watch
 from saccade.serving.metrics import Metrics

@@ -13,7 +13,8 @@ from starlette.responses import JSONResponse, Response
 
 from saccade.serving import bodies, markup, schemas
 from saccade.serving.answers import Refusal, answer, problems, refuse
-from saccade.serving.languages import Detected, name_of
+from saccade.serving.detection import Detected
+from saccade.serving.languages import name_of
 from saccade.serving.models import Model, Pair
 from saccade.serving.openapi import described, listed
 from saccade.serving.service import Service

@@ -6,11 +6,13 @@ import errno
 import logging
 import os
 import socket
+import sys
 import warnings
 from collections.abc import Sequence
 from types import FrameType
 from typing import final
 
+import typer
 import uvicorn
 from PIL import Image
 
@@ -74,11 +76,10 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         for listening in sockets or ():
             host, port = listening.getsockname()[:2]
-            log(
-                "listening",
-                url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
-                models=list(self.service.models.models),
-            )
+            url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            log("listening", url=url, models=list(self.service.models.models))
+            if sys.stdout.isatty():
+                typer.echo(f"Open {url} in a browser; Ctrl-C stops it.")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal; a second stops at once."""

@@ -10,7 +10,7 @@ from typing import Any, final
 from saccade.data.mistakes import Mistake
 from saccade.serving.answers import Refusal, refuse
 from saccade.serving.batcher import Closed, Full, Work
-from saccade.serving.languages import Detector
+from saccade.serving.detection import Detector
 from saccade.serving.metrics import Metrics
 from saccade.serving.models import Model, ModelSet
 from saccade.serving.security import RETRY, Doors, Keys
