@@ -8,8 +8,10 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import numpy as np
 import pytest
 
+from saccade.serving import batcher as batcher_module
 from saccade.serving.batcher import Batcher, Closed, Full, Work
 
 
@@ -181,6 +183,27 @@ def test_batches_hold_no_more_than_they_may() -> None:
         model.gate.set()
         await asyncio.gather(first, *tasks)
         assert [len(batch) for batch in model.batches] == [1, 3, 2]  # 8,192 characters are reached by the third
+
+    with_batcher(test)
+
+
+def test_pictures_count_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batcher_module, "MOST_BYTES", 1_000_000)
+    pictures = [np.full((700, 1000), number, np.uint8) for number in range(2)]
+
+    async def test(model: Model, batcher: Batcher) -> None:
+        first = await busy(model, batcher)
+        waiting = asyncio.create_task(batcher.submit(Work(lengths), [pictures[0]]))
+        await settled()
+        with pytest.raises(Full):
+            await batcher.submit(Work(lengths), [pictures[1]])
+        small = [np.zeros((8, 8), np.uint8) for _ in range(4)]
+        together = asyncio.create_task(batcher.submit(Work(lengths), small))
+        await settled()
+        model.gate.set()
+        await asyncio.gather(first, waiting, together)
+        assert [len(batch) for batch in model.batches] == [1, 1, 4]  # the large one fills a batch
+        assert await batcher.submit(Work(lengths), [pictures[1]]) == [700]
 
     with_batcher(test)
 

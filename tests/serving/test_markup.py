@@ -116,7 +116,7 @@ class Balance(HTMLParser):
 PIECES = st.sampled_from(
     ["<b>", "</b>", "<i>", "</i>", "<a href='x'>", "</a>", "<p>", "</p>", "<li>", "<br>", "<img>", "<code>x</code>",
      "<span translate=no>two</span>", "</code>", "</span>", "one",
-     "two.", " ", "\n", "&amp;", "&lt;", "<", "<!--x-->", "<em/>", "</", "&"]
+     "two.", " ", "\n", "&amp;", "&lt;", "<", "<!--x-->", "<em/>", "</", "<!", "<?", "&"]
 )  # fmt: skip
 
 
@@ -152,6 +152,8 @@ def test_a_tree_is_written_as_itself_the_second_time(source: str) -> None:
 def test_text_alone_and_too_deep() -> None:
     assert written(parse("<b><code><i>x")) == "<b><code><i>x</i></code></b>"
     assert plain("<p>one <b>two</b></p><script>three</script>").split() == ["one", "two"]
+    with pytest.raises(Refusal, match="q is no HTML"):
+        parse("<![<![")
     with pytest.raises(Refusal, match="nested too deeply"):
         parse("<i>" * 101)
     assert plain("<br>" * 5000 + "<p>one" * 5000).split() == ["one"] * 5000

@@ -14,6 +14,7 @@ import pytest
 
 from saccade.data.mistakes import Mistake
 from saccade.inspection.insight import Insight
+from saccade.serving import protocol, security
 from saccade.serving.answers import Refusal
 from saccade.serving.models import Pair, Run
 from saccade.serving.security import Keys, allowed_hosts, is_loopback, read_keys
@@ -158,6 +159,36 @@ def test_bodies_are_counted_as_they_come_in(translating: list[Run]) -> None:
         assert unannounced.startswith(b"HTTP/1.1 413 ")
         enough = {**ASKED, "x": "x" * 4000}
         assert small.client.post("/translate", json=enough).status_code == 200
+
+
+def test_all_bodies_together_have_a_limit(translating: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security, "MOST_BYTES", 2000)
+    with serving(translating[:1]) as small:
+        with socket.create_connection(("127.0.0.1", small.port)) as waiting_client:
+            waiting_client.sendall(HEAD + b"Content-Length: 1600\r\n\r\n" + b" " * 1500)
+            until(lambda: small.service.doors.bytes_inside == 1500)
+            found = small.post("/translate", **ASKED, x="x" * 500)
+            assert (found.status_code, found.json()) == (429, {"error": "Slowdown: too many bodies at once"})
+        until(lambda: small.service.doors.bytes_inside == 0)
+        assert small.post("/translate", **ASKED, x="x" * 500).status_code == 200
+
+
+def test_a_head_that_does_not_end_is_not_read_on(served: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = b"X-More: " + b"x" * 8000 + b"\r\n"
+    assert raw(served.port, HEAD, *[line] * 20) == b""
+    monkeypatch.setattr(protocol, "LONGEST_HEAD", 0.2)
+    assert raw(served.port, HEAD) == b""
+    assert raw(served.port) == b""
+    assert served.client.get("/health").status_code == 200
+
+
+def test_pages_of_other_sites_may_not_ask(served: Serving, translating: list[Run]) -> None:
+    elsewhere = {"Sec-Fetch-Site": "cross-site"}
+    found = served.client.post("/translate", data=ASKED, headers=elsewhere)
+    assert (found.status_code, found.json()) == (403, {"error": "Pages of other sites may not ask (see --cors)"})
+    assert served.client.post("/translate", data=ASKED, headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
+    with serving(translating[:1], cors=("*",)) as shared:
+        assert shared.client.post("/translate", data=ASKED, headers=elsewhere).status_code == 200
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(translating: list[Run]) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from runs import make_run
 from saccade.config import load
+from saccade.data.frames import Sounds
 from saccade.data.mistakes import Mistake
+from saccade.data.sound import Mel
+from saccade.serving import models
 from saccade.serving.batcher import Batcher
 from saccade.serving.models import ModelSet, Pair, Run, load_runs
 
@@ -62,6 +66,26 @@ def test_a_run_of_another_task_has_no_languages(judging: list[Run], folder: Path
     assert [run.pair for run in judging] == [None] * 4
     with pytest.raises(Mistake, match="is a run of the task classify, which translates nothing"):
         load_runs([folder / "labels"], [f"{folder / 'labels'}=en-fr"])
+
+
+@pytest.mark.parametrize(
+    ("task", "predictor", "message"),
+    [
+        ("translate", SimpleNamespace(source=Sounds(Mel(), 4)), "it reads sound; a server reads pictures and texts"),
+        (
+            "caption",
+            SimpleNamespace(reader=SimpleNamespace(side=None)),
+            "it reads feature maps; a server reads pictures",
+        ),
+    ],
+)
+def test_what_reads_files_is_not_served(
+    folder: Path, judging: list[Run], monkeypatch: pytest.MonkeyPatch, task: str, predictor: Any, message: str
+) -> None:
+    run = next(folder / run.name for run in judging if run.task == "caption") if task == "caption" else folder / "there"
+    monkeypatch.setattr(models, "load_run", lambda _: predictor)
+    with pytest.raises(Mistake, match=message):
+        load_runs([run])
 
 
 def test_of_two_that_translate_the_same_the_first_is_asked() -> None:

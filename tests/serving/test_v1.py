@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from saccade.inspection.views import with_views
+from saccade.serving import work
 from saccade.serving.models import Run
 from servers import Serving, serving
 
@@ -107,6 +108,14 @@ def test_views_go_through_all_layers(served: Serving, translating: list[Run]) ->
     assert "views: flow of 3,721 pairs of pieces asked for; allowed: 2,000" in refused.json()["error"]
 
 
+def test_too_many_numbers_are_refused(served: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "MOST_NUMBERS", 100)
+    found = served.post("/v1/look", text="a b c d e f g", target="a b c d e f g")
+    assert found.status_code == 400
+    assert "numbers asked for; allowed: 100 (choose layers or heads)" in found.json()["error"]
+    assert served.post("/v1/look", text="a", target="b", layers=[0]).status_code == 200
+
+
 def test_a_given_output_is_read(served: Serving, translating: list[Run]) -> None:
     found = served.post("/v1/look", text="a b c", target="c b").json()
     (seen,) = translating[0].predictor.look(["a b c"], targets=["c b"])
@@ -165,7 +174,9 @@ def test_captions_tell_where_they_looked(all_served: Serving) -> None:
         ("/v1/translate", {"q": "x" * 20_001}, "exceeds text limit (20000)"),
         ("/v1/look", {"text": "a", "layers": [2]}, "layers: 2 given; allowed for cross: 0 to 1"),
         ("/v1/look", {"text": "a", "kinds": ["self"]}, "kinds.0: Input should be 'cross'"),
-        ("/v1/look", {"text": "x" * 1001}, "exceeds text limit (1000) for looking"),
+        ("/v1/look", {"text": "x" * 1001}, "request (1001) exceeds text limit (1000) for a text that is not split"),
+        ("/v1/look", {"text": "a " * 257}, "request (257 pieces) exceeds text limit (256 pieces)"),
+        ("/v1/translate", {"q": ["a", "a " * 257], "split": False}, "request (257 pieces) exceeds text limit"),
         ("/v1/look", {"text": " "}, "text is blank"),
         ("/v1/look", {}, "missing text parameter: this model reads texts"),
         ("/v1/look", {"model": "x"}, "there is none of this name; allowed: there, back"),
@@ -195,14 +206,14 @@ def test_what_is_no_picture_is_refused(all_served: Serving, image: str | None, m
     assert (found.status_code, found.json()) == (400, {"error": f"Invalid request: {message}"})
 
 
-@pytest.mark.parametrize("side", [5_000, 10_000, 20_000])  # Pillow itself warns at the second, and refuses the third
+@pytest.mark.parametrize("side", [2_100, 10_000, 20_000])  # Pillow itself warns at the second, and refuses the third
 def test_a_small_file_of_a_huge_picture_is_not_unpacked(all_served: Serving, side: int) -> None:
     head = b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     content = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head))
     empty = struct.pack(">I", 0) + b"IDAT" + struct.pack(">I", zlib.crc32(b"IDAT"))
     found = all_served.post("/v1/caption", image=text_of(content + empty))
     assert found.status_code == 400
-    assert "image has too many pixels; allowed: 16,777,216 in all" in found.json()["error"]
+    assert "image has too many pixels; allowed: 4,194,304 in all" in found.json()["error"]
 
 
 def test_deep_json_is_refused(served: Serving) -> None:

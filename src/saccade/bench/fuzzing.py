@@ -30,6 +30,9 @@ FIELDS: dict[str, dict[str, Any]] = {  # of each route, a request that is fine
 }
 SIGNS = "\x00\x01\x1b\x7f\x85\xa0\u200b\u200f\u202e\u2066\u2069\ufeff\ufffe\U000e0001\U0010ffff\ud800\udfff😀é\u0301アж"
 PIECES = [
+    "<![",
+    "<!",
+    "<?",
     "<b>",
     "</b>",
     "<p>",

@@ -102,7 +102,9 @@ async def _lifespan(service: Service, api: FastAPI) -> AsyncIterator[None]:
 def _guarded(api: App, service: Service) -> App:
     settings = service.settings
     hosts = allowed_hosts(settings.host, settings.hosts)
-    app: App = Guard(api, service.doors, hosts=hosts, max_body=settings.max_body, timeout=settings.timeout)
+    app: App = Guard(
+        api, service.doors, hosts=hosts, cors=bool(settings.cors), max_body=settings.max_body, timeout=settings.timeout
+    )
     if settings.cors:
         headers = ["Content-Type", "Authorization", "X-API-Key"]
         app = CORSMiddleware(app, settings.cors, allow_methods=["GET", "POST"], allow_headers=headers)

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 MOST_CHARACTERS = 8192  # in a batch: the thread looks up again within seconds, whoever asks for what
+MOST_BYTES = 256 << 20  # of pictures that wait
+BYTES_A_CHARACTER = 64  # a picture of 28 x 28 pixels counts as a dozen
 LONGEST_RETRY = 60  # seconds
 
 
@@ -86,7 +88,7 @@ class Batcher:
         self._watch, self._prepare = watch, prepare
         self._changed = threading.Condition()
         self._waiting: deque[_Ticket] = deque()
-        self._num_waiting = 0
+        self._num_waiting = self._bytes = 0
         self._is_closed = False
         self._seconds_an_item = 0.01
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -116,21 +118,26 @@ class Batcher:
             return []
         loop = asyncio.get_running_loop()
         ticket = _Ticket(work, items, loop, loop.create_future())
+        size = sum(getattr(item, "nbytes", 0) for item in items)
         with self._changed:
             if self._is_closed:
                 raise Closed
             if self._num_waiting and self._num_waiting + len(items) > self.max_queue:
                 raise Full(self._retry_after())
+            if self._bytes and self._bytes + size > MOST_BYTES:
+                raise Full(self._retry_after())
+            self._bytes += size
             self._waiting.append(ticket)
             self._num_waiting += len(items)
             self._changed.notify()
         try:
             return await ticket.future
         finally:
-            self._forget(ticket)
+            self._forget(ticket, size)
 
-    def _forget(self, ticket: _Ticket) -> None:
+    def _forget(self, ticket: _Ticket, size: int) -> None:
         with self._changed:
+            self._bytes -= size
             if ticket.num_waiting:
                 self._waiting.remove(ticket)
                 self._num_waiting -= ticket.num_waiting
@@ -200,10 +207,10 @@ class _Failed(NamedTuple):
 
 
 def _size(item: Any) -> int:
-    """Characters, of a text or of several."""
+    """Characters of a text or of several, or what a picture counts as."""
     if isinstance(item, tuple):
         return sum(map(_size, item))
-    return len(item) if isinstance(item, str) else 1
+    return len(item) if isinstance(item, str) else getattr(item, "nbytes", 0) // BYTES_A_CHARACTER
 
 
 def _deliver(tickets: list[_Ticket]) -> None:

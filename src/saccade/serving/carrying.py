@@ -89,7 +89,8 @@ def _read(aligned: AlignedWords, num_words: int, num_sources: int) -> list[int |
     """Of each word, which one of the source it read; the aligner may count other words than white space does."""
     if not aligned.words or not aligned.source_words:
         return [None] * num_words
-    found = [aligned.read[number * len(aligned.words) // num_words] for number in range(num_words)]
+    read = aligned.read
+    found = [read[number * len(aligned.words) // num_words] for number in range(num_words)]
     return [None if one is None else one * num_sources // len(aligned.source_words) for one in found]
 
 
@@ -108,12 +109,13 @@ def _signs(
 ) -> tuple[Path, Path, Path]:
     """A word's signs are inside what the same signs were inside of, at the word it read or else the nearest."""
     here = len(sources) if read is None else read
-    ranked = sorted(range(len(sources)), key=lambda number: abs(number - here))
-    lead, trail = (
-        next((sources[number].paths[side] for number in ranked if sources[number].parts[side] == parts[side]), core)
-        for side in (0, 2)
-    )
-    return lead, core, trail
+    lead, trail = (_sign(parts[side], side, here, sources) if parts[side] else core for side in (0, 2))
+    return core if lead is None else lead, core, core if trail is None else trail
+
+
+def _sign(sign: str, side: int, here: int, sources: Sequence[Word]) -> Path | None:
+    same = [number for number, word in enumerate(sources) if word.parts[side] == sign]
+    return sources[min(same, key=lambda number: abs(number - here))].paths[side] if same else None
 
 
 def _adopt(sources: Sequence[Word], cores: list[Path | None], aligned: AlignedWords) -> None:

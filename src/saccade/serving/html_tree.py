@@ -80,8 +80,11 @@ def is_structure(node: Node) -> bool:
 def parse(source: str) -> Element:
     """The tree of a document or of a part of one."""
     reader = _Reader(source)
-    reader.feed(source)
-    reader.close()
+    try:
+        reader.feed(source)
+        reader.close()
+    except AssertionError:  # how the parser says that a declaration is none
+        refuse("q is no HTML")
     return reader.finished()
 
 

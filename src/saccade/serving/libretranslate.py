@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
@@ -66,7 +67,7 @@ class LibreTranslate:
         given = await bodies.fields(request)
         self.service.keys.check(given.get("api_key"))
         question = self._question(given)
-        detected = self._detected(question)
+        detected = await self._detected(question)
         source = question.source if detected is None else detected.language
         found = await self._translated(question, self._model(source, question.target))
         columns: dict[str, list[Any]] = {"translatedText": [best[0] for best in found]}
@@ -152,13 +153,15 @@ class LibreTranslate:
         if code not in self.service.models.languages:
             raise Refusal(400, f"{_short(code)} is not supported")
 
-    def _detected(self, question: Question) -> Detected | None:
+    async def _detected(self, question: Question) -> Detected | None:
         """For `auto`: of the languages that are translated into the target, and the target itself."""
         if question.source != "auto":
             return None
         models, target = self.service.models, question.target
         able = [code for code in models.languages if code == target or Pair(code, target) in models.pairs]
-        text = "\n".join(markup.plain(text) if question.format == "html" else text for text in question.texts)
+        text = "\n".join(question.texts)
+        if question.format == "html":
+            text = await asyncio.to_thread(markup.plain, text)
         return self.service.detector.detect(text, able)[0]
 
     def _model(self, source: str, target: str) -> Model | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import sys
 import time
 import traceback
@@ -20,6 +21,16 @@ def log(event: str, **fields: Any) -> None:
     """One line."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     sys.stderr.write(json.dumps({"time": now, "event": event, **fields}) + "\n")
+
+
+@final
+class JsonHandler(logging.Handler):
+    """What libraries log, in the same form: what they say, not whom they say it of."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line, before any values are put into it."""
+        said = str(record.msg).partition("\n")[0]
+        log("library", name=record.name, level=record.levelname, said=said[:200])
 
 
 @final

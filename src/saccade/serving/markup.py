@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -29,15 +30,12 @@ async def translated(
     service: Service, model: Model, sources: Sequence[str], count: int, **decoding: Any
 ) -> list[list[str]]:
     """For each document its translation and its alternatives, all distinct."""
-    documents = [list(parts(parse(source))) for source in sources]
+    documents = await asyncio.to_thread(lambda: [list(parts(parse(source))) for source in sources])
     inlines = [part for document in documents for part in document if isinstance(part, Inline)]
     found = await translated_texts(service, model, [inline.text for inline in inlines], **decoding)
     of_inline = dict(zip(map(id, inlines), found, strict=True))
     aligned = await _aligned(service, model, [(inline, of_inline[id(inline)]) for inline in inlines])
-    return [
-        list(dict.fromkeys(_written(document, of_inline, aligned, rank) for rank in range(count)))
-        for document in documents
-    ]
+    return await asyncio.to_thread(lambda: [_outputs(document, of_inline, aligned, count) for document in documents])
 
 
 def parts(element: Element) -> Iterator[Part]:
@@ -69,6 +67,10 @@ async def _aligned(service: Service, model: Model, rows: Sequence[tuple[Inline, 
     ]
     distinct = list(dict.fromkeys(pairs))
     return dict(zip(distinct, await service.ask(model, Work(work.read), distinct), strict=True))
+
+
+def _outputs(document: list[Part], found: dict[int, Translated], aligned: Aligned, count: int) -> list[str]:
+    return list(dict.fromkeys(_written(document, found, aligned, rank) for rank in range(count)))
 
 
 def _written(document: list[Part], found: dict[int, Translated], aligned: Aligned, rank: int) -> str:

@@ -32,6 +32,7 @@ HEADERS = [
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 ]  # fmt: skip
 RETRY = 5  # seconds, when another server takes over
+MOST_BYTES = 256 << 20  # of all bodies inside together
 SHORTEST_KEY = 8
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -102,15 +103,18 @@ class Doors:
     is_ready: bool = False
     is_draining: bool = False
     num_inside: int = 0
+    bytes_inside: int = 0
 
 
 @final
 class Guard:
     """Refuses foreign host names and bodies that are too large or too slow; lets work go with the client who left."""
 
-    def __init__(self, app: App, doors: Doors, *, hosts: frozenset[str] | None, max_body: int, timeout: float) -> None:
+    def __init__(
+        self, app: App, doors: Doors, *, hosts: frozenset[str] | None, cors: bool, max_body: int, timeout: float
+    ) -> None:
         self.app, self.doors = app, doors
-        self.hosts, self.max_body, self.timeout = hosts, max_body, timeout
+        self.hosts, self.cors, self.max_body, self.timeout = hosts, cors, max_body, timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -123,16 +127,19 @@ class Guard:
             return
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:19]) > self.max_body:
-            await send_error(send, 413, self._too_large())
+            await send_error(send, 413, self.too_large())
             return
         if scope["method"] != "POST":
             await self.app(scope, receive, send)
         elif self.doors.is_draining:
             await send_error(send, 503, "The server is about to stop", RETRY)
+        elif headers.get(b"sec-fetch-site") == b"cross-site" and not self.cors:  # a page elsewhere asks in our name
+            await send_error(send, 403, "Pages of other sites may not ask (see --cors)")
         else:
             await _Call(self, receive).run(scope, send)
 
-    def _too_large(self) -> str:
+    def too_large(self) -> str:
+        """What is said of a body that is."""
         return f"Invalid request: the body exceeds {self.max_body:,} bytes"
 
 
@@ -160,6 +167,7 @@ class _Call:
             task.uncancel()
         finally:
             self.guard.doors.num_inside -= 1
+            self.guard.doors.bytes_inside -= self.size
             if self.watcher is not None:
                 self.watcher.cancel()
 
@@ -173,9 +181,13 @@ class _Call:
                 message = await self.receive()
         except TimeoutError:
             raise Refusal(408, "Invalid request: the body took too long") from None
-        self.size += len(message.get("body", b""))
+        part = len(message.get("body", b""))
+        self.size += part
+        self.guard.doors.bytes_inside += part
         if self.size > self.guard.max_body:
-            raise Refusal(413, self.guard._too_large())
+            raise Refusal(413, self.guard.too_large())
+        if self.guard.doors.bytes_inside > MOST_BYTES:
+            raise Refusal(429, "Slowdown: too many bodies at once", {"Retry-After": str(RETRY)})
         if message["type"] == "http.request" and not message.get("more_body", False):
             self.watcher = asyncio.ensure_future(self.watch())
         return message

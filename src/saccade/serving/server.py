@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket
 import warnings
@@ -15,8 +16,9 @@ from PIL import Image
 
 from saccade.data.mistakes import Mistake
 from saccade.serving.app import build
-from saccade.serving.logs import log
+from saccade.serving.logs import JsonHandler, log
 from saccade.serving.models import Run
+from saccade.serving.protocol import Protocol
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
 
@@ -26,6 +28,7 @@ BACKLOG = 2048  # connections that wait to be accepted
 
 def run(runs: Sequence[Run], settings: Settings) -> None:
     """Serve until a signal says stop."""
+    logging.getLogger().addHandler(JsonHandler(logging.WARNING))
     prepared(runs, settings).run([listen(settings)])
 
 
@@ -39,6 +42,7 @@ def prepared(runs: Sequence[Run], settings: Settings) -> Server:
         access_log=False,
         server_header=False,
         timeout_keep_alive=LONGEST_KEEP_ALIVE,
+        http=Protocol,
         lifespan="on",
         ws="none",
     )

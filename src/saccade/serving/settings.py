@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import final
 
 MOST_BEAM = 16
-MOST_LOOK = 1000  # characters whose every weight may be asked for at once
+MOST_WHOLE = 1000  # characters of a text that isn't split: to be looked at, or tagged
+MOST_PIECES = 256  # of such a text, where a translator cuts it
+MOST_NUMBERS = 2_000_000  # weights in one answer
 MOST_FLOW = 2000  # pairs of pieces that attention flow may be asked for: seconds
-MOST_PIXELS = 1 << 24  # of a picture, however small its file
+MOST_PIXELS = 1 << 22  # of a picture, however small its file
 
 
 @final

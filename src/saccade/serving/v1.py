@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import saccade
+from saccade.data.corpus import clean
 from saccade.data.images import Pixels
 from saccade.inspection.insight import Insight
 from saccade.serving import bodies, pictures, schemas, work
@@ -24,7 +25,7 @@ from saccade.serving.pharaoh import aligned_words
 from saccade.serving.security import bearer
 from saccade.serving.sentences import Sentence, join
 from saccade.serving.service import Service
-from saccade.serving.settings import MOST_LOOK
+from saccade.serving.settings import MOST_PIECES, MOST_WHOLE
 from saccade.serving.translating import translated
 
 Key = Annotated[str | None, Header(alias="X-API-Key", description="Where the server asks for one.")]
@@ -99,6 +100,8 @@ class V1:
         self._check(key, authorization)
         model = self._translator(body.model, body.source, body.target)
         texts, options = self.service.texts(body.q), self._options(body, model)
+        if not body.split:
+            _check_whole(model, *texts)
         found = await translated(self.service, model, texts, aligned=body.alignment, is_split=body.split, **options)
         assert model.run.pair is not None
         shown = []
@@ -125,6 +128,7 @@ class V1:
     async def tag(self, body: schemas.TagRequest, key: Key = None, authorization: Authorization = None) -> Response:
         """Tag the words of texts."""
         self._check(key, authorization)
+        _check_whole(self.service.models.for_task("tag", body.model), *self.service.texts(body.q))
         return await self._judge(body, "tag", probabilities=body.probabilities)
 
     async def caption(self, request: Request, key: Key = None, authorization: Authorization = None) -> Response:
@@ -174,8 +178,7 @@ class V1:
             return await asyncio.to_thread(_pixels, body.image, model)
         if body.text is None:
             refuse("missing text parameter: this model reads texts")
-        if max(len(body.text), len(body.target or "")) > MOST_LOOK:
-            refuse(f"request ({len(body.text)}) exceeds text limit ({MOST_LOOK}) for looking")
+        _check_whole(model, body.text, body.target or "")
         if not body.text.strip():
             refuse("text is blank: there is nothing to look at")
         return body.text
@@ -207,6 +210,18 @@ class V1:
         except ValidationError as error:
             refuse(said(error.errors()))
         return body, self.service.models.for_task(task, body.model)
+
+
+def _check_whole(model: Model, *texts: str) -> None:
+    """What is read at once must be short: its cost grows with the square of its length."""
+    for text in texts:
+        if len(text) > MOST_WHOLE:
+            refuse(f"request ({len(text)}) exceeds text limit ({MOST_WHOLE}) for a text that is not split")
+        if (
+            model.run.task == "translate"
+            and (count := len(model.run.predictor.source.encode(clean(text)))) > MOST_PIECES
+        ):
+            refuse(f"request ({count} pieces) exceeds text limit ({MOST_PIECES} pieces) for a text that is not split")
 
 
 def _pixels(picture: str | bytes, model: Model) -> Pixels:

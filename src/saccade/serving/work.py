@@ -11,7 +11,7 @@ from saccade.inspection.insight import Insight, Map
 from saccade.inspection.views import with_views
 from saccade.serving.answers import encoded
 from saccade.serving.pharaoh import AlignedWords, aligned_words
-from saccade.serving.settings import MOST_FLOW
+from saccade.serving.settings import MOST_FLOW, MOST_NUMBERS
 
 Chosen = tuple[int, ...] | None
 # every kind of attention that a task may have; the first is shown where nothing is said
@@ -67,6 +67,11 @@ def _check_flow(seen: Insight) -> None:
 def _chosen(found: Insight, layers: Chosen, heads: Chosen) -> dict[str, Any]:
     """The JSON of an insight, with these layers and heads only."""
     maps = {kind: _part(kind, seen, layers, heads) for kind, seen in found.maps.items()}
+    numbers = sum(
+        each.numel() for seen in maps.values() for each in (seen.weight_LHTS, seen.norm_LHTS) if each is not None
+    )
+    if numbers > MOST_NUMBERS:
+        raise Mistake(f"weights: {numbers:,} numbers asked for; allowed: {MOST_NUMBERS:,} (choose layers or heads)")
     shown = replace(found, maps=maps).plain()
     for kind in shown["attention"].values():
         kind |= {name: list(given) for name, given in (("layers", layers), ("heads", heads)) if given is not None}
