@@ -62,6 +62,15 @@ def test_lit_words_and_cells_can_be_read(page: Page) -> None:
         assert (high if share > 0.45 else low) >= 4.5, (scheme, share)
 
 
+def test_lights_lie_behind_their_words(page: Page) -> None:
+    typed(page, " ".join([TEXT] * 9))
+    expect(spots(page)).to_have_count(9 * 7 + 1)
+    for width in range(640, 1300, 30):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert checked(page, "apart") == [], width
+        page.wait_for_function(f"() => ({CHECKS}).astray().length === 0")  # they follow a resize in the next frame
+
+
 def coloured(page: Page, scheme: Literal["light", "dark"]) -> None:
     """As a system that is light or dark."""
     page.emulate_media(color_scheme=scheme)
