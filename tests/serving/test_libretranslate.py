@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,16 @@ def test_long_texts_keep_their_white_space(served: Serving, translating: list[Ru
 def test_html_keeps_its_tags(served: Serving, right: str) -> None:
     found = served.post("/translate", **{**ASKED, "q": "<p>a b c</p><script>a b c</script>"}, format="html").json()
     assert found["translatedText"] == f"<p>{right}</p><script>a b c</script>".replace("<unk>", "&lt;unk&gt;")
+
+
+def test_inline_tags_come_back_in_every_alternative(served: Serving, translating: list[Run]) -> None:
+    asked = {**ASKED, "q": "a <b>b c</b> d", "format": "html", "alternatives": 2}
+    found = served.post("/translate", **asked).json()
+    (best,) = translating[0].predictor.predict_best(["a b c d"], num_best=3, width=3)
+    assert any(one.text for one in best)
+    for html, one in zip([found["translatedText"], *found["alternatives"]], best, strict=True):
+        assert unescape(re.sub("</?b>", "", html)) == one.text
+        assert html.count("<b>") == html.count("</b>") >= (1 if one.text else 0)
 
 
 def test_what_front_ends_ask(served: Serving) -> None:

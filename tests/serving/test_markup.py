@@ -18,7 +18,7 @@ from saccade.serving.sentences import Sentence, split
 
 
 def translated(source: str, output: str, pairs: str) -> str:
-    """One sentence with inline tags, aligned by hand: Pharaoh's pairs, source first."""
+    """One sentence with inline tags, aligned by hand: Pharaoh's pairs, source first; with a ?, less."""
     inline = Inline()
     for child in parse(source).children:
         inline.add(child)
@@ -27,8 +27,8 @@ def translated(source: str, output: str, pairs: str) -> str:
     for row in weights:
         row[-1] = 0.1  # the end, where nothing else is read
     for pair in pairs.split():
-        left, right = pair.split("-")
-        weights[int(right)][int(left)] = 1.0
+        left, right = pair.rstrip("?").split("-")
+        weights[int(right)][int(left)] = 0.4 if pair.endswith("?") else 1.0
     aligned = AlignedWords(sources, words, weights)
     items = carried(inline, 0, Sentence("", inline.text, ""), output, aligned)
     return inline.before + write(items) + inline.after
@@ -47,7 +47,7 @@ def translated(source: str, output: str, pairs: str) -> str:
          "une <i>vieille maison <u>rouge</u></i>"),
         ("<i id=1>red</i> and <i>blue</i>", "bleu et rouge", "0-2 1-1 2-0", "<i>bleu</i> et <i id=1>rouge</i>"),
         ("<b id=1>not</b> see", "ne vois pas", "0-0 1-1 0-2", "<b id=1>ne</b> vois <b>pas</b>"),
-        ("he <b>does</b> see", "il voit", "0-0 2-1 1-1", "il <b>voit</b>"),  # nobody reads it most: it isn't lost
+        ("he <b>does</b> see", "il voit", "0-0 2-1 1-1?", "il <b>voit</b>"),  # nobody reads it most: it isn't lost
         ("see <img src=a> the cat", "vois le chat", "0-0 1-1 2-2", "vois <img src=a> le chat"),
         ("the cat<br/>", "le chat", "0-0 1-1", "le chat<br/>"),
         ("a <!-- remark -->b", "c d", "0-0 1-1", "c <!-- remark -->d"),

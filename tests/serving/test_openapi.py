@@ -78,7 +78,10 @@ def test_the_documentation_is_one_page_that_loads_only_its_style(all_served: Ser
     seen = Outside()
     seen.feed(page.text)
     assert seen.found == ["link /docs.css"]
-    assert all_served.client.get("/docs.css").headers["content-type"].startswith("text/css")
+    style = all_served.client.get("/docs.css")
+    assert style.headers["content-type"].startswith("text/css")
+    again = all_served.client.get("/docs.css", headers={"If-None-Match": style.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
     for method, path in ROUTES:
         assert f"<code>{method} {path}</code>" in page.text
     links = set(re.findall(r'href="#(\w+)"', page.text))

@@ -204,6 +204,21 @@ def test_an_answer_that_takes_too_long_is_given_up() -> None:
         model.gate.set()
 
 
+def test_our_own_failures_are_said_without_the_text(capsys: pytest.CaptureFixture[str]) -> None:
+    model, runs = slow()
+    model.gate.set()
+    model.predict_best = None  # type: ignore[assignment, method-assign]
+    with serving(runs) as failing:
+        found = failing.post("/translate", **{**ASKED, "q": "a secret"})
+        assert (found.status_code, found.json()) == (500, {"error": "Internal error"})
+        assert found.headers["x-content-type-options"] == "nosniff"
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    failure = next(line for line in lines if line["event"] == "failure")
+    assert failure["error"] == "TypeError"
+    assert any("work.py:" in place for place in failure["where"])
+    assert "secret" not in str(lines)
+
+
 def test_too_many_are_told_to_come_again() -> None:
     model, runs = slow()
     with serving(runs, max_queue=2) as busy:

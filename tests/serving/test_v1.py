@@ -72,9 +72,9 @@ def test_translations_come_with_their_evidence(served: Serving, translating: lis
 
 
 def test_texts_may_be_left_whole(served: Serving, translating: list[Run]) -> None:
-    found = served.post("/v1/translate", q="a b. C d.", split=False).json()["translations"][0]
-    assert found["text"] == translating[0].predictor.predict(["a b. C d."])[0].text
-    assert len(found["sentences"]) == 1
+    whole, parts = (served.post("/v1/translate", q="a b\nc d", split=split).json() for split in (False, True))
+    assert whole["translations"][0]["text"] == translating[0].predictor.predict(["a b\nc d"])[0].text
+    assert [len(found["translations"][0]["sentences"]) for found in (whole, parts)] == [1, 2]
 
 
 @pytest.mark.parametrize(
