@@ -68,8 +68,8 @@ def shares(found: Locator) -> list[float]:
 
 
 def spots(page: Page) -> Locator:
-    """The words of the source, in the mirror behind the text area."""
-    return page.locator("#mirror .spot")
+    """The lights behind the words of the source."""
+    return page.locator("#lights .spot")
 
 
 def cells(page: Page, slot: str = "a") -> list[list[int]]:

@@ -23,11 +23,33 @@
       .filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
       .map((one) => one.outerHTML.slice(0, 100)),
 
-  /** Light every word by this much, and show the mirror's words in the ink of the text that lies over them. */
+  /** How many pixels the text area and its mirror differ in height: they break lines at the same places. */
+  apart: () => {
+    const [area, mirror] = [document.querySelector("#text"), document.querySelector("#mirror")];
+    area.style.height = "0";
+    mirror.style.alignSelf = "start";
+    const difference = area.scrollHeight - mirror.scrollHeight;
+    area.style.height = mirror.style.alignSelf = "";
+    return Math.abs(difference) > 2 ? [`${difference}`] : [];
+  },
+
+  /** Lights that don't lie on the letters of their words. */
+  astray: () => {
+    const letters = document.querySelector("#mirror").firstChild;
+    const spots = [...document.querySelectorAll(".spot:not(.end)")];
+    return [...letters.data.matchAll(/\S+/g)].flatMap(({ 0: word, index }, number) => {
+      const range = document.createRange();
+      range.setStart(letters, index);
+      range.setEnd(letters, index + word.length);
+      const [wanted, found] = [range, spots[number]].map((one) => one.getBoundingClientRect());
+      return Math.hypot(wanted.left - found.left, wanted.top - found.top, wanted.width - found.width) < 1 ? [] : [word];
+    });
+  },
+
+  /** Light every word by this much, and write into the lights in the ink of the text that lies over them. */
   lit: (share) => {
     for (const one of document.querySelectorAll(".output .word, .spot")) one.style.setProperty("--share", share);
-    document.querySelector("#mirror").style.color = getComputedStyle(document.querySelector("#text")).color;
-    document.querySelector("#mirror").dataset.shown = "true";
+    for (const one of document.querySelectorAll(".spot")) Object.assign(one, { textContent: "word" }).style.color = getComputedStyle(document.querySelector("#text")).color;
   },
 
   /** Texts that stand out too little from what lies behind them (WCAG 2.2, 1.4.3). */
@@ -48,7 +70,7 @@
       for (let up = one; up && layers.at(-1)?.[3] !== 1; up = up.parentElement) layers.push(rgba(getComputedStyle(up).backgroundColor));
       return layers.reduceRight((under, top) => over(top, under), [255, 255, 255]);
     };
-    const isLeft = (one) => one.matches(".unseen, :disabled, option, .heatmap td, .path *, #mirror:not([data-shown]) *, #mirror, .spot.end");
+    const isLeft = (one) => one.matches(".unseen, :disabled, option, .heatmap td, .path *, #mirror, .spot.end");
     const ratio = (one, style) => {
       const isDrawn = one instanceof SVGElement;
       const behind = ground(isDrawn ? one.closest("svg").parentElement : one);

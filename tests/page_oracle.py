@@ -16,6 +16,9 @@ def shown(insight: Insight, kind: str, view: str = "mean", layer: int = -1, head
     if view in ("rollout", "flow"):
         return np.array(insight["views"][view]["weights"])
     heads = np.array(insight["attention"][kind]["weights"])[layer]
+    if view == "aligning":  # each word by the step that reads it, the next one
+        chosen = heads[insight["aligning"]["head"]]
+        return np.concatenate([chosen[1:], chosen[-1:]])
     return {"mean": heads.mean(0), "maximum": heads.max(0), "weights": heads[head]}[view]
 
 
@@ -27,8 +30,9 @@ def by_words(insight: Insight, kind: str, weights: Weights) -> Weights:
 
 
 def read(insight: Insight, word: int) -> Weights:
-    """What an output's word read, by the words of the source, in the mean of the last layer's heads."""
-    return by_words(insight, "cross", shown(insight, "cross"))[word]
+    """What an output's word read, by the words of the source: by the head that aligns, or the last layer's mean."""
+    view = "aligning" if insight["aligning"] else "mean"
+    return by_words(insight, "cross", shown(insight, "cross", view))[word]
 
 
 def confidence(insight: Insight) -> list[float]:

@@ -11,7 +11,8 @@ import torch
 from rich.console import Console
 
 from runs import make_run
-from saccade.config import load, runs
+from saccade.config import aligning, load, runs
+from saccade.inspection.insight import Head
 
 ENGLISH = ["the", "a", "cat", "dog", "bird", "sees", "hears", "likes", "small", "old"]
 FRENCH = ["le", "un", "chat", "chien", "oiseau", "voit", "entend", "aime", "petit", "vieux"]
@@ -22,7 +23,10 @@ TRAINING = {"max_steps": 2, "validate_every": 2, "precision": "float32"}
 
 
 def make_all(folder: Path) -> None:
-    """All of PAGE_RUNS. The first translates, in pieces, and has examples; the second, of words, learned nothing."""
+    """All of PAGE_RUNS. The first translates, in pieces, and has examples.
+
+    The second, of words, has learned nothing, but has a head that aligns.
+    """
     draft = Path(tempfile.mkdtemp(dir=folder.parent))
     torch.manual_seed(12)
     words = [*ENGLISH, *FRENCH]
@@ -32,6 +36,7 @@ def make_all(folder: Path) -> None:
     contents = {"pieces": _pieces(draft), "labels": _labels(draft), "tags": _tags(draft), "shapes": _shapes()}
     for name, content in {**contents, "digits": _digits(draft)}.items():
         runs.train(load.check({"device": "cpu", **content}, name), draft / name, Console(quiet=True))
+    aligning.save(draft / "words", Head(0, 0, shift=1))
     (draft / "pieces" / "examples.txt").write_text("\n".join(EXAMPLES), encoding="utf-8")
     draft.rename(folder)
 

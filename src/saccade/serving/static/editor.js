@@ -1,4 +1,4 @@
-// Where one types. Behind the text area lies a mirror of it, word by word, which can light up.
+// Where one types. Behind the text area lies a mirror of it, letter by letter, that says where words lie; lights lie there.
 
 import { $, make } from "./dom.js";
 
@@ -7,32 +7,39 @@ const LIT = 0.05;
 
 /** `onChange(text, isComposing)` as one types, `onSelect(index | null)` as a word is pointed at or the caret is steered into it. */
 export function editor({ onChange, onSelect }) {
-  const [area, mirror] = [$("text"), $("mirror")];
-  let spans = [];
+  const [area, mirror, lights] = [$("text"), $("mirror"), $("lights")];
+  let spots = [];
   let places = [];
   let chosen = null;
 
   /** Words that were answered: they may be pointed at until the text changes. A place behind the text is its end. */
   const words = (given) => {
-    const parts = [];
-    let at = 0;
+    const isEnd = ([first]) => first >= area.value.length;
     places = given;
-    spans = given.map((place) => {
-      if (!place) return null;
-      if (place[0] >= area.value.length) return make("span", { class: "spot end", text: "end" });
-      const span = make("span", { class: "spot", text: area.value.slice(...place) });
-      parts.push(area.value.slice(at, place[0]), span);
-      at = place[1];
-      return span;
+    mirror.textContent = `${area.value}\u200b`; // as in the text area, a last empty line is a line
+    spots = given.map((place) => place && make("span", isEnd(place) ? { class: "spot end", text: "end" } : { class: "spot" }));
+    lights.replaceChildren(...spots.filter(Boolean));
+    arrange();
+  };
+  /** Where the letters are. Spans around words would do, but they make lines a little longer, which then break elsewhere. */
+  const arrange = () => {
+    const frame = lights.getBoundingClientRect();
+    const range = document.createRange();
+    spots.forEach((spot, index) => {
+      if (!spot) return;
+      range.setStart(mirror.firstChild, places[index][0]);
+      range.setEnd(mirror.firstChild, places[index][1]);
+      const { left, top, width, height } = range.getClientRects()[0] ?? range.getBoundingClientRect();
+      Object.assign(spot.style, { left: `${left - frame.left}px`, top: `${top - frame.top}px`, height: `${height}px` });
+      if (!spot.matches(".end")) spot.style.width = `${width}px`;
     });
-    mirror.replaceChildren(...parts, `${area.value.slice(at)}\u200b`, ...spans.filter((span) => span?.matches(".end")));
   };
   const light = (shares, here = null) => {
-    spans.forEach((span, index) => {
+    spots.forEach((spot, index) => {
       const share = shares?.[index] ?? 0;
-      span?.style.setProperty("--share", Math.min(1, share).toFixed(3));
-      span?.classList.toggle("lit", share > LIT);
-      span?.classList.toggle("here", index === here);
+      spot?.style.setProperty("--share", Math.min(1, share).toFixed(3));
+      spot?.classList.toggle("lit", share > LIT);
+      spot?.classList.toggle("here", index === here);
     });
   };
   const choose = (index) => {
@@ -41,12 +48,12 @@ export function editor({ onChange, onSelect }) {
     onSelect(index);
   };
   const found = (test) => {
-    const index = spans.findIndex((span, at) => span && !span.matches(".end") && test(span, places[at]));
+    const index = spots.findIndex((spot, at) => spot && !spot.matches(".end") && test(spot, places[at]));
     return index < 0 ? null : index;
   };
   const under = ({ clientX: x, clientY: y }) => {
     const holds = ({ left, right, top, bottom }) => left <= x && x <= right && top <= y && y <= bottom;
-    return found((span) => [...span.getClientRects()].some(holds));
+    return found((spot) => holds(spot.getBoundingClientRect()));
   };
   const atCaret = () => choose(found((_, [first, last]) => first <= area.selectionStart && area.selectionStart <= last));
 
@@ -61,11 +68,12 @@ export function editor({ onChange, onSelect }) {
   area.addEventListener("keyup", (event) => STEERING.test(event.key) && atCaret());
   area.addEventListener("click", atCaret);
   area.addEventListener("blur", () => choose(null));
+  new ResizeObserver(arrange).observe(mirror);
   words([]);
   return {
     words,
     light,
-    placeOf: (index) => spans[index]?.getClientRects()[0] ?? null,
+    placeOf: (index) => spots[index]?.getBoundingClientRect() ?? null,
     get places() {
       return places;
     },

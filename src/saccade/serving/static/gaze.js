@@ -4,6 +4,7 @@ import { draw, isStill } from "./dom.js";
 
 const LEAST = 0.05;
 const MOST = 6; // arcs at once
+const RISE = 7; // pixels: between two lines of text
 
 /** `over` is an SVG that covers the stage; `onMove(place | null)` tells where the dot is. */
 export function gaze(over, onMove) {
@@ -40,9 +41,9 @@ const point = ({ x, y }) => `${x.toFixed(1)} ${y.toFixed(1)}`;
 function arc(from, to, weight, frame) {
   const isAbove = to.bottom + 40 < from.top;
   const [a, b] = [top(from, frame), isAbove ? { ...top(to, frame), y: to.bottom - frame.top - 2 } : top(to, frame)];
-  const rise = isAbove ? (a.y - b.y) / 2 : Math.min(16, 8 + 0.06 * Math.hypot(a.x - b.x, a.y - b.y));
+  const rise = isAbove ? (a.y - b.y) / 2 : RISE;
   const path = `M${point(a)}C${point({ x: a.x, y: a.y - rise })} ${point({ x: b.x, y: b.y - (isAbove ? -rise : rise) })} ${point(b)}`;
-  return draw("path", { d: path, "stroke-width": (1 + 2 * weight).toFixed(2), "stroke-opacity": (0.2 + 0.75 * weight).toFixed(2) });
+  return draw("path", { d: path, "stroke-width": (1 + 1.2 * weight).toFixed(2), "stroke-opacity": (0.2 + 0.7 * weight).toFixed(2) });
 }
 
 /** The way that the eye took, which fades. */
