@@ -33,7 +33,10 @@ def carried(
 ) -> list[Item]:
     """A sentence of a text, translated, with the elements that stood around its words."""
     stop = start + len(sentence.text)
-    anchors = [anchor for anchor in inline.anchors if _owns(anchor, start, stop, len(inline.text))]
+    end = stop + len(sentence.after)
+    is_last = end == len(inline.text)
+    first = start - len(sentence.before)
+    anchors = [anchor for anchor in inline.anchors if first <= anchor.place < end or (is_last and anchor.place == end)]
     if output is None or aligned is None:
         items = _unchanged(inline, start, stop, anchors)
     else:
@@ -41,12 +44,8 @@ def carried(
     return [Item(sentence.before, None), *items, Item(sentence.after, None)]
 
 
-def _owns(anchor: Anchor, start: int, stop: int, length: int) -> bool:
-    return start <= anchor.place < stop or (anchor.place == length == stop)
-
-
 def _unchanged(inline: Inline, start: int, stop: int, anchors: Sequence[Anchor]) -> list[Item]:
-    items = []
+    items = [_item(anchor) for anchor in anchors if anchor.place < start]
     for place in range(start, stop):
         items += [_item(anchor) for anchor in anchors if anchor.place == place]
         items.append(Item(escaped(inline.text[place]), inline.paths[place]))

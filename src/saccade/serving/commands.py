@@ -35,7 +35,7 @@ def serve(
         list[str] | None, typer.Option(help="Another name this server is called by; repeatable.")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Processor cores for each model. [default: its share of half]")
+        int | None, typer.Option(min=1, help="Processor cores for each model; else its share of half of them.")
     ] = None,
     suggestions: Annotated[
         Path | None, typer.Option(help="Better translations that users send are added here.")
