@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 NODE := .node/.ready
 CLIENTS := libretranslate-ts@0.5.12 translate@3.1.0
 
-.PHONY: demo test check pictures bench clean
+.PHONY: demo test check pictures pictures-page bench clean
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
@@ -22,6 +22,10 @@ check: $(READY)
 
 pictures: $(READY)  ## draw the pictures of docs/scores again
 	@$(BIN)/python docs/pictures.py
+
+PAGE_RUNS ?= runs/demo runs/shapes_soft runs/mnist_cluttered60
+pictures-page: $(READY)  ## draw the pictures of docs/page.md again, from trained runs
+	@$(BIN)/python docs/pictures_page.py $(PAGE_RUNS)
 
 bench: $(READY)
 	@$(BIN)/saccade bench attention

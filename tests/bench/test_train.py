@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from saccade.bench import peers, training
+from saccade.bench.environments import Environment, Failed
 from saccade.bench.peer_configs import Job
-from saccade.bench.peers import PEERS, Environment, Failed, Peer
+from saccade.bench.peers import PEERS, Peer, Toolkit
 from saccade.bench.training import Plan, Row
 from saccade.data.mistakes import Mistake
 
@@ -140,31 +141,31 @@ for step in range(2, steps + 1, 2):
 """
 
 
-def fake_environment(folder: Path, code: str) -> Environment:
+def fake_toolkit(folder: Path, code: str) -> Toolkit:
     """A peer that is this Python, running a few lines of its own."""
     peer = Peer("Fake", "pytest", (), lambda job: {"steps": job.steps}, ("python", "-c", code), peers.read_opennmt)
-    environment = Environment(peer, folder)
-    environment.binaries.mkdir(parents=True)
-    (environment.binaries / "python").symlink_to(sys.executable)
+    toolkit = Toolkit.at(peer, folder)
+    toolkit.environment.binaries.mkdir(parents=True)
+    (toolkit.environment.binaries / "python").symlink_to(sys.executable)
     (folder / "installed.json").write_text("[]", "utf-8")
-    return environment
+    return toolkit
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
 def test_a_peer_is_run_and_read(tmp_path: Path) -> None:
-    environment, job = fake_environment(tmp_path / "fake", FAKE), Job(steps=6, report_every=2)
-    assert environment.is_ready
-    counted = training.steady(environment.train(job, tmp_path, 1), warmup=2)
+    toolkit, job = fake_toolkit(tmp_path / "fake", FAKE), Job(steps=6, report_every=2)
+    assert toolkit.environment.is_ready
+    counted = training.steady(toolkit.train(job, tmp_path, 1), warmup=2)
     assert (counted.tokens, counted.seconds, counted.printed_rate) == (200, 4.0, 49)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
 def test_a_peer_that_fails_says_why(tmp_path: Path) -> None:
-    environment = fake_environment(tmp_path / "other", "import sys; print('out of memory'); sys.exit(3)")
+    toolkit = fake_toolkit(tmp_path / "other", "import sys; print('out of memory'); sys.exit(3)")
     with pytest.raises(Failed, match="python ended with exit code 3: out of memory"):
-        environment.train(Job(steps=6, report_every=2), tmp_path, 1)
+        toolkit.train(Job(steps=6, report_every=2), tmp_path, 1)
     with pytest.raises(Failed, match="0 reports of progress"):
-        fake_environment(tmp_path / "mute", "pass").train(Job(steps=6, report_every=2), tmp_path, 1)
+        fake_toolkit(tmp_path / "mute", "pass").train(Job(steps=6, report_every=2), tmp_path, 1)
 
 
 def test_mistakes_name_the_place(tmp_path: Path) -> None:

@@ -28,6 +28,17 @@ def test_a_rising_line_runs_from_the_lower_left_to_the_upper_right() -> None:
     assert braille.dotted([1, 2], [5.0, 0.0])[0][0] != blank
 
 
+def test_a_scale_can_be_shared() -> None:
+    console = Console(file=(shown := io.StringIO()), width=80)
+    flat = {"low": ([0.0, 1.0], [0.0, 0.0]), "high": ([0.0, 1.0], [9.0, 9.0])}
+    console.print(braille.in_terminal(flat, between=(0.0, 9.0), end="all"))
+    rows = [line for line in shown.getvalue().splitlines() if "│" in line]
+    drawn = [[any(cell > chr(0x2800) for cell in part) for part in row.split("│")[1:]] for row in rows]
+    assert drawn == [[False, True], *[[False, False]] * (braille.HEIGHT - 2), [True, False]]
+    assert "all" in shown.getvalue()
+    assert "step" not in shown.getvalue()
+
+
 def test_every_column_has_a_dot_even_of_one_point_or_a_flat_line() -> None:
     for steps, values in (([7.0], [3.0]), ([1.0, 9.0], [2.0, 2.0]), ([1.0, 2.0, 9.0], [0.0, 9.0, 1.0])):
         columns = zip(*braille.dotted(steps, values), strict=True)

@@ -78,7 +78,8 @@ def test_results_in_words_numbers_and_pictures(tmp_path: Path) -> None:
     Image.fromarray(RANDOM.integers(0, 256, (13, 17), np.uint8)).save(file)
     (seen,) = model.predict(model.read(file))
     assert seen.line() == f"{file}\t{seen.label}\t{seen.probability:.4f}"
-    assert [*seen.plain()] == ["name", "label", "probabilities", "path"]
+    assert [*seen.plain()] == ["name", "label", "probabilities", "path", "beliefs"]
+    assert seen.plain()["beliefs"][-1] == pytest.approx(seen.plain()["probabilities"], abs=1e-4)
     assert seen.plain()["path"][0] == [8.5, 6.5]  # the first look is at the middle
     assert model.predict([str(file)])[0].probabilities == seen.probabilities
     seen.draw(tmp_path / "path.png")

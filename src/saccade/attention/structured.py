@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from saccade.attention.call import MaskLike
 from saccade.attention.core import attend
+from saccade.attention.normalizers import Softmax
 
 
 class Structured(NamedTuple):
@@ -33,10 +34,13 @@ class StructuredSelfAttention(nn.Module):
                 raise ValueError(f"{name}: {number} given; it must be 1 or more")
         self.W1 = nn.Parameter(torch.randn(hidden_width, width) * width**-0.5)
         self.W2 = nn.Parameter(torch.randn(num_hops, hidden_width) * hidden_width**-0.5)
+        self.normalizer = Softmax()
 
     def forward(self, hidden_BSD: Tensor, *, mask: MaskLike = None) -> Structured:
         """Each hop is a learned query, W2's row, that scores tanh(W1 h) by dot product."""
         key_BSA = torch.tanh(hidden_BSD @ self.W1.mT)
-        output, weights = attend(self.W2, key_BSA, hidden_BSD, score="dot", mask=mask, return_weights=True)
+        output, weights = attend(
+            self.W2, key_BSA, hidden_BSD, score="dot", normalizer=self.normalizer, mask=mask, return_weights=True
+        )
         overlap = weights @ weights.mT - torch.eye(self.W2.shape[0], device=weights.device, dtype=weights.dtype)
         return Structured(output, weights, overlap.square().sum((-2, -1)))

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from saccade.bench import aligners as aligning_bench
 from saccade.bench import attention as attention_bench
 from saccade.bench import glimpse as glimpse_bench
 from saccade.bench import looking as looking_bench
@@ -21,6 +22,7 @@ from saccade.bench import serving as serving_bench
 from saccade.bench import tables
 from saccade.bench import training as training_bench
 from saccade.bench.peers import PEERS
+from saccade.config.networks import Size
 from saccade.data.mistakes import Mistake
 
 app = typer.Typer(help="Measure saccade beside its peers, in one run.", no_args_is_help=True)
@@ -99,6 +101,27 @@ def bench_train(
     console.print(tables.of_training(rows))
 
 
+@app.command("align")
+def bench_align(
+    model: Annotated[Path, typer.Argument(help="A run folder, from source to target.")],
+    opposite: Annotated[Path, typer.Option("--reverse", help="A run folder, from target to source.")],
+    source: Annotated[Path, typer.Option("--input", help="The gold's source texts, or both sides: source ||| target.")],
+    gold: Annotated[Path, typer.Option(help="Gold alignments, Pharaoh's or NAACL's.")],
+    target: Annotated[Path | None, typer.Option(help="The gold's target texts, line by line.")] = None,
+    is_lower: Annotated[bool, typer.Option("--lower", help="eflomal reads lower-cased text.")] = False,
+    peers_folder: Annotated[Path, typer.Option(help="Where eflomal's virtual environment is kept.")] = PEERS_FOLDER,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+) -> None:
+    """The heads of two opposite runs as word aligners beside eflomal, which learns from their training text."""
+    files = aligning_bench.Files(source, target, gold)
+    plan = aligning_bench.Plan((model, opposite), files, peers_folder.expanduser(), is_lower)
+    rows = aligning_bench.run(plan, Console(stderr=True).print)
+    if as_json:
+        typer.echo(json.dumps({"rows": [row.as_dict() for row in rows]}, indent=1))
+        return
+    Console().print(aligning_bench.table(rows))
+
+
 @app.command("glimpse")
 def bench_glimpse(
     device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
@@ -144,7 +167,7 @@ def bench_serve(
 @app.command("look")
 def bench_look(
     device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
-    size: Annotated[str, typer.Option(help="Of the Transformer: tiny, small, base, big.")] = "base",
+    size: Annotated[Size, typer.Option(help="Of the Transformer.")] = "base",
     sentences: Annotated[int, typer.Option(min=1, help="To translate and look at.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
 ) -> None:

@@ -9,7 +9,7 @@ import torch
 from rich.table import Table
 
 from saccade.bench.measure import medians_side_by_side
-from saccade.config.networks import TransformerModel, transformer
+from saccade.config.networks import Size, TransformerModel, transformer
 from saccade.data.tokenizer import SPECIAL, Vocabulary
 from saccade.decoding import BeamOptions
 from saccade.inspection.record import KINDS
@@ -39,7 +39,7 @@ class Row:
         return self.recorded_seconds / self.plain_seconds
 
 
-def run(*, device: torch.device, size: str = "base", sentences: int = 100) -> list[Row]:
+def run(*, device: torch.device, size: Size = "base", sentences: int = 100) -> list[Row]:
     """A model of a size that was never trained writes as many words as it reads, and is looked at."""
     (pairs,) = phrasebook.split(sentences, seed=1)
     texts, translator = [pair.source for pair in pairs], _untrained(size, device)
@@ -56,7 +56,7 @@ def run(*, device: torch.device, size: str = "base", sentences: int = 100) -> li
     return rows
 
 
-def _untrained(size: str, device: torch.device) -> Translator:
+def _untrained(size: Size, device: torch.device) -> Translator:
     torch.manual_seed(1)
     (pairs,) = phrasebook.split(20_000, seed=2)
     words = sorted({word for pair in pairs for text in pair for word in text.split()})

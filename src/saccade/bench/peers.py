@@ -1,13 +1,9 @@
-"""Other toolkits, each in a virtual environment of its own: how they are installed, configured, run and read."""
+"""Other toolkits, each in a virtual environment of its own: how they are configured, run and read."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,10 +13,9 @@ from typing import Any, NamedTuple, final
 import yaml
 
 from saccade.bench import peer_configs
+from saccade.bench.environments import Environment, Failed
 from saccade.bench.peer_configs import CONFIG, OUTPUT, Job
 from saccade.data.files import replacing
-
-TIME_LIMIT = 3600.0  # seconds, for one install or one training
 
 
 class Mark(NamedTuple):
@@ -36,10 +31,6 @@ class Trained(NamedTuple):
 
     marks: list[Mark]
     printed_rate: float | None = None
-
-
-class Failed(RuntimeError):
-    """A peer could not be installed or run; the message says why."""
 
 
 @final
@@ -64,73 +55,32 @@ class Versions(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Environment:
-    """A peer's virtual environment in a folder."""
+class Toolkit:
+    """A peer in a virtual environment of its own."""
 
     peer: Peer
-    folder: Path
+    environment: Environment
 
-    @property
-    def binaries(self) -> Path:
-        """Where its commands are."""
-        return self.folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
-
-    @property
-    def is_ready(self) -> bool:
-        """It holds what is wanted; half an install doesn't count."""
-        done = self.folder / "installed.json"
-        return done.exists() and json.loads(done.read_text("utf-8")) == list(self.peer.requirements)
-
-    def install(self) -> None:
-        """Make it, from the package index that pip is set up for."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        _run([sys.executable, "-m", "venv", "--clear", str(self.folder / "venv")], self.folder)
-        _run([str(self.binaries / "python"), "-m", "pip", "install", "-q", *self.peer.requirements], self.folder)
-        with replacing(self.folder / "installed.json") as draft:
-            draft.write_text(json.dumps(self.peer.requirements), "utf-8")
+    @classmethod
+    def at(cls, peer: Peer, folder: Path) -> Toolkit:
+        """In a folder, where it may be installed already."""
+        return cls(peer, Environment(folder, peer.requirements))
 
     def versions(self) -> Versions:
         """What is installed."""
-        code = f"from importlib.metadata import version as v; print(v({self.peer.package!r}), v('torch'))"
-        return Versions(*_run([str(self.binaries / "python"), "-c", code], self.folder).split()[-2:])
+        return Versions(*self.environment.versions(self.peer.package, "torch"))
 
     def train(self, job: Job, data: Path, threads: int) -> Trained:
         """Train in the folder of the data, and read the log."""
         shutil.rmtree(data / OUTPUT, ignore_errors=True)  # what the one before left
         with replacing(data / CONFIG) as draft:
             draft.write_text(yaml.safe_dump(self.peer.config(job), sort_keys=False, allow_unicode=True), "utf-8")
-        command = [str(self.binaries / self.peer.command[0]), *self.peer.command[1:]]
         count = str(threads)
         quiet = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "CUDA_VISIBLE_DEVICES": ""}
-        trained = self.peer.read(_run(command, data, quiet))
+        trained = self.peer.read(self.environment.run(self.peer.command, data, quiet))
         if len(trained.marks) < 2:
             raise Failed(f"{self.peer.title}: its log holds {len(trained.marks)} reports of progress; 2 are needed")
         return trained
-
-
-def _run(command: list[str], folder: Path, variables: dict[str, str] | None = None) -> str:
-    """All that a command printed; its last line is the reason when it fails."""
-    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env={**clean, **(variables or {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            timeout=TIME_LIMIT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise Failed(f"{Path(command[0]).name} took more than {TIME_LIMIT:,.0f} seconds") from None
-    except OSError as error:
-        raise Failed(f"{command[0]}: {error.strerror}") from None
-    printed = done.stdout.decode("utf-8", "replace")
-    if done.returncode:
-        lines = printed.strip().splitlines() or ["it printed nothing"]
-        raise Failed(f"{Path(command[0]).name} ended with exit code {done.returncode}: {lines[-1].strip()}")
-    return printed
 
 
 def _clock(text: str) -> float:

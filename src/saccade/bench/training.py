@@ -19,8 +19,9 @@ import torch
 
 import saccade
 from saccade.bench import peer_configs
+from saccade.bench.environments import Failed
 from saccade.bench.peer_configs import Job
-from saccade.bench.peers import PEERS, Environment, Failed, Mark, Trained, Versions
+from saccade.bench.peers import PEERS, Mark, Toolkit, Trained, Versions
 from saccade.config import corpora, devices, translate
 from saccade.config.translate import Config
 from saccade.data.files import replacing
@@ -96,7 +97,7 @@ def run(plan: Plan, say: Say) -> list[Row]:
     config = _config(plan.job(), _files(plan.data))
     torch.set_num_threads(plan.threads)
     contestants = [_Contestant(Row("saccade", Versions(saccade.__version__, torch.__version__)), None)]
-    contestants += [_ready(Environment(PEERS[name], plan.peers_folder / name), say) for name in plan.names]
+    contestants += [_ready(Toolkit.at(PEERS[name], plan.peers_folder / name), say) for name in plan.names]
     with tempfile.TemporaryDirectory(prefix="saccade-bench-") as name:
         folder = Path(name)
         say("cutting the text into pieces")
@@ -110,34 +111,32 @@ def run(plan: Plan, say: Say) -> list[Row]:
 
 
 class _Contestant(NamedTuple):
-    """A row, and the environment that fills it; ours needs none."""
+    """A row, and the toolkit that fills it; ours needs none."""
 
     row: Row
-    environment: Environment | None
+    toolkit: Toolkit | None
 
 
 def _measure(contestant: _Contestant, plan: Plan, config: Config, folder: Path) -> None:
-    row, environment = contestant
+    row, toolkit = contestant
     try:
-        trained = (
-            train_ours(config, folder) if environment is None else environment.train(plan.job(), folder, plan.threads)
-        )
+        trained = train_ours(config, folder) if toolkit is None else toolkit.train(plan.job(), folder, plan.threads)
         row.rounds.append(steady(trained, plan.warmup))
     except Failed as error:
         row.problem = str(error)
 
 
-def _ready(environment: Environment, say: Say) -> _Contestant:
-    """A peer, its environment installed if it wasn't."""
-    row = Row(environment.peer.title)
+def _ready(toolkit: Toolkit, say: Say) -> _Contestant:
+    """A peer, installed if it wasn't."""
+    row = Row(toolkit.peer.title)
     try:
-        if not environment.is_ready:
-            say(f"installing {row.title} into {environment.folder} (once; it takes minutes)")
-            environment.install()
-        row.versions = environment.versions()
+        if not toolkit.environment.is_ready:
+            say(f"installing {row.title} into {toolkit.environment.folder} (once; it takes minutes)")
+            toolkit.environment.install()
+        row.versions = toolkit.versions()
     except Failed as error:
         row.problem = str(error)
-    return _Contestant(row, environment)
+    return _Contestant(row, toolkit)
 
 
 def steady(trained: Trained, warmup: int) -> Round:

@@ -22,7 +22,7 @@ def load(folder: Path) -> Head | None:
         stored = json.loads(path.read_text("utf-8"))
         return Head(int(stored["layer"]), None if stored["head"] is None else int(stored["head"]), int(stored["shift"]))
     except (ValueError, KeyError, TypeError):
-        raise Mistake(f"{path} is damaged; delete it, or choose the head again (saccade look --align)") from None
+        raise Mistake(f"{path} is damaged; delete it and choose the head again (saccade look --align)") from None
 
 
 def save(folder: Path, head: Head, **how: Any) -> None:

@@ -14,6 +14,7 @@ from saccade.data.mistakes import Mistake
 from saccade.training import checkpoints
 from saccade.training.loop import Options
 from saccade.training.precision import compute_dtype
+from saccade.training.team import ALONE, Team
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -25,9 +26,13 @@ def device_for(config: RunSection) -> torch.device:
     return _nearest(config)
 
 
-def options(config: RunSection, network: nn.Module) -> Options:
-    """How to train this network, and where."""
+def options(config: RunSection, network: nn.Module, team: Team = ALONE) -> Options:
+    """How to train this network, and where; of several processes each has its own accelerator."""
     section, place = config.training, device_for(config)
+    place = team.device if place.type == team.device.type else place
+    if team.size > 1 and section.accumulate % team.size:
+        wanted = f"training.accumulate: {section.accumulate} given for {team.size} processes"
+        raise Mistake(f"{wanted}; it must be a multiple of them, as each takes its share of a step's batches")
     names = {field.name for field in fields(Options)}
     given: dict[str, Any] = {name: value for name, value in section if name in names}
     is_recurrent = any(isinstance(module, nn.RNNBase) for module in network.modules())

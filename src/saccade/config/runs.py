@@ -14,6 +14,7 @@ from rich.console import Console
 
 from saccade.config import devices, reporting
 from saccade.config import load as config_file
+from saccade.config.job import Job
 from saccade.config.progress import TrainingBar
 from saccade.config.sections import RunSection
 from saccade.config.tasks import TASKS
@@ -21,6 +22,7 @@ from saccade.data.files import replacing, sole_writer
 from saccade.data.mistakes import Mistake
 from saccade.training import checkpoints
 from saccade.training.loop import Options, Trainer
+from saccade.training.team import Team, joined
 
 MAY_CHANGE: dict[str, Any] = {
     "device": True,
@@ -35,29 +37,33 @@ LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safeten
 
 
 def train(config: Any, folder: Path, console: Console) -> checkpoints.Progress:
-    """Train in `folder`, or go on where it was left. The same config gives the same weights, interrupted or not."""
+    """Train in `folder`, or go on where it was left. The same config gives the same weights, interrupted or not.
+
+    Under `torchrun`, several processes train together; the first one writes and speaks.
+    """
+    with joined() as team:
+        if not team.is_first:
+            return _train(config, folder, Console(quiet=True), team)
+        return _train_first(config, folder, console, team)
+
+
+def _train_first(config: Any, folder: Path, console: Console, team: Team) -> checkpoints.Progress:
     is_new = not folder.exists()
     try:
         with sole_writer(folder):
-            return _train(config, folder, console)
+            return _train(config, folder, console, team)
     except Mistake:
         if is_new and not _has_learned(folder):  # a mistake in the data leaves nothing behind
             shutil.rmtree(folder)
         raise
 
 
-def _train(config: Any, folder: Path, console: Console) -> checkpoints.Progress:
-    config = _same_run(config, folder)
-    config_file.save(config, folder / "config.yaml")  # before anything that depends on it is stored
-    job = TASKS[config.task].prepare(config, folder, console)
-    options = devices.options(job.config or config, job.network)
-    config = _with(job.config or config, "precision", str(options.dtype).removeprefix("torch."))
-    _check_same_data(job.data, folder)
-    for name, text in job.stored.items():  # not before: a refused run stays as it was
-        with replacing(folder / name) as draft:
-            draft.write_text(text, "utf-8")
-    config_file.save(config, folder / "config.yaml")
-    trainer = Trainer(job.network, job.plan, job.loss, options, folder)
+def _train(config: Any, folder: Path, console: Console, team: Team) -> checkpoints.Progress:
+    config, job, options = team.first(lambda: _prepared(config, folder, console, team))
+    trainer = Trainer(job.network, job.plan, job.loss, options, folder, team)
+    if not team.is_first:
+        job.network.train()
+        return trainer.progress if trainer.is_finished else trainer.run(job.validate, lambda *_: None)
     if trainer.is_finished:
         console.print(f"{folder} is finished: {trainer.progress.step:,} steps. Raise training.max_steps to go on.")
         if not (folder / "report.html").exists():
@@ -72,6 +78,28 @@ def _train(config: Any, folder: Path, console: Console) -> checkpoints.Progress:
         progress = trainer.run(job.validate, bar.report)
     _report(folder, console)
     return progress
+
+
+def _prepared(config: Any, folder: Path, console: Console, team: Team) -> tuple[Any, Job, Options]:
+    """What a run needs; the first process of a team leaves what the others find."""
+    config = _same_run(config, folder)
+    if team.is_first:
+        config_file.save(config, folder / "config.yaml")  # before anything that depends on it is stored
+    job = TASKS[config.task].prepare(config, folder, console)
+    options = devices.options(job.config or config, job.network, team)
+    config = _with(job.config or config, "precision", str(options.dtype).removeprefix("torch."))
+    if team.is_first:
+        _store(config, job, folder)
+    return config, job, options
+
+
+def _store(config: Any, job: Job, folder: Path) -> None:
+    """What a trained run needs beside its weights; not before: a refused run stays as it was."""
+    _check_same_data(job.data, folder)
+    for name, text in job.stored.items():
+        with replacing(folder / name) as draft:
+            draft.write_text(text, "utf-8")
+    config_file.save(config, folder / "config.yaml")
 
 
 def _report(folder: Path, console: Console) -> None:

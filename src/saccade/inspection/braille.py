@@ -24,26 +24,33 @@ def of_log(path: Path, name: str) -> Curve:
     return [step for step, _ in found], [value for _, value in found]
 
 
-def in_terminal(curves: dict[str, Curve]) -> RenderableType:
-    """Curves side by side, each under its name, with its highest and lowest value beside it."""
+def in_terminal(
+    curves: dict[str, Curve], *, between: tuple[float, float] | None = None, end: str | None = None
+) -> RenderableType:
+    """Curves side by side, each under its name, with its highest and lowest value beside it.
+
+    With `between` they share one scale; `end` says what is at the right, if it isn't the last step.
+    """
     table = Table(box=None, show_header=True, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for name in curves:
         table.add_column(name, no_wrap=True)
-    table.add_row(*(_panel(curve) for curve in curves.values()))
+    table.add_row(*(_panel(curve, between, end) for curve in curves.values()))
     return table
 
 
-def _panel(curve: Curve) -> Text:
+def _panel(curve: Curve, between: tuple[float, float] | None, end: str | None) -> Text:
     steps, values = curve
-    labels = [f"{max(values):8.2f} ", *[" " * 9] * (HEIGHT - 2), f"{min(values):8.2f} "]
-    lines = [label + "│" + line for label, line in zip(labels, dotted(steps, values), strict=True)]
-    last = f"step {steps[-1]:,.0f}"
+    lowest, highest = between or (min(values), max(values))
+    top, bottom = (f"{round(value, 2) + 0.0:8.2f} " for value in (highest, lowest))  # no -0.00
+    labels = [top, *[" " * 9] * (HEIGHT - 2), bottom]
+    lines = [label + "│" + line for label, line in zip(labels, dotted(steps, values, between), strict=True)]
+    last = f"step {steps[-1]:,.0f}" if end is None else end
     return Text("\n".join([*lines, " " * 9 + "└" + "─" * WIDTH, f"{last:>{WIDTH + 10}}"]))
 
 
-def dotted(steps: Sequence[float], values: Sequence[float]) -> list[str]:
-    """A line through the points, in braille dots, highest value at the top."""
-    lowest, highest = min(values), max(values)
+def dotted(steps: Sequence[float], values: Sequence[float], between: tuple[float, float] | None = None) -> list[str]:
+    """A line through the points, in braille dots, highest value (or that of `between`) at the top."""
+    lowest, highest = between or (min(values), max(values))
     columns, rows = 2 * WIDTH, 4 * HEIGHT
     at = [steps[0] + (steps[-1] - steps[0]) * column / (columns - 1) for column in range(columns)]
     height = [(_between(steps, values, step) - lowest) / ((highest - lowest) or 1) for step in at]

@@ -50,7 +50,12 @@ def write(
         *sections,
         ("How it was made", _config(config) + _versions(versions)),
     ]
-    page = _page(title, _header(title, log, seconds), "".join(_section(*part) for part in parts))
+    write_page(path, title, _header(title, log, seconds), parts)
+
+
+def write_page(path: Path, title: str, header: str, parts: Sequence[tuple[str, str]]) -> None:
+    """A page that loads nothing, of parts (heading, HTML); empty ones are left out."""
+    page = _page(title, header, "".join(_section(*part) for part in parts))
     with replacing(path) as draft:
         draft.write_bytes(page.encode("utf-8", "replace"))
 

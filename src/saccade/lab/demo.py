@@ -160,7 +160,8 @@ def say_what_is_next(out: Path, console: Console) -> None:
     for line in (
         f'echo "She does not see the old house." | {command} predict {out}',
         f"{command} evaluate {out} {data / 'test.en'} {data / 'test.fr'}",
-        f"{command} serve {out}   # a page to type into, and an interface for programs",
+        f'{command} look {out} "She does not see the old house." --draw look.html',
+        f"{command} serve {out}   # a page at http://127.0.0.1:5000",
         f"{command} train configs/translate.yaml data.train.source=my.en ...   # your own texts",
     ):
         console.print(f"  {line}", highlight=False, soft_wrap=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from saccade.config import terminal
 from saccade.config.predictors import load_run
@@ -18,17 +19,27 @@ from saccade.inspection.insight import Insight
 from saccade.inspection.pictures import check_ending
 from saccade.inspection.record import KINDS
 from saccade.inspection.views import THROUGH_LAYERS, VIEWS, View
+from saccade.inspection.word_alignment import SYMMETRIZERS
+from saccade.look import align_command, trust
+from saccade.look.align_command import Job
 from saccade.look.showing import Request
 
 RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
 WINDOW = 32  # texts that are looked at together
+FITS = {  # what goes with each way of looking; the first is the plain one
+    "": ("text", "--input", "--target", "--kind", "--view", "--layer", "--head", "--pieces", "--heads", "--draw"),
+    "--trust": ("--trust", "text", "--input", "--target", "--layer", "--head", "--erase", "--draw"),
+    "--align": ("--input", "--target", "--gold", "--reverse", "--symmetrize", "--output"),
+}
 
 
 def look(
     model: RunFolder,
     texts: Annotated[list[str] | None, typer.Argument(help="What to look at: texts, or picture files.")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="A file of texts, line by line.")] = None,
-    target: Annotated[str | None, typer.Option(help="Look while it reads this output, not its own.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Look while it reads this output, not its own; a file, where texts are one.")
+    ] = None,
     kind: Annotated[str | None, typer.Option(help=f"Of attention: {', '.join(KINDS)}. [default: the first]")] = None,
     view: Annotated[str | None, typer.Option(help=f"{', '.join(VIEWS)}. [default: weights]")] = None,
     layer: Annotated[int | None, typer.Option(help="[default: the head that aligns best, else the last layer]")] = None,
@@ -38,9 +49,34 @@ def look(
     picture: Annotated[
         Path | None, typer.Option("--draw", help="To a PNG, SVG or PDF (with --heads a grid of all), or an HTML page.")
     ] = None,
+    trusted: Annotated[bool, typer.Option("--trust", help="Ask how far the attention may be trusted.")] = False,
+    erase: Annotated[str | None, typer.Option(help="With --trust: delete words, or make them unknown.")] = None,
+    aligned: Annotated[bool, typer.Option("--align", help="Write the word alignments of two files.")] = False,
+    gold: Annotated[
+        Path | None, typer.Option(help="With --align: find the head that aligns best, and keep it.")
+    ] = None,
+    opposite: Annotated[Path | None, typer.Option("--reverse", help="With --align: a run back, to agree with.")] = None,
+    symmetrize: Annotated[str | None, typer.Option(help=f"How to join both: {', '.join(SYMMETRIZERS)}.")] = None,
+    output: Annotated[Path | None, typer.Option(help="With --align: where to. [default: standard output]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a text, with every layer and head.")] = False,
 ) -> None:
     """Show where a model looked: which words an output word read, what a label weighed, where a caption looked."""
+    given = {
+        "text": texts, "--input": source, "--target": target, "--kind": kind, "--view": view, "--layer": layer,
+        "--head": head, "--pieces": pieces or None, "--heads": heads or None, "--draw": picture, "--erase": erase,
+        "--gold": gold, "--reverse": opposite, "--symmetrize": symmetrize, "--output": output,
+        "--trust": trusted or None,
+    }  # fmt: skip
+    _refuse_what_does_not_fit(given, "--align" if aligned else "--trust" if trusted else "")
+    if aligned:
+        job = Job(source, None if target is None else Path(target), gold, opposite, symmetrize, output, as_json)
+        with terminal.quiet():
+            align_command.run(model, job, Console())
+        return
+    if trusted:
+        asked = trust.Asked(texts or [], source, target, layer, head, erase or "delete")
+        trust.run(model, asked, picture=picture, as_json=as_json)
+        return
     request = Request(
         View(view or "weights", kind, layer, head), pieces, picture, as_json, is_one=len(texts or ()) == 1
     )
@@ -56,6 +92,14 @@ def look(
             request.page(found, title=model.resolve().name)
         else:
             request.each(found)
+
+
+def _refuse_what_does_not_fit(given: dict[str, Any], way: str) -> None:
+    for flag, value in given.items():
+        if value is not None and flag not in FITS[way]:
+            others = [other for other, fitting in FITS.items() if flag in fitting and other]
+            why = f"with {way}, which has no use for it" if way else f"without {' or '.join(others)}"
+            raise Mistake(f"{flag}: given {why}")
 
 
 def _check(request: Request, given: dict[str, Any], *, heads: bool) -> None:

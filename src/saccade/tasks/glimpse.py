@@ -69,10 +69,14 @@ class Seen(NamedTuple):
         return f"{self.name}\t{self.label}\t{self.probability:.4f}"
 
     def plain(self) -> dict[str, Any]:
-        """For JSON; the path in pixels from the left and from the top."""
+        """For JSON; the path in pixels from the left and from the top, and what was believed after each glimpse."""
         places = [[round(x, 2), round(y, 2)] for x, y in self.path.pixels()]
         shares = {name: round(share, 6) for name, share in self.probabilities.items()}
-        return {"name": self.name, "label": self.label, "probabilities": shares, "path": places}
+        beliefs = [
+            {name: round(share, 4) for name, share in zip(self.path.names, row, strict=True)}
+            for row in self.path.share_TV.tolist()
+        ]
+        return {"name": self.name, "label": self.label, "probabilities": shares, "path": places, "beliefs": beliefs}
 
     def draw(self, path: Path) -> None:
         """The path over the picture: a PNG, or a GIF that moves."""

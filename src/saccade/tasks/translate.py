@@ -21,7 +21,7 @@ from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import END, SPECIAL, START, Tokenizer
 from saccade.decoding import Attending, BeamOptions, Ensemble, Hypothesis, SamplingOptions, chosen, search
 from saccade.inspection.insight import Head, Insight, Map, Side, ended
-from saccade.inspection.record import Record, recording
+from saccade.inspection.record import recording
 from saccade.tasks import bleu, hearing
 from saccade.tasks.evaluation import Evaluation, Watch, several
 from saccade.tasks.translation import Heard, Look, Translation
@@ -213,10 +213,12 @@ class Translator:
         read_BT = self._read([best[0].ids for best in found])
         with recording(self.model, kinds=kinds, norms=norms) as record:
             self.model(*self._pad(texts), read_BT)
+        weights = {kind: record.weights(kind).float().cpu() for kind in record.kinds}
+        lengths = {kind: record.norms(kind).float().cpu() for kind in record.kinds} if norms else {}
         for row, (text, best) in enumerate(zip(texts, found, strict=True)):
             first, *others = (self._shown(text, one) for one in best)
             sides = self._sides(text, first)
-            maps = {kind: _map(record, kind, row, sides, norms) for kind in record.kinds}
+            maps = {kind: _map(kind, row, sides, weights[kind], lengths.get(kind)) for kind in weights}
             yield Insight("translate", first, sides, maps, self.aligning, others)
 
     def _sides(self, text: _Text, shown: Translation) -> dict[str, Side]:
@@ -259,14 +261,13 @@ class Translator:
         return source.to(device), length_B.to(device)
 
 
-def _map(record: Record, kind: str, row: int, sides: dict[str, Side], norms: bool) -> Map:
+def _map(kind: str, row: int, sides: dict[str, Side], weight_LBHTS: Tensor, norm_LBHTS: Tensor | None) -> Map:
     """The weights of one text, without padding."""
     queries, keys = {"cross": ("output", "source"), "encoder": ("source", "source"), "decoder": ("output", "read")}[
         kind
     ]
     steps = (slice(None), row, slice(None), slice(len(sides[queries].pieces)), slice(len(sides[keys].pieces)))
-    norm_LHTS = record.norms(kind)[steps].float().cpu() if norms else None
-    return Map(queries, keys, record.weights(kind)[steps].float().cpu(), norm_LHTS)
+    return Map(queries, keys, weight_LBHTS[steps], None if norm_LBHTS is None else norm_LBHTS[steps])
 
 
 def _batches(lengths: list[int], budget: int) -> Iterator[list[int]]:

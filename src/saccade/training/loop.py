@@ -17,6 +17,7 @@ from saccade.training.averages import MovingAverage, mean_of, put
 from saccade.training.checkpoints import Progress
 from saccade.training.interruption import Interrupted, Wish, wishes
 from saccade.training.schedules import SCHEDULES
+from saccade.training.team import ALONE, Team
 
 MANY_SKIPS = 10
 CPU = torch.device("cpu")
@@ -80,11 +81,16 @@ Report = Callable[[Progress, dict[str, Any]], None]
 
 @final
 class Trainer:
-    """A model, its data, its loss and where it stands; `run` goes on from the last checkpoint in `folder`."""
+    """A model, its data, its loss and where it stands; `run` goes on from the last checkpoint in `folder`.
 
-    def __init__(self, model: nn.Module, plan: Plan, loss: Loss, options: Options, folder: Path) -> None:
+    In a team of processes each has a trainer, and all of them take the same steps.
+    """
+
+    def __init__(
+        self, model: nn.Module, plan: Plan, loss: Loss, options: Options, folder: Path, team: Team = ALONE
+    ) -> None:
         self.model, self.plan, self.loss = model.to(options.device), plan, loss
-        self.options, self.folder = options, folder
+        self.options, self.folder, self.team = options, folder, team
         kind, groups = OPTIMIZERS[options.optimizer], _groups(model, options.weight_decay)
         self.optimizer = kind(groups, lr=1.0, betas=options.adam_betas, fused=True)
         self.schedule = SCHEDULES[options.schedule](options.warmup_steps, options.max_steps)
@@ -118,17 +124,18 @@ class Trainer:
         return step > 0 and is_due and self.progress.validated != step
 
     def step(self, batches: list[Batch]) -> dict[str, float]:
-        """Forward and backward through every batch, one update."""
-        torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step)  # all chance is a function of the step
+        """Forward and backward through every batch, one update; of a team, each has its share of the batches."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.options.learning_rate * self.schedule(self.progress.step + 1)
-        num_items = sum(batch.num_items for batch in batches)
+        (num_items,) = self.team.total(sum(batch.num_items for batch in batches))
         self.optimizer.zero_grad(set_to_none=True)
         shown = torch.zeros((), device=self.options.device)
-        for batch in batches:
+        for number, batch in enumerate(batches):
+            self._seed(self.team.rank + number * self.team.size)
             loss, part = self._loss(batch.to(self.options.device))
             (loss / num_items).backward()
             shown += part.detach()
+        self.team.sum_gradients(self.model)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
         is_finite = bool(norm.isfinite())
         if is_finite:
@@ -136,8 +143,13 @@ class Trainer:
             self.average.update(self.model, self.progress.step)
         self._count_skips(is_finite)
         rate = self.optimizer.param_groups[0]["lr"]
-        found = {"loss": float(shown) / num_items, "norm": float(norm), "learning_rate": rate}
+        (total,) = self.team.total(float(shown))
+        found = {"loss": total / num_items, "norm": float(norm), "learning_rate": rate, "items": num_items}
         return found if is_finite else {**found, "skipped": self.progress.skipped}
+
+    def _seed(self, place: int) -> None:
+        """All chance is a function of the step and a batch's place in it."""
+        torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step + (place << 40))
 
     def run(self, validate: Validate, report: Report) -> Progress:
         """Train to the end. A wish to stop saves first; a kill costs the steps since the last checkpoint, no more."""
@@ -160,7 +172,7 @@ class Trainer:
             report(self.progress, measured)
             if self.progress.step % self.options.save_every == 0 and not self.skipped_in_a_row:
                 self._save()
-            if wish.is_stop:
+            if any(self.team.total(wish.is_stop)):
                 raise KeyboardInterrupt
         if not self.is_finished:
             report(self.progress, self._try_average(validate, wish))
@@ -168,9 +180,8 @@ class Trainer:
     def _next_step(self, batches: Sequence[Any]) -> dict[str, Any]:
         progress, started = self.progress, time.perf_counter()
         rows = batches[progress.batch : progress.batch + self.options.accumulate]
-        loaded = [self.plan.load(row) for row in rows]
-        measured: dict[str, Any] = dict(self.step(loaded))
-        items = sum(batch.num_items for batch in loaded)
+        measured: dict[str, Any] = self.step([self.plan.load(row) for _, row in self.team.share(rows)])
+        items = int(measured.pop("items"))
         progress.step, progress.items, progress.batch = (
             progress.step + 1,
             progress.items + items,
@@ -189,12 +200,12 @@ class Trainer:
     def _validate(self, validate: Validate, wish: Wish) -> dict[str, float]:
         progress = self.progress
         with self.average.in_place_of(self.model):
-            found = self._measure(validate, wish)
+            found = self.team.told(lambda: self._measure(validate, wish))
             if self.options.average_last > 1:
                 self._remember()
             if self._is_best(found["score"]):
                 progress.best_score, progress.best_step, progress.patience_used = found["score"], progress.step, 0
-                checkpoints.save_weights(self.folder / "model.safetensors", self.model)
+                self._keep()
             else:
                 progress.patience_used += 1
         progress.validated = progress.step
@@ -212,27 +223,37 @@ class Trainer:
         finally:
             self.model.train()
 
+    def _keep(self) -> None:
+        """The weights as they are now are the model."""
+        if self.team.is_first:
+            checkpoints.save_weights(self.folder / "model.safetensors", self.model)
+
     def _remember(self) -> None:
         """The weights of this validation, for the average at the end."""
+        if not self.team.is_first:
+            return
         folder = self.folder / "validated"
         checkpoints.save_weights(checkpoints.path_of(folder, self.progress.step), self.model)
         checkpoints.forget_all_but(folder, self.options.average_last)
 
     def _try_average(self, validate: Validate, wish: Wish) -> dict[str, float]:
         """The mean of the last validated weights; it becomes the model if it is better than the best."""
+        self.team.wait()  # the first has written them
         own = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
         put(self.model, mean_of(checkpoints.steps(self.folder / "validated")))
         try:
-            found = self._measure(validate, wish)
+            found = self.team.told(lambda: self._measure(validate, wish))
             if self._is_best(found["score"]):
                 self.progress.best_score = found["score"]
-                checkpoints.save_weights(self.folder / "model.safetensors", self.model)
+                self._keep()
         finally:
             put(self.model, own)
         self.progress.is_averaged = True
         return {**found, "averaged": self.options.average_last}
 
     def _save(self) -> None:
+        if not self.team.is_first:
+            return
         checkpoints.save(self.checkpoints, self.model, self.optimizer, self.average.weights, self.progress)
 
     def _count_skips(self, is_finite: bool) -> None:

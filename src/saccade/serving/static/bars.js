@@ -1,0 +1,34 @@
+// Labels with their probabilities, the likeliest first.
+
+import { make, percent } from "./dom.js";
+
+const FIRST = 10; // so many are shown at once (parts.css says the same)
+
+export function bars() {
+  const list = make("ol", { class: "bars", "aria-label": "Labels and their probabilities" });
+  const rest = make("button", { type: "button", class: "quiet", onclick: () => { list.classList.add("all"); rest.hidden = true; } });
+  const element = make("div", {}, list, rest);
+  const rows = new Map();
+  const set = (name, share) => {
+    const { bar, value } = rows.get(name);
+    bar.style.setProperty("--share", share.toFixed(4));
+    value.textContent = percent(share);
+  };
+  const row = (name) => {
+    const [bar, value] = [make("i", { "aria-hidden": "true" }), make("b")];
+    rows.set(name, { bar, value });
+    return make("li", {}, make("span", { text: name, dir: "auto" }), bar, value);
+  };
+  const show = (probabilities) => {
+    const ranked = Object.entries(probabilities).sort(([, one], [, other]) => other - one);
+    list.classList.remove("all");
+    rows.clear();
+    rest.hidden = ranked.length <= FIRST;
+    rest.textContent = `${ranked.length - FIRST} more`;
+    list.replaceChildren(...ranked.map(([name]) => row(name)));
+    ranked.forEach(([name, share]) => set(name, share));
+  };
+  /** Other probabilities, in the same order. */
+  const turn = (probabilities) => Object.entries(probabilities).forEach(([name, share]) => set(name, share));
+  return { element, show, turn };
+}

@@ -1,0 +1,70 @@
+// Which map to show: kind of attention, view, layer, head, words or pieces.
+
+import { choice, make } from "./dom.js";
+
+export const KINDS = {
+  cross: "Output reads source", encoder: "Source reads source", decoder: "Output reads output", pooling: "Label reads words",
+};
+export const VIEWS = {
+  aligning: "The head that aligns", weights: "One head", mean: "Mean of heads", maximum: "Maximum of heads", rollout: "Rollout", flow: "Flow",
+};
+const OF_ALL_LAYERS = ["rollout", "flow"];
+const UNITS = [["words", "Words"], ["pieces", "Pieces"]];
+
+/** `onChange()` after every choice. `chosen` may be written to before `fill`. */
+export function controls({ onChange }) {
+  const chosen = { kind: "", view: "", layer: null, head: 0, units: "words" };
+  const change = (field, value) => {
+    chosen[field] = value;
+    if (field === "kind") Object.assign(chosen, { layer: null, head: 0 });
+    onChange();
+  };
+  const kind = choice("Attention", [], "", (value) => change("kind", value));
+  const view = choice("View", [], "", (value) => change("view", value));
+  const layer = choice("Layer", [], "", (value) => change("layer", Number(value)));
+  const head = choice("Head", [], "", (value) => change("head", Number(value)));
+  const units = choice("Units", UNITS, "words", (value) => change("units", value));
+
+  /** The views that can be had of the chosen kind. */
+  const possible = (insight, heads, { kinds, views }) => {
+    const has = { aligning: chosen.kind === "cross" && insight.aligning, weights: true, mean: heads > 1, maximum: heads > 1 };
+    return Object.keys(VIEWS).filter((name) => has[name] ?? (chosen.kind === kinds[0] && views.includes(name)));
+  };
+  const fill = (insight, offered) => {
+    const { kinds, layers: { [chosen.kind]: layers }, heads: { [chosen.kind]: heads } } = offered;
+    const views = possible(insight, heads, offered);
+    if (!views.includes(chosen.view)) chosen.view = views.find((name) => name !== "weights" || heads < 2);
+    chosen.layer = Math.min(chosen.layer ?? layers - 1, layers - 1);
+    chosen.head = Math.min(chosen.head, heads - 1);
+    kind.fill(kinds.map((name) => [name, KINDS[name] ?? name]), chosen.kind);
+    view.fill(views.map((name) => [name, VIEWS[name]]), chosen.view);
+    const isAligning = chosen.view === "aligning";
+    const isOne = chosen.view === "weights";
+    const isLayered = !isAligning && !OF_ALL_LAYERS.includes(chosen.view);
+    numbered(layer, layers, isLayered, isLayered ? chosen.layer : isAligning ? insight.aligning.layer : null);
+    numbered(head, heads, isOne, isOne ? chosen.head : isAligning ? insight.aligning.head : null);
+    units.select.value = chosen.units;
+    kind.element.hidden = kinds.length < 2;
+    view.element.hidden = views.length < 2;
+  };
+  return {
+    chosen,
+    fill,
+    element: make("div", { class: "controls" }, [kind, view, layer, head, units].map(({ element }) => element)),
+    /** What `mapOf` is to be asked for. */
+    wanted: (byWords) => {
+      return { kind: chosen.kind, view: chosen.view, layer: chosen.layer, head: chosen.view === "weights" ? chosen.head : null, byWords };
+    },
+    /** What the server is to be asked for. */
+    needs: () => ({ kinds: chosen.kind ? [chosen.kind] : [], views: OF_ALL_LAYERS.filter((name) => name === chosen.view) }),
+    isIn: (insight) => Boolean(insight.attention?.[chosen.kind] && (!OF_ALL_LAYERS.includes(chosen.view) || insight.views?.[chosen.view])),
+  };
+}
+
+/** Numbers from 1; where there is no choice, the one that it is, or all. */
+function numbered(one, count, isFree, value) {
+  const numbers = Array.from({ length: count }, (_, index) => [index, index + 1]);
+  one.fill(isFree ? numbers : [["", value === null ? "all" : value + 1]], isFree ? value : "");
+  one.select.disabled = !isFree || count < 2;
+  one.element.hidden = count < 2;
+}

@@ -1,0 +1,60 @@
+// Elements without markup: whatever a model says is put in as text.
+
+const DRAWN = "http://www.w3.org/2000/svg";
+
+/** make("button", { class: "word", text: "go", onclick, "aria-label": "Go" }, ...children) */
+export function make(name, properties = {}, ...children) {
+  return filled(document.createElement(name), properties, children);
+}
+
+/** The same for what is drawn. */
+export function draw(name, properties = {}, ...children) {
+  return filled(document.createElementNS(DRAWN, name), properties, children);
+}
+
+function filled(element, properties, children) {
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "text") element.textContent = value;
+    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const $ = (id) => document.getElementById(id);
+
+let numbered = 0;
+
+/** A select with its label before it. Choices: [[value, text], ...]. */
+export function choice(label, choices, value, onChange) {
+  const id = `choice-${(numbered += 1)}`;
+  const select = make("select", { id, onchange: () => onChange(select.value) });
+  const fill = (given, chosen) => {
+    select.replaceChildren(...given.map(([key, text]) => make("option", { value: key, text })));
+    select.value = String(chosen);
+  };
+  fill(choices, value);
+  return { element: make("div", { class: "choice" }, make("label", { for: id, text: label }), select), select, fill };
+}
+
+/** 0.5 %, 12 %, 99.6 %, 100 %: one more digit where it tells something. */
+export function percent(share) {
+  const value = 100 * share;
+  const isFine = (value >= 0.05 && value < 0.95) || (value >= 99.5 && value < 99.95);
+  return `${isFine ? value.toFixed(1) : Math.round(value)} %`;
+}
+
+/** To the clipboard; pages that aren't secure (plain HTTP from another machine) have only the old way. */
+export async function copy(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = make("textarea", { class: "unseen" });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
+
+export const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

@@ -1,0 +1,135 @@
+// The picture that is saved: a drawing that stands alone, with its colours and fonts written into it.
+
+import { colour, palette } from "../shared/palette.js";
+import { draw, make, percent } from "./dom.js";
+import { spotlight } from "./sight.js";
+import { layout, lines, measured, names, natural } from "./threads.js";
+
+const WIDEST = 780;
+const MARGIN = 40;
+const CELL = 30;
+const PICTURE = 360;
+const STILL = { side: 116, gap: 14, columns: 6 };
+const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif";
+
+const value = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** What a panel shows, as blocks one below the other: each is {width, height, element}. */
+export function figure({ panel, picture }) {
+  const { insight, model } = panel;
+  const colours = { ...palette(), quiet: value("--quiet"), thread: value("--thread") };
+  const map = panel.inside.current();
+  const blocks = [text(model.name, 13, colours.quiet)];
+  if (insight.sides.source?.text) blocks.push(text(insight.sides.source.text, 18, colours.ink));
+  blocks.push(text(said(insight), 20, colours.ink, 600));
+  if (picture) blocks.push(image(flattened(picture.layers()), PICTURE));
+  if (map?.shape) blocks.push(stills(picture.canvas, map, colours));
+  else if (map) blocks.push(woven(map, colours), heated(map, colours));
+  return stacked(blocks, colours.paper);
+}
+
+/** An answer in a line. */
+function said({ task, answer }) {
+  if (task === "tag") return answer.spans.map(({ text, kind }) => `${text} (${kind})`).join(", ") || "no spans";
+  return answer.text ?? `${answer.label}, ${percent(answer.probabilities[answer.label])}`;
+}
+
+function stacked(blocks, paper) {
+  const width = Math.ceil(Math.max(...blocks.map((block) => block.width)) + 2 * MARGIN);
+  let y = MARGIN;
+  const placed = blocks.map(({ element, height, space = 12 }) => {
+    y += space;
+    element.setAttribute("transform", `translate(${MARGIN} ${y.toFixed(1)})`);
+    y += height;
+    return element;
+  });
+  const height = Math.ceil(y + MARGIN);
+  const frame = { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height, "font-family": FONT };
+  return draw("svg", frame, draw("rect", { width, height, fill: paper }), placed);
+}
+
+function text(line, size, fill, weight = 400) {
+  const scale = size / 15; // a word is measured at 15 pixels; bold ones are a little wider
+  const rows = [""];
+  for (const word of line.split(/\s+/)) {
+    const longer = `${rows.at(-1)} ${word}`.trim();
+    if (rows.at(-1) && 1.08 * scale * measured(longer) > WIDEST) rows.push(word);
+    else rows[rows.length - 1] = longer;
+  }
+  const written = rows.map((row, at) => draw("text", { y: ((at + 0.8) * 1.35 * size).toFixed(1), text: row }));
+  const element = draw("g", { "font-size": size, "font-weight": weight, fill }, written);
+  return { element, width: Math.min(WIDEST, 1.08 * scale * Math.max(...rows.map(measured))), height: 1.35 * size * rows.length, space: 6 };
+}
+
+function woven(map, colours) {
+  const found = layout(map, Math.min(WIDEST, Math.max(PICTURE, natural(map, measured))), measured);
+  const links = draw("g", { stroke: colours.thread }, lines(found.links));
+  const texts = draw("g", { "font-size": 15, fill: colours.ink }, names(map.keys, found.keys, "key"), names(map.queries, found.queries, "query"));
+  return { element: draw("g", {}, links, texts), width: found.width, height: found.height, space: 30 };
+}
+
+function heated({ queries, keys, weights }, colours) {
+  const [left, top] = [queries, keys].map((names) => 0.9 * Math.max(...names.map(measured)) + 10);
+  const cell = Math.min(CELL, (WIDEST - left) / keys.length);
+  const most = Math.max(0.0001, ...weights.flat());
+  const box = { width: (cell - 2).toFixed(1), height: (cell - 2).toFixed(1), rx: 3 };
+  const square = (weight, query, key) => {
+    const title = draw("title", { text: `${queries[query]} reads ${keys[key]}: ${percent(weight)}` });
+    return draw("rect", { x: (left + key * cell).toFixed(1), y: (top + query * cell).toFixed(1), ...box, fill: colour(colours, weight / most) }, title);
+  };
+  const middle = (from, at) => (from + (at + 0.62) * cell).toFixed(1);
+  const rows = queries.map((name, at) => draw("text", { x: (left - 8).toFixed(1), y: middle(top, at), "text-anchor": "end", text: name }));
+  const columns = keys.map((name, at) => draw("text", { transform: `translate(${middle(left, at)} ${(top - 6).toFixed(1)}) rotate(-90)`, text: name }));
+  const texts = draw("g", { "font-size": 13.5, fill: colours.ink }, rows, columns);
+  const squares = weights.flatMap((row, query) => row.map((weight, key) => square(weight, query, key)));
+  return { element: draw("g", {}, squares, texts), width: left + keys.length * cell, height: top + queries.length * cell, space: 30 };
+}
+
+/** The picture once for each word, with where it looked. */
+function stills(picture, { queries, weights, shape }, colours) {
+  const words = queries.filter((word) => word !== "</s>");
+  const step = STILL.side + STILL.gap;
+  const rows = Math.ceil(words.length / STILL.columns);
+  const still = (word, at) => {
+    const shade = make("canvas");
+    spotlight(shade, weights[at], shape);
+    const { element, height } = image(flattened({ picture, shade }), STILL.side);
+    const place = `translate(${(at % STILL.columns) * step} ${Math.floor(at / STILL.columns) * (step + 22)})`;
+    const name = draw("text", { x: STILL.side / 2, y: height + 18, "text-anchor": "middle", "font-size": 14, fill: colours.ink, text: word });
+    return draw("g", { transform: place }, element, name);
+  };
+  return { element: draw("g", {}, words.map(still)), width: step * Math.min(words.length, STILL.columns), height: rows * (step + 22), space: 24 };
+}
+
+function image(canvas, width) {
+  const height = Math.round((width * canvas.height) / canvas.width);
+  return { element: draw("g", {}, draw("image", { width, height, href: canvas.toDataURL("image/png") })), width, height };
+}
+
+/** A picture and where the model looked, as one. */
+function flattened({ picture, shade, path = null }) {
+  const canvas = make("canvas", { width: 2 * PICTURE, height: Math.round((2 * PICTURE * picture.height) / picture.width) });
+  const pen = canvas.getContext("2d");
+  pen.imageSmoothingEnabled = picture.width > PICTURE;
+  pen.drawImage(picture, 0, 0, canvas.width, canvas.height);
+  pen.imageSmoothingEnabled = true;
+  pen.drawImage(shade, 0, 0, canvas.width, canvas.height);
+  const scale = canvas.width / picture.width;
+  const stops = [...(path?.querySelectorAll("circle") ?? [])].map((dot) => ["cx", "cy"].map((name) => scale * dot.getAttribute(name)));
+  Object.assign(pen, { strokeStyle: "#ffb040", fillStyle: "#ffb040", lineWidth: 5, lineJoin: "round" });
+  pen.beginPath();
+  stops.forEach((stop) => pen.lineTo(...stop));
+  pen.stroke();
+  stops.forEach((stop, at) => numbered(pen, stop, at + 1));
+  return canvas;
+}
+
+function numbered(pen, [x, y], number) {
+  pen.beginPath();
+  pen.arc(x, y, 17, 0, 2 * Math.PI);
+  Object.assign(pen, { fillStyle: "#2a2140", textAlign: "center", textBaseline: "middle", font: "600 20px sans-serif" });
+  pen.fill();
+  pen.stroke();
+  pen.fillStyle = "#ffffff";
+  pen.fillText(number, x, y);
+}

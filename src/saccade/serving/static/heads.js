@@ -1,0 +1,26 @@
+// Every layer and head of a kind as a small picture; the chosen one is framed, and a click chooses.
+
+import { tiles } from "../shared/tiles.js";
+import { make } from "./dom.js";
+
+const MOST = 96; // pictures; a larger model is chosen from with the selectors
+
+export function heads({ onChoose }) {
+  const grid = make("div", { class: "heads" });
+  const element = make("details", { class: "gallery", open: true, hidden: true }, make("summary", { text: "All heads" }), grid);
+  const all = tiles(grid, { rows: [], onPick: (layer, head) => onChoose({ layer, head }) });
+  let shown = null;
+
+  const tile = (weights, layer, head) => ({ label: `Layer ${layer + 1}, head ${head + 1}`, weights, most: Math.max(...weights.flat()) });
+  const show = (insight, { kind, view, layer, head }) => {
+    const layers = insight.attention[kind].weights;
+    const count = layers.length * layers[0].length;
+    element.hidden = count < 2 || count > MOST;
+    if (element.hidden) return;
+    if (shown !== layers) all.update({ rows: layers.map((one, row) => one.map((weights, column) => tile(weights, row, column))) });
+    shown = layers;
+    const { layer: row, head: column } = view === "aligning" ? insight.aligning : view === "weights" ? { layer, head } : {};
+    all.mark(row, column);
+  };
+  return { element, show, redraw: () => (shown = null) };
+}

@@ -1,0 +1,188 @@
+// An output that was written word by word: a translation, sentence after sentence, or what is told of a picture.
+
+import { mapOf, sides, spaced, strongest, toWords } from "../shared/insight.js";
+import { words } from "../shared/words.js";
+import { make, percent } from "./dom.js";
+import { film } from "./film.js";
+import { at } from "./passage.js";
+import { scrubber } from "./scrubber.js";
+
+const END = "</s>";
+const FULL = 0.4; // a weight that lights in full even where none is greater
+
+/** The probability of each word: that of all its pieces. */
+function confidences(side, logProbabilities) {
+  const sums = side.words.map(() => 0);
+  logProbabilities.forEach((value, piece) => (sums[side.word_of_piece[piece]] += value));
+  return sums.map(Math.exp);
+}
+
+/** What each step read, by the words of the source. */
+function stepsOf(insight, wanted) {
+  const map = mapOf(insight, { ...wanted, byWords: false });
+  const { keys } = sides(insight, "cross");
+  return toWords(map.weights, map.weights.map((_, step) => step), keys.word_of_piece);
+}
+
+const named = (word) => (word === END ? "the end" : word);
+
+/** Everything about one sentence: its words and steps begin at these numbers of the whole. */
+function partOf({ insight, before = "", choices = [] }, starts, wanted) {
+  const side = insight.sides.output;
+  const shown = spaced(side).filter(({ word }, index) => word !== END || index < side.words.length - 1);
+  if (shown.length) shown[0].before = before;
+  const hasWeights = Boolean(insight.attention?.cross);
+  return {
+    insight, side, shown, choices, ...starts,
+    map: hasWeights ? mapOf(insight, wanted) : null,
+    read: hasWeights ? stepsOf(insight, wanted) : [],
+    sure: confidences(side, insight.answer.log_probabilities),
+  };
+}
+
+/**
+ * `on.read(reading | null)`, `on.say(line)`, `on.wanted()`: which map counts as reading, `on.activate(part)`: the sentence
+ * that is looked into, `on.choose(part, text)`: another output of it is wanted.
+ */
+export function sentence(on) {
+  const holder = make("div", { class: "text output" });
+  const others = make("ol", { class: "others" });
+  const more = make("section", { class: "more", "aria-label": "Other outputs", hidden: true }, make("h3", { text: "Other outputs" }), others);
+  const sure = make("input", { type: "checkbox", id: `sure-${on.slot}`, checked: true, onchange: () => element.classList.toggle("plain", !sure.checked) });
+  const scale = make("span", { class: "scale", "aria-hidden": "true" }, make("i", { text: "unsure" }), make("b"), make("i", { text: "sure" }));
+  const legend = make("div", { class: "legend" }, sure, make("label", { for: sure.id, text: "Confidence" }), scale);
+  const list = words(holder, { label: "Output, word by word", onSelect: (index) => select(index) });
+  const play = scrubber({ label: "Step by step", describe: (step) => told(...stepAt(step)), onStep: (step) => walk(step) });
+  const strip = film({ onChoose: (word) => play.to(parts[0].side.word_of_piece.indexOf(word)) });
+  const element = make("div", { class: "sentence" }, holder, play.element, legend, strip.element, more);
+  let given = [];
+  let parts = [];
+  let active = 0;
+
+  const options = () => [...list.element.querySelectorAll(".word")];
+  const partAt = (index, start, size) => parts.findIndex((part) => index >= part[start] && index < part[start] + size(part));
+  const wordAt = (index) => {
+    const part = partAt(index, "firstWord", ({ shown }) => shown.length);
+    return [part, index - parts[part].firstWord];
+  };
+  const stepAt = (step) => {
+    const part = partAt(step, "firstStep", ({ side }) => side.pieces.length);
+    return [part, step - parts[part].firstStep];
+  };
+  const build = () => {
+    parts = [];
+    for (const one of given) {
+      const last = parts.at(-1);
+      const starts = {
+        firstWord: last ? last.firstWord + last.shown.length : 0,
+        firstStep: last ? last.firstStep + last.side.pieces.length : 0,
+        firstKey: last ? last.firstKey + (last.insight.sides.source?.words.length ?? 0) : 0,
+      };
+      parts.push(partOf(one, starts, on.wanted()));
+    }
+  };
+  /** A row of weights in the places of the whole text. */
+  const reading = (number, weights, index) => {
+    const { firstKey, map, firstWord, shown } = parts[number];
+    const from = options()[firstWord + Math.min(index, shown.length - 1)];
+    return { weights: [...new Array(firstKey).fill(0), ...weights], shape: map.shape, from, query: index, part: number };
+  };
+  const described = ({ map, sure: shares }, index) => {
+    const read = map && !map.shape ? strongest(map, index).map(({ name, weight }) => `${named(name)} ${percent(weight)}`).join(", ") : "";
+    return `${percent(shares[index])} sure${read ? `; read ${read}` : ""}`;
+  };
+  const select = (index) => {
+    if (!parts.length) return;
+    list.light(null, index);
+    strip.mark(index);
+    if (index === null) {
+      on.say("");
+      return on.read(null);
+    }
+    const [number, word] = wordAt(index);
+    const part = parts[number];
+    if (list.element.contains(document.activeElement)) activate(number);
+    on.say(`${part.shown[word].word}: ${described(part, word)}`);
+    on.read(part.map && reading(number, part.map.weights[word], word));
+  };
+  const told = (number, step) => {
+    const { side, read, map, insight } = parts[number];
+    const piece = named(side.pieces[step].replace("▁", ""));
+    if (!read[step] || map.shape) return piece;
+    const best = read[step].indexOf(Math.max(...read[step]));
+    return `${piece}: read ${named(sides(insight, "cross").keys.words[best])} ${percent(read[step][best])}`;
+  };
+  const walk = (step) => {
+    if (!parts.length) return;
+    const [number, own] = step === null ? [null, null] : stepAt(step);
+    const word = step === null ? null : parts[number].side.word_of_piece[own];
+    const until = step === null ? Infinity : parts[number].firstWord + word;
+    options().forEach((one, index) => one.classList.toggle("later", index > until));
+    list.light(null, step === null ? null : until);
+    strip.mark(step === null ? null : until);
+    on.say(step === null ? "" : told(number, own));
+    if (step !== null) activate(number);
+    on.read(step === null || !parts[number].read[own] ? null : reading(number, parts[number].read[own], word));
+  };
+  const activate = (number) => {
+    if (number === active) return;
+    active = number;
+    listed();
+    on.activate(number);
+  };
+  const listed = () => {
+    const { choices, insight } = parts[active];
+    const rest = choices.filter(({ text }) => text !== insight.answer.text);
+    more.hidden = !rest.length;
+    others.replaceChildren(...rest.map(({ text, score }) => {
+      const choose = make("button", { type: "button", class: "other", dir: "auto", text, onclick: () => on.choose?.(active, text) });
+      return make("li", {}, choose, make("small", { text: score.toFixed(2).replace("-", "−"), title: "Its score: log p" }));
+    }));
+  };
+  const decorate = () => {
+    const flat = parts.flatMap((part) => part.shown.map((_, index) => [part, index]));
+    options().forEach((one, index) => {
+      const [part, word] = flat[index];
+      one.style.setProperty("--sure", part.sure[word].toFixed(3));
+      one.setAttribute("aria-description", described(part, word));
+    });
+  };
+
+  return {
+    element,
+    scrubber: play,
+    show: (found, first = 0) => {
+      given = found;
+      active = Math.min(first, found.length - 1);
+      build();
+      list.update({ words: parts.flatMap(({ shown }) => shown) });
+      decorate();
+      listed();
+      if (parts[0].map?.shape) strip.show(on.picture(), parts[0].map, parts[0].shown.length);
+      play.reset(parts.reduce((sum, { side }) => sum + side.pieces.length, 0));
+      return parts.map(({ insight, shown }) => `${shown[0]?.before ?? ""}${insight.answer.text}`).join("");
+    },
+    /** Another map counts as reading now. */
+    redraw: () => {
+      build();
+      decorate();
+    },
+    /** The other way round: who read the word at this place? */
+    light: (place, among) => {
+      const keys = place ? at(place, among) : [];
+      const share = ({ map, firstKey }, word) => keys.reduce((sum, key) => sum + (map?.weights[word][key - firstKey] ?? 0), 0);
+      const shares = parts.flatMap((part) => part.shown.map((_, word) => share(part, word)));
+      const most = Math.max(FULL, ...shares);
+      list.light(place ? shares.map((one) => one / most) : null);
+    },
+    /** A word of the sentence that is looked into. */
+    select: (word) => list.light(null, word === null ? null : parts[active].firstWord + word),
+    /** What was written reads what was written before it: <s> first, then each word one later. */
+    own: (weights, word) => {
+      const { firstWord, shown } = parts[active];
+      list.light([...new Array(firstWord).fill(0), ...shown.map((_, index) => weights[index + 1] ?? 0)], word === null ? null : firstWord + word);
+    },
+    from: (word) => options()[parts[active].firstWord + word] ?? null,
+    firstKey: () => parts[active].firstKey,
+  };
+}

@@ -1,0 +1,182 @@
+// The picture that a model looks at: dropped, chosen, pasted, painted by chance, or drawn here; and where it looked.
+
+import { $, draw, make } from "./dom.js";
+import { paint } from "./pictures.js";
+
+const [DARK, WARM] = [[12, 8, 24, 205], [255, 176, 64, 60]]; // red, green, blue, how thick
+const LARGEST = 1024; // pixels a side, that are sent
+
+/** `onChange()` when there is another picture; `onTrouble(line)` when a file isn't one. */
+export function sight({ onChange, onTrouble }) {
+  const picture = make("canvas", { class: "picture", role: "img", "aria-label": "The picture" });
+  const shade = make("canvas", { class: "shade", "aria-hidden": "true" });
+  const path = draw("svg", { class: "path", "aria-hidden": "true" });
+  const frame = make("div", { class: "frame" }, picture, shade, path);
+  const file = make("input", { type: "file", id: "file", accept: "image/*", class: "unseen", onchange: () => file.files[0] && take(file.files[0]) });
+  const choose = make("label", { for: "file", class: "button", text: "Choose a picture" });
+  const another = make("button", { type: "button", text: "Paint one by chance", onclick: () => example(seed + 1) });
+  const wipe = make("button", { type: "button", text: "Wipe", onclick: () => blank() });
+  const hint = make("p", { class: "hint" });
+  const element = $("sight");
+  element.append(frame, make("div", { class: "row" }, file, choose, another, wipe), hint);
+  let want = { channels: 3, rows: 0, columns: 0 };
+  let isPad = false;
+  let seed = 0;
+  let isExample = true;
+
+  const changed = () => {
+    clear();
+    onChange();
+  };
+  const example = (number) => {
+    seed = number;
+    isExample = true;
+    Object.assign(picture, { width: want.columns, height: want.rows });
+    paint(picture, seed, want.channels);
+    changed();
+  };
+  const blank = () => {
+    isExample = false;
+    ground(want.columns, want.rows);
+    clear();
+  };
+  const take = async (given) => {
+    const bitmap = await createImageBitmap(given).catch(() => null);
+    if (!bitmap) return onTrouble("That file isn't a picture this browser can read. Try a PNG or a JPEG.");
+    const [width, height] = isPad ? [want.columns, want.rows] : [LARGEST, LARGEST];
+    const scale = Math.min(isPad ? Infinity : 1, width / bitmap.width, height / bitmap.height);
+    const [wide, high] = [bitmap.width, bitmap.height].map((size) => Math.max(1, Math.round(size * scale)));
+    ground(isPad ? width : wide, isPad ? height : high);
+    picture.getContext("2d").drawImage(bitmap, (picture.width - wide) / 2, (picture.height - high) / 2, wide, high);
+    isExample = false;
+    changed();
+  };
+  /** A black picture. */
+  const ground = (width, height) => {
+    Object.assign(picture, { width, height });
+    const context = picture.getContext("2d");
+    context.fillRect(0, 0, width, height);
+  };
+  const clear = () => {
+    shade.getContext("2d").clearRect(0, 0, shade.width, shade.height);
+    path.replaceChildren();
+  };
+
+  document.addEventListener("dragover", (event) => {
+    if (element.hidden) return;
+    event.preventDefault();
+    frame.classList.add("over");
+  });
+  document.addEventListener("dragleave", (event) => event.relatedTarget || frame.classList.remove("over"));
+  document.addEventListener("drop", (event) => {
+    if (element.hidden) return;
+    event.preventDefault();
+    frame.classList.remove("over");
+    const given = event.dataTransfer.files[0];
+    if (given) take(given);
+  });
+  document.addEventListener("paste", (event) => {
+    const given = [...(event.clipboardData?.files ?? [])].find(({ type }) => type.startsWith("image/"));
+    if (given && !element.hidden) take(given);
+  });
+  const drawn = () => {
+    isExample = false;
+    changed();
+  };
+  pen(picture, { isAllowed: () => isPad, onStart: clear, onEnd: drawn });
+
+  return {
+    element,
+    canvas: picture,
+    /** Another model: what it wants to see, and whether one may draw for it. Whether it is what is here. */
+    fit: (wanted, mayDraw) => {
+      const isSame = ["channels", "rows", "columns"].every((field) => wanted[field] === want[field]) && mayDraw === isPad;
+      [want, isPad] = [wanted, mayDraw];
+      wipe.hidden = !isPad;
+      hint.textContent = isPad ? "Draw on it, drop a picture here, or paste one." : "Drop a picture here, or paste one.";
+      picture.classList.toggle("pad", isPad);
+      return isSame;
+    },
+    example,
+    /** The number of the example that is shown. */
+    get seed() {
+      return isExample ? seed : null;
+    },
+    data: () => picture.toDataURL("image/png").split(",")[1],
+    /** Where it looked: weights of cells, row by row; without any, nowhere in particular. */
+    light: (weights, shape) => {
+      if (weights && shape) spotlight(shade, weights, shape);
+      else shade.getContext("2d").clearRect(0, 0, shade.width, shade.height);
+    },
+    path: (places, step) => scanpath(path, places, step, { rows: picture.height, columns: picture.width, patch: want.patch }),
+    /** The picture with everything that lies over it. */
+    layers: () => ({ picture, shade, path }),
+  };
+}
+
+/** Dark where it didn't look, warm where it did; the cells are blurred into one another by the browser's own enlargement. */
+export function spotlight(canvas, weights, [rows, columns]) {
+  const small = make("canvas", { width: columns, height: rows });
+  const context = small.getContext("2d");
+  const pixels = context.createImageData(columns, rows);
+  const most = Math.max(...weights);
+  weights.forEach((weight, at) => {
+    const share = most ? weight / most : 0;
+    const colour = DARK.map((value, band) => Math.round(value + share * (WARM[band] - value)));
+    pixels.data.set(colour, 4 * at);
+  });
+  context.putImageData(pixels, 0, 0);
+  Object.assign(canvas, { width: 256, height: Math.round((256 * rows) / columns) });
+  const large = canvas.getContext("2d");
+  large.imageSmoothingEnabled = true;
+  large.imageSmoothingQuality = "high";
+  large.drawImage(small, 0, 0, canvas.width, canvas.height);
+}
+
+/** The path of glimpses up to a step, with what it saw there; null: all of the path. */
+function scanpath(svg, places, step, { rows, columns, patch }) {
+  const shown = step === null ? places : places.slice(0, step + 1);
+  const unit = Math.max(rows, columns) / 100;
+  const isNow = (index) => index === step;
+  const dot = ([x, y], index) => draw("g", { class: isNow(index) ? "stop now" : "stop" },
+    draw("circle", { cx: x, cy: y, r: 2.8 * unit, "stroke-width": 0.6 * unit }),
+    draw("text", { x, y: y + 1.3 * unit, "font-size": 3.6 * unit, "text-anchor": "middle", text: index + 1 }));
+  const [x, y] = shown.at(-1);
+  const square = { x: x - patch / 2, y: y - patch / 2, width: patch, height: patch, rx: unit, "stroke-width": 0.7 * unit };
+  const frame = step === null ? [] : [draw("rect", square)];
+  const line = draw("polyline", { points: shown.map((place) => place.join(",")).join(" "), "stroke-width": 0.8 * unit });
+  svg.setAttribute("viewBox", `0 0 ${columns} ${rows}`);
+  svg.replaceChildren(...frame, line, ...shown.map(dot));
+}
+
+function pen(canvas, { isAllowed, onStart, onEnd }) {
+  let last = null;
+  const at = (event) => {
+    const box = canvas.getBoundingClientRect();
+    return [((event.clientX - box.left) * canvas.width) / box.width, ((event.clientY - box.top) * canvas.height) / box.height];
+  };
+  const line = (to) => {
+    const context = canvas.getContext("2d");
+    Object.assign(context, { strokeStyle: "white", lineWidth: 2.8, lineCap: "round", lineJoin: "round" });
+    context.beginPath();
+    context.moveTo(...last);
+    context.lineTo(...to);
+    context.stroke();
+    last = to;
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    if (!isAllowed()) return;
+    canvas.setPointerCapture(event.pointerId);
+    onStart();
+    last = at(event);
+    line(last);
+  });
+  canvas.addEventListener("pointermove", (event) => last && line(at(event)));
+  const lift = () => {
+    if (!last) return;
+    last = null;
+    onEnd();
+  };
+  canvas.addEventListener("pointerup", lift);
+  canvas.addEventListener("pointercancel", lift);
+}
