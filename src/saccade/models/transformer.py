@@ -12,6 +12,7 @@ from saccade.attention import KeyValue, MultiHeadAttention, masks
 from saccade.attention.dropout import dropout
 from saccade.attention.masks import Mask
 from saccade.attention.places import Places
+from saccade.data.packing import Row
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
 
@@ -226,6 +227,25 @@ class Transformer(nn.Module):
         seen = Seen(place, own, masks.padding(state.source_length_B), bias)
         vectors_BTD, blocks = self._write(state.blocks, read_BT, seen, record)
         return vectors_BTD, State(blocks, state.source_length_B, last)
+
+    def packed(self, source: Row, target: Row) -> Tensor:
+        """Teacher forcing of sentences that are packed into rows: the decoder's vectors at every step, [1, T, D]."""
+        assert isinstance(self.source, nn.Embedding)
+        vectors_1SD = self._embedded(self.source, source.ids_1T)
+        seen = masks.packed(source.start_N, num_queries=source.ids_1T.shape[1], longest=source.longest)
+        blocks = self._read(vectors_1SD, seen & self.sizes.scope(), Places(source.place_T, source.longest))
+        own = masks.packed(target.start_N, num_queries=target.ids_1T.shape[1], longest=target.longest)
+        across = masks.packed(
+            target.start_N,
+            source.start_N,
+            num_queries=target.ids_1T.shape[1],
+            num_keys=source.ids_1T.shape[1],
+            longest=max(source.longest, target.longest),
+        )
+        place = Places(target.place_T, target.longest)
+        return self._write(blocks, target.ids_1T, Seen(place, own & masks.causal() & self.sizes.scope(), across, None))[
+            0
+        ]
 
     def logits(self, vectors: Tensor) -> Tensor:
         """Unnormalised log-probabilities of the next id, [..., V]."""
