@@ -13,6 +13,7 @@ from saccade.attention.dropout import dropout
 from saccade.attention.masks import Mask
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
+from saccade.layers.residual import Norm, added, streamed
 
 
 class Dropouts(NamedTuple):
@@ -70,13 +71,13 @@ class Residual(nn.Module):
 
     def __init__(self, sizes: BlockSizes) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(sizes.width)
+        self.norm = Norm(sizes.width)
         self.is_pre, self.dropout = sizes.norm == "pre", sizes.dropouts.residual
 
     def forward(self, x_BTD: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
         """The layer's answer added to its question."""
-        answer = dropout(layer(self.norm(x_BTD) if self.is_pre else x_BTD), self.dropout, self.training)
-        return x_BTD + answer if self.is_pre else self.norm(x_BTD + answer)
+        answer = layer(self.norm(x_BTD) if self.is_pre else x_BTD)
+        return added(x_BTD, answer, self.dropout if self.training else 0.0, None if self.is_pre else self.norm)
 
 
 @final
@@ -202,8 +203,8 @@ class Transformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderBlock(sizes) for _ in range(num_encoder_layers))
         self.decoder = nn.ModuleList(DecoderBlock(sizes) for _ in range(num_decoder_layers))
         is_pre = sizes.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(sizes.width) if is_pre else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(sizes.width) if is_pre else nn.Identity()
+        self.encoder_norm = Norm(sizes.width) if is_pre else nn.Identity()
+        self.decoder_norm = Norm(sizes.width) if is_pre else nn.Identity()
 
     def start(self, source_BS: Tensor, source_length_B: Tensor) -> State:
         """Read the source: the state before the first step."""
@@ -260,7 +261,7 @@ class Transformer(nn.Module):
     def _placed(self, x_BTD: Tensor, first: int) -> Tensor:
         if self.positions is not None:
             x_BTD = x_BTD + self.positions(first, x_BTD.shape[1]).to(x_BTD.dtype)
-        return dropout(x_BTD, self.sizes.dropouts.residual, self.training)
+        return dropout(streamed(x_BTD), self.sizes.dropouts.residual, self.training)
 
 
 def added_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned | None:
