@@ -73,9 +73,7 @@ def _(grad: Tensor, hidden: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, 
     return torch.empty_like(x, memory_format=torch.contiguous_format), weight.new_empty(weight.shape), bias
 
 
-def _save(
-    ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor
-) -> None:
+def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
     x, weight, bias = inputs
     ctx.dtype = bias.dtype  # type: ignore[attr-defined]
     ctx.save_for_backward(output, x, weight)

@@ -142,7 +142,7 @@ def _save(ctx: torch.autograd.function.FunctionCtx, inputs: Inputs, output: tupl
     ctx.adds, ctx.dtype = x is not None, answer.dtype  # type: ignore[attr-defined]
     ctx.mark_non_differentiable(output[1])
     kept = (None,) * 6 if weight is None else (*output, answer, x, weight, bias)
-    ctx.save_for_backward(seed, *kept)
+    ctx.save_for_backward(seed, *kept)  # type: ignore[arg-type]
 
 
 def _differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, *unused: Tensor) -> Gradients:
