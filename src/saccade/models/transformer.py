@@ -15,6 +15,7 @@ from saccade.attention.places import Places
 from saccade.data.packing import Row
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
+from saccade.layers.residual import Norm, added, streamed
 
 
 class Dropouts(NamedTuple):
@@ -72,13 +73,13 @@ class Residual(nn.Module):
 
     def __init__(self, sizes: BlockSizes) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(sizes.width)
+        self.norm = Norm(sizes.width)
         self.is_pre, self.dropout = sizes.norm == "pre", sizes.dropouts.residual
 
     def forward(self, x_BTD: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
         """The layer's answer added to its question."""
-        answer = dropout(layer(self.norm(x_BTD) if self.is_pre else x_BTD), self.dropout, self.training)
-        return x_BTD + answer if self.is_pre else self.norm(x_BTD + answer)
+        answer = layer(self.norm(x_BTD) if self.is_pre else x_BTD)
+        return added(x_BTD, answer, self.dropout if self.training else 0.0, None if self.is_pre else self.norm)
 
 
 @final
@@ -205,8 +206,8 @@ class Transformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderBlock(sizes) for _ in range(num_encoder_layers))
         self.decoder = nn.ModuleList(DecoderBlock(sizes) for _ in range(num_decoder_layers))
         is_pre = sizes.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(sizes.width) if is_pre else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(sizes.width) if is_pre else nn.Identity()
+        self.encoder_norm = Norm(sizes.width) if is_pre else nn.Identity()
+        self.decoder_norm = Norm(sizes.width) if is_pre else nn.Identity()
 
     def start(self, source_BS: Tensor, source_length_B: Tensor) -> State:
         """Read the source: the state before the first step."""
@@ -232,8 +233,8 @@ class Transformer(nn.Module):
         """Teacher forcing of sentences that are packed into rows: the decoder's vectors at every step, [1, T, D]."""
         assert isinstance(self.source, nn.Embedding)
         vectors_1SD = self._embedded(self.source, source.ids_1T)
-        seen = masks.packed(source.start_N, num_queries=source.ids_1T.shape[1], longest=source.longest)
-        blocks = self._read(vectors_1SD, seen & self.sizes.scope(), Places(source.place_T, source.longest))
+        itself = masks.packed(source.start_N, num_queries=source.ids_1T.shape[1], longest=source.longest)
+        blocks = self._read(vectors_1SD, itself & self.sizes.scope(), Places(source.place_T, source.longest))
         own = masks.packed(target.start_N, num_queries=target.ids_1T.shape[1], longest=target.longest)
         across = masks.packed(
             target.start_N,
@@ -242,10 +243,8 @@ class Transformer(nn.Module):
             num_keys=source.ids_1T.shape[1],
             longest=max(source.longest, target.longest),
         )
-        place = Places(target.place_T, target.longest)
-        return self._write(blocks, target.ids_1T, Seen(place, own & masks.causal() & self.sizes.scope(), across, None))[
-            0
-        ]
+        seen = Seen(Places(target.place_T, target.longest), own & masks.causal() & self.sizes.scope(), across, None)
+        return self._write(blocks, target.ids_1T, seen)[0]
 
     def logits(self, vectors: Tensor) -> Tensor:
         """Unnormalised log-probabilities of the next id, [..., V]."""
@@ -293,7 +292,7 @@ class Transformer(nn.Module):
     def _placed(self, x_BTD: Tensor, place: Places) -> Tensor:
         if self.positions is not None:
             x_BTD = x_BTD + self.positions(place).to(x_BTD.dtype)
-        return dropout(x_BTD, self.sizes.dropouts.residual, self.training)
+        return dropout(streamed(x_BTD), self.sizes.dropouts.residual, self.training)
 
 
 def added_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned | None:
