@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, cast, final
+from typing import Any, NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from saccade.attention import KeyValue, MultiHeadAttention, masks
 from saccade.attention.dropout import dropout
@@ -190,7 +191,7 @@ class Transformer(nn.Module):
         max_length: int = 1024,
     ) -> None:
         super().__init__()
-        self.sizes = sizes
+        self.sizes, self.recomputes = sizes, False
         self.target = nn.Embedding(target_vocabulary, sizes.width)
         self.source: nn.Module = self.target
         if not share_embeddings:
@@ -272,7 +273,7 @@ class Transformer(nn.Module):
         x_BSD = self._placed(x_BSD, place)
         bias = None if self.encoder_bias is None else self.encoder_bias(place, x_BSD.shape[1])
         for block in self.encoder:
-            x_BSD = block(x_BSD, mask, place, bias)
+            x_BSD = self._through(block, x_BSD, mask, place, bias)
         memory_BSD = self.encoder_norm(x_BSD)
         return tuple(BlockMemory(None, cast(DecoderBlock, block).read(memory_BSD)) for block in self.decoder)
 
@@ -282,9 +283,15 @@ class Transformer(nn.Module):
         """The decoder's vectors at these steps, and what its blocks remember after them."""
         x_BTD, later = self._placed(self._embedded(self.target, read_BT), seen.place), []
         for block, memory in zip(self.decoder, memories, strict=True):
-            x_BTD, remembered = block(x_BTD, memory, seen, record)
+            x_BTD, remembered = self._through(block, x_BTD, memory, seen, record)
             later.append(remembered)
         return self.decoder_norm(x_BTD), tuple(later)
+
+    def _through(self, block: nn.Module, *inputs: Any) -> Any:
+        """A block's answer; perhaps made again in the backward pass, instead of keeping what it was made of."""
+        if self.recomputes and self.training:
+            return checkpoint(block, *inputs, use_reentrant=False)
+        return block(*inputs)
 
     def _embedded(self, table: nn.Embedding, ids_BT: Tensor) -> Tensor:
         return cast(Tensor, table(ids_BT) * self.sizes.width**0.5)
