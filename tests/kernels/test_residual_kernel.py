@@ -1,4 +1,4 @@
-"""Residual kernels, interpreted: as exact as torch's own norm in every dtype and width; dropout is fair and repeatable."""
+"""Residual kernels, interpreted: as exact as torch's norm in every dtype and width; dropout is fair and repeatable."""
 
 from __future__ import annotations
 

@@ -20,11 +20,12 @@ LEVELS = 1 << 16  # a share is rounded to a 65,536th: one call of the generator 
 
 
 class Blocks(NamedTuple):
-    """How the work is cut: rows a program holds at once, its warps, and programs for each multiprocessor."""
+    """How the work is cut: rows a program holds at once, its warps, programs for each multiprocessor, loads ahead."""
 
     rows: int
     warps: int
     waves: int = 4
+    stages: int = 2
 
 
 def forward_blocks(width: int) -> Blocks:
@@ -121,15 +122,17 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     DROPS: tl.constexpr,
     ROWS: tl.constexpr,
     PADDED: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     column = tl.arange(0, PADDED)
     weight = tl.load(weight_ptr + column, column < WIDTH, 0.0).to(tl.float32)
     bias = tl.load(bias_ptr + column, column < WIDTH, 0.0).to(tl.float32)
     unclear = _in_eights(tl.abs(bias) >= CLEAR * tl.abs(weight), PADDED)
     unweight = 1.0 / tl.where(unclear, 1.0, weight)
+    seed = tl.load(seed_ptr) if DROPS else 0
     grad_weight = tl.zeros((ROWS, PADDED), tl.float32)
     grad_bias = tl.zeros((ROWS, PADDED), tl.float32)
-    for first in range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS):
+    for first in tl.range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS, num_stages=STAGES):
         row = first + tl.arange(0, ROWS)
         at = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
         inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
@@ -139,7 +142,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         again = tl.max_constancy(inside & unclear[None, :], [1, 8]) if ADDS else inside
         total = tl.load(answer_ptr + at, again, 0.0).to(tl.float32)
         if DROPS:
-            kept = _kept(tl.load(seed_ptr), row, threshold, ROWS, PADDED)
+            kept = _kept(seed, row, threshold, ROWS, PADDED)
             total = tl.where(kept, total * factor, 0.0)
         if ADDS:
             total += tl.load(x_ptr + at, again, 0.0).to(tl.float32)
@@ -245,6 +248,7 @@ def backward(
         DROPS=seed is not None,
         ROWS=blocks.rows,
         PADDED=max(8, triton.next_power_of_2(width)),
+        STAGES=blocks.stages,
         num_warps=blocks.warps,
     )
     return grad_sum, grad_answer, partial.sum(0)
