@@ -62,7 +62,8 @@ def linear_relu_backward(grad: Tensor, hidden: Tensor, x: Tensor, weight: Tensor
     """Gradients for x, weight and bias (float32): one pass that masks and sums, two matrix products."""
     from saccade.layers.kernels.relu import masked
 
-    grad_NF, bias = masked(*(tensor.reshape(-1, len(weight)).contiguous() for tensor in (grad, hidden)))
+    grad_NF, hidden_NF = (tensor.reshape(-1, len(weight)).contiguous() for tensor in (grad, hidden))
+    grad_NF, bias = masked(grad_NF, hidden_NF)
     return (grad_NF @ weight).view(x.shape), grad_NF.mT @ x.reshape(-1, x.shape[-1]), bias
 
 

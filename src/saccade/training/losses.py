@@ -138,7 +138,7 @@ def _fused(vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float) ->
 def rows_at_once(num_rows: int, row_bytes: int) -> int:
     """Rows in each of as many equal chunks as the bytes ask for, in tiles of 128."""
     num_chunks = max(1, -(-num_rows * row_bytes // CHUNK_BYTES))
-    return min(num_rows, -(-num_rows // (num_chunks * 128)) * 128)
+    return max(1, min(num_rows, -(-num_rows // (num_chunks * 128)) * 128))
 
 
 def _parts(num_rows: int, size: int) -> Iterator[slice]:

@@ -1,9 +1,9 @@
 """norm(x + dropout(answer)), and each part of it alone, in one pass over memory; its gradient in another.
 
 With u = (s - mean s) / deviation and y = w u + b (Ba 2016, section 3), the gradient for s is
-(g - mean g - u mean(g u)) / deviation, g = w dy. u = (y - b) / w is read off y alone, except in columns whose b is
-large beside w, where y in half precision says too little of u: those few are made again from x and the answer.
-Neither the sum nor a mask is stored; what was dropped is drawn again from the seed.
+(g - mean g - u mean(g u)) / deviation, g = w dy. After a sum, u = (y - b) / w is read off y alone, except in columns
+whose b is large beside w, where y in half precision says too little of u: those few are made again from x and the
+answer. Neither the sum nor a mask is stored; what was dropped is drawn again from the seed.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-CLEAR = tl.constexpr(4.0)  # u read off y is as exact as y's dtype up to this |b / w|
+CLEAR = tl.constexpr(2.0)  # up to this |b / w|, u read off y is about as exact as a sum rounded to y's dtype
 LEVELS = 1 << 16  # a share is rounded to a 65,536th: one call of the generator decides for eight numbers
 
 
 class Blocks(NamedTuple):
-    """How the work is cut: rows a program holds at once, its warps, and programs for each multiprocessor."""
+    """How the work is cut: rows a program holds at once, its warps, programs for each multiprocessor, loads ahead."""
 
     rows: int
     warps: int
     waves: int = 4
+    stages: int = 2
 
 
 def forward_blocks(width: int) -> Blocks:
@@ -121,31 +122,34 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     DROPS: tl.constexpr,
     ROWS: tl.constexpr,
     PADDED: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     column = tl.arange(0, PADDED)
     weight = tl.load(weight_ptr + column, column < WIDTH, 0.0).to(tl.float32)
     bias = tl.load(bias_ptr + column, column < WIDTH, 0.0).to(tl.float32)
     unclear = _in_eights(tl.abs(bias) >= CLEAR * tl.abs(weight), PADDED)
     unweight = 1.0 / tl.where(unclear, 1.0, weight)
+    seed = tl.load(seed_ptr) if DROPS else 0
     grad_weight = tl.zeros((ROWS, PADDED), tl.float32)
     grad_bias = tl.zeros((ROWS, PADDED), tl.float32)
-    for first in range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS):
+    for first in tl.range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS, num_stages=STAGES):
         row = first + tl.arange(0, ROWS)
         at = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
         inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
         grad = tl.load(grad_ptr + at, inside, 0.0).to(tl.float32)
-        y = tl.load(y_ptr + at, inside, 0.0).to(tl.float32)
         mean = tl.load(mean_ptr + row, row < num_rows, 0.0)
         inverse = tl.load(inverse_ptr + row, row < num_rows, 0.0)
-        again = tl.max_constancy(inside & unclear[None, :], [1, 8])
+        again = tl.max_constancy(inside & unclear[None, :], [1, 8]) if ADDS else inside
         total = tl.load(answer_ptr + at, again, 0.0).to(tl.float32)
         if DROPS:
-            kept = _kept(tl.load(seed_ptr), row, threshold, ROWS, PADDED)
+            kept = _kept(seed, row, threshold, ROWS, PADDED)
             total = tl.where(kept, total * factor, 0.0)
         if ADDS:
             total += tl.load(x_ptr + at, again, 0.0).to(tl.float32)
-        total = (total - mean[:, None]) * inverse[:, None]
-        unit = tl.where(unclear[None, :], total, (y - bias[None, :]) * unweight[None, :])
+        unit = (total - mean[:, None]) * inverse[:, None]
+        if ADDS:
+            y = tl.load(y_ptr + at, inside, 0.0).to(tl.float32)
+            unit = tl.where(unclear[None, :], unit, (y - bias[None, :]) * unweight[None, :])
         unit = tl.where(inside, unit, 0.0)
         grad_weight += grad * unit
         grad_bias += grad
@@ -244,6 +248,7 @@ def backward(
         DROPS=seed is not None,
         ROWS=blocks.rows,
         PADDED=max(8, triton.next_power_of_2(width)),
+        STAGES=blocks.stages,
         num_warps=blocks.warps,
     )
     return grad_sum, grad_answer, partial.sum(0)

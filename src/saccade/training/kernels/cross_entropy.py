@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-COLUMNS, WARPS = 4096, 8
+COLUMNS, WARPS = 4096, 8  # of a row at once
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 
