@@ -35,6 +35,11 @@ class Training(sections.Training):
         default=False,
         description="A block's activations are made again in the backward pass: less memory, a third more work.",
     )
+    shard: bool = Field(
+        default=False,
+        description="Under torchrun, each process keeps a part of the weights and of what the optimizer remembers, "
+        "for a Transformer that doesn't fit otherwise (FSDP2).",
+    )
     label_smoothing: Share = 0.1
     consistency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=0.0,
@@ -128,6 +133,8 @@ class Config(RunSection):
         self._check_sound()
         if self.model.kind == "rnn" and self.training.precision == "bfloat16":
             raise ValueError("training.precision: 'bfloat16' given; RNNs train in float32 (or auto)")
+        if self.model.kind == "rnn" and self.training.shard:
+            raise ValueError("training.shard: true given; only Transformers are cut")
         return self
 
     def _check_sound(self) -> None:
