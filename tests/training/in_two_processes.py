@@ -32,8 +32,8 @@ class Rows:
 
     def load(self, row: int) -> Batch:
         random = np.random.default_rng(row)
-        sides = ([random.integers(4, 19, 3 + row).astype(np.int32) for _ in range(4)] for _ in range(2))
-        return collate(*sides)
+        source, target = ([random.integers(4, 19, 3 + row).astype(np.int32) for _ in range(4)] for _ in range(2))
+        return collate(source, target)
 
 
 def network() -> Transformer:

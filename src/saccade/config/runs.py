@@ -21,6 +21,7 @@ from saccade.config.sections import RunSection
 from saccade.config.tasks import TASKS
 from saccade.data.files import replacing, sole_writer
 from saccade.data.mistakes import Mistake
+from saccade.layers.float8 import train_in_float8
 from saccade.training import checkpoints, shards
 from saccade.training.loop import Options, Trainer
 from saccade.training.team import Team, joined
@@ -99,7 +100,11 @@ def _prepared(config: Any, folder: Path, console: Console, team: Team) -> tuple[
     job = TASKS[config.task].prepare(config, folder, console)
     options = devices.options(job.config or config, job.network, team)
     options = replace(options, capture=options.capture and job.is_steady and not _is_sharded(config, team))
-    config = _with(job.config or config, "precision", str(options.dtype).removeprefix("torch."))
+    config = job.config or config
+    if config.training.precision == "float8":
+        train_in_float8(shards.blocks(job.network))
+    else:
+        config = _with(config, "precision", str(options.dtype).removeprefix("torch."))
     if team.is_first:
         _store(config, job, folder)
     return config, job, options

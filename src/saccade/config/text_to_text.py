@@ -131,8 +131,8 @@ class Config(RunSection):
             wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below {most}"
             raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
         self._check_sound()
-        if self.model.kind == "rnn" and self.training.precision == "bfloat16":
-            raise ValueError("training.precision: 'bfloat16' given; RNNs train in float32 (or auto)")
+        if self.model.kind == "rnn" and self.training.precision in ("bfloat16", "float8"):
+            raise ValueError(f"training.precision: {self.training.precision!r} given; RNNs train in float32 (or auto)")
         if self.model.kind == "rnn" and self.training.shard:
             raise ValueError("training.shard: true given; only Transformers are cut")
         return self

@@ -27,7 +27,7 @@ def shard(model: nn.Module, team: Team, device: torch.device) -> None:
     """Cut a model, the same in every process, block by block and then the rest; gradients will be sums."""
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)  # nobody writes into it
     mesh = init_device_mesh(device.type, (team.size,))
-    for module in [*(m for m in model.modules() if isinstance(m, EncoderBlock | DecoderBlock)), model]:
+    for module in [*blocks(model), model]:
         cut = fully_shard(module, mesh=mesh)
         cut.set_gradient_divide_factor(1.0)
         cut.set_force_sum_reduction_for_comms(True)  # gloo knows no other
@@ -36,6 +36,11 @@ def shard(model: nn.Module, team: Team, device: torch.device) -> None:
                 register_fsdp_forward_method(module, name)
     assert isinstance(model, FSDPModule)
     model._get_fsdp_state()._lazy_init()  # it is the root, even if a block is asked first
+
+
+def blocks(model: nn.Module) -> list[nn.Module]:
+    """The blocks of its Transformers."""
+    return [module for module in model.modules() if isinstance(module, EncoderBlock | DecoderBlock)]
 
 
 def is_sharded(model: nn.Module) -> bool:
