@@ -1,6 +1,6 @@
 """Compile the shipped kernels for an H200 (sm_90), without one: `python compile_here.py`; a line for each.
 
-The launchers run as they are, on CPU tensors; Triton is told of a device that isn't there, and compiles without launching.
+The launchers run as they are, on CPU tensors; Triton is told of a device that isn't there, and only compiles.
 """
 
 from __future__ import annotations
@@ -55,8 +55,21 @@ def packed(dtype: torch.dtype, width: int, dropout: float, band: tuple[int | Non
     packed_attention_backward(output, query, key, value, output, peak, *rules)
 
 
+def step(dtype: torch.dtype, rows: int, ancestor: torch.Tensor | None, is_new: bool) -> None:
+    """A decoder's step, its query a slice of one projection."""
+    from saccade.attention.kernels.step import step_attention
+
+    query, key, value = torch.randn(rows, 3, 8, 64, dtype=dtype).unbind(1)
+    caches = (torch.zeros(rows, 32, 8, 64, dtype=dtype), torch.zeros(rows, 32, 8, 64, dtype=dtype))
+    new = (key, value) if is_new else (None, None)
+    step_attention(query, *caches, torch.zeros(rows, dtype=torch.int32), ancestor, *new, 0.125)
+
+
 if __name__ == "__main__":
     compile_only()
     for dtype in (torch.bfloat16, torch.float32):
         packed(dtype, 64, 0.1, (None, 0))
     packed(torch.float16, 40, 0.0, (None, None))
+    step(torch.bfloat16, 64, torch.zeros(64, 32, dtype=torch.int32), is_new=True)
+    step(torch.bfloat16, 600, torch.zeros(600, dtype=torch.int32), is_new=False)
+    step(torch.float32, 600, None, is_new=True)

@@ -109,13 +109,13 @@ def step_kernel(
     key += group * key_head
     value += group * value_head
     if NEW:
-        k = tl.load(new_key + row * new_key_row + group * new_key_head + column, inside, 0.0)
-        v = tl.load(new_value + row * new_value_row + group * new_value_head + column, inside, 0.0)
+        k_new = tl.load(new_key + row * new_key_row + group * new_key_head + column, inside, 0.0)
+        v_new = tl.load(new_value + row * new_value_row + group * new_value_head + column, inside, 0.0)
         writes = inside & (num_steps < capacity) & (head % REPEATS == 0)
-        tl.store(key + row * key_row + num_steps.to(tl.int64) * key_step + column, k, writes)
-        tl.store(value + row * value_row + num_steps.to(tl.int64) * value_step + column, v, writes)
-        top = tl.sum(q * k.to(tl.float32), 0)
-        total, summed = 1.0, v.to(tl.float32)
+        tl.store(key + row * key_row + num_steps * key_step + column, k_new, writes)
+        tl.store(value + row * value_row + num_steps * value_step + column, v_new, writes)
+        top = tl.sum(q * k_new.to(tl.float32), 0)
+        total, summed = 1.0, v_new.to(tl.float32)
     else:
         top = -float("inf")
         total, summed = 0.0, tl.zeros((PADDED,), tl.float32)
