@@ -17,6 +17,7 @@ from torch import Tensor
 
 from saccade import MultiHeadAttention, attend, explain, masks
 from saccade.attention.joined import split
+from saccade.attention.kernels import triton_here
 from saccade.attention.kernels.packed import packed_attention
 from saccade.attention.masks import Mask
 
@@ -24,8 +25,9 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
-def _products_of_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter keeps bfloat16 as its bits, and would multiply those."""
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On CPU tensors, and with products of bfloat16, whose bits the interpreter would multiply."""
+    monkeypatch.setattr(triton_here, "INTERPRETED", True)
     if importlib.util.find_spec("triton") is None:
         return
     import triton.language as tl
