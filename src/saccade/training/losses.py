@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +18,10 @@ from torch.utils.checkpoint import checkpoint
 
 from saccade.attention.precision import widened
 from saccade.data.batches import Batch
+from saccade.data.packing import IGNORED, PackedBatch
 from saccade.layers.residual import is_fused
+from saccade.models.transformer import Transformer
 
-IGNORED = -1  # the target of a row that is only padding: no loss, no gradient
 CHUNK_LOGITS = 1 << 22
 CHUNK_BYTES = 640 << 20  # of logits on a CUDA device
 
@@ -43,6 +45,14 @@ def sequence_loss(
         return loss, likelihood
     apart = disagreement(vectors_ND.unflatten(0, (2, -1)), matrix_VD.to(vectors_ND.dtype))
     return (loss + consistency * apart) / 2, likelihood / 2
+
+
+def packed_loss(network: nn.Module, batch: PackedBatch, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """The same of a packed batch, whose padding counts for nothing; the device is asked nothing."""
+    vectors_1TD = cast(Transformer, network).packed(batch.source, batch.target)
+    return smoothed_cross_entropy(
+        vectors_1TD[0], network.get_parameter("output.weight"), batch.write_T, smoothing=smoothing
+    )
 
 
 def smoothed_cross_entropy(
