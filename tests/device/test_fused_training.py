@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from saccade.data.packing import IGNORED
 from saccade.layers import feed_forward, residual
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training import losses
@@ -81,7 +82,7 @@ def test_loss(num_rows: int, vocabulary: int, dtype: torch.dtype, monkeypatch: p
     monkeypatch.setattr(losses, "CHUNK_BYTES", 300 * vocabulary * dtype.itemsize)
     vectors, matrix = rows(num_rows, 64, dtype=dtype), rows(vocabulary, 64, dtype=torch.float32)
     target = torch.randint(vocabulary, (num_rows,), device="cuda")
-    target[::7] = losses.IGNORED
+    target[::7] = IGNORED
     results = []
     for fused in (True, False):
         monkeypatch.setattr(losses, "is_fused", lambda _, fused=fused: fused)
@@ -93,7 +94,7 @@ def test_loss(num_rows: int, vocabulary: int, dtype: torch.dtype, monkeypatch: p
         for share in (0.1, 0.0)
     ]
     close(results[0], results[1], [*exact, *torch.autograd.grad(exact[0], wide)], dtype)
-    assert (results[0][2][target == losses.IGNORED] == 0).all()
+    assert (results[0][2][target == IGNORED] == 0).all()
 
 
 def test_the_loss_holds_one_chunk_of_logits() -> None:
