@@ -1,7 +1,7 @@
 """The peers as torch modules, each from a padded batch to its loss, with the choices that are best for them.
 
-Dropout is on residuals and embeddings alone, as in our base (and Vaswani 2017, section 5.4); the padding behind a target
-is masked by its loss and not again by its attention; where a batch holds no padding no mask is given at all.
+Dropout is on residuals and embeddings alone, as in our base (and Vaswani 2017, section 5.4). The padding behind a
+target is masked by its loss and not again by its attention; where a batch holds no padding no mask is given at all.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ def optional(name: str) -> Any:
 
 def smoothed(logits_BTV: Tensor, write_BT: Tensor) -> Tensor:
     """The mean label-smoothed cross-entropy of the real tokens."""
-    return F.cross_entropy(
-        logits_BTV.flatten(0, 1), write_BT.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING
-    )
+    return F.cross_entropy(logits_BTV.flatten(0, 1), write_BT.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING)
 
 
 @final
@@ -65,7 +63,7 @@ class TorchTransformer(nn.Module):
             if isinstance(module, nn.MultiheadAttention):
                 module.dropout = 0.0
             if isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
-                module.dropout = nn.Identity()  # the one inside the feed-forward network
+                module.dropout = nn.Dropout(0.0)  # the one inside the feed-forward network
 
     def forward(self, source_BS: Tensor, real_BS: Tensor | None, read_BT: Tensor, write_BT: Tensor) -> Tensor:
         """The loss of a batch."""

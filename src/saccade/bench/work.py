@@ -64,14 +64,14 @@ def log_normal(mean: float, tokens: int, num_batches: int, seed: int = 1) -> Wor
     count, longest = int(num_batches * tokens / mean) + 1, min(_up(4.5 * mean), tokens)
     source = np.exp(random.normal(np.log(mean) - SPREAD**2 / 2, SPREAD, count))
     target = source * np.exp(random.normal(0, LEAN, count))
-    both = (np.rint(side).astype(np.int64).clip(2, longest) for side in (source, target))
-    return Work(f"log-normal, mean {mean:g}", *both, tokens)
+    source_N, target_N = (np.rint(side).astype(np.int64).clip(2, longest) for side in (source, target))
+    return Work(f"log-normal, mean {mean:g}", source_N, target_N, tokens)
 
 
 def rectangle(batch: int, length: int, num_batches: int) -> Work:
     """Sentences that are all as long: nothing is ever padded, the best case of whoever pads."""
     lengths = np.full(batch * num_batches, length, np.int64)
-    return Work(f"{batch} x {length}", lengths, lengths, batch * length, step=1)
+    return Work(f"{batch} x {length}, nothing to pad", lengths, lengths, batch * length, step=1)
 
 
 def multi30k(folder: Path, tokens: int, num_batches: int) -> Work:
@@ -84,7 +84,8 @@ def multi30k(folder: Path, tokens: int, num_batches: int) -> Work:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             sides.append(np.array([len(re.findall(r"\w+|[^\w\s]", line)) + 1 for line in lines]).clip(2, tokens))
     times = -(-num_batches * tokens // int(sides[0].sum()))
-    return Work("Multi30k's lengths", *(np.tile(side, times) for side in sides), tokens)
+    source_N, target_N = (np.tile(side, times) for side in sides)
+    return Work("Multi30k's lengths", source_N, target_N, tokens)
 
 
 class Padded(NamedTuple):
