@@ -46,7 +46,7 @@ def training(sizes: Sizes, work: Work) -> float:
     source, target = float(work.source_N.sum()), float(work.target_N.sum())
     cross = float((work.source_N * work.target_N).sum())
     if sizes.is_recurrent:
-        return _recurrent(sizes, source, target, cross)
+        return _recurrent(sizes, source, target, cross) + 6 * len(work.source_N) * sizes.width**2  # the bridge
     D, F, L = sizes.width, sizes.hidden_width, sizes.num_layers
     own = float((work.source_N**2).sum() + (work.target_N * (work.target_N + 1)).sum() / 2)
     encoder, decoder = 4 * D * D + 2 * D * F, 6 * D * D + 2 * D * F

@@ -96,7 +96,12 @@ def _show_accelerated(job: Job, growth: bool, picture: Path | None, as_json: boo
     if picture is not None:
         pictures.of_training(report, picture)
     if as_json:
-        found = {"ceiling": report.ceiling, "model": job.sizes._asdict(), "tokens": job.tokens, "ratios": report.ratios()}
+        found = {
+            "ceiling": report.ceiling,
+            "model": job.sizes._asdict(),
+            "tokens": job.tokens,
+            "ratios": report.ratios(),
+        }
         typer.echo(json.dumps({**machine(job.device), **found, "rows": [r.as_dict() for r in report.rows]}, indent=1))
     else:
         console = Console()
