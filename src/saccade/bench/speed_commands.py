@@ -33,16 +33,20 @@ class TrainedSize(StrEnum):
 
 def bench_train(
     device: Annotated[Device, typer.Option(help="Where to run: toolkits on a cpu, libraries on cuda.")] = Device.cpu,
-    data: Annotated[Path | None, typer.Option(help="Multi30k's folder. [cpu: $SACCADE_DATA/multi30k]")] = None,
-    peers: Annotated[str | None, typer.Option(help="Who trains beside us, with commas; or none. [all]")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps that count. [cpu: 100, cuda: 20]")] = None,
-    peers_folder: Annotated[Path | None, typer.Option(help=f"cpu: for their environments. [{PEERS_FOLDER}]")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="cpu: trainings of each; the best counts. [2]")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="cpu: processor cores for each. [2]")] = None,
-    size: Annotated[TrainedSize | None, typer.Option(help="cuda: of the model. [base]")] = None,
-    tokens: Annotated[int | None, typer.Option(min=64, help="cuda: tokens of either side, a step. [25600]")] = None,
-    vocabulary: Annotated[int | None, typer.Option(min=8, help="cuda: its size. [37000; rnn: 30000]")] = None,
-    shapes: Annotated[int | None, typer.Option(min=1, help="cuda: widths that compiled peers see. [6]")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Multi30k's folder; cpu: $SACCADE_DATA/multi30k. cuda: its lengths alone.")
+    ] = None,
+    peers: Annotated[str | None, typer.Option(help="Who trains beside us, with commas, or none; all.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps that count; 100 on a cpu, 20 on cuda.")] = None,
+    peers_folder: Annotated[Path | None, typer.Option(help=f"cpu: for their environments; {PEERS_FOLDER}.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="cpu: trainings of each, of which the best counts; 2.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="cpu: processor cores for each; 2.")] = None,
+    size: Annotated[TrainedSize | None, typer.Option(help="cuda: of the model; base.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=64, help="cuda: tokens of either side, a step; 25600.")] = None,
+    vocabulary: Annotated[int | None, typer.Option(min=8, help="cuda: its size; 37000, of rnn 30000.")] = None,
+    shapes: Annotated[int | None, typer.Option(min=1, help="cuda: widths that compiled peers see; 6.")] = None,
     growth: Annotated[bool, typer.Option(help="cuda: also with batch, length, width and vocabulary.")] = False,
     picture: Annotated[Path | None, typer.Option("--plot", help="Write a picture (PNG) here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
@@ -122,13 +126,11 @@ def _show_accelerated(job: Job, growth: bool, picture: Path | None, as_json: boo
 def bench_decode(
     device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
     size: Annotated[Size, typer.Option(help="Of the Transformer.")] = "base",
-    vocabulary: Annotated[int | None, typer.Option(min=8, help="Its size. [cpu: 32000, cuda: 37000]")] = None,
-    batches: Annotated[
-        str | None, typer.Option(help="Sentences at once, with commas. [cpu: 1,64; cuda: 1,64,512]")
-    ] = None,
+    vocabulary: Annotated[int | None, typer.Option(min=8, help="Its size; 32000 on a cpu, 37000 on cuda.")] = None,
+    batches: Annotated[str | None, typer.Option(help="Sentences at once; 1,64 on a cpu, 1,64,512 on cuda.")] = None,
     beams: Annotated[str, typer.Option(help="Widths of the beam, with commas; 1 is greedy.")] = "1,4",
     length: Annotated[int, typer.Option(min=1, help="Tokens that everybody writes for a sentence.")] = 32,
-    peers: Annotated[str | None, typer.Option(help="Who writes beside us, with commas; or none. [all]")] = None,
+    peers: Annotated[str | None, typer.Option(help="Who writes beside us, with commas, or none; all.")] = None,
     picture: Annotated[Path | None, typer.Option("--plot", help="Write a picture (PNG) here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
 ) -> None:
