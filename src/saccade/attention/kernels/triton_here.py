@@ -1,0 +1,16 @@
+"""Whether Triton can run here: on a CUDA device, or in its interpreter (`TRITON_INTERPRET=1`), which tests use."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import torch
+
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+INTERPRETED = HAS_TRITON and os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def runs_on(device: torch.device) -> bool:
+    """Whether a Triton kernel may be launched on tensors there."""
+    return HAS_TRITON and (device.type == "cuda" or INTERPRETED)
