@@ -108,10 +108,6 @@ def section(*corpora: str) -> str:
             r"data.max_length: 600 given; the location score has a row for each of 512 positions",
         ),
         (
-            MINIMAL + "model: {kind: rnn}\ntraining: {precision: bfloat16}\n",
-            r"training.precision: 'bfloat16' given; RNNs train in float32",
-        ),
-        (
             MINIMAL + "tokenizer: {shared: false}\nmodel: {tied: three}\n",
             r"model.tied: 'three' given; it needs one vocabulary",
         ),

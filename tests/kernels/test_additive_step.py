@@ -1,6 +1,10 @@
-"""One additive look in a Triton kernel: the plain equation in float64, in the interpreter; and it compiles for sm_90."""
+"""One additive look in a Triton kernel: the plain equation in float64, in the interpreter; and that it compiles."""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -81,7 +85,8 @@ for kind in ("fp32", "bf16"):
         many |= {"length": "*i64", "weight": "*fp32", "num_keys": "i32"} | constant
         for kernel in (kernels._forward, kernels._backward):
             signature = {name: many[name] for name in kernel.arg_names}
-            aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if many[name][0] == "*"}
+            pointers = [i for i, name in enumerate(kernel.arg_names) if many[name][0] == "*"]
+            aligned = {(i,): [["tt.divisibility", 16]] for i in pointers}
             source = ASTSource(kernel, signature=signature, constexprs=constants, attrs=aligned)
             found = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": kernels.WARPS})
             print(kernel.__name__, kind, num_keys, found.metadata.shared, len(found.asm["cubin"]))
@@ -89,10 +94,6 @@ for kind in ("fp32", "bf16"):
 
 
 def test_it_compiles_for_an_accelerator() -> None:
-    import os
-    import subprocess
-    import sys
-
     place = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run([sys.executable, "-c", COMPILE], env=place, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -39,7 +39,7 @@ class Recurrent(nn.Module):
 
     def forward(self, x: Any, hidden: Hidden | None = None) -> tuple[Any, Hidden]:
         """Steps [B, T, D] (or packed ones) after a state: the top layer's outputs, and the state after the last."""
-        if isinstance(x, Tensor) and x.device.type != "cpu":
+        if isinstance(x, Tensor) and not packs(x):
             return scanned(self.cells, x, hidden)
         given = hidden if hidden is None or len(hidden) > 1 else hidden[0]
         outputs, after = self.cells(x, given)
@@ -62,6 +62,11 @@ class Recurrent(nn.Module):
                 parameter.zero_()
                 if cell == "lstm" and name.startswith("bias_ih"):
                     parameter[width : 2 * width] = 1.0
+
+
+def packs(x: Tensor) -> bool:
+    """Whether lengths may be asked for: on a CPU in full precision, where torch's own packed recurrence is quickest."""
+    return x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
 
 
 @final
@@ -88,7 +93,7 @@ class RecurrentEncoder(nn.Module):
         """Every step's vector [B, S, D], zeros behind the length, and the last state of each layer [L, B, D]."""
         if self.from_the_end:
             x_BSD = reversed_steps(x_BSD, length_B)
-        if x_BSD.device.type == "cpu":
+        if packs(x_BSD):
             memory_BSD, hidden = self._packed(x_BSD, length_B)
         else:
             memory_BSD, hidden = scanned(self.layers.cells, x_BSD, length_B=length_B)

@@ -54,7 +54,8 @@ def end(states: States) -> tuple[Tensor, ...]:
 
 def _rnn(given_BG: Tensor, hidden_BG: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """h' = tanh(g + u)."""
-    return (torch.tanh(given_BG + hidden_BG).to(state[0].dtype),)
+    (h_BD,) = state
+    return (torch.tanh(given_BG.to(h_BD.dtype) + hidden_BG.to(h_BD.dtype)),)
 
 
 def _gru(given_BG: Tensor, hidden_BG: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -30,7 +30,7 @@ def refuses(call: Call) -> str | None:
         return "it is not one query for each row of a batch"
     if not isinstance(call.normalizer, Softmax) or call.bias is not None or call.dropout:
         return "it is not a plain softmax, or there are a bias or dropout"
-    if not (call.mask.is_full or call.mask.length is not None and len(call.mask.length) == len(call.memory)):
+    if not (call.mask.is_full or (call.mask.length is not None and len(call.mask.length) == len(call.memory))):
         return "the mask is more than the keys' lengths"
     if call.num_keys > MOST_KEYS:
         return f"there are more than {MOST_KEYS} keys"
