@@ -18,7 +18,9 @@ X, LENGTH = torch.randn(4, 7, 6, dtype=torch.float64), torch.tensor([7, 2, 1, 5]
 
 def build(cell: str, num_layers: int, is_both: bool = False, width: int = 6) -> nn.RNNBase:
     options: Any = {"batch_first": True, "bidirectional": is_both}
-    return CELLS[cell](width, 5, num_layers, **options).double()
+    made: Any = CELLS[cell]
+    cells: nn.RNNBase = made(width, 5, num_layers, **options).double()
+    return cells
 
 
 def gradients(outputs: Tensor, hidden: tuple[Tensor, ...], leaves: list[Tensor]) -> tuple[Tensor, ...]:
@@ -55,7 +57,8 @@ def test_whole_rows_go_on_from_a_state(cell: str) -> None:
 @pytest.mark.parametrize("num_layers", [1, 2])
 def test_step_by_step_is_torchs_own(cell: str, num_layers: int) -> None:
     layers = Recurrent(6 + 3, 5, cell=cell, num_layers=num_layers).double()
-    nn.init.normal_(layers.cells.bias_hh_l0)
+    for weights in layers.cells.all_weights:
+        nn.init.normal_(weights[3])
     fed = torch.randn(4, 7, 3, dtype=torch.float64, requires_grad=True)
     x = X.clone().requires_grad_()
     before = tuple(torch.randn(num_layers, 4, 5, dtype=torch.float64) for _ in range(1 + (cell == "lstm")))

@@ -181,7 +181,7 @@ def test_bfloat16_tracks_float32(cell: str, attention: str) -> None:
     for is_narrow in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=is_narrow):
             vectors = model(SOURCE, LENGTH, READ)
-        gradients = torch.autograd.grad(vectors.float().square().sum(), model.encoder.parameters())
+        gradients = torch.autograd.grad(vectors.float().square().sum(), list(model.encoder.parameters()))
         assert all(gradient.dtype == torch.float32 for gradient in gradients)
         found.append((vectors.float(), torch.cat([gradient.flatten() for gradient in gradients])))
     for exact, narrow in zip(*found, strict=True):

@@ -59,7 +59,7 @@ def _real(x_BSD: Tensor, length_B: Tensor) -> Tensor:
 
 
 def _scan(
-    cells: nn.RNNBase, weights: list[Tensor], x_BSD: Tensor, before: Hidden | None, length_B: Tensor | None
+    cells: nn.RNNBase, weights: Sequence[Tensor], x_BSD: Tensor, before: Hidden | None, length_B: Tensor | None
 ) -> tuple[Tensor, Hidden]:
     """One layer in one direction: its outputs, and its states [1, B, D] after each row's last step.
 
@@ -88,7 +88,7 @@ def _scan(
     return output_BSD, tuple(after)
 
 
-def _keeping(x_BSD: Tensor, weights: list[Tensor], length_B: Tensor) -> tuple[Tensor, list[Tensor]]:
+def _keeping(x_BSD: Tensor, weights: Sequence[Tensor], length_B: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
     """An LSTM that keeps its c over padding: a flag there shuts the input gate and opens the forget gate."""
     weight_GD, *others = weights
     flag_BS8 = torch.nn.functional.pad(1 - _real(x_BSD, length_B), (0, FLAGS - 1))

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from saccade.attention.dropout import dropout
 from saccade.attention.normalizers import Hard
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
-from saccade.layers.recurrent import Hidden, Recurrent
+from saccade.layers.padded import Hidden
+from saccade.layers.recurrent import Recurrent
 from saccade.layers.stepping import end
 from saccade.models.aligner import ADDITIVE, Aligner, Look, Looking, Source
 from saccade.models.seq2seq import RecurrentSizes, State

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from saccade.attention.dropout import dropout
 from saccade.layers.deferred import StepLinear
-from saccade.layers.recurrent import Hidden, Recurrent, RecurrentEncoder
+from saccade.layers.padded import Hidden
+from saccade.layers.recurrent import Recurrent, RecurrentEncoder
 from saccade.layers.stepping import end
 from saccade.models.aligner import ADDITIVE, Aligner, Look, Looking, Source
 

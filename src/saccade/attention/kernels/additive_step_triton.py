@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-def"
 """The kernels of `additive_step`: a program has a row of the batch, and goes over the width in blocks.
 
 Memory bounds them: keys and values are read once each, forward and backward. The widths are constants of the compiled
