@@ -63,7 +63,8 @@ def _gru(given_BG: Tensor, hidden_BG: Tensor, state: tuple[Tensor, ...]) -> tupl
     (h_BD,) = state
     given_BG, hidden_BG = given_BG.to(h_BD.dtype), hidden_BG.to(h_BD.dtype)
     if h_BD.device.type == "cuda":
-        return (torch.ops.aten._thnn_fused_gru_cell(given_BG, hidden_BG, h_BD)[0],)
+        with torch.autocast("cuda", enabled=False):  # which would narrow the state
+            return (torch.ops.aten._thnn_fused_gru_cell(given_BG, hidden_BG, h_BD)[0],)
     sizes = [2 * h_BD.shape[-1], h_BD.shape[-1]]
     (given_B2D, new_BD), (hidden_B2D, old_BD) = given_BG.split(sizes, -1), hidden_BG.split(sizes, -1)
     r_BD, z_BD = torch.sigmoid(given_B2D + hidden_B2D).chunk(2, -1)
@@ -75,7 +76,8 @@ def _lstm(given_BG: Tensor, hidden_BG: Tensor, state: tuple[Tensor, ...]) -> tup
     h_BD, c_BD = state
     given_BG, hidden_BG = given_BG.to(h_BD.dtype), hidden_BG.to(h_BD.dtype)
     if h_BD.device.type == "cuda":
-        h_BD, c_BD, _ = torch.ops.aten._thnn_fused_lstm_cell(given_BG, hidden_BG, c_BD)
+        with torch.autocast("cuda", enabled=False):
+            h_BD, c_BD, _ = torch.ops.aten._thnn_fused_lstm_cell(given_BG, hidden_BG, c_BD)
         return h_BD, c_BD
     width = h_BD.shape[-1]
     gates_BG = given_BG + hidden_BG

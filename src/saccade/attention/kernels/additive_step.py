@@ -41,12 +41,9 @@ def refuses(call: Call) -> str | None:
             return "the weights were asked for, and may want a gradient"
     if not runs_on(call.query.device):
         return "there is no Triton, or no CUDA device"
-    return None if widened_is_float32(call) else "Triton's kernel computes in float32"
-
-
-def widened_is_float32(call: Call) -> bool:
-    """Whether float32 is exact enough."""
-    return torch.float64 not in (call.query.dtype, call.memory.dtype, call.value.dtype)
+    if torch.float64 in (call.query.dtype, call.memory.dtype, call.value.dtype):
+        return "it is float64, and the kernel computes in float32"
+    return None
 
 
 def run(call: Call) -> Attended:
@@ -57,7 +54,8 @@ def run(call: Call) -> Attended:
     if length_B is None:
         length_B = torch.full((len(query_BA),), call.num_keys, device=query_BA.device)
     context_BD, weight_BS = additive_step(query_BA, call.memory, call.score.v, call.value, length_B)
-    return Attended(context_BD.unsqueeze(1), weight_BS.to(query_BA.dtype).unsqueeze(1))
+    weight_B1S = weight_BS.to(query_BA.dtype).unsqueeze(1) if call.wants_weights else None
+    return Attended(context_BD.unsqueeze(1), weight_B1S)
 
 
 @torch.library.custom_op("saccade::additive_step", mutates_args=())
