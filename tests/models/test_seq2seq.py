@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
 from typing import Any
@@ -172,6 +173,19 @@ def test_a_batch_is_forgotten_with_its_gradients(attention: str) -> None:
         assert value() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("attention", DECODERS)
+@pytest.mark.parametrize("scope", SCOPES)
+def test_the_host_waits_for_nothing(cell: str, attention: str, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way of an accelerator, on a device that has shapes and no numbers: to ask for one is an error there."""
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)  # it doesn't know this device
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())
+    model = build(cell, attention=attention, look=Look(scope=scope)).float().train().to("meta")
+    vectors = model(*(tensor.to("meta") for tensor in (SOURCE, LENGTH, READ)))
+    vectors.sum().backward()
+    assert all(parameter.grad is not None for parameter in model.decoder.parameters())
 
 
 @pytest.mark.parametrize("cell", CELLS)
