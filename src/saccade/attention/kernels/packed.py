@@ -50,6 +50,7 @@ def run(call: Call) -> Attended:
     assert call.mask.packing is not None
     form = call.score.as_dot(call.query, call.memory)
     assert form is not None
+    assert form.scale > 0  # the kernel takes a row's maximum before it scales
     leading, dtype, packing = call.leading, _dtype(call.query), call.mask.packing
     query = form.query.to(dtype).expand(*leading, -1, -1)
     shared = len(leading) > 0 and all(x.dim() < 3 or x.shape[-3] == 1 for x in (form.key, call.value))
