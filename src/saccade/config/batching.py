@@ -50,6 +50,11 @@ def loss(config: Config, network: Network, batch: Batch | PackedBatch) -> tuple[
     return sequence_loss(network, batch, smoothing=training.label_smoothing, consistency=training.consistency)
 
 
+def is_steady(config: Config) -> bool:
+    """Whether batches come in few shapes and the loss asks the device nothing, so that a step may be captured."""
+    return config.training.capture and config.training.batches == "packed" and not config.training.recompute
+
+
 def _kind(config: Config) -> str:
     """Packed batches where that is asked for, or quicker."""
     wanted, problem = config.training.batches, _unpackable(config)

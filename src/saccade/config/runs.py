@@ -89,7 +89,7 @@ def _prepared(config: Any, folder: Path, console: Console, team: Team) -> tuple[
         config_file.save(config, folder / "config.yaml")  # before anything that depends on it is stored
     job = TASKS[config.task].prepare(config, folder, console)
     options = devices.options(job.config or config, job.network, team)
-    options = replace(options, capture=options.capture and job.is_steady)
+    options = replace(options, capture=job.is_steady)
     config = _with(job.config or config, "precision", str(options.dtype).removeprefix("torch."))
     if team.is_first:
         _store(config, job, folder)

@@ -126,8 +126,6 @@ class Config(RunSection):
             wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below {most}"
             raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
         self._check_sound()
-        if self.model.kind == "rnn" and self.training.precision == "bfloat16":
-            raise ValueError("training.precision: 'bfloat16' given; RNNs train in float32 (or auto)")
         return self
 
     def _check_sound(self) -> None:
