@@ -148,6 +148,7 @@ def test_a_step_in_bfloat16_tracks_the_plain_float32_step(norm: str) -> None:
     options = {"source": 97, "target_vocabulary": 101, "num_encoder_layers": 2, "num_decoder_layers": 2}
     plain = Transformer(sizes=sizes, **options)  # type: ignore[arg-type]
     fused = copy.deepcopy(plain).cuda()
+    assert fused.training  # without dropout: embeddings are fused in training alone
     ids = torch.randint(1, 97, (6, 11)), torch.full((6,), 11), torch.randint(1, 101, (6, 9))
     results = []
     for model, device in ((plain, "cpu"), (fused, "cuda")):
