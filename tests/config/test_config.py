@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 from typer.testing import CliRunner
 
 from saccade.cli import app
-from saccade.config import load
+from saccade.config import devices, load
 from saccade.config.networks import TransformerModel
 from saccade.config.tasks import TASKS
 from saccade.data.mistakes import Mistake
@@ -108,10 +110,6 @@ def section(*corpora: str) -> str:
             r"data.max_length: 600 given; the location score has a row for each of 512 positions",
         ),
         (
-            MINIMAL + "model: {kind: rnn}\ntraining: {precision: bfloat16}\n",
-            r"training.precision: 'bfloat16' given; RNNs train in float32",
-        ),
-        (
             MINIMAL + "tokenizer: {shared: false}\nmodel: {tied: three}\n",
             r"model.tied: 'three' given; it needs one vocabulary",
         ),
@@ -142,3 +140,13 @@ def test_wrong_overrides_are_named(override: str, message: str, tmp_path: Path) 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(Mistake, match=r"config: there is no file at .*none.yaml"):
         load.load(tmp_path / "none.yaml")
+
+
+def test_rnns_train_in_float32_on_a_cpu(tmp_path: Path) -> None:
+    network = nn.GRU(2, 2)
+    for precision in ("auto", "float32"):
+        config = load.load(written(tmp_path, MINIMAL), ["device=cpu", f"training.precision={precision}"])
+        assert devices.options(config, network).dtype == torch.float32
+    config = load.load(written(tmp_path, MINIMAL), ["device=cpu", "training.precision=bfloat16"])
+    with pytest.raises(Mistake, match=r"training.precision: 'bfloat16' given; on a CPU RNNs train in float32"):
+        devices.options(config, network)

@@ -19,6 +19,7 @@ from saccade.attention.call import (
     find_score,
 )
 from saccade.attention.core import attend
+from saccade.attention.joined import split
 from saccade.attention.normalizers import NORMALIZERS
 from saccade.attention.places import Places
 from saccade.attention.scores import SCORES, Score
@@ -183,7 +184,7 @@ class MultiHeadAttention(nn.Module):
             _check_width(name, linear, x_BTD)
         weight = torch.cat([linear.weight for linear in parts.values()])
         bias = torch.cat([linear.bias for linear in parts.values()])
-        return F.linear(x_BTD, weight, bias).split([linear.out_features for linear in parts.values()], -1)
+        return split(F.linear(x_BTD, weight, bias), tuple(linear.out_features for linear in parts.values()))
 
     def _memory(self, key_BSD: Tensor, value_BSD: Tensor, place: Places | None) -> KeyValue:
         key_BGSK = self._placed(key_BSD, self.num_key_value_heads, place).unsqueeze(-3)

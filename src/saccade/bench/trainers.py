@@ -6,17 +6,18 @@ import functools
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import torch
+from rich.console import Console
 from torch import nn
 
 from saccade.bench.flops import Sizes
 from saccade.bench.peer_models import SMOOTHING, LoopRnn, Marian, TorchTransformer
 from saccade.bench.work import Padded, Work, log_normal, multi30k, padded_batches, rectangle
-from saccade.config import corpora, devices, translate
+from saccade.config import batching, devices, translate
 from saccade.config.translate import Config
 from saccade.data.store import Store
 from saccade.data.tokenizer import SPECIAL, Vocabulary
@@ -125,7 +126,8 @@ def ours(job: Job, work: Work, store: Store) -> Trained:
     """Our own loop, as `saccade train` runs it."""
     config, started = config_of(job, work), time.perf_counter()
     network = translate.model(config, (words(job.sizes.vocabulary),) * 2).train()
-    plan = corpora.plan(config.data, [store], work.tokens, config.seed)
+    config = batching.settled(config, network, [store], Console(quiet=True))
+    plan = batching.plan(config, [store], [])
     marks: list[tuple[float, int]] = []
 
     def mark(progress: Progress, measured: dict[str, Any]) -> None:
@@ -137,8 +139,9 @@ def ours(job: Job, work: Work, store: Store) -> Trained:
         raise _Enough
 
     with tempfile.TemporaryDirectory(prefix="saccade-bench-") as scratch:
-        loss = functools.partial(translate.loss, config, network)
-        trainer = Trainer(network, plan, loss, devices.options(config, network), Path(scratch))
+        loss = functools.partial(batching.loss, config, network)
+        options = replace(devices.options(config, network), capture=batching.is_steady(config))
+        trainer = Trainer(network, plan, loss, options, Path(scratch))
         try:
             trainer.run(enough, mark)
         except _Enough:
