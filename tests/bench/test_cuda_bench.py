@@ -194,9 +194,9 @@ def test_a_package_that_is_missing_says_how_to_get_it(monkeypatch: pytest.Monkey
 # Training.
 
 
-def eager(function: Any, **_: Any) -> Any:
+def eager(function: Any, *, dynamic: bool) -> Any:
     """What is compiled is traced; code for it is none of this test."""
-    return torch.compile(function, dynamic=False, backend="eager")
+    return torch.compile(function, dynamic=dynamic, backend="eager")
 
 
 @pytest.fixture

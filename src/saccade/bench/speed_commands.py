@@ -46,7 +46,7 @@ def bench_train(
     size: Annotated[TrainedSize | None, typer.Option(help="cuda: of the model; base.")] = None,
     tokens: Annotated[int | None, typer.Option(min=64, help="cuda: tokens of either side, a step; 25600.")] = None,
     vocabulary: Annotated[int | None, typer.Option(min=8, help="cuda: its size; 37000, of rnn 30000.")] = None,
-    shapes: Annotated[int | None, typer.Option(min=1, help="cuda: widths that compiled peers see; 6.")] = None,
+    shapes: Annotated[int | None, typer.Option(min=0, help="cuda: widths that compiled peers see; 6. 0: any.")] = None,
     growth: Annotated[bool, typer.Option(help="cuda: also with batch, length, width and vocabulary.")] = False,
     picture: Annotated[Path | None, typer.Option("--plot", help="Write a picture (PNG) here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,

@@ -39,7 +39,7 @@ class Job:
     steps: int = 20  # counted ones
     warmup: int = 5
     peers: tuple[str, ...] = ()
-    num_widths: int = 6  # shapes that a compiled peer sees
+    num_widths: int = 6  # shapes that a compiled peer sees; 0: any, with one graph for all of them
     mean_length: float = 28.0
     data: Path | None = None  # Multi30k's folder, whose lengths are taken instead
     recurrent_batches: tuple[int, ...] = RECURRENT_BATCHES
@@ -152,13 +152,13 @@ def ours(job: Job, work: Work, store: Store) -> Trained:
 def theirs(peer: Peer, job: Job, work: Work, store: Store) -> Trained:
     """The usual loop of a peer's user; every width is seen in the warm-up."""
     started = time.perf_counter()
-    widths = job.num_widths if peer.is_compiled else None
+    widths = job.num_widths or None if peer.is_compiled else None
     batches = padded_batches(work, store, num_widths=widths, count=job.steps)
     batches = [batch.to(job.device) for batch in batches]
     tokens = sum(batch.num_real for batch in batches)
     model = peer.build(job.sizes).to(job.device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
-    step = functools.partial(_step, _runner(peer, model), optimizer, job.device)
+    step = functools.partial(_step, _runner(peer, model, is_dynamic=not job.num_widths), optimizer, job.device)
     each = {batch.source_BS.shape: batch for batch in batches}
     with torch._dynamo.config.patch(recompile_limit=64):
         for batch in [*each.values(), *batches[: job.warmup]]:
@@ -171,19 +171,19 @@ def theirs(peer: Peer, job: Job, work: Work, store: Store) -> Trained:
     return Trained(tokens, last - first, first - started, real_share)
 
 
-def _runner(peer: Peer, model: nn.Module) -> Callable[..., torch.Tensor]:
-    """The whole model compiled, one graph a shape; of a loop its step, since a graph of all steps never ends."""
+def _runner(peer: Peer, model: nn.Module, *, is_dynamic: bool) -> Callable[..., torch.Tensor]:
+    """The whole model compiled; of a loop its step, since a graph of all steps takes forever to make."""
     if not peer.is_compiled:
         return model
     if isinstance(model, LoopRnn):
-        model.step = compiled(model.step)  # type: ignore[method-assign]
+        model.step = compiled(model.step, dynamic=is_dynamic)  # type: ignore[method-assign]
         return model
-    return compiled(model)
+    return compiled(model, dynamic=is_dynamic)
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """For every shape that it meets its own code, the quickest there is."""
-    return torch.compile(function, dynamic=False)
+def compiled(function: Callable[..., Any], *, dynamic: bool) -> Callable[..., Any]:
+    """For every shape that it meets its own code, the quickest there is; or the same for all, the soonest there."""
+    return torch.compile(function, dynamic=dynamic)
 
 
 def _step(
