@@ -126,7 +126,7 @@ class Trainer:
         self.batches = Ahead(self._loaded, depth=2 * options.accumulate if is_cuda else 0)
         self.backward: Backward = self._backward
         if options.capture and is_cuda:
-            self.backward = Captured(self._backward, model.parameters(), options.device)
+            self.backward = Captured(self._backward, model.parameters(), options.device, adds=options.accumulate > 1)
 
     @property
     def checkpoints(self) -> Path:
@@ -158,7 +158,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         (num_items,) = self.team.total(sum(batch.num_items for batch in batches))
-        self.optimizer.zero_grad(set_to_none=not isinstance(self.backward, Captured))
+        self.optimizer.zero_grad(set_to_none=self.options.accumulate == 1)
         shown = torch.zeros((), device=self.options.device)
         for number, batch in enumerate(batches):
             self._seed(self.team.rank + number * self.team.size)
