@@ -50,7 +50,7 @@ def packed(dtype: torch.dtype, width: int, dropout: float, band: tuple[int | Non
 
     start = torch.tensor([0, 20, 50, 64, 64], dtype=torch.int32)
     query, key, value = torch.randn(64, 3, 8, width, dtype=dtype).permute(1, 2, 0, 3)
-    rules = (start, start, torch.zeros(1, dtype=torch.int64), width**-0.5, *band, dropout, 100)
+    rules = (start, None, torch.zeros(1, dtype=torch.int64), width**-0.5, *band, dropout, 100)
     output, peak = packed_attention(query, key, value, *rules)
     packed_attention_backward(output, query, key, value, output, peak, *rules)
 
