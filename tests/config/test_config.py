@@ -60,8 +60,9 @@ def test_the_schema_is_printed_and_says_what_fields_mean() -> None:
     schema = json.loads(shown.output)
     sections = schema["$defs"]
     assert len(schema["anyOf"]) == len(TASKS)
-    for name, task in TASKS.items():
-        assert set(sections[f"saccade__config__{name}__Config"]["properties"]) == set(task.Config.model_fields)
+    for task in TASKS.values():
+        name = f"{task.Config.__module__}.Config".replace(".", "__")
+        assert set(sections[name]["properties"]) == set(task.Config.model_fields)
     for section in ("corpora__Data", "sections__TokenizerSection", "glimpse__Data"):
         for name, field in sections[f"saccade__config__{section}"]["properties"].items():
             assert field.get("description") or "$ref" in field, f"{section}.{name}"
