@@ -16,7 +16,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from saccade.layers.kernels import float8, relu, residual
+from saccade.layers.kernels import embedding, float8, relu, residual
 from saccade.training.kernels import cross_entropy
 
 STREAM = ("answer_ptr", "x_ptr", "y_ptr", "grad_ptr", "grad_sum_ptr", "grad_answer_ptr", "hidden_ptr", "masked_ptr")
@@ -25,10 +25,9 @@ OTHERS = {
     "bits_ptr": "*i32",
     "rows_ptr": "*fp8e4nv",
     "turned_ptr": "*fp8e4nv",
-    "seed_ptr": "*i64",
-    "target_ptr": "*i64",
-    **dict.fromkeys(("num_rows", "stride", "threshold", "num_entries", "num_turned", "width"), "i32"),
-    **dict.fromkeys(("factor", "epsilon", "smoothing"), "fp32"),
+    **dict.fromkeys(("seed_ptr", "target_ptr", "id_ptr", "place_ptr"), "*i64"),
+    **dict.fromkeys(("num_rows", "num_places", "stride", "threshold", "num_entries", "num_turned", "width"), "i32"),
+    **dict.fromkeys(("factor", "scale", "epsilon", "smoothing"), "fp32"),
 }
 
 
@@ -56,6 +55,9 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
                 blocks = residual.backward_blocks(width)
                 parts = flags | {"ROWS": blocks.rows, "STAGES": blocks.stages} | dict.fromkeys(absent)
                 yield residual._backward_kernel, parts, blocks.warps
+    blocks = residual.forward_blocks(512)
+    parts = {"WIDTH": 512, "PADDED": 512, "PLACED": True, "DROPS": True, "ROWS": blocks.rows}
+    yield embedding._kernel, parts, blocks.warps
     for width in (37, 512, 2048):
         tile = relu.BLOCKS
         parts = {"WIDTH": width, "ROWS": tile.rows, "COLUMNS": tile.columns, "STAGES": tile.stages}

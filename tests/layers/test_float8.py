@@ -69,9 +69,9 @@ def test_only_the_blocks_linear_layers_and_only_while_training(monkeypatch: pyte
     monkeypatch.setitem(float8.INSTEAD, F.linear, seen)
     source_BS, length_B = torch.randint(4, 19, (16, 20)), torch.full((16,), 20)
     model.train()(source_BS, length_B, source_BS)
-    one, three = [32, 32], [96, 32]  # queries, keys and values of one sequence are one product
+    one, two, three = [32, 32], [64, 32], [96, 32]  # what is projected of one sequence is one product
     encoder, decoder = [three, one, [64, 32], [32, 64]], [three, one, one, one, [64, 32], [32, 64]]
-    assert shapes == [*encoder, one, one, *decoder]
+    assert shapes == [*encoder, two, *decoder]
     shapes.clear()
     model.eval()(source_BS, length_B, source_BS)
     assert not shapes

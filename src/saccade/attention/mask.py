@@ -49,6 +49,7 @@ class Mask:
     packing: Packing | None = None  # it and the band together are the whole mask
     reads_query_step: bool = True
     factor: Predicate | None = None  # multiplies the weights after they are normalised (local-p's Gaussian)
+    length: Tensor | None = None  # [B], where s < length is the whole mask
 
     @property
     def is_full(self) -> bool:
@@ -123,6 +124,7 @@ class Mask:
             num_queries=None,
             num_keys=None,
             packing=None,
+            length=None,
             band=(_plus(self.band[0], offset), _plus(self.band[1], offset)),
         )
 
@@ -135,7 +137,7 @@ class Mask:
             moved = stride * index.batch[0]
             return self.allows(Index(index.batch[1:], index.t + moved, index.s + moved))
 
-        return replace(self, allows=allows, batch_shape=(num_blocks, *self.batch_shape), packing=None)
+        return replace(self, allows=allows, batch_shape=(num_blocks, *self.batch_shape), packing=None, length=None)
 
     def fits(self, leading: tuple[int, ...], num_queries: int, num_keys: int) -> str | None:
         """What doesn't fit a query [*leading, T, D] and its keys, in words; None when all does."""

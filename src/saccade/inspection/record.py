@@ -21,7 +21,7 @@ from torch.utils.hooks import RemovableHandle
 from saccade.attention.multihead import KeyValue, MultiHeadAttention
 from saccade.data.mistakes import Mistake
 from saccade.layers.pooling import AttentionPooling, MaxPooling, MeanPooling, StructuredPooling
-from saccade.models.seq2seq import Aligner
+from saccade.models.aligner import Aligner
 
 POOLINGS = (AttentionPooling, MaxPooling, MeanPooling, StructuredPooling)
 KINDS = ("cross", "encoder", "decoder", "pooling")

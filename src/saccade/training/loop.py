@@ -128,7 +128,7 @@ class Trainer:
         self.batches = Ahead(self._loaded, depth=2 * options.accumulate if is_cuda else 0)
         self.backward: Backward = self._backward
         if options.capture and is_cuda:
-            self.backward = Captured(self._backward, model.parameters(), options.device)
+            self.backward = Captured(self._backward, model.parameters(), options.device, adds=options.accumulate > 1)
 
     @property
     def checkpoints(self) -> Path:
@@ -161,7 +161,7 @@ class Trainer:
             group["lr"] = rate
         (num_items,) = self.team.total(sum(batch.num_items for batch in batches))
         is_captured = isinstance(self.backward, Captured)  # then no hook runs: sums begin after the backward pass
-        self.optimizer.zero_grad(set_to_none=not is_captured)
+        self.optimizer.zero_grad(set_to_none=self.options.accumulate == 1)
         shown = torch.zeros((), device=self.options.device)
         for number, batch in enumerate(batches):
             self._seed(self.team.rank + number * self.team.size)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from saccade.attention.call import Attended, Call
-from saccade.attention.kernels import additive, one_row, packed, sdpa, window
+from saccade.attention.kernels import additive, additive_step, one_row, packed, sdpa, window
 from saccade.attention.reference import reference
 
-BACKENDS = ("auto", "reference", "sdpa", "additive", "window", "one_row", "packed")
+BACKENDS = ("auto", "reference", "sdpa", "additive", "additive_step", "window", "one_row", "packed")
 
 
 class Choice(NamedTuple):
@@ -40,6 +40,8 @@ def select(call: Call, backend: str = "auto") -> Choice:
 
 def _whole(call: Call) -> Choice:
     """The quickest of those that compute all pairs."""
+    if call.query.device.type == "cuda" and additive_step.refuses(call) is None:
+        return _ADDITIVE_STEP
     if additive.refuses(call) is None:
         return _ADDITIVE if additive.pays(call) else Choice("reference", "so few terms are quicker at once", reference)
     if (refusal := sdpa.refuses(call)) is None:
@@ -53,6 +55,7 @@ def _named(call: Call, backend: str) -> Choice:
     refuses, choice = {
         "sdpa": (sdpa.refuses, _SDPA),
         "additive": (additive.refuses, _ADDITIVE),
+        "additive_step": (additive_step.refuses, _ADDITIVE_STEP),
         "window": (window.refuses, _WINDOW),
         "one_row": (one_row.refuses, _ONE_ROW),
         "packed": (packed.refuses, _PACKED),
@@ -69,5 +72,6 @@ def _run_whole(call: Call) -> Attended:
 _PACKED = Choice("packed", packed.REASON, packed.run)
 _SDPA = Choice("sdpa", sdpa.REASON, sdpa.run)
 _ADDITIVE = Choice("additive", additive.REASON, additive.run)
+_ADDITIVE_STEP = Choice("additive_step", additive_step.REASON, additive_step.run)
 _ONE_ROW = Choice("one_row", one_row.REASON, lambda call: one_row.run(call, _run_whole))
 _WINDOW = Choice("window", window.REASON, lambda call: window.run(call, _run_whole))
