@@ -72,7 +72,7 @@ def test_several_processes_train_as_one_and_go_on_where_others_were(tmp_path: Pa
     for name, processes, overrides in (
         ("one", 1, ()),
         ("two", 2, ()),
-        ("sharded", 2, ("training.shard=true",)),
+        ("sharded", 2, ("training.shard=true", "training.recompute=true")),
         ("both", 2, ("training.max_steps=2",)),
         ("both", 2, ("training.max_steps=4", "training.shard=true")),
         ("both", 1, ()),
