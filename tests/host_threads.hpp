@@ -49,6 +49,7 @@ template <class T> DEVICE T min(T a, T b) { return a < b ? a : b; }
 template <class T> DEVICE T max(T a, T b) { return a > b ? a : b; }
 DEVICE float reciprocal(float x) { return 1.0f / x; }
 DEVICE float power_of_two(float x) { return exp2f(x); }
+DEVICE float minimum(float x, float y) { return x != x ? x : fminf(x, y); }
 DEVICE float from_half(uint16 x) { _Float16 y; memcpy(&y, &x, 2); return (float)y; }
 DEVICE uint16 to_half(float x) { _Float16 y = (_Float16)x; uint16 z; memcpy(&z, &y, 2); return z; }
 DEVICE uint16 to_bfloat(float x) {

@@ -16,7 +16,7 @@ from host_kernels import COMPILER, HostCompiler
 from saccade import attend, explain, masks
 from saccade.attention import Mask, Score
 from saccade.attention.call import Call, resolve
-from saccade.attention.kernels import additive_cuda, additive_fused, native
+from saccade.attention.kernels import additive_cuda, additive_fused, additive_step, native
 from saccade.attention.kernels.additive import additive_score
 from saccade.attention.kernels.additive_cuda import Dropout, Scope, Tiling
 
@@ -67,6 +67,46 @@ def test_forward_and_backward_are_as_exact_as_the_reference(mask_name: str) -> N
             if index == 0:
                 bound = 2 * (theirs - true).abs().amax() + 8 * rounding
             assert (ours - true).abs().amax() <= bound
+
+
+@pytest.mark.parametrize("mask_name", ["full", "padding", "dense", "window_beyond"])
+def test_one_query_is_as_exact_as_the_reference(mask_name: str) -> None:
+    for (name, dtype), width in zip(DTYPES.items(), (0, 300, 70, 21), strict=True):
+        if name == "float64":
+            continue
+        score = build_score("additive", width).to(dtype)
+        inputs = [x.to(dtype) for x in random_inputs(3, num_queries=1, num_keys=37, width=width, value_width=width)]
+        mask = MASKS[mask_name](3, 1, 37)
+        assert "one small kernel" in explain(*inputs, score=score, mask=mask).why
+        exact = results(inputs, score, mask, torch.float64)
+        reference = results(inputs, score, mask, dtype)
+        fused = results(inputs, score, mask, dtype, "additive")
+        rounding = torch.finfo(dtype).eps * max(float(true.abs().amax()) for true in exact)
+        for true, ours, theirs in zip(exact, fused, reference, strict=True):
+            assert (ours - true).abs().amax() <= 3 * (theirs - true).abs().amax() + 16 * rounding
+
+
+def test_the_weights_of_one_query_learn_too() -> None:
+    score = build_score("additive", 9, heads=(2,)).float()
+    inputs = [torch.randn(3, 2, steps, 9, requires_grad=True) for steps in (1, 11, 11)]
+    leaves = [*inputs, *score.parameters()]
+    found = []
+    for backend in ("additive", "reference"):
+        output, weights = attend(*inputs, score=score, return_weights=True, backend=backend)
+        loss = output.square().sum() + weights.square().sum()
+        found.append([weights, *torch.autograd.grad(loss, leaves)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e30, math.inf, math.nan])
+def test_one_query_of_any_range(size: float) -> None:
+    query, key, value, v = torch.randn(2, 1, 140), torch.randn(2, 6, 140), torch.randn(2, 6, 3), torch.randn(1, 140)
+    query[0, 0, 3], key[0, 2, 3], key[1, 1, 5] = size, -size + 0.5, size
+    output, weights = additive_step.additive_step(query, key, v, value, None, None, None, 1, 0.0, None)
+    expected = plain(query, key, v.expand(2, -1)).softmax(-1)
+    torch.testing.assert_close(weights, expected.squeeze(1), equal_nan=True, atol=2e-6, rtol=1e-4)
+    torch.testing.assert_close(output, expected @ value, equal_nan=True, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1), (3, 1, 65, 5, 33), (2, 67, 3, 130, 8), (2, 3, 129, 66, 65)])
@@ -222,7 +262,9 @@ def test_what_ships_compiles_for_an_h200() -> None:
         defines = {**tiling.defines(dtype), "BLOCKS": 2}
         compile_for_hopper((*additive_cuda.TILED, name), defines)
     for dtype in additive_cuda.INPUTS:
-        compile_for_hopper((*additive_cuda.BASE, "additive_gradient.cu"), {"INPUT": additive_cuda.INPUTS[dtype]})
+        defines = {"INPUT": additive_cuda.INPUTS[dtype]}
+        compile_for_hopper((*additive_cuda.BASE, "additive_gradient.cu"), defines)
+        compile_for_hopper(additive_step.FILES, defines)
 
 
 def compile_for_hopper(files: tuple[str, ...], defines: dict[str, int]) -> None:

@@ -6,11 +6,13 @@ docs/additive.md derives it. All tensors here are contiguous: query [N, T, A], k
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from saccade.attention.call import Call
 from saccade.attention.kernels import native
 from saccade.attention.kernels.native import pointer
 
@@ -177,6 +179,22 @@ class Scope(NamedTuple):
             return _Allowed(None, 1, 0, 0, 0, 0, low, high)
         strides = (stride if size > 1 else 0 for size, stride in zip(self.mask.shape, self.mask.stride(), strict=True))
         return _Allowed(pointer(self.mask), self.inner, *strides, low, high)
+
+
+def scope_of(call: Call) -> Scope:
+    """The mask as a kernel reads it: the band alone, or also booleans no larger than they must be."""
+    low, high = call.mask.band
+    if call.mask.is_band:
+        return Scope(low, high)
+    mask, leading = call.dense_mask(), call.leading
+    assert mask is not None
+    own = (*(1,) * (len(leading) + 2 - mask.dim()), *mask.shape)
+    mask = mask.view(own)
+    outer, inner = (leading[:1], leading[1:]) if len(leading) > 1 else (leading, ())
+    if len(leading) > 2 and any(size > 1 for size in own[1:-2]):
+        mask = mask.expand(*own[:1], *inner, *own[-2:])  # several inner axes: one, written out
+    folded = mask.reshape(math.prod(own[:1]) if outer else 1, -1, *own[-2:])
+    return Scope(low, high, folded, math.prod(inner))
 
 
 class Dropout(NamedTuple):

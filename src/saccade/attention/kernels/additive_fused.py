@@ -14,7 +14,7 @@ from torch import Tensor
 from saccade.attention.call import Attended, Call
 from saccade.attention.kernels import additive_cuda as cuda
 from saccade.attention.kernels import native
-from saccade.attention.kernels.additive_cuda import Dropout, Masked, Scope
+from saccade.attention.kernels.additive_cuda import Dropout, Masked, Scope, scope_of
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Additive
 
@@ -65,22 +65,6 @@ def run(call: Call) -> Attended:
         query, key, v, value, scope.mask, scope.low, scope.high, scope.inner, call.dropout, seed
     )
     return Attended(output.view(*leading, *output.shape[-2:]))
-
-
-def scope_of(call: Call) -> Scope:
-    """The mask as a kernel reads it: the band alone, or also booleans no larger than they must be."""
-    low, high = call.mask.band
-    if call.mask.is_band:
-        return Scope(low, high)
-    mask, leading = call.dense_mask(), call.leading
-    assert mask is not None
-    own = (*(1,) * (len(leading) + 2 - mask.dim()), *mask.shape)
-    mask = mask.view(own)
-    outer, inner = (leading[:1], leading[1:]) if len(leading) > 1 else (leading, ())
-    if len(leading) > 2 and any(size > 1 for size in own[1:-2]):
-        mask = mask.expand(*own[:1], *inner, *own[-2:])  # several inner axes: one, written out
-    folded = mask.reshape(math.prod(own[:1]) if outer else 1, -1, *own[-2:])
-    return Scope(low, high, folded, math.prod(inner))
 
 
 @torch.library.custom_op("saccade::additive_attention", mutates_args=())
