@@ -16,7 +16,7 @@ from host_kernels import COMPILER, HostCompiler
 from saccade import attend, explain, masks
 from saccade.attention import Mask, Score
 from saccade.attention.call import Call, resolve
-from saccade.attention.kernels import additive_cuda, additive_fused, additive_step, native
+from saccade.attention.kernels import additive_cuda, additive_fused, additive_series, additive_step, native
 from saccade.attention.kernels.additive import additive_score
 from saccade.attention.kernels.additive_cuda import Dropout, Scope, Tiling
 
@@ -182,6 +182,41 @@ def test_dimensions_without_weight_change_nothing() -> None:
     assert (additive_score(query, key, torch.zeros_like(v)) == 0).all()
 
 
+def test_the_series_keeps_its_bound_and_leaves_what_is_beyond() -> None:
+    count, num_queries, num_keys, width = 3, 9, 40, 24
+    query, key = torch.randn(count, num_queries, width), torch.randn(count, num_keys, width)
+    query[:2], key[:2] = query[:2].clamp(-2.4, 2.4), key[:2].clamp(-2.5, 2.5)  # the third entry is out of range
+    query[2, 4, :4] = 9.0
+    v = torch.randn(count, width)
+    made = additive_series.features(query, key, v)
+    score = made.query.double() @ made.key.double().mT
+    exact = plain(query.double(), key.double(), v.double())
+    rounding = 2 * 2**-11 * sum(additive_series.COEFFICIENTS)
+    bound = (additive_series.ERROR * 1.01 + rounding) * v.abs().sum(-1).double()
+    assert ((score - exact).abs().amax((1, 2)) <= bound)[:2].all()
+    assert (score - exact).abs().max() > bound[2]  # the guard is needed
+    value = torch.randn(count, num_keys, 7)
+    inputs = [x.requires_grad_() for x in (query, key, v, value)]
+    options = (None, None, 3, 1, 0.25, torch.tensor([11]))
+    ours, _ = additive_series.additive_series(*inputs, *options)
+    theirs, _ = additive_fused.additive_attention(*inputs, *options)
+    assert torch.equal(ours[2], theirs[2])
+    torch.testing.assert_close(ours, theirs, atol=2e-3, rtol=0)
+    direction = torch.randn_like(ours)
+    for one, other in zip(
+        torch.autograd.grad(ours, inputs, direction), torch.autograd.grad(theirs, inputs, direction), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+def test_the_series_is_as_near_as_it_says() -> None:
+    x = torch.linspace(0, additive_series.RANGE, 10_001, dtype=torch.float64)
+    odd = torch.arange(1, 2 * additive_series.TERMS, 2)
+    sines = torch.sin(additive_series.BASE * odd * x[:, None])
+    series = sines @ torch.tensor(additive_series.COEFFICIENTS, dtype=torch.float64)
+    assert (series - x.tanh()).abs().max() <= additive_series.ERROR
+
+
 def test_dropout_is_drawn_from_the_seed() -> None:
     num_keys, share = 64, 0.3
     query, key, v = torch.randn(4, 70, 8), torch.randn(4, num_keys, 8), torch.randn(4, 8)
@@ -265,6 +300,7 @@ def test_what_ships_compiles_for_an_h200() -> None:
         defines = {"INPUT": additive_cuda.INPUTS[dtype]}
         compile_for_hopper((*additive_cuda.BASE, "additive_gradient.cu"), defines)
         compile_for_hopper(additive_step.FILES, defines)
+        compile_for_hopper(additive_series.FILES, {**defines, "TERMS": additive_series.TERMS})
 
 
 def compile_for_hopper(files: tuple[str, ...], defines: dict[str, int]) -> None:

@@ -84,6 +84,21 @@ class _Drawing(ctypes.Structure):
     _fields_ = [("seed", ctypes.c_void_p), ("threshold", ctypes.c_uint32), ("kept", ctypes.c_float)]
 
 
+class _Beyond(ctypes.Structure):
+    _fields_ = [("range", ctypes.c_void_p), ("limit", ctypes.c_float)]
+
+
+class Beyond(NamedTuple):
+    """Batch entries that a cheaper path has done are left: those whose max |q| + max |k| [N, 2] is up to a limit."""
+
+    range_N2: Tensor | None = None
+    limit: float = 0.0
+
+    def struct(self) -> _Beyond:
+        """The C++ struct."""
+        return _Beyond(pointer(self.range_N2), self.limit)
+
+
 class Prepared(NamedTuple):
     """What one call's kernels share, [N, rows, padded A] and smaller, all float32."""
 
@@ -124,7 +139,9 @@ class Prepared(NamedTuple):
         return _Scores(*(pointer(x) for x in (*tensors, *others)), num_queries, num_keys, width, padded)
 
 
-def prepare(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, plain: bool = False) -> Prepared:
+def prepare(
+    query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, plain: bool = False, beyond: Beyond | None = None
+) -> Prepared:
     """Exponentials of queries and keys, v folded into the queries', and bounds on their products."""
     (count, num_queries, width), num_keys = query_NTA.shape, key_NSA.shape[1]
     padded = -(-width // 4) * 4
@@ -146,7 +163,9 @@ def prepare(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, plain: bool = F
     module = native.load(BASE, {"INPUT": INPUTS[query_NTA.dtype]}, query_NTA.device)
     sizes = [ctypes.c_int(size) for size in (num_queries, num_keys, width, padded)]
     tensors = [pointer(x) for x in made]
-    module.launch("prepare", (query_blocks + key_blocks, count, 1), 128, 64, [*tensors, *sizes])
+    module.launch(
+        "prepare", (query_blocks + key_blocks, count, 1), 128, 64, [*tensors, *sizes, (beyond or Beyond()).struct()]
+    )
     return made
 
 
@@ -225,21 +244,31 @@ def tiling_to_attend(count: int, num_queries: int, value_width: int) -> Tiling |
 
 
 def attend(
-    prepared: Prepared, value_NSD: Tensor, scope: Scope, dropout: Dropout, tiling: Tiling
+    prepared: Prepared,
+    value_NSD: Tensor,
+    scope: Scope,
+    dropout: Dropout,
+    tiling: Tiling,
+    *,
+    over: tuple[Tensor, Tensor] | None = None,
+    beyond: Beyond | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The weighted sums [N, T, D], and the logarithm of each row's sum of e^score [N, T] (no key: infinite)."""
+    """The weighted sums [N, T, D], and the logarithm of each row's sum of e^score [N, T] (no key: infinite).
+
+    `over`: where they are written, if `beyond` leaves some entries as they are.
+    """
     count, num_queries, _ = prepared.sizes
     width = value_NSD.shape[-1]
-    output = value_NSD.new_empty(count, num_queries, width)
-    log_sum = prepared.line.new_empty(count, num_queries)
-    shared = tiling.bytes_to_attend(width)
+    if over is None:
+        over = (value_NSD.new_empty(count, num_queries, width), prepared.line.new_empty(count, num_queries))
     defines = {**tiling.defines(value_NSD.dtype), "BLOCKS": 2 if tiling.threads <= 256 else 1}
     module = native.load((*TILED, "additive_attend.cu"), defines, value_NSD.device)
     grid = (-(-num_queries // (32 * tiling.warps_t)), count, 1)
     structs = [prepared.scores(), scope.allowed(), dropout.drawing()]
-    tensors = [pointer(x) for x in (value_NSD, output, log_sum)]
-    module.launch("attend", grid, tiling.threads, shared, [*structs, *tensors, ctypes.c_int(width)])
-    return output, log_sum
+    tensors = [pointer(x) for x in (value_NSD, *over)]
+    arguments = [*structs, *tensors, ctypes.c_int(width), (beyond or Beyond()).struct()]
+    module.launch("attend", grid, tiling.threads, tiling.bytes_to_attend(width), arguments)
+    return over
 
 
 def gradients(prepared: Prepared, g_NTS: Tensor, query_NTA: Tensor, key_NSA: Tensor, *, add: bool) -> Tensor:

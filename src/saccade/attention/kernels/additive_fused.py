@@ -6,7 +6,7 @@ The backward pass computes scores again, a bounded number of pairs at a time (PA
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from saccade.attention.scores import Additive
 REASON = "the additive score, softmax and the weighted sum are one kernel"
 PAIRS = 1 << 24  # of queries and keys, whose scores the backward pass holds at a time
 LARGEST_GRID = 65_535
+Operator = Callable[..., tuple[Tensor, Tensor]]
 
 
 def refuses(call: Call) -> str | None:
@@ -49,8 +50,8 @@ def _refuses_sizes(call: Call) -> str | None:
     return None
 
 
-def run(call: Call) -> Attended:
-    """Project, fold the leading axes, attend."""
+def run(call: Call, operator: Operator | None = None) -> Attended:
+    """Project, fold the leading axes, attend (by another operator of the same kind, if one is given)."""
     assert isinstance(call.score, Additive)
     leading, count = call.leading, math.prod(call.leading)
     projected = call.score.project(call.query)
@@ -61,7 +62,7 @@ def run(call: Call) -> Attended:
     v = call.score.v.float().expand(*leading, -1).reshape(count, -1).contiguous()
     seed = torch.empty(1, dtype=torch.int64, device=query.device).random_() if call.dropout else None
     scope = scope_of(call)
-    output, _ = additive_attention(
+    output, _ = (operator or additive_attention)(
         query, key, v, value, scope.mask, scope.low, scope.high, scope.inner, call.dropout, seed
     )
     return Attended(output.view(*leading, *output.shape[-2:]))
@@ -89,10 +90,15 @@ def additive_attention(
     return cuda.attend(prepared, value_NSD, scope, Dropout(dropout, seed), tiling)
 
 
-@additive_attention.register_fake
-def _(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor, *options: object) -> tuple[Tensor, Tensor]:
+def attended_shapes(
+    query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor, *options: object
+) -> tuple[Tensor, Tensor]:
+    """What the operator returns, empty."""
     del key_NSA, options
     return value_NSD.new_empty(*query_NTA.shape[:2], value_NSD.shape[-1]), v_NA.new_empty(query_NTA.shape[:2])
+
+
+additive_attention.register_fake(attended_shapes)
 
 
 @torch.library.custom_op("saccade::additive_attention_backward", mutates_args=())
@@ -116,14 +122,14 @@ def additive_attention_backward(
         wide = [torch.empty_like(x, dtype=torch.float32) for x in (query_NTA, key_NSA, value_NSD)]
         of_query, of_key, of_value = wide
         of_v = torch.zeros_like(v_NA)
-        for count, steps in _parts(*prepared.sizes):
+        for count, steps in parts(*prepared.sizes):
             masked = Masked(Scope(low, high, mask, inner), Dropout(dropout, seed), count.start, steps.start)
             part, grad, values = prepared.part(count, steps), grad_NTD[count, steps], value_NSD[count]
             score = cuda.scores(part)
-            g = _wide_product(grad, values.mT)
+            g = wide_product(grad, values.mT)
             weight = cuda.weights_and_gradient(score, g, masked, values.dtype)
             again = steps.start > 0
-            product = _wide_product(weight.mT, grad)
+            product = wide_product(weight.mT, grad)
             of_value[count] = of_value[count].add_(product) if again else product
             of_v[count] += cuda.gradients(part, g, of_query[count, steps], of_key[count], add=again)
         types = (query_NTA.dtype, key_NSA.dtype, value_NSD.dtype)
@@ -145,7 +151,7 @@ def _(
     return query, key, v, value
 
 
-def _parts(count: int, num_queries: int, num_keys: int) -> Iterator[tuple[slice, slice]]:
+def parts(count: int, num_queries: int, num_keys: int) -> Iterator[tuple[slice, slice]]:
     """Whole batch entries, as many as PAIRS allow, or blocks of queries of one."""
     if num_queries * num_keys <= PAIRS:
         size = max(1, PAIRS // (num_queries * num_keys))
@@ -158,7 +164,7 @@ def _parts(count: int, num_queries: int, num_keys: int) -> Iterator[tuple[slice,
             yield slice(n, n + 1), slice(first, min(first + steps, num_queries))
 
 
-def _wide_product(a: Tensor, b: Tensor) -> Tensor:
+def wide_product(a: Tensor, b: Tensor) -> Tensor:
     """a b in float32, whatever they are stored in."""
     if a.dtype == torch.float32:
         return a @ b
@@ -167,14 +173,16 @@ def _wide_product(a: Tensor, b: Tensor) -> Tensor:
     return a.float() @ b.float()
 
 
-def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]) -> None:
+def save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]) -> None:
+    """What the backward pass wants: the inputs alone."""
     query, key, v, value, mask, low, high, inner, dropout, seed = inputs
     ctx.save_for_backward(query, key, v, value, mask, seed)  # type: ignore[arg-type]
     ctx.options = (low, high, inner, dropout)  # type: ignore[attr-defined]
     ctx.mark_non_differentiable(output[1])
 
 
-def _differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, unused: Tensor) -> tuple[Tensor | None, ...]:
+def differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, unused: Tensor) -> tuple[Tensor | None, ...]:
+    """Gradients for query, key, v and value."""
     del unused
     *tensors, mask, seed = ctx.saved_tensors  # type: ignore[attr-defined]
     low, high, inner, dropout = ctx.options  # type: ignore[attr-defined]
@@ -182,4 +190,4 @@ def _differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, unuse
     return (*gradients, None, None, None, None, None, None)
 
 
-additive_attention.register_autograd(_differentiate, setup_context=_save)
+additive_attention.register_autograd(differentiate, setup_context=save)

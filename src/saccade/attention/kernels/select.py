@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from saccade.attention.call import Attended, Call
-from saccade.attention.kernels import additive, additive_fused, additive_step, one_row, sdpa, window
+from saccade.attention.kernels import additive, additive_fused, additive_series, additive_step, one_row, sdpa, window
 from saccade.attention.reference import reference
 
-BACKENDS = ("auto", "reference", "sdpa", "additive", "window", "one_row")
+BACKENDS = ("auto", "reference", "sdpa", "additive", "series", "window", "one_row")
 
 
 class Choice(NamedTuple):
@@ -55,6 +55,7 @@ def _named(call: Call, backend: str) -> Choice:
     refuses, choice = {
         "sdpa": (sdpa.refuses, _SDPA),
         "additive": (additive.refuses, _ADDITIVE),
+        "series": (additive_series.refuses, _SERIES),
         "window": (window.refuses, _WINDOW),
         "one_row": (one_row.refuses, _ONE_ROW),
     }[backend]
@@ -70,6 +71,7 @@ def _run_whole(call: Call) -> Attended:
 _SDPA = Choice("sdpa", sdpa.REASON, sdpa.run)
 _ADDITIVE = Choice("additive", additive.REASON, additive.run)
 _FUSED = Choice("additive", additive_fused.REASON, additive_fused.run)
+_SERIES = Choice("series", additive_series.REASON, additive_series.run)
 _STEP = Choice("additive", additive_step.REASON, additive_step.run)
 _ONE_ROW = Choice("one_row", one_row.REASON, lambda call: one_row.run(call, _run_whole))
 _WINDOW = Choice("window", window.REASON, lambda call: window.run(call, _run_whole))

@@ -112,9 +112,11 @@ DEVICE void add_values(
 }
 
 KERNEL(THREADS, BLOCKS) attend(
-    Scores a, Allowed allowed, Drawing drawing, const input_t* value, input_t* output, float* log_sum, int value_width
+    Scores a, Allowed allowed, Drawing drawing, const input_t* value, input_t* output, float* log_sum, int value_width,
+    Beyond beyond
 ) {
     SHARED(stages);
+    if (beyond.leaves(blockIdx.y)) return;
     float *sums = stages + STAGES_SIZE, *highest = sums + TILE_T * SUM_STRIDE(value_width);
     float *total = highest + TILE_T, *shrink = total + TILE_T;
     int n = blockIdx.y, t0 = blockIdx.x * TILE_T;

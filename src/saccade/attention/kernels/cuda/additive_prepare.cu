@@ -59,9 +59,10 @@ DEVICE void exponentials(
 KERNEL(128, 1) prepare(
     const input_t* query, const input_t* key, const float* v, float* plain_query, float* folded_query, float* plain_key,
     float* reciprocal_v, float* line, float* query_bound, float* key_bound, int num_queries, int num_keys, int width,
-    int padded
+    int padded, Beyond beyond
 ) {
     SHARED(scratch);
+    if (beyond.leaves(blockIdx.y)) return;
     int n = blockIdx.y, query_blocks = (num_queries + ROWS - 1) / ROWS, key_blocks = (num_keys + ROWS - 1) / ROWS;
     int block = blockIdx.x - query_blocks;
     v += (long long)n * width;

@@ -59,12 +59,21 @@ DEVICE void multiply_add_16x8x8(float (&c)[4], const float (&a)[4], const float 
           "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
 }
 DEVICE float shuffle_xor(float x, int lane) { return __shfl_xor_sync(0xffffffffu, x, lane); }
+DEVICE void raise(float* to, float x) { atomicMax((int*)to, __float_as_int(x)); }  // x >= 0: its bits are in order
 DEVICE void block_barrier() { __syncthreads(); }
 DEVICE bool block_any(bool mine) { return __syncthreads_or(mine); }
 #endif
 
 #define INFINITE __int_as_float(0x7f800000)
 #define TWO_LOG2_E 2.885390081777927f
+
+// Entries whose range is known to be small (range[2 n] + range[2 n + 1] <= limit) are somebody else's; range may be null
+struct Beyond {
+    const float* range;
+    float limit;
+
+    DEVICE bool leaves(int n) const { return range && range[2 * n] + range[2 * n + 1] <= limit; }
+};
 
 // The tensors' own type, INPUT = 0: float32, 1: bfloat16, 2: float16
 #if INPUT == 0
