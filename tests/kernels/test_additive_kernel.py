@@ -201,7 +201,7 @@ def test_the_series_keeps_its_bound_and_leaves_what_is_beyond() -> None:
     ours, _ = additive_series.additive_series(*inputs, *options)
     theirs, _ = additive_fused.additive_attention(*inputs, *options)
     assert torch.equal(ours[2], theirs[2])
-    torch.testing.assert_close(ours, theirs, atol=2e-3, rtol=0)
+    torch.testing.assert_close(ours, theirs, atol=1e-2, rtol=0)
     direction = torch.randn_like(ours)
     for one, other in zip(
         torch.autograd.grad(ours, inputs, direction), torch.autograd.grad(theirs, inputs, direction), strict=True

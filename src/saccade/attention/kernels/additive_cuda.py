@@ -52,9 +52,10 @@ class Tiling(NamedTuple):
         return {"INPUT": INPUTS[dtype], "WARPS_T": self.warps_t, "WARPS_S": self.warps_s, "SPLIT": self.split}
 
 
-LARGE, SMALL = Tiling(2, 2, 2), Tiling(1, 2, 4)
+LARGE, SMALL, FEW = Tiling(2, 2, 2), Tiling(1, 2, 4), Tiling(1, 2, 8)
 FILLED = 200  # blocks: fewer large tiles than this leave multiprocessors idle
-SHARED_LIMIT = 200 << 10
+ONE_EACH = 132  # blocks: with fewer, each has a multiprocessor of its own, and more warps hide its waiting
+SHARED_LIMIT, SHARED_HALF = 200 << 10, 113 << 10  # of a block alone on its multiprocessor, and of one of two
 
 
 class _Scores(ctypes.Structure):
@@ -237,10 +238,13 @@ class Masked(NamedTuple):
 
 
 def tiling_to_attend(count: int, num_queries: int, value_width: int) -> Tiling | None:
-    """The larger tile where it fills the device and fits shared memory; None: nothing fits."""
-    fitting = [tiling for tiling in (LARGE, SMALL) if tiling.bytes_to_attend(value_width) <= SHARED_LIMIT]
-    filling = [tiling for tiling in fitting if count * -(-num_queries // (32 * tiling.warps_t)) >= FILLED]
-    return next(iter((*filling, *fitting[-1:])), None)
+    """The larger tile where it fills the device and two fit a multiprocessor; None: nothing fits."""
+    tiles = count * -(-num_queries // 32)
+    if FEW.bytes_to_attend(value_width) <= SHARED_LIMIT and tiles <= ONE_EACH:
+        return FEW
+    if LARGE.bytes_to_attend(value_width) <= SHARED_HALF and count * -(-num_queries // 64) >= FILLED:
+        return LARGE
+    return SMALL if SMALL.bytes_to_attend(value_width) <= SHARED_LIMIT else None
 
 
 def attend(
@@ -261,7 +265,7 @@ def attend(
     width = value_NSD.shape[-1]
     if over is None:
         over = (value_NSD.new_empty(count, num_queries, width), prepared.line.new_empty(count, num_queries))
-    defines = {**tiling.defines(value_NSD.dtype), "BLOCKS": 2 if tiling.threads <= 256 else 1}
+    defines = {**tiling.defines(value_NSD.dtype), "BLOCKS": max(1, 512 // tiling.threads)}
     module = native.load((*TILED, "additive_attend.cu"), defines, value_NSD.device)
     grid = (-(-num_queries // (32 * tiling.warps_t)), count, 1)
     structs = [prepared.scores(), scope.allowed(), dropout.drawing()]

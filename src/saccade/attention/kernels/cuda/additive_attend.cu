@@ -13,38 +13,58 @@
 // The nearest float with ten bits behind the point; what is left over then has either sign, and no sum drifts
 DEVICE float to_ten_bits(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u); }
 
+#define ROWS_AT_ONCE 4  // a warp reduces several rows side by side: one row's shuffles wait for the others'
+
 // Scores to weights e^(score - highest so far), row by row; what the row summed up before shrinks by `shrink`
 DEVICE void weigh(
     float* high, float* low, float* highest, float* total, float* shrink, const Scores& a, const Allowed& allowed,
     const Drawing& drawing, int n, int t0, int s0
 ) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    for (int row = warp; row < TILE_T; row += THREADS / 32) {
-        float score[WARPS_S], best = -INFINITE, sum = 0;
-        int t = t0 + row;
+    bool whole = t0 + TILE_T <= a.num_queries && s0 + TILE_S <= a.num_keys;
+    bool open = whole && !allowed.bytes && s0 - (t0 + TILE_T) >= allowed.low && s0 + TILE_S - t0 <= allowed.high;
+#pragma unroll 1
+    for (int first = warp * ROWS_AT_ONCE; first < TILE_T; first += THREADS / 32 * ROWS_AT_ONCE) {
+        float score[ROWS_AT_ONCE][WARPS_S], best[ROWS_AT_ONCE], sum[ROWS_AT_ONCE], base[ROWS_AT_ONCE];
 #pragma unroll
-        for (int j = 0; j < WARPS_S; j++) {
-            int s = s0 + lane + 32 * j;
-            bool may = t < a.num_queries && s < a.num_keys && allowed(n, t, s);
-            score[j] = may ? high[row * TILE_STRIDE + lane + 32 * j] : -INFINITE;
-            best = fmaxf(best, score[j]);
-        }
-        float before = highest[row], now = fmaxf(before, warp_max(best));
-        float base = now == -INFINITE ? 0.0f : now;
+        for (int i = 0; i < ROWS_AT_ONCE; i++) {
+            best[i] = -INFINITE, sum[i] = 0;
 #pragma unroll
-        for (int j = 0; j < WARPS_S; j++) {
-            float weight = expf(score[j] - base);
-            sum += weight;
-            if (drawing.threshold) weight *= drawing(n, t, s0 + lane + 32 * j);
-            float part = to_ten_bits(weight);
-            high[row * TILE_STRIDE + lane + 32 * j] = part;
-            low[row * TILE_STRIDE + lane + 32 * j] = weight - part;
+            for (int j = 0; j < WARPS_S; j++) {
+                int t = t0 + first + i, s = s0 + lane + 32 * j;
+                bool may = open || (t < a.num_queries && s < a.num_keys && allowed(n, t, s));
+                score[i][j] = may ? high[(first + i) * TILE_STRIDE + lane + 32 * j] : -INFINITE;
+                best[i] = fmaxf(best[i], score[i][j]);
+            }
         }
-        sum = warp_sum(sum);
-        if (lane == 0) {
-            float less = expf(before - base);
-            shrink[row] = less, highest[row] = now, total[row] = total[row] * less + sum;
+#pragma unroll
+        for (int step = 16; step; step /= 2)
+#pragma unroll
+            for (int i = 0; i < ROWS_AT_ONCE; i++) best[i] = fmaxf(best[i], shuffle_xor(best[i], step));
+#pragma unroll
+        for (int i = 0; i < ROWS_AT_ONCE; i++) {
+            best[i] = fmaxf(best[i], highest[first + i]);
+            base[i] = best[i] == -INFINITE ? 0.0f : best[i];
+#pragma unroll
+            for (int j = 0; j < WARPS_S; j++) {
+                float weight = expf(score[i][j] - base[i]);
+                sum[i] += weight;
+                if (drawing.threshold) weight *= drawing(n, t0 + first + i, s0 + lane + 32 * j);
+                float part = to_ten_bits(weight);
+                high[(first + i) * TILE_STRIDE + lane + 32 * j] = part;
+                low[(first + i) * TILE_STRIDE + lane + 32 * j] = weight - part;
+            }
         }
+#pragma unroll
+        for (int step = 16; step; step /= 2)
+#pragma unroll
+            for (int i = 0; i < ROWS_AT_ONCE; i++) sum[i] += shuffle_xor(sum[i], step);
+#pragma unroll
+        for (int i = 0; i < ROWS_AT_ONCE; i++)
+            if (lane == i) {
+                float less = expf(highest[first + i] - base[i]);
+                shrink[first + i] = less, highest[first + i] = best[i], total[first + i] = total[first + i] * less + sum[i];
+            }
     }
 }
 
@@ -55,6 +75,7 @@ DEVICE void add_values(
 ) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = lane / 4, quarter = lane % 4;
     int stride = SUM_STRIDE(width), keys = min(TILE_S, num_keys - s0);
+    value += (long long)s0 * width;
     for (int column = warp * COLUMNS; column < width; column += THREADS / 32 * COLUMNS) {
         float sum[TILES_M][COLUMNS / 8][4];
 #pragma unroll
@@ -77,7 +98,7 @@ DEVICE void add_values(
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
                     int s = k + quarter + 4 * i, d = column + c * 8 + row;
-                    float x = s < keys && d < width ? widen(value[(long long)(s0 + s) * width + d]) : 0.0f;
+                    float x = s < keys && d < width ? widen(value[s * width + d]) : 0.0f;
                     heads[c][i] = to_ten_bits(x);
 #if INPUT == 0
                     tails[c][i] = x - heads[c][i];
