@@ -21,26 +21,20 @@ struct Side {
     long long stride;  // of g along this side
 };
 
-DEVICE float fraction(float x, float y, float sign) { return reciprocal(1 + power_of_two((x + y) * sign * TWO_LOG2_E)); }
-
 template <bool SAFE, bool OF_V>
 DEVICE void add_rows(
     float2 (&sum)[LANE_ROWS], float2& of_v, const float2 (&own)[LANE_ROWS], const float* other, const float* g, float2 sign
 ) {
 #pragma unroll 2
-    for (int y = 0; y < ROWS; y++) {
-        float2 f = *(const float2*)(other + y * SLICE);
-        float4 g0 = *(const float4*)(g + y * G_STRIDE), g1 = *(const float4*)(g + y * G_STRIDE + 4);
+    for (int row = 0; row < ROWS; row++) {
+        float2 f = *(const float2*)(other + row * SLICE);
+        float4 g0 = *(const float4*)(g + row * G_STRIDE), g1 = *(const float4*)(g + row * G_STRIDE + 4);
         float each[LANE_ROWS] = {g0.x, g0.y, g0.z, g0.w, g1.x, g1.y, g1.z, g1.w};
 #pragma unroll
         for (int i = 0; i < LANE_ROWS; i++) {
-            float v, w;
-            if (SAFE) {
-                float x = fmaf(own[i].x, f.x, 1), z = fmaf(own[i].y, f.y, 1), r = reciprocal(x * z);
-                v = z * r, w = x * r;
-            } else {
-                v = fraction(own[i].x, f.x, sign.x), w = fraction(own[i].y, f.y, sign.y);
-            }
+            float x = SAFE ? fmaf(own[i].x, f.x, 1) : denominator(own[i].x * sign.x, f.x * sign.x, CUT_BY_TWO);
+            float y = SAFE ? fmaf(own[i].y, f.y, 1) : denominator(own[i].y * sign.y, f.y * sign.y, CUT_BY_TWO);
+            float r = reciprocal(x * y), v = y * r, w = x * r;
             if (OF_V) of_v.x = fmaf(each[i], v, of_v.x), of_v.y = fmaf(each[i], w, of_v.y);
             sum[i].x = fmaf(each[i], fmaf(-v, v, v), sum[i].x), sum[i].y = fmaf(each[i], fmaf(-w, w, w), sum[i].y);
         }

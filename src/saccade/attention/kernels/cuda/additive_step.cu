@@ -5,9 +5,8 @@
 // cut at 30, where w < 2^-30, four denominators multiply to at most 2^120 and share a reciprocal.
 
 #define THREADS 256
-#define CUT 30.0f
 
-DEVICE float denominator(float q, float k) { return 1 + power_of_two(minimum((q + k) * TWO_LOG2_E, CUT)); }
+DEVICE float denominator(float q, float k) { return denominator(q, k, CUT_BY_FOUR); }
 
 // sum_d v_d tanh(q_d + k_d) of a warp, in all lanes
 DEVICE float score_of(const float* q, const float* v, const input_t* key, int width) {

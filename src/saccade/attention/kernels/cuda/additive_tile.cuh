@@ -39,12 +39,10 @@ DEVICE Way way(const Scores& a, int n, int t0, int s0) {
 
 template <int WAY> DEVICE float add_group(float sum, const float4& e, const float4& f, const float4& c) {
     if (WAY == EXACT) {  // arguments instead of exponentials, v instead of its reciprocal
-        float x = reciprocal(1 + power_of_two((e.x + f.x) * TWO_LOG2_E));
-        float y = reciprocal(1 + power_of_two((e.y + f.y) * TWO_LOG2_E));
-        float z = reciprocal(1 + power_of_two((e.z + f.z) * TWO_LOG2_E));
-        float w = reciprocal(1 + power_of_two((e.w + f.w) * TWO_LOG2_E));
-        sum = fmaf(c.x, fmaf(-2, x, 1), sum), sum = fmaf(c.y, fmaf(-2, y, 1), sum);
-        return fmaf(c.w, fmaf(-2, w, 1), fmaf(c.z, fmaf(-2, z, 1), sum));
+        float x = denominator(e.x, f.x, CUT_BY_FOUR), y = denominator(e.y, f.y, CUT_BY_FOUR);
+        float z = denominator(e.z, f.z, CUT_BY_FOUR), w = denominator(e.w, f.w, CUT_BY_FOUR), xy = x * y, zw = z * w;
+        float above = fmaf(fmaf(c.x, y, c.y * x), zw, fmaf(c.z, w, c.w * z) * xy);
+        return fmaf(-2 * above, reciprocal(xy * zw), sum + ((c.x + c.y) + (c.z + c.w)));
     }
     float x = fmaf(e.x, f.x, c.x), y = fmaf(e.y, f.y, c.y), z = fmaf(e.z, f.z, c.z), w = fmaf(e.w, f.w, c.w);
     if (WAY == BY_TWO) return fmaf(z + w, reciprocal(z * w), fmaf(x + y, reciprocal(x * y), sum));

@@ -90,6 +90,11 @@ DEVICE float widen(input_t x) { return from_half(x); }
 DEVICE input_t narrow(float x) { return to_half(x); }
 #endif
 
+// 1 + e^2(x + y), at most 1 + 2^cut: beyond it the fraction is 0 to the last bit, and products of some stay finite
+#define CUT_BY_FOUR 30.0f
+#define CUT_BY_TWO 60.0f
+DEVICE float denominator(float x, float y, float cut) { return 1 + power_of_two(minimum((x + y) * TWO_LOG2_E, cut)); }
+
 DEVICE float warp_max(float x) {
     for (int lane = 16; lane; lane /= 2) x = fmaxf(x, shuffle_xor(x, lane));
     return x;
