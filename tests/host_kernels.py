@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from saccade.attention.kernels import native
 
@@ -28,8 +27,7 @@ class HostModule:
         self._library = ctypes.CDLL(str(library))
 
     def launch(self, name: str, grid: tuple[int, int, int], block: int, shared: int, arguments: Sequence[Any]) -> None:
-        values = [native.pointer(x) if isinstance(x, Tensor) else x for x in arguments]
-        given = (ctypes.c_void_p * len(values))(*(ctypes.addressof(x) for x in values))
+        given = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(x) for x in arguments))
         getattr(self._library, f"launch_{name}")((ctypes.c_int * 3)(*grid), block, shared, given)
 
 

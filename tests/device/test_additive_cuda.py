@@ -15,7 +15,8 @@ from saccade import attend, explain, masks
 from saccade.attention import Mask
 from saccade.attention.kernels import additive_cuda, additive_fused, additive_step
 from saccade.attention.kernels.additive import additive_score
-from saccade.attention.kernels.additive_cuda import Dropout, Scope, Tiling
+from saccade.attention.kernels.additive_cuda import Tiling
+from saccade.attention.kernels.scope import Dropout, Scope
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 CUDA = torch.device("cuda")

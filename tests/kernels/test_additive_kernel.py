@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 from pathlib import Path
 
@@ -18,7 +17,8 @@ from saccade.attention import Mask, Score
 from saccade.attention.call import Call, resolve
 from saccade.attention.kernels import additive_cuda, additive_fused, additive_series, additive_step, native
 from saccade.attention.kernels.additive import additive_score
-from saccade.attention.kernels.additive_cuda import Dropout, Scope, Tiling
+from saccade.attention.kernels.additive_cuda import Tiling
+from saccade.attention.kernels.scope import Dropout, Scope
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no g++ to compile the kernels for a CPU")
 
@@ -291,11 +291,13 @@ def _call(inputs: list[Tensor], score: Score, mask: Mask) -> Call:
 def test_what_ships_compiles_for_an_h200() -> None:
     if native._nvrtc() is None:
         pytest.skip("NVRTC is not installed here")
-    tiled = ("additive_score.cu", "additive_attend.cu")
-    tilings = (additive_cuda.LARGE, additive_cuda.SMALL)
-    for dtype, name, tiling in itertools.product(additive_cuda.INPUTS, tiled, tilings):
-        defines = {**tiling.defines(dtype), "BLOCKS": 2}
-        compile_for_hopper((*additive_cuda.TILED, name), defines)
+    tilings = (additive_cuda.LARGE, additive_cuda.SMALL, additive_cuda.FEW)
+    for dtype, tiling in zip(additive_cuda.INPUTS, tilings, strict=True):
+        defines = {**tiling.defines(dtype), "BLOCKS": 1}
+        compile_for_hopper((*additive_cuda.TILED, "additive_attend.cu"), defines)
+        compile_for_hopper(
+            (*additive_cuda.TILED, "additive_score.cu"), {**defines, **additive_cuda.LARGE.defines(dtype)}
+        )
     for dtype in additive_cuda.INPUTS:
         defines = {"INPUT": additive_cuda.INPUTS[dtype]}
         compile_for_hopper((*additive_cuda.BASE, "additive_gradient.cu"), defines)

@@ -14,7 +14,7 @@ from torch import Tensor
 from saccade.attention.call import Attended, Call
 from saccade.attention.kernels import additive_cuda as cuda
 from saccade.attention.kernels import native
-from saccade.attention.kernels.additive_cuda import Dropout, Masked, Scope, scope_of
+from saccade.attention.kernels.scope import Dropout, Masked, Scope, scope_of
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Additive
 

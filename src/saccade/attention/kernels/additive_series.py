@@ -17,8 +17,8 @@ from saccade.attention.call import Attended, Call
 from saccade.attention.kernels import additive_cuda as cuda
 from saccade.attention.kernels import additive_fused as fused
 from saccade.attention.kernels import native
-from saccade.attention.kernels.additive_cuda import Dropout, Masked, Scope
 from saccade.attention.kernels.native import pointer
+from saccade.attention.kernels.scope import Dropout, Masked, Scope
 
 REASON = "it was asked for: tanh as a sine series, a matrix product for the tensor cores"
 FILES = ("device.cuh", "additive_series.cu")

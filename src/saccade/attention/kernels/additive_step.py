@@ -10,8 +10,9 @@ from torch import Tensor
 
 from saccade.attention.call import Attended, Call
 from saccade.attention.kernels import native
-from saccade.attention.kernels.additive_cuda import INPUTS, SHARED_LIMIT, Dropout, Scope, scope_of
+from saccade.attention.kernels.additive_cuda import INPUTS, SHARED_LIMIT
 from saccade.attention.kernels.native import pointer
+from saccade.attention.kernels.scope import Dropout, Scope, scope_of
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Additive
 

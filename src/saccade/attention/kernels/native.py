@@ -19,7 +19,7 @@ LEAST_CAPABILITY = (8, 0)  # asynchronous copies, TF32
 _MAX_DYNAMIC_SHARED = 8  # the driver's CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _MODULES: dict[tuple[object, ...], Module] = {}
 
-Arguments = Sequence[Any]  # ctypes values and structures, or tensors
+Arguments = Sequence[Any]  # ctypes values and structures
 
 
 class Module(Protocol):
@@ -51,7 +51,7 @@ def load(files: tuple[str, ...], defines: dict[str, int], device: torch.device) 
         major, minor = torch.cuda.get_device_capability(device)
         options = [f"--gpu-architecture=sm_{major}{minor}", *(f"-D{name}={x}" for name, x in defines.items())]
         with torch.cuda.device(device):
-            _MODULES[key] = _Loaded(compile_cubin(joined(files), options))
+            _MODULES[key] = _Loaded(compile_cubin(joined(files), options), torch.cuda.current_device())
     return _MODULES[key]
 
 
@@ -84,22 +84,32 @@ def compile_cubin(source: str, options: Sequence[str]) -> bytes:
 class _Loaded:
     """A module in the driver; kernels run on torch's current stream, so that they can be captured in a graph."""
 
-    def __init__(self, code: bytes) -> None:
+    def __init__(self, code: bytes, device: int) -> None:
+        self._device = device
         self._driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
         self._module = ctypes.c_void_p()
         self._kernels: dict[tuple[str, int], ctypes.c_void_p] = {}
-        torch.cuda.current_stream().synchronize()  # makes torch's context the current one
+        self._make_current()
         self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), code))
 
     def launch(self, name: str, grid: tuple[int, int, int], block: int, shared: int, arguments: Arguments) -> None:
         """Run a kernel; 0 blocks are none."""
         if not math.prod(grid):
             return
-        values = [pointer(x) if isinstance(x, Tensor) else x for x in arguments]
-        given = (ctypes.c_void_p * len(values))(*(ctypes.addressof(x) for x in values))
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        kernel = self._kernel(name, shared)
-        self._check(self._driver.cuLaunchKernel(kernel, *grid, block, 1, 1, shared, stream, given, None))
+        given = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(x) for x in arguments))
+        with torch.cuda.device(self._device):
+            self._make_current()
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            kernel = self._kernel(name, shared)
+            self._check(self._driver.cuLaunchKernel(kernel, *grid, block, 1, 1, shared, stream, given, None))
+
+    def _make_current(self) -> None:
+        """The device's context in this thread: the one that runs backward passes may not have one yet."""
+        context = ctypes.c_void_p()
+        self._check(self._driver.cuCtxGetCurrent(ctypes.byref(context)))
+        if not context:
+            self._check(self._driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), self._device))
+            self._check(self._driver.cuCtxSetCurrent(context))
 
     def _kernel(self, name: str, shared: int) -> ctypes.c_void_p:
         if (name, shared) not in self._kernels:
@@ -122,19 +132,32 @@ _FOUND: list[ctypes.CDLL | None] = []
 
 def _nvrtc() -> ctypes.CDLL | None:
     if not _FOUND:
-        _FOUND.append(next(_libraries(), None))
+        _FOUND.append(next((library for library in _libraries() if _works(library)), None))
     return _FOUND[0]
 
 
 def _libraries() -> Iterator[ctypes.CDLL]:
-    """NVRTC of torch's CUDA version: where the loader knows it, or in the packages that came with torch."""
-    major = (torch.version.cuda or "0").split(".")[0]
-    names = [f"nvrtc64_{major}0_0.dll"] if os.name == "nt" else [f"libnvrtc.so.{major}"]
+    """NVRTC of torch's CUDA version: in the packages that came with torch, in a toolkit, or where the loader looks."""
+    major = "*" if torch.version.cuda is None else torch.version.cuda.split(".")[0]
+    names = (f"nvrtc64_{major}0_0.dll",) if os.name == "nt" else (f"libnvrtc.so.{major}",)
     spec = importlib.util.find_spec("nvidia")
-    folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
-    packaged = (str(path) for folder in folders for name in names for path in sorted(folder.glob(f"*/*/{name}")))
-    for path in (*names, *packaged):
+    packages = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    toolkits = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
+    places = [(folder, "*/*/") for folder in packages] + [(folder, "*/") for folder in toolkits]
+    found = (path for folder, depth in places for name in names for path in sorted(folder.glob(depth + name)))
+    for path in (*map(str, found), *names):
         try:
+            for builtins in sorted(Path(path).parent.glob("*nvrtc-builtins*")):  # it looks for them by name alone
+                ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
             yield ctypes.CDLL(path)
         except OSError:
             continue
+
+
+def _works(nvrtc: ctypes.CDLL) -> bool:
+    """Whether it compiles an empty kernel: a library without its parts loads, and fails only then."""
+    program, flag = ctypes.c_void_p(), b"--gpu-architecture=sm_80"
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), b"__global__ void empty() {}", b"empty.cu", 0, None, None)
+    failed = nvrtc.nvrtcCompileProgram(program, 1, (ctypes.c_char_p * 1)(flag))
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return not failed

@@ -21,34 +21,41 @@ DEVICE void fold(float v, float largest, float& c, float& factor) {
     factor = counts ? c : 0.0f;
 }
 
-// factor x e^2x of ROWS rows, padded to whole groups of four, and log2 of what a group (a pair) can multiply to
+// e^2x of ROWS rows, plain and folded, padded to whole groups of four, and log2 of what a group (a pair) can multiply to.
+// A thread keeps to a group: what v says of it is worked out once.
 DEVICE void exponentials(
     const input_t* x, float* plain, float* folded, const float* v, float largest, float* bound, int first, int rows,
     int width, int padded, float* scratch
 ) {
-    int groups = padded / 4;
+    int groups = padded / 4, span = min(groups, (int)blockDim.x), lanes = blockDim.x / span;
+    int last = min(first + ROWS, rows);
     float of_four = 0, of_two = 0;
-    for (int at = threadIdx.x; at < groups * min(ROWS, rows - first); at += blockDim.x) {
-        int row = first + at / groups, d = at % groups * 4;
-        float bits[4], one[4], other[4];
+    for (int d = threadIdx.x % span * 4; d < padded && threadIdx.x < span * lanes; d += span * 4) {
+        float sign[4], factor[4], extra[4];
+#pragma unroll
         for (int i = 0; i < 4; i++) {
-            bool there = d + i < width;
-            float argument = there ? widen(x[(long long)row * width + d + i]) * turn(v[d + i], d + i) : 0.0f;
-            bits[i] = fmaxf(or_infinite(argument) * TWO_LOG2_E, 0.0f);
-            float c, factor = 0;
-            if (folded) {
-                fold(there ? v[d + i] * turn(v[d + i], d + i) : 0.0f, largest, c, factor);
-                bits[i] += log2f(fabsf(c)) + 1;
-            }
-            one[i] = expf(2 * argument);
-            other[i] = factor == 0 ? 0.0f : factor * one[i];
+            float one = d + i < width ? v[d + i] : 0.0f, c = 1;
+            sign[i] = turn(one, d + i), factor[i] = 0;
+            if (folded) fold(one * sign[i], largest, c, factor[i]);
+            extra[i] = folded ? log2f(fabsf(c)) + 1 : 0.0f;
         }
-        float4* to = (float4*)(plain + (long long)row * padded + d);
-        if (plain) *to = {one[0], one[1], one[2], one[3]};
-        to = (float4*)(folded + (long long)row * padded + d);
-        if (folded) *to = {other[0], other[1], other[2], other[3]};
-        of_two = fmaxf(of_two, fmaxf(bits[0] + bits[1], bits[2] + bits[3]));
-        of_four = fmaxf(of_four, bits[0] + bits[1] + bits[2] + bits[3]);
+#pragma unroll 2
+        for (int row = first + threadIdx.x / span; row < last; row += lanes) {
+            const input_t* from = x + (long long)row * width + d;
+            float bits[4], one[4], other[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float argument = d + i < width ? widen(from[i]) * sign[i] : 0.0f;
+                bits[i] = fmaxf(or_infinite(argument) * TWO_LOG2_E, 0.0f) + extra[i];
+                one[i] = expf(2 * argument);
+                other[i] = factor[i] == 0 ? 0.0f : factor[i] * one[i];
+            }
+            long long at = (long long)row * padded + d;
+            if (plain) *(float4*)(plain + at) = {one[0], one[1], one[2], one[3]};
+            if (folded) *(float4*)(folded + at) = {other[0], other[1], other[2], other[3]};
+            of_two = fmaxf(of_two, fmaxf(bits[0] + bits[1], bits[2] + bits[3]));
+            of_four = fmaxf(of_four, bits[0] + bits[1] + bits[2] + bits[3]);
+        }
     }
     of_two = block_max(of_two, scratch);
     of_four = block_max(of_four, scratch);
