@@ -13,7 +13,7 @@ from torch import Tensor
 from cases import DTYPES, MASKS, build_score, random_inputs
 from saccade import attend, explain, masks
 from saccade.attention import Mask
-from saccade.attention.kernels import additive_cuda, additive_fused, additive_step
+from saccade.attention.kernels import additive_cuda, additive_fused, additive_single
 from saccade.attention.kernels.additive import additive_score
 from saccade.attention.kernels.additive_cuda import Tiling
 from saccade.attention.kernels.scope import Dropout, Scope
@@ -122,7 +122,7 @@ def test_long_rows_in_under_two_gibibytes() -> None:
 def test_one_query_with_its_weights() -> None:
     score = build_score("additive", 64).to(CUDA, torch.float32)
     inputs = [torch.randn(5, steps, 64, device=CUDA, requires_grad=True) for steps in (1, 70, 70)]
-    assert explain(*inputs, score=score, return_weights=True).why == additive_step.REASON
+    assert explain(*inputs, score=score, return_weights=True).why == additive_single.REASON
     found = []
     for backend in ("additive", "reference"):
         output, weights = attend(*inputs, score=score, return_weights=True, backend=backend)

@@ -15,7 +15,7 @@ from host_kernels import COMPILER, HostCompiler
 from saccade import attend, explain, masks
 from saccade.attention import Mask, Score
 from saccade.attention.call import Call, resolve
-from saccade.attention.kernels import additive_cuda, additive_fused, additive_series, additive_step, native
+from saccade.attention.kernels import additive_cuda, additive_fused, additive_series, additive_single, native
 from saccade.attention.kernels.additive import additive_score
 from saccade.attention.kernels.additive_cuda import Tiling
 from saccade.attention.kernels.scope import Dropout, Scope
@@ -103,7 +103,7 @@ def test_the_weights_of_one_query_learn_too() -> None:
 def test_one_query_of_any_range(size: float) -> None:
     query, key, value, v = torch.randn(2, 1, 140), torch.randn(2, 6, 140), torch.randn(2, 6, 3), torch.randn(1, 140)
     query[0, 0, 3], key[0, 2, 3], key[1, 1, 5] = size, -size + 0.5, size
-    output, weights = additive_step.additive_step(query, key, v, value, None, None, None, 1, 0.0, None)
+    output, weights = additive_single.additive_single(query, key, v, value, None, None, None, 1, 0.0, None)
     expected = plain(query, key, v.expand(2, -1)).softmax(-1)
     torch.testing.assert_close(weights, expected.squeeze(1), equal_nan=True, atol=2e-6, rtol=1e-4)
     torch.testing.assert_close(output, expected @ value, equal_nan=True, atol=1e-5, rtol=1e-4)
@@ -301,7 +301,7 @@ def test_what_ships_compiles_for_an_h200() -> None:
     for dtype in additive_cuda.INPUTS:
         defines = {"INPUT": additive_cuda.INPUTS[dtype]}
         compile_for_hopper((*additive_cuda.BASE, "additive_gradient.cu"), defines)
-        compile_for_hopper(additive_step.FILES, defines)
+        compile_for_hopper(additive_single.FILES, defines)
         compile_for_hopper(additive_series.FILES, {**defines, "TERMS": additive_series.TERMS})
 
 

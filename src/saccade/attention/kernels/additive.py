@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from saccade.attention.call import Attended, Call
-from saccade.attention.kernels import additive_cuda, additive_fused, additive_step, native
+from saccade.attention.kernels import additive_cuda, additive_fused, additive_single, native
 from saccade.attention.precision import widened
 from saccade.attention.reference import expect
 from saccade.attention.scores import Additive
@@ -49,8 +49,8 @@ def pays(call: Call) -> bool:
 def run(call: Call) -> Attended:
     """In one kernel where there is one; else the tiled score, then mask, normaliser and weighted sum as everywhere."""
     assert isinstance(call.score, Additive)
-    if additive_step.refuses(call) is None:
-        return additive_step.run(call)
+    if additive_single.refuses(call) is None:
+        return additive_single.run(call)
     if additive_fused.refuses(call) is None:
         return additive_fused.run(call)
     leading = call.leading

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from saccade.attention.call import Attended, Call
-from saccade.attention.kernels import additive, additive_fused, additive_series, additive_step, one_row, sdpa, window
+from saccade.attention.kernels import additive, additive_fused, additive_series, additive_single, one_row, sdpa, window
 from saccade.attention.reference import reference
 
 BACKENDS = ("auto", "reference", "sdpa", "additive", "series", "window", "one_row")
@@ -29,8 +29,8 @@ def select(call: Call, backend: str = "auto") -> Choice:
         raise ValueError(f"backend: {backend!r} given; allowed: {', '.join(BACKENDS)}")
     if backend != "auto":
         return _named(call, backend)
-    if additive_step.refuses(call) is None:
-        return _STEP
+    if additive_single.refuses(call) is None:
+        return _SINGLE
     if additive_fused.refuses(call) is None and additive.pays(call):  # it skips what lies outside a band by itself
         return _FUSED
     if window.refuses(call) is None and window.pays(call):
@@ -72,6 +72,6 @@ _SDPA = Choice("sdpa", sdpa.REASON, sdpa.run)
 _ADDITIVE = Choice("additive", additive.REASON, additive.run)
 _FUSED = Choice("additive", additive_fused.REASON, additive_fused.run)
 _SERIES = Choice("series", additive_series.REASON, additive_series.run)
-_STEP = Choice("additive", additive_step.REASON, additive_step.run)
+_SINGLE = Choice("additive", additive_single.REASON, additive_single.run)
 _ONE_ROW = Choice("one_row", one_row.REASON, lambda call: one_row.run(call, _run_whole))
 _WINDOW = Choice("window", window.REASON, lambda call: window.run(call, _run_whole))

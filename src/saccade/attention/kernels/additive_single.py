@@ -17,7 +17,7 @@ from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Additive
 
 REASON = "there is one query: score, softmax and weighted sum are one small kernel"
-FILES = ("device.cuh", "additive_step.cu")
+FILES = ("device.cuh", "additive_single.cu")
 THREADS = 256
 
 
@@ -51,15 +51,15 @@ def run(call: Call) -> Attended:
     v = v.unsqueeze(0) if v.dim() == 1 else v.expand(*leading, -1).reshape(count, -1).contiguous()
     seed = torch.empty(1, dtype=torch.int64, device=query.device).random_() if call.dropout else None
     scope = scope_of(call)
-    output, weight = additive_step(
+    output, weight = additive_single(
         query, key, v, value, scope.mask, scope.low, scope.high, scope.inner, call.dropout, seed
     )
     weights = weight.view(*leading, 1, -1).to(projected.dtype) if call.wants_weights else None
     return Attended(output.view(*leading, 1, -1), weights)
 
 
-@torch.library.custom_op("saccade::additive_step", mutates_args=())
-def additive_step(
+@torch.library.custom_op("saccade::additive_single", mutates_args=())
+def additive_single(
     query_N1A: Tensor,
     key_NSA: Tensor,
     v: Tensor,
@@ -84,15 +84,15 @@ def additive_step(
     return output, weight
 
 
-@additive_step.register_fake
+@additive_single.register_fake
 def _(query_N1A: Tensor, key_NSA: Tensor, v: Tensor, value_NSD: Tensor, *options: object) -> tuple[Tensor, Tensor]:
     del query_N1A, options
     count, num_keys = key_NSA.shape[:2]
     return value_NSD.new_empty(count, 1, value_NSD.shape[-1]), v.new_empty(count, num_keys)
 
 
-@torch.library.custom_op("saccade::additive_step_backward", mutates_args=())
-def additive_step_backward(
+@torch.library.custom_op("saccade::additive_single_backward", mutates_args=())
+def additive_single_backward(
     grad_N1D: Tensor,
     grad_weight_NS: Tensor | None,
     weight_NS: Tensor,
@@ -125,7 +125,7 @@ def additive_step_backward(
     return of_query, of_key, of_v.sum(0, keepdim=True) if v.shape[0] < count else of_v, of_value
 
 
-@additive_step_backward.register_fake
+@additive_single_backward.register_fake
 def _(
     grad_N1D: Tensor,
     grad_weight_NS: Tensor | None,
@@ -166,8 +166,8 @@ def _differentiate(
         value = tensors[3]
         grad = value.new_zeros(value.shape[0], 1, value.shape[-1])
     options = (mask, low, high, inner, dropout, seed)
-    gradients = additive_step_backward(grad, grad_weight, weight, *tensors, *options)
+    gradients = additive_single_backward(grad, grad_weight, weight, *tensors, *options)
     return (*gradients, None, None, None, None, None, None)
 
 
-additive_step.register_autograd(_differentiate, setup_context=_save)
+additive_single.register_autograd(_differentiate, setup_context=_save)
