@@ -12,6 +12,15 @@ from saccade.attention import Mask, Score
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
+
+def packed(num_queries: int, num_keys: int) -> Mask:
+    """Two sentences, an empty one between them, an unused slot, and padding behind where there is room."""
+    starts = [
+        torch.tensor([0, n // 2, n // 2, n - n // 3, n - n // 3], dtype=torch.int32) for n in (num_queries, num_keys)
+    ]
+    return masks.packed(*starts, num_queries=num_queries, num_keys=num_keys, longest=max(num_queries, num_keys))
+
+
 # Each takes (B, T, S); some rows of some of them allow no key at all.
 MASKS: dict[str, Callable[[int, int, int], Mask]] = {
     "full": lambda b, t, s: masks.full(),
@@ -22,6 +31,8 @@ MASKS: dict[str, Callable[[int, int, int], Mask]] = {
     "document": lambda b, t, s: masks.document(
         (torch.arange(t) // 2).expand(b, t), (torch.arange(s) // 3).expand(b, s)
     ),
+    "packed": lambda b, t, s: packed(t, s),
+    "packed_and_causal": lambda b, t, s: packed(t, s) & masks.causal(),
     "dense": lambda b, t, s: masks.dense((torch.arange(b * t * s) % 3 > 0).view(b, t, s)),
     "where": lambda b, t, s: masks.where(lambda i, j: (i + j) % 2 == 0),
     "causal_and_padding": lambda b, t, s: masks.causal() & masks.padding(torch.arange(b) + 1),

@@ -14,6 +14,13 @@ def drawn(mask: Mask, num_queries: int = 3, num_keys: int = 4) -> list[str]:
     return ["".join("#" if allowed else "." for allowed in row) for row in mask.dense(num_queries, num_keys).tolist()]
 
 
+def packed(query_start: list[int], num_queries: int, key_start: list[int] | None = None, num_keys: int = 4) -> Mask:
+    """Without `key_start`, one row of tokens that is as long for the keys."""
+    keys = query_start if key_start is None else key_start
+    starts = [torch.tensor(start, dtype=torch.int32) for start in (query_start, keys)]
+    return masks.packed(*starts, num_queries=num_queries, num_keys=num_keys, longest=7)
+
+
 def test_each_mask_by_hand() -> None:
     assert drawn(masks.causal()) == ["#...", "##..", "###."]
     assert drawn(masks.causal(offset=1)) == ["##..", "###.", "####"]
@@ -21,6 +28,8 @@ def test_each_mask_by_hand() -> None:
     assert drawn(masks.local_m(0, step=1)) == [".#..", "..#.", "...#"]
     assert drawn(masks.where(lambda t, s: s > t)) == [".###", "..##", "...#"]
     assert drawn(masks.document(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1, 2]))) == ["#...", "#...", ".##."]
+    assert drawn(packed([0, 2, 2], 3)) == ["##..", "##..", "...."]
+    assert drawn(packed([0, 1, 3], 3, [0, 2, 3], 4)) == ["##..", "..#.", "..#."]
     assert masks.padding(torch.tensor([2, 0])).dense(1, 3).tolist() == [[[True, True, False]], [[False] * 3]]
 
 
@@ -100,6 +109,32 @@ def test_packed_documents_equal_the_documents_alone() -> None:
     torch.testing.assert_close(packed, torch.cat(apart, 1))
 
 
+def test_packed_sentences_equal_the_sentences_alone() -> None:
+    lengths, padding = [3, 5, 2], 3
+    start = torch.tensor([0, 3, 8, 10, 10, 10])
+    x = torch.randn(1, sum(lengths) + padding, 7)
+    mask = masks.packed(start, num_queries=x.shape[1], longest=5)
+    for band in (masks.full(), masks.causal(), masks.window(1)):
+        together = attend(x, x, x, mask=mask & band)
+        apart = [attend(part, part, part, mask=band) for part in x[:, :-padding].split(lengths, 1)]
+        torch.testing.assert_close(together[:, :-padding], torch.cat(apart, 1))
+        assert (together[:, -padding:] == 0).all()
+
+
+def test_packing_is_known_as_long_as_it_and_a_band_are_all() -> None:
+    mask = masks.packed(torch.tensor([0, 2, 5]), num_queries=5, longest=3)
+    assert mask.packing is not None
+    assert mask.packing.longest == 3
+    assert (mask & masks.causal() & masks.window(2)).packing is mask.packing
+    assert (masks.full() & mask).packing is mask.packing
+    assert (masks.causal() & mask).band == (None, 0)
+    assert mask.grouped(2).packing is mask.packing
+    for other in (mask & masks.where(lambda t, s: s > t), mask & mask, mask | masks.causal(), mask.shifted(1, 1)):
+        assert other.packing is None
+    assert (mask | masks.full()).is_full
+    assert not mask.is_band
+
+
 def test_local_p_looks_around_the_predicted_centre() -> None:
     local = LocalP(4, radius=3)
     length = torch.tensor([20, 10])
@@ -123,6 +158,17 @@ def test_local_p_looks_around_the_predicted_centre() -> None:
         (lambda: masks.window(1.5), r"radius: 1.5 given"),  # type: ignore[arg-type]
         (lambda: masks.causal() and masks.full(), r"mask: a mask is neither true nor false; join masks with &"),
         (lambda: masks.document(torch.tensor(3)), r"query_id: a single number given"),
+        (lambda: packed([0], 3), r"query_start: shape \[1\] given; it must be \[sentences \+ 1\]"),
+        (lambda: packed([0, 2], 3, [0, 1, 2]), r"key_start: 3 numbers given; query_start has 2"),
+        (
+            lambda: masks.packed(torch.rand(3), num_queries=5, longest=3),
+            r"query_start: a tensor of torch.float32 given",
+        ),
+        (lambda: masks.packed(torch.arange(3), num_queries=5, longest=0), r"longest: 0 given"),
+        (
+            lambda: masks.packed(torch.arange(3), torch.arange(3), num_queries=5, longest=2),
+            r"num_keys: missing; key_start needs it",
+        ),
         (lambda: masks.dense([[True]]), r"mask: list given"),  # type: ignore[arg-type]
         (lambda: masks.around(torch.rand(2, 3), 0), r"radius: 0 given; it must be 1 or more"),
         (lambda: masks.padding(torch.rand(2)), r"length: a tensor of torch.float32 given; it must hold integers"),

@@ -56,12 +56,24 @@ def test_cached_equals_uncached(score: str, groups: int) -> None:
     attention = MultiHeadAttention(24, 6, num_key_value_heads=groups, score=score).double()
     x = torch.randn(2, 7, 24).double()
     whole = attention(x, mask=masks.causal())
-    past, steps = attention.memory(x[:, :1]), []
+    past, steps = None, []
     for step in range(7):
-        past = past if step == 0 else past.append(attention.memory(x[:, step : step + 1]))
+        one = x[:, step : step + 1]
+        output, past = attention(one, past=past, mask=masks.causal(offset=step), return_memory=True)
         assert past.num_keys == step + 1
-        steps.append(attention(x[:, step : step + 1], memory=past, mask=masks.causal(offset=step)))
+        steps.append(output)
     torch.testing.assert_close(torch.cat(steps, 1), whole)
+
+
+def test_many_steps_are_projected_by_one_product() -> None:
+    attention = MultiHeadAttention(24, 6, num_key_value_heads=2).double()
+    x = torch.randn(2, 300, 24, dtype=torch.float64, requires_grad=True)
+    parts = torch.cat([attention(one, x[:, :], x[:, :]) for one in x.split(50, 1)], 1)
+    torch.testing.assert_close(attention(x), parts)
+    leaves = [x, *attention.parameters()]
+    together, apart = (torch.autograd.grad(y.square().sum(), leaves) for y in (attention(x), parts))
+    for own, other in zip(together, apart, strict=True):
+        torch.testing.assert_close(own, other)
 
 
 @pytest.mark.parametrize("score", SCORE_NAMES)
@@ -150,12 +162,13 @@ X = torch.randn(1, 3, 8)
         ),
         (lambda: MultiHeadAttention(12, 6, score="doot"), r"score: 'doot' given; allowed: mean, dot"),
         (lambda: MultiHeadAttention(12, 6, normalizer="max"), r"normalizer: 'max' given; allowed: softmax"),
-        (lambda: MultiHeadAttention(8, 2)(X[..., :5]), r"key: width 5 given; this attention was built for 8"),
-        (lambda: MultiHeadAttention(8, 2)(torch.randn(8)), r"key: torch.float32 of shape \[8\] given"),
+        (lambda: MultiHeadAttention(8, 2)(X[..., :5]), r"query: width 5 given; this attention was built for 8"),
+        (lambda: MultiHeadAttention(8, 2)(torch.randn(8)), r"query: torch.float32 of shape \[8\] given"),
         (lambda: MultiHeadAttention(0, 1), r"width: 0 given"),
         (lambda: MultiHeadAttention(8, 2, score=5), r"score: 5 given"),  # type: ignore[arg-type]
         (lambda: MultiHeadAttention(8, 2)(X, value_BSD=X), r"value: given without key"),
         (lambda: (a := MultiHeadAttention(8, 2))(X, X, memory=a.memory(X)), r"memory: given together with key"),
+        (lambda: (a := MultiHeadAttention(8, 2))(X, X, past=a.memory(X)), r"past: given together with key"),
     ],
 )
 def test_mistakes_are_named(make: object, message: str) -> None:

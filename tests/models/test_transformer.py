@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 from cases import SCORE_NAMES
+from saccade.attention.places import Places
+from saccade.data.packing import Row
 from saccade.layers.positions import POSITIONS, Relative, Rotary
 from saccade.models.transformer import BlockSizes, Transformer
 
@@ -67,11 +69,15 @@ def test_a_window_hides_what_is_far() -> None:
     assert not torch.allclose(first[0], first[2])
 
 
+def places(first: int, count: int) -> Places:
+    return Places.following(first, count, torch.device("cpu"))
+
+
 def test_rotary_positions_see_distances_only() -> None:
     rotary, query, key = Rotary(8).double(), torch.randn(1, 2, 5, 8).double(), torch.randn(1, 2, 5, 8).double()
-    here, there = (rotary(query, first) @ rotary(key, first).mT for first in (0, 17))
+    here, there = (rotary(query, places(first, 5)) @ rotary(key, places(first, 5)).mT for first in (0, 17))
     torch.testing.assert_close(here, there)
-    torch.testing.assert_close(rotary(query, 3).norm(dim=-1), query.norm(dim=-1))
+    torch.testing.assert_close(rotary(query, places(3, 5)).norm(dim=-1), query.norm(dim=-1))
     assert not torch.allclose(here, query @ key.mT)
 
 
@@ -79,11 +85,11 @@ def test_relative_positions_share_a_bias_between_equal_distances() -> None:
     bias = Relative(3, causal=False, num_buckets=8, max_distance=20)
     with torch.no_grad():
         bias.table.copy_(torch.arange(24.0).view(8, 3))
-    table_TS = bias(0, 40, 40)[0] / 3  # the bucket's number
+    table_TS = bias(places(0, 40), 40)[0] / 3  # the bucket's number
     assert [int(table_TS[5, 5 + distance]) for distance in (0, -1, 1, 2)] == [0, 1, 5, 6]
     assert int(table_TS[39, 0]) == 3  # far to the left: the last bucket of that side
     assert int(table_TS[0, 39]) == 7
-    torch.testing.assert_close(bias(7, 2, 9)[:, 0, 3], bias(4, 1, 1)[:, 0, 0])
+    torch.testing.assert_close(bias(places(7, 2), 9)[:, 0, 3], bias(places(4, 1), 1)[:, 0, 0])
     causal = Relative(3, causal=True, num_buckets=8)
     assert causal._bucket(torch.tensor([3, 0, -1, -3])).tolist() == [0, 0, 1, 3]
 
@@ -139,7 +145,8 @@ def test_equals_torchs_transformer_with_the_same_weights(norm: str) -> None:
     if norm == "post":
         theirs.encoder.norm = theirs.decoder.norm = None
     copy_weights(ours, theirs)
-    source, read = ours._read(SOURCE, LENGTH)[0], ours._embed(ours.target, READ, 0)
+    source = ours._vectors(SOURCE, LENGTH)[0]
+    read = ours._embedded(ours.target, READ, places(0, 5))
     padding = torch.arange(7) >= LENGTH[:, None]
     causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
     expected = theirs(source, read, tgt_mask=causal, src_key_padding_mask=padding, memory_key_padding_mask=padding)
@@ -173,3 +180,29 @@ def copy_weights(ours: Transformer, theirs: nn.Transformer) -> None:
         if theirs.encoder.norm is not None:
             theirs.encoder.norm.load_state_dict(ours.encoder_norm.state_dict())
             theirs.decoder.norm.load_state_dict(ours.decoder_norm.state_dict())
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+@pytest.mark.parametrize("window", [None, 2])
+def test_packed_sentences_are_read_as_if_alone(positions: str, window: int | None) -> None:
+    model = build(positions=positions, window=window)
+    sources, targets = [[3, 4, 5, 6], [7], [8, 9, 3]], [[1, 4], [1, 5, 6, 7], [1]]
+    source, target = packed_row(sources, 11), packed_row(targets, 9)
+    vectors_TD = model.packed(source, target)[0]
+    for number, (ids, read) in enumerate(zip(sources, targets, strict=True)):
+        alone_TD = model(torch.tensor([ids]), torch.tensor([len(ids)]), torch.tensor([read]))[0]
+        start, end = target.start_N[number : number + 2].tolist()
+        torch.testing.assert_close(vectors_TD[start:end], alone_TD)
+
+
+def packed_row(sentences: list[list[int]], size: int) -> Row:
+    ids, lengths = [token for one in sentences for token in one], [len(one) for one in sentences]
+    places = [place for length in lengths for place in range(length)]
+    starts = [0, *torch.tensor(lengths).cumsum(0).tolist()]
+    padding = [0] * (size - len(ids))
+    return Row(
+        torch.tensor([ids + padding]),
+        torch.tensor([*starts, starts[-1], starts[-1]], dtype=torch.int32),  # two slots are free
+        torch.tensor(places + padding),
+        longest=max(lengths),
+    )

@@ -11,177 +11,30 @@ split into heads [B, H, T, K] alike.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import NamedTuple, final
+from typing import final
 
 import torch
 from torch import Tensor
 
+from saccade.attention.mask import Index, Mask, Packing, same_start
 from saccade.attention.precision import widened
 
-
-class Index(NamedTuple):
-    """Integer tensors that broadcast against each other: one per batch axis, the query step, the key step."""
-
-    batch: tuple[Tensor, ...]
-    t: Tensor
-    s: Tensor
-
-    def pick(self, table: Tensor, *steps: Tensor) -> Tensor:
-        """Entries of a table whose first axes are batch axes and whose last are the given steps."""
-        axes = (*self.batch[: table.dim() - len(steps)], *steps)
-        return table[tuple(axis * (size > 1) for axis, size in zip(axes, table.shape, strict=True))]
-
-
-Predicate = Callable[[Index], Tensor]
-Band = tuple[int | None, int | None]  # low <= s - t <= high for every allowed pair; None: no bound
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Mask:
-    """A predicate over indices, with what a kernel may know about it without asking every pair."""
-
-    allows: Predicate
-    batch_shape: tuple[int, ...] = ()
-    num_queries: int | None = None
-    num_keys: int | None = None
-    band: Band = (None, None)
-    is_band: bool = False  # the band alone is the whole mask
-    reads_query_step: bool = True
-    factor: Predicate | None = None  # multiplies the weights after they are normalised (local-p's Gaussian)
-
-    @property
-    def is_full(self) -> bool:
-        """Every key is allowed."""
-        return self.is_band and self.band[0] is None and self.band[1] is None
-
-    @property
-    def is_causal(self) -> bool:
-        """Query t sees keys 0..t and nothing else restricts it."""
-        low, high = self.band
-        return self.is_band and low is None and high is not None and high == 0
-
-    def __bool__(self) -> bool:
-        raise ValueError("mask: a mask is neither true nor false; join masks with & and |, not with 'and' and 'or'")
-
-    def __repr__(self) -> str:
-        return f"Mask(batch_shape={self.batch_shape}, band={self.band})"
-
-    def __and__(self, other: Mask) -> Mask:
-        _need_mask(other)
-        (low, high), (other_low, other_high) = self.band, other.band
-        band = (_tightest(max, low, other_low), _tightest(min, high, other_high))
-        is_band = self.is_band and other.is_band
-        return self._join(other, lambda i: self.allows(i) & other.allows(i), band, is_band, self._factors(other))
-
-    def __or__(self, other: Mask) -> Mask:
-        _need_mask(other)
-        if self.factor or other.factor:
-            raise ValueError("mask: local_p weighs its keys, so it can be joined with & only, not with |")
-        if self.is_full or other.is_full:
-            return full()
-        (low, high), (other_low, other_high) = self.band, other.band
-        band = (_loosest(min, low, other_low), _loosest(max, high, other_high))
-        return self._join(other, lambda i: self.allows(i) | other.allows(i), band, False, None)
-
-    def dense(
-        self,
-        num_queries: int,
-        num_keys: int,
-        *,
-        num_axes: int | None = None,
-        device: torch.device | None = None,
-    ) -> Tensor:
-        """The mask as booleans [*batch, T, S], with room for `num_axes` leading axes."""
-        allowed = self.allows(self.grid(num_queries, num_keys, num_axes=num_axes, device=device))
-        return allowed.expand(*allowed.shape[:-2], num_queries, num_keys)
-
-    def grid(
-        self,
-        num_queries: int,
-        num_keys: int,
-        *,
-        num_axes: int | None = None,
-        device: torch.device | None = None,
-    ) -> Index:
-        """All pairs of query and key steps as an index."""
-        num_axes = len(self.batch_shape) if num_axes is None else num_axes
-        batch = tuple(
-            torch.arange(size, device=device).view(size, *(1,) * (num_axes - axis + 1))
-            for axis, size in enumerate(self.batch_shape)
-        )
-        t, s = torch.arange(num_queries, device=device), torch.arange(num_keys, device=device)
-        return Index(batch, t[:, None], s[None, :])
-
-    def shifted(self, first_query: int, first_key: int) -> Mask:
-        """The same mask for slices of the queries and keys that begin at these steps."""
-        offset = first_query - first_key
-        return replace(
-            self,
-            allows=lambda i: self.allows(Index(i.batch, i.t + first_query, i.s + first_key)),
-            num_queries=None,
-            num_keys=None,
-            band=(_plus(self.band[0], offset), _plus(self.band[1], offset)),
-        )
-
-    def blocked(self, num_blocks: int, stride: int) -> Mask:
-        """The same mask for overlapping blocks of queries and keys: a new first axis, block i moved by i * stride."""
-        if self.is_band:
-            return self  # it reads s - t alone, which is the same in every block
-
-        def allows(index: Index) -> Tensor:
-            moved = stride * index.batch[0]
-            return self.allows(Index(index.batch[1:], index.t + moved, index.s + moved))
-
-        return replace(self, allows=allows, batch_shape=(num_blocks, *self.batch_shape))
-
-    def fits(self, leading: tuple[int, ...], num_queries: int, num_keys: int) -> str | None:
-        """What doesn't fit a query [*leading, T, D] and its keys, in words; None when all does."""
-        own = self.batch_shape
-        if len(own) > len(leading) or any(a != 1 and a != b for a, b in zip(own, leading, strict=False)):
-            return f"its batch axes {list(own)} are not the query's first axes {list(leading)}"
-        if self.num_queries is not None and self.num_queries != num_queries:
-            return f"it was made for {self.num_queries} query steps, not {num_queries}"
-        if self.num_keys is not None and self.num_keys != num_keys:
-            return f"it was made for {self.num_keys} keys, not {num_keys}"
-        return None
-
-    def grouped(self, repeats: int) -> Mask:
-        """The same mask for heads in groups: its second axis [H] becomes [H / repeats, repeats]."""
-        if len(self.batch_shape) < 2:
-            return self
-        batch, heads, *rest = self.batch_shape
-
-        def ungrouped(index: Index) -> Index:
-            b, group, member, *others = index.batch
-            return Index((b, group * repeats + member, *others), index.t, index.s)
-
-        factor = self.factor
-        return replace(
-            self,
-            allows=lambda i: self.allows(ungrouped(i)),
-            batch_shape=(batch, heads // repeats, repeats, *rest) if heads > 1 else (batch, 1, 1, *rest),
-            factor=None if factor is None else lambda i: factor(ungrouped(i)),
-        )
-
-    def _factors(self, other: Mask) -> Predicate | None:
-        mine, theirs = self.factor, other.factor
-        if mine is None or theirs is None:
-            return mine or theirs
-        return lambda index: mine(index) * theirs(index)
-
-    def _join(self, other: Mask, allows: Predicate, band: Band, is_band: bool, factor: Predicate | None) -> Mask:
-        return Mask(
-            allows=allows,
-            batch_shape=_same_start(self.batch_shape, other.batch_shape),
-            num_queries=_same("query steps", self.num_queries, other.num_queries),
-            num_keys=_same("keys", self.num_keys, other.num_keys),
-            band=band,
-            is_band=is_band,
-            reads_query_step=self.reads_query_step or other.reads_query_step,
-            factor=factor,
-        )
+__all__ = [
+    "Index",
+    "LocalP",
+    "Mask",
+    "Packing",
+    "around",
+    "causal",
+    "dense",
+    "document",
+    "full",
+    "local_m",
+    "packed",
+    "padding",
+    "where",
+    "window",
+]
 
 
 def full() -> Mask:
@@ -220,6 +73,7 @@ def padding(length: Tensor) -> Mask:
         allows=lambda i: i.s < i.pick(length),
         batch_shape=tuple(length.shape),
         reads_query_step=False,
+        length=length if length.dim() == 1 else None,
     )
 
 
@@ -232,9 +86,50 @@ def document(query_id: Tensor, key_id: Tensor | None = None) -> Mask:
             raise ValueError(f"{name}: a single number given; it must be [..., steps]")
     return Mask(
         allows=lambda i: i.pick(query_id, i.t) == i.pick(key_ids, i.s),
-        batch_shape=_same_start(tuple(query_id.shape[:-1]), tuple(key_ids.shape[:-1])),
+        batch_shape=same_start(tuple(query_id.shape[:-1]), tuple(key_ids.shape[:-1])),
         num_queries=query_id.shape[-1],
         num_keys=key_ids.shape[-1],
+    )
+
+
+def packed(
+    query_start: Tensor,
+    key_start: Tensor | None = None,
+    *,
+    num_queries: int,
+    num_keys: int | None = None,
+    longest: int,
+) -> Mask:
+    """Sentences one behind the other in a row: each sees itself (or, with `key_start`, its own keys) and no other.
+
+    `query_start` [N + 1] holds the first token of each sentence and one past the last; unused slots at the end repeat
+    the last number. Tokens behind the last sentence are padding: they see nothing and nobody sees them. `longest`
+    bounds the length of every sentence on either side. Joined by & with `causal()` and `window(r)`, kernels still know
+    all of this; distances are those in the row, which within a sentence that attends to itself are its own.
+    """
+    key_starts = query_start if key_start is None else key_start
+    if num_keys is None:
+        num_keys = num_queries if key_start is None else None
+    for name, start in (("query_start", query_start), ("key_start", key_starts)):
+        _need_integers(name, start)
+        if start.dim() != 1 or start.shape[0] < 2:
+            raise ValueError(f"{name}: shape {list(start.shape)} given; it must be [sentences + 1]")
+    if query_start.shape != key_starts.shape:
+        raise ValueError(f"key_start: {key_starts.shape[0]} numbers given; query_start has {query_start.shape[0]}")
+    if num_keys is None:
+        raise ValueError("num_keys: missing; key_start needs it")
+    _need_positive("longest", longest)
+    last = query_start.shape[0] - 1
+
+    def allows(index: Index) -> Tensor:
+        query_at, key_at = _sentence(query_start, index.t), _sentence(key_starts, index.s)
+        return (query_at == key_at) & (query_at >= 0) & (query_at < last)
+
+    return Mask(
+        allows=allows,
+        num_queries=num_queries,
+        num_keys=num_keys,
+        packing=Packing(query_start, key_starts, longest),
     )
 
 
@@ -309,9 +204,9 @@ class LocalP(torch.nn.Module):
         return around(self.centre(query, length), self.radius)
 
 
-def _need_mask(other: object) -> None:
-    if not isinstance(other, Mask):
-        raise ValueError(f"mask: {type(other).__name__} joined with a mask; wrap a boolean tensor in masks.dense(...)")
+def _sentence(start: Tensor, step: Tensor) -> Tensor:
+    """Which sentence a step lies in: -1 before the first, N behind the last."""
+    return torch.bucketize(step.contiguous(), start.to(step.dtype), right=True) - 1
 
 
 def _need_positive(name: str, number: int) -> None:
@@ -324,30 +219,3 @@ def _need_integers(name: str, tensor: Tensor) -> None:
         raise ValueError(f"{name}: {type(tensor).__name__} given; it must be a tensor of integers")
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise ValueError(f"{name}: a tensor of {tensor.dtype} given; it must hold integers")
-
-
-def _plus(bound: int | None, offset: int) -> int | None:
-    return None if bound is None else bound + offset
-
-
-def _tightest(choose: Callable[[int, int], int], mine: int | None, theirs: int | None) -> int | None:
-    bounds = [bound for bound in (mine, theirs) if bound is not None]
-    return choose(*bounds) if len(bounds) == 2 else bounds[0] if bounds else None
-
-
-def _loosest(choose: Callable[[int, int], int], mine: int | None, theirs: int | None) -> int | None:
-    return None if mine is None or theirs is None else choose(mine, theirs)
-
-
-def _same_start(mine: tuple[int, ...], theirs: tuple[int, ...]) -> tuple[int, ...]:
-    longer, shorter = (mine, theirs) if len(mine) >= len(theirs) else (theirs, mine)
-    both = list(zip(longer, shorter, strict=False))
-    if any(a != b and a != 1 and b != 1 for a, b in both):
-        raise ValueError(f"mask: batch axes {list(mine)} and {list(theirs)} of joined masks don't start alike")
-    return (*(b if a == 1 else a for a, b in both), *longer[len(shorter) :])
-
-
-def _same(what: str, mine: int | None, theirs: int | None) -> int | None:
-    if mine is not None and theirs is not None and mine != theirs:
-        raise ValueError(f"mask: joined masks were made for {mine} and {theirs} {what}")
-    return theirs if mine is None else mine

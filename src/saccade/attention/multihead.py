@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from saccade.attention.call import (
     MaskLike,
@@ -18,10 +19,13 @@ from saccade.attention.call import (
     find_score,
 )
 from saccade.attention.core import attend
+from saccade.attention.joined import split
 from saccade.attention.normalizers import NORMALIZERS
+from saccade.attention.places import Places
 from saccade.attention.scores import SCORES, Score
 
-Rotate = Callable[[Tensor, int], Tensor]  # queries or keys [B, H, T, K] and the position of the first
+MANY_STEPS = 256
+Rotate = Callable[[Tensor, Places], Tensor]  # queries or keys [B, H, T, K] and where they stand
 
 
 class KeyValue(NamedTuple):
@@ -57,8 +61,7 @@ class MultiHeadAttention(nn.Module):
     y = attention(x, source)                               cross-attention
     memory = attention.memory(source)                      ... its source projected once,
     y = attention(x, memory=memory)                        and asked many times
-    past = past.append(attention.memory(x_new))            a decoder's cache: the same thing, growing
-    y = attention(x_new, memory=past, mask=masks.causal(offset=past.num_keys - 1))
+    y, past = attention(x, past=past, return_memory=True)  a decoder that goes on, step by step
     """
 
     def __init__(
@@ -102,18 +105,16 @@ class MultiHeadAttention(nn.Module):
         named = isinstance(normalizer, str) and normalizer in NORMALIZERS
         self.normalizer = NORMALIZERS[str(normalizer)]() if named else find_normalizer(normalizer)
 
-    def memory(self, key_BSD: Tensor, value_BSD: Tensor | None = None, *, first: int = 0) -> KeyValue:
+    def memory(self, key_BSD: Tensor, value_BSD: Tensor | None = None, *, place: Places | None = None) -> KeyValue:
         """The once-per-source work: keys and values projected, split into heads, and read by the score.
 
-        `first` is the position of the first key, for rotary positions.
+        `place` says where the keys stand, for rotary positions; otherwise they stand one behind the other from 0 on.
         """
-        value_BSD = key_BSD if value_BSD is None else value_BSD
-        key_BGSK = self._placed(_projected("key", self.key, key_BSD), self.num_key_value_heads, first).unsqueeze(-3)
-        value_BGSK = self._heads(_projected("value", self.value, value_BSD), self.num_key_value_heads).unsqueeze(-3)
-        memory = self.score.memory(key_BGSK) if isinstance(self.score, Score) else key_BGSK
-        if self.num_key_value_heads < self.num_heads:  # once, instead of at every reading
-            return KeyValue(memory.contiguous(), value_BGSK.contiguous())
-        return KeyValue(memory, value_BGSK)
+        if value_BSD is None:
+            key_BSD, value_BSD = self._projected_together(key_BSD, "key", "value")
+        else:
+            key_BSD, value_BSD = _projected("key", self.key, key_BSD), _projected("value", self.value, value_BSD)
+        return self._memory(key_BSD, value_BSD, place)
 
     def forward(
         self,
@@ -123,26 +124,32 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: MaskLike = None,
         memory: KeyValue | None = None,
+        past: KeyValue | None = None,
         bias: Tensor | None = None,
-        first: int = 0,
+        place: Places | None = None,
         backend: str = "auto",
         return_weights: bool = False,
         return_log_probability: bool = False,
-    ) -> Tensor | tuple[Tensor, ...]:
+        return_memory: bool = False,
+    ) -> Any:
         """[B, T, D]; with `return_weights` also the weights of every head, [B, H, T, S].
 
-        `bias` [H, T, S] or [B, H, T, S] is added to the scores; `first` is the position of the first query, for rotary
+        `bias` [H, T, S] or [B, H, T, S] is added to the scores; `place` says where the queries stand, for rotary
         positions. With `return_log_probability` (hard attention) also that of each head's picked keys, [B, H, T].
-        Without `key` the query attends to itself; without `value` the keys are the values.
+        Without `key` the query attends to itself, after its `past` if that is given; `return_memory` adds what is the
+        past of the steps that follow. Without `value` the keys are the values.
         """
-        if memory is not None and (key_BSD is not None or value_BSD is not None):
-            raise ValueError("memory: given together with key or value; it stands for both")
-        if key_BSD is None and value_BSD is not None:
-            raise ValueError("value: given without key")
-        if memory is None:
-            memory = self.memory(query_BTD if key_BSD is None else key_BSD, value_BSD)
-        query_BHTK = self._placed(_projected("query", self.query, query_BTD), self.num_heads, first)
-        query_BGRTK = query_BHTK.unflatten(-3, (self.num_key_value_heads, -1))
+        self._check(key_BSD, value_BSD, memory, past)
+        if memory is not None:
+            query_BTD = _projected("query", self.query, query_BTD)
+        elif key_BSD is not None:
+            memory = self.memory(key_BSD, value_BSD)
+            query_BTD = _projected("query", self.query, query_BTD)
+        else:
+            query_BTD, own_key_BTD, own_value_BTD = self._projected_together(query_BTD, "query", "key", "value")
+            memory = self._memory(own_key_BTD, own_value_BTD, place)
+            memory = memory if past is None else past.append(memory)
+        query_BGRTK = self._placed(query_BTD, self.num_heads, place).unflatten(-3, (self.num_key_value_heads, -1))
         attended = attend(
             query_BGRTK,
             None,
@@ -159,11 +166,42 @@ class MultiHeadAttention(nn.Module):
         )
         output_BGRTK, *evidence = attended if isinstance(attended, tuple) else (attended,)
         output_BTD: Tensor = self.output(output_BGRTK.flatten(-4, -3).transpose(-3, -2).flatten(-2))
-        return (output_BTD, *(found.flatten(1, 2) for found in evidence)) if evidence else output_BTD
+        found = (output_BTD, *(part.flatten(1, 2) for part in evidence), *([memory] if return_memory else []))
+        return found if len(found) > 1 else output_BTD
 
-    def _placed(self, projected_BTD: Tensor, num_heads: int, first: int) -> Tensor:
+    @staticmethod
+    def _check(key: Tensor | None, value: Tensor | None, memory: KeyValue | None, past: KeyValue | None) -> None:
+        if memory is not None and (key is not None or value is not None):
+            raise ValueError("memory: given together with key or value; it stands for both")
+        if key is None and value is not None:
+            raise ValueError("value: given without key")
+        if past is not None and (key is not None or memory is not None):
+            raise ValueError("past: given together with key or memory; only self-attention goes on")
+
+    def _projected_together(self, x_BTD: Tensor, *names: str) -> tuple[Tensor, ...]:
+        """Queries, keys or values of one tensor; of many steps by one product, which is quicker than several."""
+        parts = {name: cast(nn.Linear, self.get_submodule(name)) for name in names}
+        if x_BTD.shape[:-1].numel() < MANY_STEPS or self.query.bias is None:
+            return tuple(_projected(name, linear, x_BTD) for name, linear in parts.items())
+        for name, linear in parts.items():
+            _check_width(name, linear, x_BTD)
+        weight = torch.cat([linear.weight for linear in parts.values()])
+        bias = torch.cat([linear.bias for linear in parts.values()])
+        return split(F.linear(x_BTD, weight, bias), tuple(linear.out_features for linear in parts.values()))
+
+    def _memory(self, key_BSD: Tensor, value_BSD: Tensor, place: Places | None) -> KeyValue:
+        key_BGSK = self._placed(key_BSD, self.num_key_value_heads, place).unsqueeze(-3)
+        value_BGSK = self._heads(value_BSD, self.num_key_value_heads).unsqueeze(-3)
+        memory = self.score.memory(key_BGSK) if isinstance(self.score, Score) else key_BGSK
+        if self.num_key_value_heads < self.num_heads:  # once, instead of at every reading
+            return KeyValue(memory.contiguous(), value_BGSK.contiguous())
+        return KeyValue(memory, value_BGSK)
+
+    def _placed(self, projected_BTD: Tensor, num_heads: int, place: Places | None) -> Tensor:
         heads_BHTK = self._heads(projected_BTD, num_heads)
-        return heads_BHTK if self.rotate is None else self.rotate(heads_BHTK, first)
+        if self.rotate is None:
+            return heads_BHTK
+        return self.rotate(heads_BHTK, place or Places.following(0, heads_BHTK.shape[-2], heads_BHTK.device))
 
     @staticmethod
     def _heads(projected_BTD: Tensor, num_heads: int) -> Tensor:
@@ -183,8 +221,12 @@ def _score_for_heads(score: ScoreLike, head_width: int, groups: int) -> ScoreLik
 
 
 def _projected(name: str, linear: nn.Linear, tensor: Tensor) -> Tensor:
+    _check_width(name, linear, tensor)
+    projected: Tensor = linear(tensor)
+    return projected
+
+
+def _check_width(name: str, linear: nn.Linear, tensor: Tensor) -> None:
     check_tensor(name, tensor)
     if tensor.shape[-1] != linear.in_features:
         raise ValueError(f"{name}: width {tensor.shape[-1]} given; this attention was built for {linear.in_features}")
-    projected: Tensor = linear(tensor)
-    return projected

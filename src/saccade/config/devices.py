@@ -35,11 +35,11 @@ def options(config: RunSection, network: nn.Module, team: Team = ALONE) -> Optio
         raise Mistake(f"{wanted}; it must be a multiple of them, as each takes its share of a step's batches")
     names = {field.name for field in fields(Options)}
     given: dict[str, Any] = {name: value for name, value in section if name in names}
-    is_recurrent = any(isinstance(module, nn.RNNBase) for module in network.modules())
-    if is_recurrent and section.precision == "bfloat16":
-        raise Mistake("training.precision: 'bfloat16' given; RNNs train in float32 (or auto)")
-    # under autocast cuDNN's RNNs run in float16, whatever is asked for
-    precision = "float32" if is_recurrent else section.precision
+    precision = section.precision
+    if place.type == "cpu" and any(isinstance(module, nn.RNNBase) for module in network.modules()):
+        if precision == "bfloat16":
+            raise Mistake("training.precision: 'bfloat16' given; on a CPU RNNs train in float32 (or auto)")
+        precision = "float32"
     return Options(seed=config.seed, device=place, dtype=compute_dtype(precision, place), **given)
 
 

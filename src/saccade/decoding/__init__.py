@@ -6,7 +6,7 @@ from saccade.decoding.greedy import greedy
 from saccade.decoding.options import Hypothesis, Options
 from saccade.decoding.sampling import SamplingOptions, sample
 from saccade.decoding.search import chosen, search
-from saccade.decoding.stepper import Attending, State, Stepper
+from saccade.decoding.stepper import Attending, Started, State, Stepper
 
 __all__ = [
     "Attending",
@@ -15,6 +15,7 @@ __all__ = [
     "Hypothesis",
     "Options",
     "SamplingOptions",
+    "Started",
     "State",
     "Stepper",
     "beam_search",

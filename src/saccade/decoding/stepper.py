@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, final
 
 from torch import Tensor
 
@@ -36,3 +36,16 @@ class Attending(Stepper, Protocol):
 
     def cross_attention(self, source: Tensor, source_length_B: Tensor, read_BT: Tensor, /) -> Tensor:
         """The weights on the source at every step, [B, L, H, T, S]; L is 0 for a model without attention."""
+
+
+@final
+class Started:
+    """A stepper whose source has been read already."""
+
+    def __init__(self, model: Stepper, state: Any) -> None:
+        self._state, self.advance, self.logits = state, model.advance, model.logits
+
+    def start(self, source: Tensor, source_length_B: Tensor, /) -> Any:
+        """The state after that source."""
+        del source, source_length_B
+        return self._state

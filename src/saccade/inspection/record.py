@@ -21,7 +21,7 @@ from torch.utils.hooks import RemovableHandle
 from saccade.attention.multihead import KeyValue, MultiHeadAttention
 from saccade.data.mistakes import Mistake
 from saccade.layers.pooling import AttentionPooling, MaxPooling, MeanPooling, StructuredPooling
-from saccade.models.seq2seq import Aligner
+from saccade.models.aligner import Aligner
 
 POOLINGS = (AttentionPooling, MaxPooling, MeanPooling, StructuredPooling)
 KINDS = ("cross", "encoder", "decoder", "pooling")
@@ -167,6 +167,7 @@ def _transformed_lengths(module: nn.Module, args: Args, kwargs: Kwargs) -> Tenso
     memory: KeyValue | None = kwargs.get("memory")
     if memory is None:
         memory = attention.memory(args[1] if len(args) > 1 else args[0])
+        memory = memory if kwargs.get("past") is None else kwargs["past"].append(memory)
     repeats = attention.num_heads // attention.num_key_value_heads
     value_BHSK = memory.value.squeeze(2).repeat_interleave(repeats, 1)
     output_HKD = attention.output.weight.mT.unflatten(0, (attention.num_heads, -1))

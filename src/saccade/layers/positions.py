@@ -8,6 +8,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from saccade.attention.places import Places
+
 
 @final
 class Sinusoidal(nn.Module):
@@ -20,10 +22,9 @@ class Sinusoidal(nn.Module):
         rate_half = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
         self.register_buffer("rate_half", rate_half, persistent=False)
 
-    def forward(self, first: int, count: int) -> Tensor:
-        """Positions first .. first + count - 1, [T, D]."""
-        rate_half = self.get_buffer("rate_half")
-        angle = torch.arange(first, first + count, device=rate_half.device)[:, None] * rate_half
+    def forward(self, place: Places) -> Tensor:
+        """A vector for each place, [..., T, D]."""
+        angle = place.at.unsqueeze(-1) * self.get_buffer("rate_half")
         return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)
 
 
@@ -35,11 +36,11 @@ class Learned(nn.Module):
         super().__init__()
         self.table = nn.Parameter(torch.randn(max_length, width) * width**-0.5)
 
-    def forward(self, first: int, count: int) -> Tensor:
-        """Positions first .. first + count - 1, [T, D]."""
-        if first + count > self.table.shape[0]:
-            raise ValueError(f"positions: {first + count} steps given; learned positions end at {self.table.shape[0]}")
-        return self.table[first : first + count]
+    def forward(self, place: Places) -> Tensor:
+        """A vector for each place, [..., T, D]."""
+        if place.end > self.table.shape[0]:
+            raise ValueError(f"positions: {place.end} steps given; learned positions end at {self.table.shape[0]}")
+        return self.table[place.at]
 
 
 @final
@@ -50,10 +51,10 @@ class Rotary(nn.Module):
         super().__init__()
         self.angles = Sinusoidal(head_width)
 
-    def forward(self, x_BHTK: Tensor, first: int) -> Tensor:
+    def forward(self, x_BHTK: Tensor, place: Places) -> Tensor:
         """[B, H, T, K], the same shape."""
-        table_TK = self.angles(first, x_BHTK.shape[-2])
-        sine, cosine = table_TK[:, 0::2].to(x_BHTK.dtype), table_TK[:, 1::2].to(x_BHTK.dtype)
+        table_1TK = self.angles(place).to(x_BHTK.dtype).unsqueeze(-3)  # the same for every head
+        sine, cosine = table_1TK[..., 0::2], table_1TK[..., 1::2]
         even, odd = x_BHTK[..., 0::2], x_BHTK[..., 1::2]
         return torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1).flatten(-2)
 
@@ -70,12 +71,10 @@ class Relative(nn.Module):
         self.causal, self.max_distance = causal, max_distance
         self.table = nn.Parameter(torch.zeros(num_buckets, num_heads))
 
-    def forward(self, first: int, num_queries: int, num_keys: int) -> Tensor:
-        """The bias [H, T, S] of queries from `first` on against keys from 0 on."""
-        device = self.table.device
-        query_T1 = torch.arange(first, first + num_queries, device=device)[:, None]
-        distance_TS = torch.arange(num_keys, device=device) - query_T1
-        return self.table[self._bucket(distance_TS)].movedim(-1, 0)
+    def forward(self, place: Places, num_keys: int) -> Tensor:
+        """The bias [..., H, T, S] of queries at these places against keys from 0 on."""
+        distance_TS = torch.arange(num_keys, device=self.table.device) - place.at.unsqueeze(-1)
+        return self.table[self._bucket(distance_TS)].movedim(-1, -3)
 
     def _bucket(self, distance_TS: Tensor) -> Tensor:
         num_buckets = self.table.shape[0]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from saccade.attention import masks
 from saccade.attention.dropout import dropout
+from saccade.attention.places import Places
 from saccade.layers.positions import Relative
 from saccade.layers.recurrent import RecurrentEncoder
 from saccade.models.transformer import BlockSizes, EncoderBlock, added_positions
@@ -79,13 +80,14 @@ class TransformerTextEncoder(nn.Module):
     def forward(self, x_BSD: Tensor, length_B: Tensor) -> Encoded:
         """The last block's outputs; the last token's stands for the whole."""
         x_BSD, steps = self.project(x_BSD), x_BSD.shape[1]
+        place = Places.following(0, steps, x_BSD.device)
         if self.positions is not None:
-            x_BSD = x_BSD + self.positions(0, steps).to(x_BSD.dtype)
+            x_BSD = x_BSD + self.positions(place).to(x_BSD.dtype)
         x_BSD = dropout(x_BSD, self.sizes.dropouts.residual, self.training)
         mask = masks.padding(length_B) & self.sizes.scope()
-        bias = None if self.bias is None else self.bias(0, steps, steps)
+        bias = None if self.bias is None else self.bias(place, steps)
         for block in self.blocks:
-            x_BSD = block(x_BSD, mask, bias)
+            x_BSD = block(x_BSD, mask, place, bias)
         memory_BSD = self.norm(x_BSD)
         return Encoded(memory_BSD, last_steps(memory_BSD, length_B))
 

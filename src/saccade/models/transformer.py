@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, cast, final
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from saccade.attention import KeyValue, MultiHeadAttention, masks
 from saccade.attention.dropout import dropout
 from saccade.attention.masks import Mask
+from saccade.attention.places import Places
+from saccade.data.packing import Row
+from saccade.layers.embedding import embedded
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
+from saccade.layers.residual import Norm, added, is_fused, streamed
 
 
 class Dropouts(NamedTuple):
@@ -70,13 +75,13 @@ class Residual(nn.Module):
 
     def __init__(self, sizes: BlockSizes) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(sizes.width)
+        self.norm = Norm(sizes.width)
         self.is_pre, self.dropout = sizes.norm == "pre", sizes.dropouts.residual
 
     def forward(self, x_BTD: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
         """The layer's answer added to its question."""
-        answer = dropout(layer(self.norm(x_BTD) if self.is_pre else x_BTD), self.dropout, self.training)
-        return x_BTD + answer if self.is_pre else self.norm(x_BTD + answer)
+        answer = layer(self.norm(x_BTD) if self.is_pre else x_BTD)
+        return added(x_BTD, answer, self.dropout if self.training else 0.0, None if self.is_pre else self.norm)
 
 
 @final
@@ -88,9 +93,9 @@ class EncoderBlock(nn.Module):
         self.attention, self.feed_forward = sizes.own_attention(), sizes.feed_forward()
         self.residuals = nn.ModuleList(Residual(sizes) for _ in range(2))
 
-    def forward(self, x_BSD: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
+    def forward(self, x_BSD: Tensor, mask: Mask, place: Places, bias: Tensor | None) -> Tensor:
         """[B, S, D] to [B, S, D]."""
-        x_BSD = self.residuals[0](x_BSD, lambda x: self.attention(x, mask=mask, bias=bias))
+        x_BSD = self.residuals[0](x_BSD, lambda x: self.attention(x, mask=mask, place=place, bias=bias))
         return self.residuals[1](x_BSD, self.feed_forward)
 
 
@@ -101,6 +106,15 @@ class BlockMemory(NamedTuple):
     source: KeyValue
 
 
+class Seen(NamedTuple):
+    """Where the steps stand that a decoder reads, and what they may look at."""
+
+    place: Places
+    own: Mask
+    source: Mask
+    bias: Tensor | None
+
+
 @final
 class DecoderBlock(nn.Module):
     """Causal self-attention, attention to the source, feed-forward."""
@@ -108,7 +122,7 @@ class DecoderBlock(nn.Module):
     def __init__(self, sizes: BlockSizes) -> None:
         super().__init__()
         self.own, self.cross = sizes.own_attention(), sizes.cross_attention()
-        self.feed_forward, self.scope = sizes.feed_forward(), sizes.scope
+        self.feed_forward = sizes.feed_forward()
         self.residuals = nn.ModuleList(Residual(sizes) for _ in range(3))
 
     def read(self, source_BSD: Tensor) -> KeyValue:
@@ -116,34 +130,26 @@ class DecoderBlock(nn.Module):
         return self.cross.memory(source_BSD)
 
     def forward(
-        self,
-        x_BTD: Tensor,
-        memory: BlockMemory,
-        source_mask: Mask,
-        bias: Tensor | None,
-        record: list[Tensor] | None = None,
+        self, x_BTD: Tensor, memory: BlockMemory, seen: Seen, record: list[Tensor] | None = None
     ) -> tuple[Tensor, BlockMemory]:
         """The steps after those already remembered; the memory grows by them, `record` by the weights [B, H, T, S]."""
-        remembered = memory.past
+        past = memory.past
 
         def own(x: Tensor) -> Tensor:
-            nonlocal remembered
-            first = 0 if remembered is None else remembered.num_keys
-            later = self.own.memory(x, first=first)
-            remembered = later if remembered is None else remembered.append(later)
-            mask = masks.causal(offset=first) & self.scope(first)
-            return cast(Tensor, self.own(x, memory=remembered, mask=mask, bias=bias, first=first))
+            nonlocal past
+            answer, past = self.own(x, past=past, mask=seen.own, place=seen.place, bias=seen.bias, return_memory=True)
+            return cast(Tensor, answer)
 
         def cross(x: Tensor) -> Tensor:
             if record is None:
-                return cast(Tensor, self.cross(x, memory=memory.source, mask=source_mask))
-            answer, weight_BHTS = self.cross(x, memory=memory.source, mask=source_mask, return_weights=True)
+                return cast(Tensor, self.cross(x, memory=memory.source, mask=seen.source))
+            answer, weight_BHTS = self.cross(x, memory=memory.source, mask=seen.source, return_weights=True)
             record.append(weight_BHTS)
             return cast(Tensor, answer)
 
         x_BTD = self.residuals[0](x_BTD, own)
         x_BTD = self.residuals[1](x_BTD, cross)
-        return self.residuals[2](x_BTD, self.feed_forward), BlockMemory(remembered, memory.source)
+        return self.residuals[2](x_BTD, self.feed_forward), BlockMemory(past, memory.source)
 
 
 class State(NamedTuple):
@@ -186,7 +192,7 @@ class Transformer(nn.Module):
         max_length: int = 1024,
     ) -> None:
         super().__init__()
-        self.sizes = sizes
+        self.sizes, self.recomputes = sizes, False
         self.target = nn.Embedding(target_vocabulary, sizes.width)
         self.source: nn.Module = self.target
         if not share_embeddings:
@@ -202,33 +208,45 @@ class Transformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderBlock(sizes) for _ in range(num_encoder_layers))
         self.decoder = nn.ModuleList(DecoderBlock(sizes) for _ in range(num_decoder_layers))
         is_pre = sizes.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(sizes.width) if is_pre else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(sizes.width) if is_pre else nn.Identity()
+        self.encoder_norm = Norm(sizes.width) if is_pre else nn.Identity()
+        self.decoder_norm = Norm(sizes.width) if is_pre else nn.Identity()
 
     def start(self, source_BS: Tensor, source_length_B: Tensor) -> State:
         """Read the source: the state before the first step."""
-        x_BSD, source_length_B = self._read(source_BS, source_length_B)
-        mask, steps = masks.padding(source_length_B) & self.sizes.scope(), x_BSD.shape[1]
-        bias = None if self.encoder_bias is None else self.encoder_bias(0, steps, steps)
-        for block in self.encoder:
-            x_BSD = block(x_BSD, mask, bias)
-        memory_BSD = self.encoder_norm(x_BSD)
-        blocks = [BlockMemory(None, block.read(memory_BSD)) for block in self._decoder_blocks()]
-        return State(tuple(blocks), source_length_B, 0)
+        vectors_BSD, source_length_B, place = self._vectors(source_BS, source_length_B)
+        blocks = self._read(vectors_BSD, masks.padding(source_length_B) & self.sizes.scope(), place)
+        return State(blocks, source_length_B, 0)
 
     def advance(self, state: State, read_BT: Tensor, record: list[Tensor] | None = None) -> tuple[Tensor, State]:
         """Read some target ids: the decoder's vectors [B, T, D] and the state after them.
 
         `record` gets the weights that each block gave the source, [B, H, T, S].
         """
-        x_BTD = self._embed(self.target, read_BT, state.num_steps)
-        mask, blocks = masks.padding(state.source_length_B), []
         first, last = state.num_steps, state.num_steps + read_BT.shape[1]
-        bias = None if self.decoder_bias is None else self.decoder_bias(first, last - first, last)
-        for block, memory in zip(self.decoder, state.blocks, strict=True):
-            x_BTD, later = block(x_BTD, memory, mask, bias, record)
-            blocks.append(later)
-        return self.decoder_norm(x_BTD), State(tuple(blocks), state.source_length_B, last)
+        place = Places.following(first, last - first, read_BT.device)
+        bias = None if self.decoder_bias is None else self.decoder_bias(place, last)
+        own = masks.causal(offset=first) & self.sizes.scope(first)
+        seen = Seen(place, own, masks.padding(state.source_length_B), bias)
+        vectors_BTD, blocks = self._write(state.blocks, read_BT, seen, record)
+        return vectors_BTD, State(blocks, state.source_length_B, last)
+
+    def packed(self, source: Row, target: Row) -> Tensor:
+        """Teacher forcing of sentences that are packed into rows: the decoder's vectors at every step, [1, T, D]."""
+        assert isinstance(self.source, nn.Embedding)
+        place = Places(source.place_T, source.longest)
+        itself = masks.packed(source.start_N, num_queries=source.ids_1T.shape[1], longest=source.longest)
+        vectors_1SD = self._embedded(self.source, source.ids_1T, place)
+        blocks = self._read(vectors_1SD, itself & self.sizes.scope(), place)
+        own = masks.packed(target.start_N, num_queries=target.ids_1T.shape[1], longest=target.longest)
+        across = masks.packed(
+            target.start_N,
+            source.start_N,
+            num_queries=target.ids_1T.shape[1],
+            num_keys=source.ids_1T.shape[1],
+            longest=max(source.longest, target.longest),
+        )
+        seen = Seen(Places(target.place_T, target.longest), own & masks.causal() & self.sizes.scope(), across, None)
+        return self._write(blocks, target.ids_1T, seen)[0]
 
     def logits(self, vectors: Tensor) -> Tensor:
         """Unnormalised log-probabilities of the next id, [..., V]."""
@@ -244,23 +262,50 @@ class Transformer(nn.Module):
         self.advance(self.start(source_BS, source_length_B), read_BT, record)
         return torch.stack(record, 1)
 
-    def _decoder_blocks(self) -> Iterator[DecoderBlock]:
-        return (cast(DecoderBlock, block) for block in self.decoder)
-
-    def _read(self, source_BS: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The source as vectors, and how many there are of them."""
+    def _vectors(self, source_BS: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor, Places]:
+        """The source as vectors, how many there are of them, and where they stand."""
         if isinstance(self.source, nn.Embedding):
-            return self._embed(self.source, source_BS, 0), length_B
+            place = Places.following(0, source_BS.shape[1], source_BS.device)
+            return self._embedded(self.source, source_BS, place), length_B, place
         vectors_BSD, length_B = self.source(source_BS, length_B)
-        return self._placed(vectors_BSD, 0), length_B
+        place = Places.following(0, vectors_BSD.shape[1], vectors_BSD.device)
+        return self._placed(vectors_BSD, place), length_B, place
 
-    def _embed(self, table: nn.Embedding, ids_BT: Tensor, first: int) -> Tensor:
-        return self._placed(table(ids_BT) * self.sizes.width**0.5, first)
+    def _read(self, x_BSD: Tensor, mask: Mask, place: Places) -> tuple[BlockMemory, ...]:
+        """The source through the encoder, as each decoder block will ask it."""
+        bias = None if self.encoder_bias is None else self.encoder_bias(place, x_BSD.shape[1])
+        for block in self.encoder:
+            x_BSD = self._through(block, x_BSD, mask, place, bias)
+        memory_BSD = self.encoder_norm(x_BSD)
+        return tuple(BlockMemory(None, cast(DecoderBlock, block).read(memory_BSD)) for block in self.decoder)
 
-    def _placed(self, x_BTD: Tensor, first: int) -> Tensor:
+    def _write(
+        self, memories: tuple[BlockMemory, ...], read_BT: Tensor, seen: Seen, record: list[Tensor] | None = None
+    ) -> tuple[Tensor, tuple[BlockMemory, ...]]:
+        """The decoder's vectors at these steps, and what its blocks remember after them."""
+        x_BTD, later = self._embedded(self.target, read_BT, seen.place), []
+        for block, memory in zip(self.decoder, memories, strict=True):
+            x_BTD, remembered = self._through(block, x_BTD, memory, seen, record)
+            later.append(remembered)
+        return self.decoder_norm(x_BTD), tuple(later)
+
+    def _through(self, block: nn.Module, *inputs: Any) -> Any:
+        """A block's answer; perhaps made again in the backward pass, instead of keeping what it was made of."""
+        if self.recomputes and self.training:
+            return checkpoint(block, *inputs, use_reentrant=False)
+        return block(*inputs)
+
+    def _embedded(self, table: nn.Embedding, ids_BT: Tensor, place: Places) -> Tensor:
+        if not self.training or not is_fused(table.weight) or isinstance(self.positions, Learned):
+            return self._placed(table(ids_BT) * self.sizes.width**0.5, place)
+        known = Places.following(0, place.end, ids_BT.device)
+        position_PD = None if self.positions is None else self.positions(known)
+        return embedded(ids_BT, table.weight, place, position_PD, self.sizes.dropouts.residual)
+
+    def _placed(self, x_BTD: Tensor, place: Places) -> Tensor:
         if self.positions is not None:
-            x_BTD = x_BTD + self.positions(first, x_BTD.shape[1]).to(x_BTD.dtype)
-        return dropout(x_BTD, self.sizes.dropouts.residual, self.training)
+            x_BTD = x_BTD + self.positions(place).to(x_BTD.dtype)
+        return dropout(streamed(x_BTD), self.sizes.dropouts.residual, self.training)
 
 
 def added_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned | None:

@@ -81,16 +81,18 @@ def _(query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> Tensor:
 
 @torch.library.custom_op("saccade::additive_score_backward", mutates_args=())
 def additive_score_backward(
-    grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor
+    grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor, wants_query: bool, wants_key: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients for q, k and v."""
+    """Gradients for q, k and v; zeros for q, or for k and v, where they aren't wanted."""
     with torch.autocast(query_BTD.device.type, enabled=False):
-        return _backward(grad_BTS, query_BTD, key_BSD, v_BD)
+        return _backward(grad_BTS, query_BTD, key_BSD, v_BD, wants_query, wants_key)
 
 
 @additive_score_backward.register_fake
-def _(grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    del grad_BTS
+def _(
+    grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor, wants_query: bool, wants_key: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    del grad_BTS, wants_query, wants_key
     return query_BTD.new_empty(query_BTD.shape), key_BSD.new_empty(key_BSD.shape), v_BD.new_empty(v_BD.shape)
 
 
@@ -101,7 +103,8 @@ def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], 
 
 def _differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     query, key, v = ctx.saved_tensors  # type: ignore[attr-defined]
-    gradients: tuple[Tensor, Tensor, Tensor] = additive_score_backward(grad, query, key, v)
+    of_query, of_key, of_v = ctx.needs_input_grad  # type: ignore[attr-defined]
+    gradients: tuple[Tensor, Tensor, Tensor] = additive_score_backward(grad, query, key, v, of_query, of_key or of_v)
     return gradients
 
 
@@ -160,7 +163,9 @@ def _forward(query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> Tensor:
     return score_BTS.mul_(slope).add_(intercept * v.sum(-1)[:, None, None]).to(query_BTD.dtype)
 
 
-def _backward(grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _backward(
+    grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor, wants_query: bool, wants_key: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     if _is_native(query_BTD):
         inputs = (query_BTD.contiguous(), key_BSD.contiguous(), v_BD.float().contiguous())
         wide = [torch.empty_like(tensor, dtype=torch.float32) for tensor in inputs[:2]]
@@ -174,11 +179,14 @@ def _backward(grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor
     for tile, b, t, s in _tiling(query, key):
         tiles.fill(tile, b, t, s)
         rows = grad[b, t, s].unsqueeze(-2)  # [b, t, 1, s]: one product per query with [b, t, s, D]
-        grad_v[b] += slope * (rows @ tile).sum((1, 2)) + intercept * rows.sum((1, 2, 3))[:, None]
+        if wants_key:
+            grad_v[b] += slope * (rows @ tile).sum((1, 2)) + intercept * rows.sum((1, 2, 3))[:, None]
         tiles.bend_(tile)
-        grad_query[b, t] += (rows @ tile).squeeze(-2)
-        tile.mul_(rows.mT)
-        grad_key[b, s] += tile.sum(1)
+        if wants_query:
+            grad_query[b, t] += (rows @ tile).squeeze(-2)
+        if wants_key:
+            tile.mul_(rows.mT)
+            grad_key[b, s] += tile.sum(1)
     outer = tiles.steepness * v[:, None]
     gradients = (grad_query.mul_(outer), grad_key.mul_(outer), grad_v)
     inputs = (query_BTD, key_BSD, v_BD)
