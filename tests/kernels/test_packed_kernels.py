@@ -17,7 +17,6 @@ from torch import Tensor
 
 from saccade import MultiHeadAttention, attend, explain, masks
 from saccade.attention.joined import split
-from saccade.attention.kernels import triton_here
 from saccade.attention.kernels.packed import packed_attention
 from saccade.attention.masks import Mask
 
@@ -25,9 +24,8 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On CPU tensors, and with products of bfloat16, whose bits the interpreter would multiply."""
-    monkeypatch.setattr(triton_here, "INTERPRETED", True)
+def _widened_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter would multiply the bits of bfloat16."""
     if importlib.util.find_spec("triton") is None:
         return
     import triton.language as tl

@@ -7,13 +7,7 @@ import torch
 from torch import Tensor
 
 from saccade import attend, masks
-from saccade.attention.kernels import triton_here
 from saccade.attention.kernels.step import attend_step
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_here, "INTERPRETED", True)
 
 
 @pytest.mark.parametrize("backend", ["plain", "triton"])
