@@ -258,6 +258,20 @@ def test_custom_op_obeys_torchs_rules() -> None:
     torch.library.opcheck(additive_fused.additive_attention, (*inputs, None, None, 1, 1, 0.0, None))
 
 
+def test_packed_sentences_are_laid_side_by_side() -> None:
+    start = torch.tensor([0, 3, 3, 20, 41, 41])  # an empty sentence, an unused slot, and padding behind
+    mask = masks.packed(start, num_queries=45, longest=23) & masks.causal()
+    score = build_score("additive", 8, heads=(2,)).float()
+    inputs = [torch.randn(1, 2, 45, 8, requires_grad=True) for _ in range(3)]
+    leaves = [*inputs, *score.parameters()]
+    found = []
+    for backend in ("additive", "reference"):
+        output = attend(*inputs, score=score, mask=mask, backend=backend)
+        found.append([output, *torch.autograd.grad(output.square().sum(), leaves)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-4)
+
+
 def test_heads_and_their_masks() -> None:
     score = build_score("additive", 8, heads=(3,), hidden_width=8).float()
     inputs = [torch.randn(2, 3, steps, 8) for steps in (5, 9, 9)]

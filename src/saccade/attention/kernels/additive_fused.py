@@ -15,6 +15,7 @@ from saccade.attention.call import Attended, Call
 from saccade.attention.kernels import additive_cuda as cuda
 from saccade.attention.kernels import native
 from saccade.attention.kernels.scope import Dropout, Masked, Scope, scope_of
+from saccade.attention.kernels.unpacked import unpack
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Additive
 
@@ -40,7 +41,10 @@ def refuses(call: Call) -> str | None:
 
 
 def _refuses_sizes(call: Call) -> str | None:
-    count = math.prod(call.leading)
+    unpacked = unpack(call)
+    count = math.prod(call.leading) * (
+        1 if unpacked is None else unpacked.slots
+    )  # each sentence is an entry of its own
     if call.query.dtype not in cuda.INPUTS:
         return f"it takes float32, bfloat16 and float16, not {call.query.dtype}"
     if not 0 < count <= LARGEST_GRID or not call.num_queries:
@@ -61,10 +65,17 @@ def run(call: Call, operator: Operator | None = None) -> Attended:
     )
     v = call.score.v.float().expand(*leading, -1).reshape(count, -1).contiguous()
     seed = torch.empty(1, dtype=torch.int64, device=query.device).random_() if call.dropout else None
-    scope = scope_of(call)
+    unpacked = unpack(call)
+    if unpacked is None:
+        scope = scope_of(call)
+    else:
+        scope = unpacked.scope(*call.mask.band)
+        query, key, value = unpacked.queries(query), unpacked.keys(key), unpacked.keys(value)
+        v = v.repeat_interleave(unpacked.slots, 0)
     output, _ = (operator or additive_attention)(
         query, key, v, value, scope.mask, scope.low, scope.high, scope.inner, call.dropout, seed
     )
+    output = output if unpacked is None else unpacked.back(output)
     return Attended(output.view(*leading, *output.shape[-2:]))
 
 
