@@ -51,7 +51,7 @@ def beam_search(
     if options.width == 1:
         return [[hypothesis] for hypothesis in greedy(model, source, source_length_B, options, prefixes)]
     constraints = constrain(options, source, source_length_B, prefixes)
-    sentences = [_Sentence(options, limit) for limit in constraints.limit_B.tolist()]
+    sentences = [Sentence(options, limit) for limit in constraints.limit_B.tolist()]
     beam = _first(model.start(source, source_length_B), constraints, sentences, options.width)
     while beam.sentences:
         beam = _extend(model, beam)
@@ -60,7 +60,7 @@ def beam_search(
 
 @final
 @dataclass
-class _Sentence:
+class Sentence:
     """One source's search: its best `num_best` that ended, and what was cut, for want of those.
 
     One that was cut keeps its place in the beam: when all places are taken, going on would only find more loops.
@@ -103,7 +103,7 @@ class _Beam:
 
     state: Any
     constraints: Constraints
-    sentences: list[_Sentence]
+    sentences: list[Sentence]
     score_BN: Tensor
     ids_BNT: Tensor
     log_probability_BNT: Tensor
@@ -128,7 +128,7 @@ class _Candidates(NamedTuple):
         return _Candidates(score_BN, self.parent_BN.gather(1, at_BN), self.token_BN.gather(1, at_BN))
 
 
-def _first(state: Any, constraints: Constraints, sentences: list[_Sentence], width: int) -> _Beam:
+def _first(state: Any, constraints: Constraints, sentences: list[Sentence], width: int) -> _Beam:
     """N equal rows a sentence, of which only the first may be extended."""
     batch, device = len(sentences), constraints.limit_B.device
     row_N = torch.arange(batch, device=device).repeat_interleave(width)

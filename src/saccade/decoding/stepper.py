@@ -6,6 +6,8 @@ from typing import Any, Protocol, Self
 
 from torch import Tensor
 
+from saccade.attention.memory import Slots
+
 
 class State(Protocol):
     """A model between two steps, one row per hypothesis."""
@@ -36,3 +38,18 @@ class Attending(Stepper, Protocol):
 
     def cross_attention(self, source: Tensor, source_length_B: Tensor, read_BT: Tensor, /) -> Tensor:
         """The weights on the source at every step, [B, L, H, T, S]; L is 0 for a model without attention."""
+
+
+class Slotted(Stepper, Protocol):
+    """A model that also goes on with many sentences in slots, each at a place of its own, all in place.
+
+    The state it gives has `enter(index_E, started)`, `refill(other, index_E)` and `reorder(parent_BN)`; what `start`
+    gives says its `num_source_steps`.
+    """
+
+    @property
+    def max_places(self) -> int | None:
+        """How many steps it may read; None: any number."""
+
+    def slots(self, slots: Slots, num_source_steps: int) -> Any:
+        """The state of empty slots, for sources of so many steps."""
