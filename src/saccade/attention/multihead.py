@@ -68,6 +68,7 @@ class MultiHeadAttention(nn.Module):
         value_width = key_width if value_width is None else value_width
         self.num_heads, self.num_key_value_heads, self.dropout = num_heads, groups, dropout
         self.rotate = rotate
+        self._joined: tuple[Tensor, Tensor] | None = None
         self.query = nn.Linear(width, width, bias=bias)
         self.key = nn.Linear(key_width, groups * head_width, bias=bias)
         self.value = nn.Linear(value_width, groups * head_width, bias=bias)
@@ -87,6 +88,18 @@ class MultiHeadAttention(nn.Module):
         """
         value_BSD = key_BSD if value_BSD is None else value_BSD
         return self._memory(_projected("key", self.key, key_BSD), _projected("value", self.value, value_BSD), place)
+
+    @torch.no_grad()
+    def join(self) -> None:
+        """From now on self-attention projects with copies of its weights, side by side; for weights that stay."""
+        parts = (self.query, self.key, self.value)
+        if self.query.bias is None or len({linear.in_features for linear in parts}) > 1:
+            return
+        joined = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
+        if self._joined is None:
+            self._joined = joined
+        for kept, new in zip(self._joined, joined, strict=True):  # in place: a captured graph reads them there
+            kept.copy_(new)
 
     def slots(self, slots: Slots) -> SlotMemory:
         """An empty past for sentences in slots."""
@@ -158,6 +171,8 @@ class MultiHeadAttention(nn.Module):
     def _projected_together(self, x_BTD: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values of one tensor; of many steps by one product, which is quicker than three."""
         parts = {"query": self.query, "key": self.key, "value": self.value}
+        if self._joined is not None:
+            return F.linear(x_BTD, *self._joined).split([linear.out_features for linear in parts.values()], -1)
         if x_BTD.shape[:-1].numel() < MANY_STEPS or self.query.bias is None:
             return tuple(_projected(name, linear, x_BTD) for name, linear in parts.items())
         for name, linear in parts.items():

@@ -72,18 +72,22 @@ class Sentence:
     cut: list[Hypothesis] = field(default_factory=list)
 
     def finish(self, ids: list[int], log_probabilities: list[float]) -> None:
+        """One ended; the best `num_best` stay."""
         heapq.heappush(self.finished, self.options.hypothesis(ids, log_probabilities, ended=True))
         if len(self.finished) > self.options.num_best:
             heapq.heappop(self.finished)
 
     def cut_off(self, ids: list[int], log_probabilities: list[float]) -> None:
+        """One didn't end."""
         self.cut.append(self.options.hypothesis(ids, log_probabilities, ended=False))
 
     @property
     def is_wanting(self) -> bool:
+        """Fewer than `num_best` ended."""
         return len(self.finished) < self.options.num_best
 
     def is_done(self, best_live: float, length: int) -> bool:
+        """Nothing that lives can still change what is found."""
         if length >= self.limit or best_live == -math.inf or len(self.cut) >= self.options.width:
             return True
         if self.is_wanting:
@@ -91,6 +95,7 @@ class Sentence:
         return self.finished[0].score >= self.options.normalised(best_live, self.limit)
 
     def ranked(self) -> list[Hypothesis]:
+        """What is found, best first."""
         distinct = {tuple(one.ids): one for one in sorted(self.cut)}.values()  # two loops may be cut to the same
         found = sorted(self.finished, reverse=True) + sorted(distinct, reverse=True)
         return found[: self.options.num_best] or [Hypothesis(-math.inf, [], [], ended=False)]

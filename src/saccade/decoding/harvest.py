@@ -9,10 +9,10 @@ from saccade.decoding.beam import BeamOptions, Sentence
 from saccade.decoding.constraints import Constraints
 from saccade.decoding.options import Hypothesis
 
+Columns = dict[str, Any]  # of one sentence: numbers and lists of them
 
-def greedy_output(
-    columns: dict[str, Any], options: BeamOptions, constraints: Constraints, row: int
-) -> list[Hypothesis]:
+
+def greedy_output(columns: Columns, options: BeamOptions, constraints: Constraints, row: int) -> list[Hypothesis]:
     """The one output of a sentence, from its columns as lists."""
     length = columns["place"]
     ids, steps = columns["token"][0][1 : length + 1], columns["log_p"][0][1 : length + 1]
@@ -21,7 +21,7 @@ def greedy_output(
     return [options.hypothesis(ids[: kept - ended], steps[:kept], ended=ended)]
 
 
-def beam_outputs(columns: dict[str, Any], options: BeamOptions, constraints: Constraints, row: int) -> list[Hypothesis]:
+def beam_outputs(columns: Columns, options: BeamOptions, constraints: Constraints, row: int) -> list[Hypothesis]:
     """The best outputs of a sentence, from its columns as lists."""
     sentence = Sentence(options, limit=0)
     for worth, (place, hypothesis, last) in zip(columns["worth"], columns["ended"], strict=True):
@@ -35,7 +35,7 @@ def beam_outputs(columns: dict[str, Any], options: BeamOptions, constraints: Con
     return sentence.ranked()
 
 
-def _read_off(columns: dict[str, Any], place: int, hypothesis: int) -> tuple[list[int], list[float]]:
+def _read_off(columns: Columns, place: int, hypothesis: int) -> tuple[list[int], list[float]]:
     """Ids and log-probabilities of the hypothesis that a row was at a step, from there back to the first."""
     ids, steps = [], []
     for step in range(place, 0, -1):

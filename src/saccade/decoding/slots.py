@@ -1,7 +1,7 @@
 """Many sentences through a fixed number of slots: those that are done leave, those that wait enter.
 
-The outputs are those of `greedy` and `beam_search`, sentence by sentence. The device is asked for nothing inside a step;
-every few steps it says which sentences were done some steps ago, while it goes on with the others.
+The outputs are those of `greedy` and `beam_search`, sentence by sentence. The device is asked for nothing inside a
+step; every few steps it says which sentences were done some steps ago, while it goes on with the others.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -86,7 +86,7 @@ def write(factory: Factory, work: Work) -> list[list[Hypothesis]]:
 def _groups(factory: Factory, work: Work) -> Iterator[tuple[int, list[int]]]:
     """Sentences, longest first, with the number of slots that they get; long outputs get fewer."""
     options, pace = factory.options, factory.pace
-    limits = [_limit(options, work, number) for number in range(len(work.lengths))]
+    limits = [limit(options, work, number) for number in range(len(work.lengths))]
     order = sorted(range(len(limits)), key=lambda number: (-limits[number], -work.lengths[number]))
     most = max(1, pace.rows // options.width)
     while order:
@@ -97,7 +97,8 @@ def _groups(factory: Factory, work: Work) -> Iterator[tuple[int, list[int]]]:
         order = order[count:]
 
 
-def _limit(options: BeamOptions, work: Work, number: int) -> int:
+def limit(options: BeamOptions, work: Work, number: int) -> int:
+    """The longest output of a sentence, </s> included."""
     return max(options.limit(work.lengths[number]), len(work.prefix(number)) + 1)
 
 

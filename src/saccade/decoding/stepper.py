@@ -51,5 +51,8 @@ class Slotted(Stepper, Protocol):
     def max_places(self) -> int | None:
         """How many steps it may read; None: any number."""
 
+    def refuses_slots(self) -> str | None:
+        """Why it can't after all, in words; None when it can."""
+
     def slots(self, slots: Slots, num_source_steps: int) -> Any:
         """The state of empty slots, for sources of so many steps."""

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar, cast, final
 import torch
 from torch import Tensor, nn
 
-from saccade.attention import KeyValue, MultiHeadAttention, masks
+from saccade.attention import SCORES, KeyValue, MultiHeadAttention, masks
 from saccade.attention.dropout import dropout
 from saccade.attention.masks import Mask
 from saccade.attention.memory import Slots
@@ -196,6 +196,11 @@ class Transformer(nn.Module):
         seen = state.seen(count, self.sizes.window, self.decoder_bias)
         vectors_BTD, blocks = self._write(state.blocks, read_BT, seen, record)
         return vectors_BTD, state.after(blocks, count)
+
+    def refuses_slots(self) -> str | None:
+        """Why `slots` can't be used, in words; None when they can."""
+        score = SCORES[self.sizes.score]
+        return f"the score {self.sizes.score} knows only so many positions" if score.reads_position else None
 
     def slots(self, slots: Slots, num_source_steps: int) -> SlotState:
         """Room for many sentences, each at a place of its own; `advance` goes on with all of them, in place."""
