@@ -12,6 +12,7 @@ from rich.console import Console
 from saccade.config import corpora, load, runs
 from saccade.config.predictors import load_run
 from saccade.config.translate import Config
+from saccade.data.batches import of_pairs
 from saccade.data.files import sole_writer
 from saccade.data.mistakes import Mistake
 
@@ -140,5 +141,5 @@ def test_pieces_drawn_at_random_are_repeatable_and_read_in_turn(tmp_path: Path) 
         assert all((one.source[row] == other.source[row]).all() for row in range(60))
     assert any(len(first[0].source[row]) != len(first[1].source[row]) for row in range(60))
     assert both[0].decode(first[0].source[7].tolist()) == "the cat number 7"
-    batches = corpora.plan(config.data, first, tokens_per_batch=200, seed=1).epoch(0)
+    batches = of_pairs(*first, tokens_per_batch=200, seed=1, weights=corpora.shares(config.data, len(first))).epoch(0)
     assert sum(map(len, batches)) == pytest.approx(60, abs=8)

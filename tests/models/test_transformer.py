@@ -8,6 +8,7 @@ from torch import nn
 
 from cases import SCORE_NAMES
 from saccade.attention.places import Places
+from saccade.data.packing import Row
 from saccade.layers.positions import POSITIONS, Relative, Rotary
 from saccade.models.transformer import BlockSizes, Transformer
 
@@ -179,3 +180,29 @@ def copy_weights(ours: Transformer, theirs: nn.Transformer) -> None:
         if theirs.encoder.norm is not None:
             theirs.encoder.norm.load_state_dict(ours.encoder_norm.state_dict())
             theirs.decoder.norm.load_state_dict(ours.decoder_norm.state_dict())
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+@pytest.mark.parametrize("window", [None, 2])
+def test_packed_sentences_are_read_as_if_alone(positions: str, window: int | None) -> None:
+    model = build(positions=positions, window=window)
+    sources, targets = [[3, 4, 5, 6], [7], [8, 9, 3]], [[1, 4], [1, 5, 6, 7], [1]]
+    source, target = packed_row(sources, 11), packed_row(targets, 9)
+    vectors_TD = model.packed(source, target)[0]
+    for number, (ids, read) in enumerate(zip(sources, targets, strict=True)):
+        alone_TD = model(torch.tensor([ids]), torch.tensor([len(ids)]), torch.tensor([read]))[0]
+        start, end = target.start_N[number : number + 2].tolist()
+        torch.testing.assert_close(vectors_TD[start:end], alone_TD)
+
+
+def packed_row(sentences: list[list[int]], size: int) -> Row:
+    ids, lengths = [token for one in sentences for token in one], [len(one) for one in sentences]
+    places = [place for length in lengths for place in range(length)]
+    starts = [0, *torch.tensor(lengths).cumsum(0).tolist()]
+    padding = [0] * (size - len(ids))
+    return Row(
+        torch.tensor([ids + padding]),
+        torch.tensor([*starts, starts[-1], starts[-1]], dtype=torch.int32),  # two slots are free
+        torch.tensor(places + padding),
+        longest=max(lengths),
+    )

@@ -11,7 +11,7 @@ import pytest
 from runs import make_run
 from saccade.config import load
 from saccade.config.runs import MAY_CHANGE
-from saccade.config.translate import Languages
+from saccade.config.text_to_text import Languages
 from saccade.data.frames import Sounds
 from saccade.data.mistakes import Mistake
 from saccade.data.sound import Mel

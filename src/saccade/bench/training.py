@@ -22,7 +22,7 @@ from saccade.bench import peer_configs
 from saccade.bench.environments import Failed
 from saccade.bench.peer_configs import Job
 from saccade.bench.peers import PEERS, Mark, Toolkit, Trained, Versions
-from saccade.config import corpora, devices, translate
+from saccade.config import batching, corpora, devices, translate
 from saccade.config.translate import Config
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
@@ -154,7 +154,7 @@ def train_ours(config: Config, folder: Path) -> Trained:
     both = corpora.tokenizers(config, folder)
     stores = corpora.stores(config, both, folder / "store")
     network = translate.model(config, both).train()
-    plan = corpora.plan(config.data, stores, int(config.training.tokens_per_batch), config.seed)
+    plan = batching.plan(config, stores, [])
     options = devices.options(config, network)
     marks: list[Mark] = []
 
@@ -163,7 +163,7 @@ def train_ours(config: Config, folder: Path) -> Trained:
             marks.append(Mark(progress.step, time.perf_counter(), progress.items))
 
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        loss = functools.partial(translate.loss, config, network)
+        loss = functools.partial(batching.loss, config, network)
         trainer = Trainer(network, plan, loss, options, Path(scratch))
         trainer.run(lambda: {"score": 0.0}, mark)
     return Trained(marks)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple, Protocol
 
@@ -13,9 +12,8 @@ from rich.console import Console
 
 from saccade.config import watch
 from saccade.config.sections import Positive, Section, TokenizerSection
-from saccade.data.batches import Buckets, of_pairs
 from saccade.data.corpus import Corpus, Pair
-from saccade.data.frames import Recordings, Sounds
+from saccade.data.frames import Sounds
 from saccade.data.mistakes import Mistake
 from saccade.data.store import Encode, Store, count_seen, prepare
 from saccade.data.tokenizer import (
@@ -169,14 +167,11 @@ def _encoder(tokenizer: SentencePiece | Vocabulary, alpha: float) -> Encode:
     return tokenizer.sampler(alpha) if alpha and isinstance(tokenizer, SentencePiece) else tokenizer.encode
 
 
-def plan(
-    data: Data, prepared: list[Store], tokens_per_batch: int, seed: int, recordings: Sequence[Recordings] = ()
-) -> Buckets:
-    """Which pairs go together in each epoch; of several variants, each is read in part."""
+def shares(data: Data, num_stores: int) -> list[float]:
+    """How often each store is read an epoch; of several variants of a corpus, each in part."""
     weights = [files.weight for files in data.corpora.values()]
-    variants = len(prepared) // len(weights)
-    shares = [weight / variants for weight in weights] * variants
-    return of_pairs(*prepared, tokens_per_batch=tokens_per_batch, seed=seed, weights=shares, recordings=recordings)
+    variants = num_stores // len(weights)
+    return [weight / variants for weight in weights] * variants
 
 
 def fingerprint(tokenizer: SentencePiece | Vocabulary | Sounds) -> str:

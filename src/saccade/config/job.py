@@ -20,6 +20,7 @@ class Job(NamedTuple):
     validate: Validate
     data: list[str]  # hashes of what it learns from: a run goes on only with the same
     stored: Mapping[str, str] = {}  # small files that a trained run needs beside its weights: name and text
+    is_steady: bool = False  # batches have few shapes and the loss asks the device nothing: it may be captured
     unit: str = "tokens"  # what the loss is a mean over
     config: RunSection | None = None  # with what it left to be found here
 

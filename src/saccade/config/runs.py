@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import platform
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,12 @@ MAY_CHANGE: dict[str, Any] = {
     "device": True,
     "languages": True,
     "training": dict.fromkeys(
-        ("max_steps", "patience", "validate_every", "save_every", "tensorboard", "bleu_tokenize"), True
+        ("max_steps", "patience", "validate_every", "save_every", "tensorboard", "bleu_tokenize", "capture"), True
     ),
     "decoding": True,
     "data": {"test": True},
 }
+FOUND_ONCE = ("tokens_per_batch", "precision", "batches")  # then part of the run
 LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 
 
@@ -87,6 +89,7 @@ def _prepared(config: Any, folder: Path, console: Console, team: Team) -> tuple[
         config_file.save(config, folder / "config.yaml")  # before anything that depends on it is stored
     job = TASKS[config.task].prepare(config, folder, console)
     options = devices.options(job.config or config, job.network, team)
+    options = replace(options, capture=options.capture and job.is_steady)
     config = _with(job.config or config, "precision", str(options.dtype).removeprefix("torch."))
     if team.is_first:
         _store(config, job, folder)
@@ -114,7 +117,7 @@ def _same_run(config: RunSection, folder: Path) -> RunSection:
     if not path.exists():
         return config
     earlier = config_file.load(path)
-    for name in ("tokens_per_batch", "precision"):  # found once, then part of the run
+    for name in FOUND_ONCE:
         if getattr(config.training, name, None) == "auto" and earlier.task == config.task:
             config = _with(config, name, getattr(earlier.training, name))
     before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, config))

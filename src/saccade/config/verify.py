@@ -14,6 +14,7 @@ from rich.console import Console
 
 from saccade.config import child
 from saccade.config import load as config_file
+from saccade.config.runs import FOUND_ONCE
 from saccade.training import checkpoints
 
 SHARE_BEFORE = 0.2  # of the kills come before the first step: while data are prepared or a checkpoint is read
@@ -44,7 +45,7 @@ def verify(config: Path, overrides: list[str], *, kills: int, steps: int, consol
         console.print(f"one run of {steps:,} steps, left alone ...")
         times = _run_to_end(arguments, whole)
         found = config_file.load(whole / "config.yaml").training  # what was found by trying must be the same
-        settled = {name: getattr(found, name, None) for name in ("tokens_per_batch", "precision")}
+        settled = {name: getattr(found, name, None) for name in FOUND_ONCE}
         arguments += [f"training.{name}={value}" for name, value in settled.items() if value is not None]
         num_kills, is_same = 0, True
         while num_kills < kills:

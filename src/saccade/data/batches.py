@@ -98,14 +98,8 @@ class Buckets:
     def epoch(self, number: int) -> list[Rows]:
         """The batches of an epoch, as rows."""
         random = np.random.default_rng([self._seed, number])
-        batches = list(self._cut(self._sorted(self._drawn(random), random), random))
+        batches = list(self._cut(self._sorted(drawn(self._parts, random), random), random))
         return [batches[index] for index in random.permutation(len(batches))]
-
-    def _drawn(self, random: np.random.Generator) -> Rows:
-        """The rows that an epoch reads, by the weights."""
-        starts = np.cumsum([0, *(part.num_rows for part in self._parts)])
-        drawn = [start + _some(*part, random) for start, part in zip(starts, self._parts, strict=False)]
-        return random.permutation(np.concatenate(drawn))
 
     def _sorted(self, rows: Rows, random: np.random.Generator) -> Rows:
         """By the longer side, the budget's measure; then by which side is longer and how much, to and fro.
@@ -179,6 +173,13 @@ def full_runs(width: NDArray[np.integer], budget: int) -> Iterator[slice]:
         run = slice(start, start + int(np.searchsorted(padded, budget, side="right")))
         yield run
         start = run.stop
+
+
+def drawn(parts: Sequence[Part], random: np.random.Generator) -> Rows:
+    """The rows that an epoch reads, by the weights, in an order by chance."""
+    starts = np.cumsum([0, *(part.num_rows for part in parts)])
+    found = [start + _some(*part, random) for start, part in zip(starts, parts, strict=False)]
+    return random.permutation(np.concatenate(found))
 
 
 def _some(count: int, weight: float, random: np.random.Generator) -> Rows:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar, cast, final
+from typing import Any, NamedTuple, TypeVar, cast, final
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from saccade.attention import SCORES, KeyValue, MultiHeadAttention, masks
 from saccade.attention.dropout import dropout
 from saccade.attention.masks import Mask
 from saccade.attention.memory import Slots
 from saccade.attention.places import Places
+from saccade.data.packing import Row
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
+from saccade.layers.residual import Norm, added, streamed
 from saccade.models.decoder_state import BlockMemory, Seen, SlotState, State
 
 AnyState = TypeVar("AnyState", State, SlotState)
@@ -75,13 +78,13 @@ class Residual(nn.Module):
 
     def __init__(self, sizes: BlockSizes) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(sizes.width)
+        self.norm = Norm(sizes.width)
         self.is_pre, self.dropout = sizes.norm == "pre", sizes.dropouts.residual
 
     def forward(self, x_BTD: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
         """The layer's answer added to its question."""
-        answer = dropout(layer(self.norm(x_BTD) if self.is_pre else x_BTD), self.dropout, self.training)
-        return x_BTD + answer if self.is_pre else self.norm(x_BTD + answer)
+        answer = layer(self.norm(x_BTD) if self.is_pre else x_BTD)
+        return added(x_BTD, answer, self.dropout if self.training else 0.0, None if self.is_pre else self.norm)
 
 
 @final
@@ -156,7 +159,7 @@ class Transformer(nn.Module):
         max_length: int = 1024,
     ) -> None:
         super().__init__()
-        self.sizes = sizes
+        self.sizes, self.recomputes = sizes, False
         self.target = nn.Embedding(target_vocabulary, sizes.width)
         self.source: nn.Module = self.target
         if not share_embeddings:
@@ -172,8 +175,8 @@ class Transformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderBlock(sizes) for _ in range(num_encoder_layers))
         self.decoder = nn.ModuleList(DecoderBlock(sizes) for _ in range(num_decoder_layers))
         is_pre = sizes.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(sizes.width) if is_pre else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(sizes.width) if is_pre else nn.Identity()
+        self.encoder_norm = Norm(sizes.width) if is_pre else nn.Identity()
+        self.decoder_norm = Norm(sizes.width) if is_pre else nn.Identity()
 
     def start(self, source_BS: Tensor, source_length_B: Tensor) -> State:
         """Read the source: the state before the first step."""
@@ -210,6 +213,23 @@ class Transformer(nn.Module):
         nothing_BTS[..., 0] = True  # a slot that is free goes on unheard, and must stay finite
         return SlotState(slots, tuple(memories), nothing_BTS)
 
+    def packed(self, source: Row, target: Row) -> Tensor:
+        """Teacher forcing of sentences that are packed into rows: the decoder's vectors at every step, [1, T, D]."""
+        assert isinstance(self.source, nn.Embedding)
+        vectors_1SD = self._embedded(self.source, source.ids_1T)
+        itself = masks.packed(source.start_N, num_queries=source.ids_1T.shape[1], longest=source.longest)
+        blocks = self._read(vectors_1SD, itself & self.sizes.scope(), Places(source.place_T, source.longest))
+        own = masks.packed(target.start_N, num_queries=target.ids_1T.shape[1], longest=target.longest)
+        across = masks.packed(
+            target.start_N,
+            source.start_N,
+            num_queries=target.ids_1T.shape[1],
+            num_keys=source.ids_1T.shape[1],
+            longest=max(source.longest, target.longest),
+        )
+        seen = Seen(Places(target.place_T, target.longest), own & masks.causal() & self.sizes.scope(), across, None)
+        return self._write(blocks, target.ids_1T, seen)[0]
+
     def logits(self, vectors: Tensor) -> Tensor:
         """Unnormalised log-probabilities of the next id, [..., V]."""
         return vectors @ self.output.weight.mT
@@ -236,7 +256,7 @@ class Transformer(nn.Module):
         x_BSD = self._placed(x_BSD, place)
         bias = None if self.encoder_bias is None else self.encoder_bias(place, x_BSD.shape[1])
         for block in self.encoder:
-            x_BSD = block(x_BSD, mask, place, bias)
+            x_BSD = self._through(block, x_BSD, mask, place, bias)
         memory_BSD = self.encoder_norm(x_BSD)
         return tuple(BlockMemory(None, cast(DecoderBlock, block).read(memory_BSD)) for block in self.decoder)
 
@@ -246,9 +266,15 @@ class Transformer(nn.Module):
         """The decoder's vectors at these steps, and what its blocks remember after them."""
         x_BTD, later = self._placed(self._embedded(self.target, read_BT), seen.place), []
         for block, memory in zip(self.decoder, memories, strict=True):
-            x_BTD, remembered = block(x_BTD, memory, seen, record)
+            x_BTD, remembered = self._through(block, x_BTD, memory, seen, record)
             later.append(remembered)
         return self.decoder_norm(x_BTD), tuple(later)
+
+    def _through(self, block: nn.Module, *inputs: Any) -> Any:
+        """A block's answer; perhaps made again in the backward pass, instead of keeping what it was made of."""
+        if self.recomputes and self.training:
+            return checkpoint(block, *inputs, use_reentrant=False)
+        return block(*inputs)
 
     def _embedded(self, table: nn.Embedding, ids_BT: Tensor) -> Tensor:
         return cast(Tensor, table(ids_BT) * self.sizes.width**0.5)
@@ -256,7 +282,7 @@ class Transformer(nn.Module):
     def _placed(self, x_BTD: Tensor, place: Places) -> Tensor:
         if self.positions is not None:
             x_BTD = x_BTD + self.positions(place).to(x_BTD.dtype)
-        return dropout(x_BTD, self.sizes.dropouts.residual, self.training)
+        return dropout(streamed(x_BTD), self.sizes.dropouts.residual, self.training)
 
 
 def added_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned | None:

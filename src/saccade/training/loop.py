@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, Self, final
+from typing import Any, NamedTuple, Protocol, Self, cast, final
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
+from saccade.data.ahead import Ahead
 from saccade.training import checkpoints
 from saccade.training.averages import MovingAverage, mean_of, put
+from saccade.training.captured import Backward, Captured
 from saccade.training.checkpoints import Progress
 from saccade.training.interruption import Interrupted, Wish, wishes
 from saccade.training.schedules import SCHEDULES
@@ -45,6 +49,7 @@ class Options:
     seed: int = 1
     device: torch.device = CPU
     dtype: torch.dtype = torch.float32  # of matrix products; weights stay float32
+    capture: bool = False  # forward and backward as a CUDA graph; the loss must not ask the device anything
 
 
 class NonFiniteLoss(RuntimeError):
@@ -79,6 +84,22 @@ Validate = Callable[[], dict[str, float]]  # a dict with "score": higher is bett
 Report = Callable[[Progress, dict[str, Any]], None]
 
 
+class Stepped(NamedTuple):
+    """A step that was sent to the device: the loss's sum and the gradients' norm, as soon as they are `ready`."""
+
+    figures: Tensor
+    num_items: int
+    learning_rate: float
+    ready: torch.cuda.Event | None
+
+    def measured(self) -> dict[str, float]:
+        """What came out; the device is waited for."""
+        if self.ready is not None:
+            self.ready.synchronize()
+        total, norm = self.figures.tolist()
+        return {"loss": total / self.num_items, "norm": norm, "learning_rate": self.learning_rate}
+
+
 @final
 class Trainer:
     """A model, its data, its loss and where it stands; `run` goes on from the last checkpoint in `folder`.
@@ -98,6 +119,14 @@ class Trainer:
         found = checkpoints.restore(self.checkpoints, model, self.optimizer, self.average.weights)
         self.progress = found or Progress()
         self.skipped_in_a_row = 0
+        is_cuda = options.device.type == "cuda"
+        self.lag = int(is_cuda)  # an accelerator gets a step before the last one's figures are read
+        self.sent: deque[tuple[Stepped, Progress]] = deque()
+        self.read_at = time.perf_counter()
+        self.batches = Ahead(self._loaded, depth=2 * options.accumulate if is_cuda else 0)
+        self.backward: Backward = self._backward
+        if options.capture and is_cuda:
+            self.backward = Captured(self._backward, model.parameters(), options.device)
 
     @property
     def checkpoints(self) -> Path:
@@ -123,29 +152,37 @@ class Trainer:
         is_due = step % self.options.validate_every == 0 or step >= self.options.max_steps
         return step > 0 and is_due and self.progress.validated != step
 
-    def step(self, batches: list[Batch]) -> dict[str, float]:
+    def step(self, batches: list[Batch]) -> Stepped:
         """Forward and backward through every batch, one update; of a team, each has its share of the batches."""
+        rate = self.options.learning_rate * self.schedule(self.progress.step + 1)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.options.learning_rate * self.schedule(self.progress.step + 1)
+            group["lr"] = rate
         (num_items,) = self.team.total(sum(batch.num_items for batch in batches))
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=not isinstance(self.backward, Captured))
         shown = torch.zeros((), device=self.options.device)
         for number, batch in enumerate(batches):
             self._seed(self.team.rank + number * self.team.size)
-            loss, part = self._loss(batch.to(self.options.device))
-            (loss / num_items).backward()
-            shown += part.detach()
+            shown += self.backward(batch, 1 / num_items)
         self.team.sum_gradients(self.model)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
-        is_finite = bool(norm.isfinite())
-        if is_finite:
-            self.optimizer.step()
-            self.average.update(self.model, self.progress.step)
-        self._count_skips(is_finite)
-        rate = self.optimizer.param_groups[0]["lr"]
-        (total,) = self.team.total(float(shown))
-        found = {"loss": total / num_items, "norm": float(norm), "learning_rate": rate, "items": num_items}
-        return found if is_finite else {**found, "skipped": self.progress.skipped}
+        cast(Any, self.optimizer).found_inf = (~norm.isfinite()).float()  # then the step changes nothing
+        self.optimizer.step()
+        self.average.update(self.model, self.progress.step)
+        return self._sent(torch.stack([self.team.summed(shown), norm]), int(num_items), rate)
+
+    def _backward(self, batch: Batch, scale: float | Tensor) -> Tensor:
+        """Adds a batch's gradients, `scale` times; returns its part of the loss that is shown."""
+        loss, shown = self._loss(batch.to(self.options.device))
+        (loss * scale).backward()
+        return shown.detach()
+
+    def _sent(self, figures: Tensor, num_items: int, rate: float) -> Stepped:
+        """The figures on their way to the host."""
+        figures = figures.to("cpu", non_blocking=True)
+        ready = torch.cuda.Event() if self.lag else None
+        if ready is not None:
+            ready.record()
+        return Stepped(figures, num_items, rate, ready)
 
     def _seed(self, place: int) -> None:
         """All chance is a function of the step and a batch's place in it."""
@@ -157,8 +194,11 @@ class Trainer:
             try:
                 self._run(validate, report, wish)
             except KeyboardInterrupt:
+                self._settle(report)
                 self._save()
                 raise Interrupted from None
+            finally:
+                self.batches.close()
         self._save()
         return self.progress
 
@@ -168,29 +208,54 @@ class Trainer:
         while not self._is_worn_out:
             if epoch != self.progress.epoch:
                 epoch, batches = self.progress.epoch, self.plan.epoch(self.progress.epoch)
-            measured = self._validate(validate, wish) if self._must_validate else self._next_step(batches)
-            report(self.progress, measured)
-            if self.progress.step % self.options.save_every == 0 and not self.skipped_in_a_row:
-                self._save()
+            if self._must_validate:
+                self._settle(report)
+                report(self.progress, self._validate(validate, wish))
+                self.read_at = time.perf_counter()
+            else:
+                self._next_step(batches)
+                self._settle(report, leave=self.lag)
+            if self.progress.step % self.options.save_every == 0:
+                self._settle(report)
+                if not self.skipped_in_a_row:
+                    self._save()
             if any(self.team.total(wish.is_stop)):
                 raise KeyboardInterrupt
+        self._settle(report)
         if not self.is_finished:
             report(self.progress, self._try_average(validate, wish))
 
-    def _next_step(self, batches: Sequence[Any]) -> dict[str, Any]:
-        progress, started = self.progress, time.perf_counter()
-        rows = batches[progress.batch : progress.batch + self.options.accumulate]
-        measured: dict[str, Any] = self.step([self.plan.load(row) for _, row in self.team.share(rows)])
-        items = int(measured.pop("items"))
-        progress.step, progress.items, progress.batch = (
-            progress.step + 1,
-            progress.items + items,
-            progress.batch + len(rows),
-        )
-        progress.is_averaged = False
+    def _next_step(self, batches: Sequence[Any]) -> None:
+        progress, size = self.progress, self.options.accumulate
+        rows = [row for _, row in self.team.share(batches[progress.batch : progress.batch + size])]
+        progress_after = progress.batch + size
+        later = [row for at in range(2) for _, row in self.team.share(batches[progress_after + at * size :][:size])]
+        stepped = self.step([self.batches.take(row, [*rows[n + 1 :], *later]) for n, row in enumerate(rows)])
+        progress.step, progress.items = progress.step + 1, progress.items + stepped.num_items
+        progress.batch, progress.is_averaged = min(progress_after, len(batches)), False
         if progress.batch == len(batches):
             progress.epoch, progress.batch = progress.epoch + 1, 0
-        return measured | {"items_per_second": items / (time.perf_counter() - started)}
+        self.sent.append((stepped, replace(progress)))
+
+    def _settle(self, report: Report, *, leave: int = 0) -> None:
+        """Read and report the steps that were sent, but for the last few."""
+        while len(self.sent) > leave:
+            stepped, progress = self.sent.popleft()
+            measured = stepped.measured()
+            now = time.perf_counter()
+            rate, self.read_at = stepped.num_items / (now - self.read_at), now
+            is_finite = math.isfinite(measured["norm"])
+            self._count_skips(is_finite)
+            skipped = {} if is_finite else {"skipped": self.progress.skipped}
+            report(replace(progress, skipped=self.progress.skipped), {**measured, **skipped, "items_per_second": rate})
+
+    def _loaded(self, rows: Any) -> Batch:
+        """A batch, where an accelerator can fetch it by itself."""
+        batch: Batch = self.plan.load(rows)
+        if not self.lag:
+            return batch
+        pinned: Batch = pytree.tree_map_only(Tensor, Tensor.pin_memory, batch)
+        return pinned
 
     def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         narrow = self.options.dtype != torch.float32

@@ -2,10 +2,15 @@
 
 With p = (1 - e) onehot + e / V (Szegedy 2016, section 7), the loss of a row is lse(z) - sum_v p_v z_v and its gradient
 softmax(z) - p. Both are known as soon as a chunk of logits is, so the gradients for the vectors and the matrix are made
-in the forward pass and the logits are forgotten.
+in the forward pass and the logits are forgotten. On a CUDA device with Triton, a chunk's logits become its gradients
+where they lie (`kernels/cross_entropy.py`); chunks are large there, so that the matrix products fill the device.
 """
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +18,12 @@ from torch.utils.checkpoint import checkpoint
 
 from saccade.attention.precision import widened
 from saccade.data.batches import Batch
+from saccade.data.packing import IGNORED, PackedBatch
+from saccade.layers.residual import is_fused
+from saccade.models.transformer import Transformer
 
 CHUNK_LOGITS = 1 << 22
+CHUNK_BYTES = 640 << 20  # of logits on a CUDA device
 
 
 def sequence_loss(
@@ -30,18 +39,29 @@ def sequence_loss(
     vectors_BTD = network(batch.source_BS, batch.source_length_B, batch.read_BT)
     real_BT = torch.arange(batch.write_BT.shape[1], device=vectors_BTD.device) < batch.target_length_B[:, None]
     vectors_ND = vectors_BTD[real_BT]
-    matrix_VD = network.get_parameter("output.weight").to(vectors_ND.dtype)
+    matrix_VD = network.get_parameter("output.weight")
     loss, likelihood = smoothed_cross_entropy(vectors_ND, matrix_VD, batch.write_BT[real_BT], smoothing=smoothing)
     if not consistency:
         return loss, likelihood
-    apart = disagreement(vectors_ND.unflatten(0, (2, -1)), matrix_VD)
+    apart = disagreement(vectors_ND.unflatten(0, (2, -1)), matrix_VD.to(vectors_ND.dtype))
     return (loss + consistency * apart) / 2, likelihood / 2
+
+
+def packed_loss(network: nn.Module, batch: PackedBatch, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """The same of a packed batch, whose padding counts for nothing; the device is asked nothing."""
+    vectors_1TD = cast(Transformer, network).packed(batch.source, batch.target)
+    return smoothed_cross_entropy(
+        vectors_1TD[0], network.get_parameter("output.weight"), batch.write_T, smoothing=smoothing
+    )
 
 
 def smoothed_cross_entropy(
     vectors_ND: Tensor, matrix_VD: Tensor, target_N: Tensor, *, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The summed loss over N tokens, and their summed negative log-likelihood (for perplexity; no gradient)."""
+    """The summed loss over N tokens, and their summed negative log-likelihood (for perplexity; no gradient).
+
+    The products are made in the vectors' dtype; the matrix's gradient is summed in float32 and has the matrix's dtype.
+    """
     loss, likelihood, _, _ = linear_cross_entropy(vectors_ND, matrix_VD, target_N, smoothing)
     return loss, likelihood
 
@@ -66,12 +86,24 @@ def linear_cross_entropy(
     vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Summed loss, summed negative log-likelihood, and the loss's gradients for vectors and matrix."""
+    narrow = matrix.to(vectors.dtype)
+    loss, likelihood, grad_vectors, grad_matrix = (_fused if is_fused(vectors) else _plain)(
+        vectors, narrow, target, smoothing
+    )
+    return loss, likelihood, grad_vectors, grad_matrix.to(matrix.dtype)
+
+
+def _plain(vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    real = target != IGNORED
+    if not real.all():
+        loss, likelihood, grad, grad_matrix = _plain(vectors[real], matrix, target[real], smoothing)
+        return loss, likelihood, torch.zeros_like(vectors).masked_scatter_(real[:, None], grad), grad_matrix
     grad_vectors, grad_matrix = torch.empty_like(vectors), torch.zeros_like(matrix, dtype=widened(matrix).dtype)
     loss, likelihood = (grad_matrix.new_zeros(()) for _ in range(2))
     vocabulary, uniform = matrix.shape[0], smoothing / matrix.shape[0]
     size = max(1, CHUNK_LOGITS // vocabulary)
     buffer = matrix.new_empty(min(size, len(vectors)), vocabulary)
-    for part in (slice(start, start + size) for start in range(0, len(vectors), size)):
+    for part in _parts(len(vectors), size):
         logits = widened(torch.mm(vectors[part], matrix.mT, out=buffer[: len(vectors[part])]))
         picked = target[part, None]
         at_target, largest, total = logits.gather(1, picked), logits.amax(1), logits.sum()
@@ -83,7 +115,55 @@ def linear_cross_entropy(
         narrow = share.to(matrix.dtype)
         torch.mm(narrow, matrix, out=grad_vectors[part])
         grad_matrix += narrow.mT @ vectors[part]
-    return loss, likelihood, grad_vectors, grad_matrix.to(matrix.dtype)
+    return loss, likelihood, grad_vectors, grad_matrix
+
+
+def _fused(vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The same without a copy of the logits, and without asking the device anything: it can be captured."""
+    from saccade.training.kernels.cross_entropy import differentiate_
+
+    (num_rows, vocabulary), aligned = (len(vectors), len(matrix)), -(-len(matrix) // 8) * 8  # rows begin at 16 bytes
+    size = rows_at_once(num_rows, aligned * matrix.itemsize)
+    buffer = matrix.new_empty(size, aligned)[:, :vocabulary]
+    grad_vectors, grad_matrix = torch.empty_like(vectors), torch.zeros_like(matrix, dtype=torch.float32)
+    totals = grad_matrix.new_zeros(2)
+    for part in _parts(num_rows, size):
+        gradient = torch.mm(vectors[part], matrix.mT, out=buffer[: len(vectors[part])])
+        totals += differentiate_(gradient, target[part], smoothing).sum(1)
+        torch.mm(gradient, matrix, out=grad_vectors[part])
+        _add_product_(grad_matrix, gradient.mT, vectors[part])
+    return totals[0].clone(), totals[1].clone(), grad_vectors, grad_matrix
+
+
+def rows_at_once(num_rows: int, row_bytes: int) -> int:
+    """Rows in each of as many equal chunks as the bytes ask for, in tiles of 128."""
+    num_chunks = max(1, -(-num_rows * row_bytes // CHUNK_BYTES))
+    return max(1, min(num_rows, -(-num_rows // (num_chunks * 128)) * 128))
+
+
+def _parts(num_rows: int, size: int) -> Iterator[slice]:
+    return (slice(start, start + size) for start in range(0, num_rows, size))
+
+
+def _add_product_(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """total += a b, in total's dtype where the device can."""
+    if a.dtype == total.dtype:
+        total.addmm_(a, b)
+    elif _adds_wide(a.device):
+        torch.addmm(total, a, b, out_dtype=total.dtype, out=total)
+    else:
+        total += a @ b
+
+
+@functools.cache
+def _adds_wide(device: torch.device) -> bool:
+    """Whether products of bfloat16 can be added to float32 as they are made: on CUDA, in some versions of torch."""
+    total, a = torch.zeros(8, 8, device=device), torch.zeros(8, 8, dtype=torch.bfloat16, device=device)
+    try:
+        torch.addmm(total, a, a, out_dtype=total.dtype, out=total)
+    except (RuntimeError, TypeError):
+        return False
+    return True
 
 
 @linear_cross_entropy.register_fake

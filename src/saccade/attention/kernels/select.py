@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from saccade.attention.call import Attended, Call
-from saccade.attention.kernels import additive, one_row, sdpa, window
+from saccade.attention.kernels import additive, one_row, packed, sdpa, window
 from saccade.attention.reference import reference
 
-BACKENDS = ("auto", "reference", "sdpa", "additive", "window", "one_row")
+BACKENDS = ("auto", "reference", "sdpa", "additive", "window", "one_row", "packed")
 
 
 class Choice(NamedTuple):
@@ -29,6 +29,8 @@ def select(call: Call, backend: str = "auto") -> Choice:
         raise ValueError(f"backend: {backend!r} given; allowed: {', '.join(BACKENDS)}")
     if backend != "auto":
         return _named(call, backend)
+    if call.query.device.type == "cuda" and packed.refuses(call) is None:
+        return _PACKED
     if window.refuses(call) is None and window.pays(call):
         return _WINDOW
     if one_row.refuses(call) is None:
@@ -53,6 +55,7 @@ def _named(call: Call, backend: str) -> Choice:
         "additive": (additive.refuses, _ADDITIVE),
         "window": (window.refuses, _WINDOW),
         "one_row": (one_row.refuses, _ONE_ROW),
+        "packed": (packed.refuses, _PACKED),
     }[backend]
     if (refusal := refuses(call)) is not None:
         raise ValueError(f"backend: {backend!r} can't run this call: {refusal}")
@@ -63,6 +66,7 @@ def _run_whole(call: Call) -> Attended:
     return _whole(call).run(call)
 
 
+_PACKED = Choice("packed", packed.REASON, packed.run)
 _SDPA = Choice("sdpa", sdpa.REASON, sdpa.run)
 _ADDITIVE = Choice("additive", additive.REASON, additive.run)
 _ONE_ROW = Choice("one_row", one_row.REASON, lambda call: one_row.run(call, _run_whole))

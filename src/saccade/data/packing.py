@@ -1,0 +1,193 @@
+"""Sentences one behind the other in rows of a fixed size: only a row's tail is padding, and all batches look alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from saccade.data.batches import Load, Part, Rows, drawn
+from saccade.data.mistakes import Mistake
+from saccade.data.store import Ragged, Store
+from saccade.data.tokenizer import END, PAD, START
+
+IGNORED = -1  # the target of a step that is padding
+ROOM = 1.02  # of the side that is shorter on the whole: its share of a batch varies
+SLOTS = 1.2  # sentences that a row has room for, to those of average length
+MULTIPLE = 64  # of a row's size, which matrix products like
+
+
+class Row(NamedTuple):
+    """Sentences one behind the other. `start_N` [N + 1] is as `masks.packed` takes it, `place_T` within a sentence."""
+
+    ids_1T: Tensor
+    start_N: Tensor
+    place_T: Tensor
+    longest: int  # no sentence has more tokens
+
+    def to(self, device: torch.device) -> Row:
+        """The same on a device."""
+        ids_1T, start_N, place_T = (tensor.to(device, non_blocking=True) for tensor in self[:3])
+        return Row(ids_1T, start_N, place_T, self.longest)
+
+
+class PackedBatch(NamedTuple):
+    """Pairs packed into two rows; what is written at each target step, IGNORED at padding."""
+
+    source: Row
+    target: Row
+    write_T: Tensor
+
+    @property
+    def num_items(self) -> int:
+        """Real tokens to write, </s> included."""
+        return int((self.write_T != IGNORED).sum())
+
+    def to(self, device: torch.device) -> PackedBatch:
+        """The same on a device."""
+        write_T = self.write_T.to(device, non_blocking=True)
+        return PackedBatch(self.source.to(device), self.target.to(device), write_T)
+
+
+class Shape(NamedTuple):
+    """The size of every batch: tokens on either side, and room for so many sentences."""
+
+    source: int
+    target: int
+    slots: int
+
+
+@final
+class Packed:
+    """Batches of rows by chance, each filled until a side or the slots are full; every row once an epoch."""
+
+    def __init__(
+        self,
+        lengths: Sequence[NDArray[np.integer]],
+        *,
+        tokens_per_batch: int,
+        seed: int,
+        load: Load,
+        parts: Sequence[Part] = (),
+    ) -> None:
+        self.load, self._seed = load, seed
+        self._sides = [side.astype(np.int64) for side in lengths]
+        self._parts = parts or [Part(len(self._sides[0]))]
+        self.shape = shape_of(self._sides, tokens_per_batch)
+
+    def epoch(self, number: int) -> list[Rows]:
+        """The batches of an epoch, as rows."""
+        return list(self._cut(drawn(self._parts, np.random.default_rng([self._seed, number]))))
+
+    def _cut(self, rows: Rows) -> Iterator[Rows]:
+        ends = [np.cumsum(side[rows]) for side in self._sides]
+        start = 0
+        while start < len(rows):
+            before = [int(end[start - 1]) if start else 0 for end in ends]
+            full = [
+                int(np.searchsorted(end, done + size, side="right"))
+                for end, done, size in zip(ends, before, self.shape[:2], strict=True)
+            ]
+            stop = min(*full, start + self.shape.slots)
+            yield rows[start:stop]
+            start = stop
+
+    def real_share(self, number: int = 0) -> float:
+        """The share of real tokens among all that a batch holds, over an epoch and both sides."""
+        batches = self.epoch(number)
+        real = sum(int(side[rows].sum()) for rows in batches for side in self._sides)
+        return real / (len(batches) * (self.shape.source + self.shape.target))
+
+
+def shape_of(sides: Sequence[NDArray[np.int64]], tokens: int) -> Shape:
+    """The longer side of the whole corpus gets `tokens`, the other its share and a little room."""
+    if not len(sides[0]):
+        raise Mistake("data: nothing is left to train on; everything was blank or too long")
+    means = [float(side.mean()) for side in sides]
+    longest = [int(side.max()) for side in sides]
+    if max(longest) > tokens:
+        wanted = f"tokens_per_batch: {tokens} given, but one sentence has {max(longest)} tokens"
+        raise Mistake(f"{wanted}; allowed: {max(longest)} or more, or a smaller data.max_length")
+    wanted_sizes = [
+        min(tokens, max(most, int(ROOM * tokens * mean / max(means))))
+        for mean, most in zip(means, longest, strict=True)
+    ]
+    source, target = (min(tokens, -(-size // MULTIPLE) * MULTIPLE) for size in wanted_sizes)
+    return Shape(source, target, int(SLOTS * tokens / max(means)) + 1)
+
+
+def of_stores(*stores: Store, tokens_per_batch: int, seed: int, weights: Sequence[float] = ()) -> Packed:
+    """Packed pairs from one store or several, each with its weight."""
+    starts = np.cumsum([0, *(len(store) for store in stores)])
+    sources, targets = [store.source for store in stores], [store.target for store in stores]
+    longest = [int(max(side.lengths.max() for side in sides if len(side))) + 1 for sides in (sources, targets)]
+
+    def load(rows: Rows) -> PackedBatch:
+        store_N = np.searchsorted(starts, rows, side="right") - 1
+        own_N = rows - starts[store_N]
+        source, target = _gathered(sources, store_N, own_N), _gathered(targets, store_N, own_N)
+        write = np.full(plan.shape.target, IGNORED, np.int64)
+        target.put(write, END, first=False)
+        return PackedBatch(
+            source.row(plan.shape.source, plan.shape.slots, END, longest[0], first=False),
+            target.row(plan.shape.target, plan.shape.slots, START, longest[1], first=True),
+            torch.from_numpy(write),
+        )
+
+    plan = Packed(
+        [np.concatenate([side.lengths + 1 for side in sides]) for sides in (sources, targets)],  # ids with </s>
+        tokens_per_batch=tokens_per_batch,
+        seed=seed,
+        load=load,
+        parts=[Part(len(store), weight) for store, weight in zip(stores, weights or [1.0] * len(stores), strict=True)],
+    )
+    return plan
+
+
+class _Gathered(NamedTuple):
+    """Ids of some sentences one behind the other, and how many each has."""
+
+    ids: NDArray[np.int64]
+    length_N: NDArray[np.int64]
+
+    def starts(self) -> NDArray[np.int64]:
+        """Where each begins when each has one id more, and where the last ends."""
+        return np.concatenate([[0], np.cumsum(self.length_N + 1)])
+
+    def put(self, row_T: NDArray[np.int64], mark: int, *, first: bool) -> None:
+        """Into a row, with a mark before or behind each."""
+        start_N = self.starts()
+        row_T[np.arange(len(self.ids)) + np.repeat(np.arange(len(self.length_N)) + first, self.length_N)] = self.ids
+        row_T[start_N[:-1] if first else start_N[1:] - 1] = mark
+
+    def row(self, size: int, slots: int, mark: int, longest: int, *, first: bool) -> Row:
+        ids, start_N = np.full(size, PAD, np.int64), self.starts()
+        self.put(ids, mark, first=first)
+        starts = np.full(slots + 1, start_N[-1], np.int32)
+        starts[: len(start_N)] = start_N
+        place = np.zeros(size, np.int64)
+        place[: start_N[-1]] = np.arange(start_N[-1]) - np.repeat(start_N[:-1], np.diff(start_N))
+        return Row(torch.from_numpy(ids)[None], torch.from_numpy(starts), torch.from_numpy(place), longest)
+
+
+def _gathered(sides: Sequence[Ragged], store_N: NDArray[np.int64], row_N: NDArray[np.int64]) -> _Gathered:
+    """Rows of several stores in the order given, each store read at once."""
+    begin_N, length_N = np.zeros_like(row_N), np.zeros_like(row_N)
+    used = np.unique(store_N)
+    for store in used:
+        own = store_N == store
+        begin_N[own] = sides[store].offsets[row_N[own]]
+        length_N[own] = sides[store].offsets[row_N[own] + 1] - begin_N[own]
+    first_N = np.cumsum(length_N) - length_N
+    at = np.arange(int(length_N.sum())) + np.repeat(begin_N - first_N, length_N)
+    if len(used) == 1:
+        return _Gathered(sides[used[0]].steps[at].astype(np.int64), length_N)
+    ids, store_T = np.zeros(len(at), np.int64), np.repeat(store_N, length_N)
+    for store in used:
+        own = store_T == store
+        ids[own] = sides[store].steps[at[own]]
+    return _Gathered(ids, length_N)

@@ -1,0 +1,1 @@
+"""Fused spellings of what lies between the matrix products of a block."""

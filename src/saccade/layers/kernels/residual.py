@@ -1,0 +1,259 @@
+"""norm(x + dropout(answer)), and each part of it alone, in one pass over memory; its gradient in another.
+
+With u = (s - mean s) / deviation and y = w u + b (Ba 2016, section 3), the gradient for s is
+(g - mean g - u mean(g u)) / deviation, g = w dy. After a sum, u = (y - b) / w is read off y alone, except in columns
+whose b is large beside w, where y in half precision says too little of u: those few are made again from x and the
+answer. Neither the sum nor a mask is stored; what was dropped is drawn again from the seed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+CLEAR = tl.constexpr(2.0)  # up to this |b / w|, u read off y is about as exact as a sum rounded to y's dtype
+LEVELS = 1 << 16  # a share is rounded to a 65,536th: one call of the generator decides for eight numbers
+
+
+class Blocks(NamedTuple):
+    """How the work is cut: rows a program holds at once, its warps, programs for each multiprocessor, loads ahead."""
+
+    rows: int
+    warps: int
+    waves: int = 4
+    stages: int = 2
+
+
+def forward_blocks(width: int) -> Blocks:
+    """Sixteen numbers a thread, and few warps in a row's sums."""
+    return _blocks(width, 2048, 512)
+
+
+def backward_blocks(width: int) -> Blocks:
+    """Eight numbers a thread, because it holds five such things; every program goes through many rows."""
+    return _blocks(width, 1024, 256)
+
+
+def _blocks(width: int, numbers: int, for_each_warp: int) -> Blocks:
+    padded = triton.next_power_of_2(width)
+    return Blocks(rows=max(1, numbers // padded), warps=min(16, max(numbers, padded) // for_each_warp))
+
+
+@triton.jit
+def _kept(seed, row, threshold, ROWS: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Which numbers of the rows stay: sixteen bits each."""
+    word = row[:, None] * (PADDED // 8) + tl.arange(0, PADDED // 8)[None, :]
+    a, b, c, d = tl.randint4x(seed, word, n_rounds=7)  # seven rounds pass BigCrush (Salmon 2011, table 2)
+    words = tl.reshape(tl.join(tl.join(a, b), tl.join(c, d)), (ROWS, PADDED // 2)).to(tl.uint32, bitcast=True)
+    return tl.reshape(tl.join(words & 0xFFFF, words >> 16), (ROWS, PADDED)) >= threshold
+
+
+@triton.jit
+def _in_eights(flag, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Any of the eight numbers that are loaded together."""
+    of_eight = tl.max(tl.reshape(flag.to(tl.int32), (PADDED // 8, 8)), 1)
+    return tl.reshape(tl.broadcast_to(of_eight[:, None], (PADDED // 8, 8)), (PADDED,)) > 0
+
+
+@triton.jit
+def _forward_kernel(  # type: ignore[no-untyped-def]
+    answer_ptr,
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    seed_ptr,
+    y_ptr,
+    mean_ptr,
+    inverse_ptr,
+    num_rows,
+    threshold,
+    factor,
+    epsilon,
+    WIDTH: tl.constexpr,
+    ADDS: tl.constexpr,
+    DROPS: tl.constexpr,
+    NORMS: tl.constexpr,
+    ROWS: tl.constexpr,
+    PADDED: tl.constexpr,
+):
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PADDED)
+    at = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
+    inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
+    y = tl.load(answer_ptr + at, inside, 0.0).to(tl.float32)
+    if DROPS:
+        y = tl.where(_kept(tl.load(seed_ptr), row, threshold, ROWS, PADDED), y * factor, 0.0)
+    if ADDS:
+        y += tl.load(x_ptr + at, inside, 0.0).to(tl.float32)
+    if NORMS:
+        mean = tl.sum(y, 1) / WIDTH
+        y = tl.where((column < WIDTH)[None, :], y - mean[:, None], 0.0)
+        inverse = tl.rsqrt(tl.sum(y * y, 1) / WIDTH + epsilon)
+        weight = tl.load(weight_ptr + column, column < WIDTH, 0.0).to(tl.float32)
+        bias = tl.load(bias_ptr + column, column < WIDTH, 0.0).to(tl.float32)
+        y = y * inverse[:, None] * weight[None, :] + bias[None, :]
+        tl.store(mean_ptr + row, mean, row < num_rows)
+        tl.store(inverse_ptr + row, inverse, row < num_rows)
+    tl.store(y_ptr + at, y, inside)
+
+
+@triton.jit
+def _backward_kernel(  # type: ignore[no-untyped-def]
+    grad_ptr,
+    y_ptr,
+    answer_ptr,
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    mean_ptr,
+    inverse_ptr,
+    seed_ptr,
+    grad_sum_ptr,
+    grad_answer_ptr,
+    partial_ptr,
+    num_rows,
+    threshold,
+    factor,
+    WIDTH: tl.constexpr,
+    ADDS: tl.constexpr,
+    DROPS: tl.constexpr,
+    ROWS: tl.constexpr,
+    PADDED: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    column = tl.arange(0, PADDED)
+    weight = tl.load(weight_ptr + column, column < WIDTH, 0.0).to(tl.float32)
+    bias = tl.load(bias_ptr + column, column < WIDTH, 0.0).to(tl.float32)
+    unclear = _in_eights(tl.abs(bias) >= CLEAR * tl.abs(weight), PADDED)
+    unweight = 1.0 / tl.where(unclear, 1.0, weight)
+    seed = tl.load(seed_ptr) if DROPS else 0
+    grad_weight = tl.zeros((ROWS, PADDED), tl.float32)
+    grad_bias = tl.zeros((ROWS, PADDED), tl.float32)
+    for first in tl.range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS, num_stages=STAGES):
+        row = first + tl.arange(0, ROWS)
+        at = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
+        inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
+        grad = tl.load(grad_ptr + at, inside, 0.0).to(tl.float32)
+        mean = tl.load(mean_ptr + row, row < num_rows, 0.0)
+        inverse = tl.load(inverse_ptr + row, row < num_rows, 0.0)
+        again = tl.max_constancy(inside & unclear[None, :], [1, 8]) if ADDS else inside
+        total = tl.load(answer_ptr + at, again, 0.0).to(tl.float32)
+        if DROPS:
+            kept = _kept(seed, row, threshold, ROWS, PADDED)
+            total = tl.where(kept, total * factor, 0.0)
+        if ADDS:
+            total += tl.load(x_ptr + at, again, 0.0).to(tl.float32)
+        unit = (total - mean[:, None]) * inverse[:, None]
+        if ADDS:
+            y = tl.load(y_ptr + at, inside, 0.0).to(tl.float32)
+            unit = tl.where(unclear[None, :], unit, (y - bias[None, :]) * unweight[None, :])
+        unit = tl.where(inside, unit, 0.0)
+        grad_weight += grad * unit
+        grad_bias += grad
+        grad *= weight[None, :]
+        along = tl.sum(grad * unit, 1) / WIDTH
+        grad = (grad - tl.sum(grad, 1)[:, None] / WIDTH - unit * along[:, None]) * inverse[:, None]
+        tl.store(grad_sum_ptr + at, grad, inside)
+        if DROPS:
+            tl.store(grad_answer_ptr + at, tl.where(kept, grad * factor, 0.0), inside)
+    partial_ptr += tl.program_id(0) * 2 * WIDTH
+    tl.store(partial_ptr + column, tl.sum(grad_weight, 0), column < WIDTH)
+    tl.store(partial_ptr + WIDTH + column, tl.sum(grad_bias, 0), column < WIDTH)
+
+
+def dropping(share: float) -> tuple[int, float]:
+    """Below which of 65,536 levels a number is dropped, and what the others are multiplied by."""
+    threshold = round(share * LEVELS)
+    return threshold, LEVELS / (LEVELS - threshold)
+
+
+def forward(
+    answer: Tensor,
+    x: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    seed: Tensor | None,
+    share: float,
+    epsilon: float,
+    blocks: Blocks | None = None,
+) -> tuple[Tensor, Tensor]:
+    """What the given parts make of the answer, in x's dtype; with a weight, mean and 1 / deviation of rows, [2, N]."""
+    width = answer.shape[-1]
+    blocks = blocks or forward_blocks(width)
+    answer, x = answer.contiguous(), x if x is None else x.contiguous()
+    y = torch.empty_like(answer if x is None else x)
+    num_rows = y.numel() // max(1, width)
+    moments = torch.empty(2, 0 if weight is None else num_rows, dtype=torch.float32, device=y.device)
+    if y.numel():
+        _forward_kernel[(triton.cdiv(num_rows, blocks.rows),)](
+            answer,
+            x,
+            weight,
+            bias,
+            seed,
+            y,
+            *moments,
+            num_rows,
+            *dropping(share),
+            epsilon,
+            WIDTH=width,
+            ADDS=x is not None,
+            DROPS=seed is not None,
+            NORMS=weight is not None,
+            ROWS=blocks.rows,
+            PADDED=max(8, triton.next_power_of_2(width)),
+            num_warps=blocks.warps,
+        )
+    return y, moments
+
+
+def backward(
+    grad: Tensor,
+    y: Tensor,
+    moments: Tensor,
+    answer: Tensor,
+    x: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    seed: Tensor | None,
+    share: float,
+    blocks: Blocks | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of a norm for the sum, the answer (empty if nothing was dropped), and weight and bias [2, D]."""
+    width, grad = y.shape[-1], grad.contiguous()
+    blocks = blocks or backward_blocks(width)
+    answer, x, num_rows = answer.contiguous(), x if x is None else x.contiguous(), moments.shape[1]
+    grad_sum, grad_answer = torch.empty_like(y), answer.new_empty(0 if seed is None else answer.shape)
+    num_programs = max(1, min(triton.cdiv(num_rows, blocks.rows), blocks.waves * num_multiprocessors(y.device)))
+    partial = torch.empty(num_programs, 2, width, dtype=torch.float32, device=y.device)
+    _backward_kernel[(num_programs,)](
+        grad,
+        y,
+        answer,
+        x,
+        weight,
+        bias,
+        *moments,
+        seed,
+        grad_sum,
+        grad_answer,
+        partial,
+        num_rows,
+        *dropping(share),
+        WIDTH=width,
+        ADDS=x is not None,
+        DROPS=seed is not None,
+        ROWS=blocks.rows,
+        PADDED=max(8, triton.next_power_of_2(width)),
+        STAGES=blocks.stages,
+        num_warps=blocks.warps,
+    )
+    return grad_sum, grad_answer, partial.sum(0)
+
+
+def num_multiprocessors(device: torch.device) -> int:
+    """Of a CUDA device; in the interpreter a few."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 3

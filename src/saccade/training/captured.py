@@ -1,0 +1,83 @@
+"""Forward and backward of a batch as one CUDA graph: hundreds of launches become one.
+
+A graph is bound to its batch's shapes, so it pays where shapes come back: packed batches have one, and batches of RNNs
+are cut so that they have few.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+WARM_UPS = 2
+MOST_GRAPHS = 64
+Backward = Callable[[Any, Any], Tensor]  # of a batch and a factor: adds the gradients, returns what is shown
+
+
+class _Graph(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    inputs: list[Tensor]
+    scale: Tensor
+    shown: Tensor
+
+
+@final
+class Captured:
+    """`backward`, recorded when a batch's shapes are seen for the second time, and from then on replayed."""
+
+    def __init__(self, backward: Backward, parameters: Iterable[nn.Parameter], device: torch.device) -> None:
+        self.backward, self.parameters, self.device = backward, list(parameters), device
+        self.graphs: dict[Hashable, _Graph] = {}
+        self._seen: Counter[Hashable] = Counter()
+        self._pool: Any = None
+
+    def __call__(self, batch: Any, scale: float) -> Tensor:
+        """As `backward` does; the result is overwritten by the next call."""
+        shape = _shape(batch)
+        self._seen[shape] += 1
+        if shape not in self.graphs:
+            if self._seen[shape] < 2 or len(self.graphs) >= MOST_GRAPHS:
+                return self.backward(batch, scale)
+            self.graphs[shape] = self._capture(batch)
+        graph = self.graphs[shape]
+        for own, given in zip(graph.inputs, _tensors(batch), strict=True):
+            own.copy_(given, non_blocking=True)
+        graph.scale.fill_(scale)
+        graph.graph.replay()
+        return graph.shown
+
+    def _capture(self, batch: Any) -> _Graph:
+        """Warmed up with a factor of zero, which leaves the gradients as they are."""
+        batch, scale = pytree.tree_map_only(Tensor, self._own, batch), torch.zeros((), device=self.device)
+        for parameter in self.parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        stream, current = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
+        stream.wait_stream(current)
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UPS):
+                self.backward(batch, scale)
+        current.wait_stream(stream)
+        torch.cuda.empty_cache()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            shown = self.backward(batch, scale)
+        self._pool = self._pool or graph.pool()
+        return _Graph(graph, _tensors(batch), scale, shown)
+
+    def _own(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.device, copy=True)
+
+
+def _tensors(batch: Any) -> list[Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, Tensor)]
+
+
+def _shape(batch: Any) -> Hashable:
+    """What a graph is bound to: shapes, and numbers that are no tensors."""
+    return tuple(leaf.shape if isinstance(leaf, Tensor) else leaf for leaf in pytree.tree_leaves(batch))

@@ -1,0 +1,1 @@
+"""The loss where it is made of logits."""

@@ -1,0 +1,81 @@
+"""Compiles every shipped configuration of the fused kernels for Hopper, without a device; prints those that spill.
+
+A script of its own: in the tests' process kernels are interpreted, and those cannot be compiled.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from saccade.layers.kernels import relu, residual
+from saccade.training.kernels import cross_entropy
+
+STREAM = ("answer_ptr", "x_ptr", "y_ptr", "grad_ptr", "grad_sum_ptr", "grad_answer_ptr", "hidden_ptr", "masked_ptr")
+OTHERS = {
+    "logits_ptr": "*bf16",
+    "seed_ptr": "*i64",
+    "target_ptr": "*i64",
+    **dict.fromkeys(("num_rows", "stride", "threshold"), "i32"),
+    **dict.fromkeys(("factor", "epsilon", "smoothing"), "fp32"),
+}
+
+
+def main() -> None:
+    """One line a configuration that keeps registers in memory; nothing if all is well."""
+    for kernel, constants, warps in configurations():
+        for stream in ("*bf16", "*fp32") if constants.get("WIDTH") == 512 else ("*bf16",):
+            used = usage(kernel, constants, warps, stream)
+            if "STACK:0 " not in used:
+                print(kernel.fn.__name__, constants, warps, stream, used)  # noqa: T201
+
+
+def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
+    """Widths of recipes and an odd one; the parts in use."""
+    for width in (37, 512, 1024):
+        padded = triton.next_power_of_2(width)
+        for adds, drops, norms in ((1, 1, 1), (0, 0, 1), (1, 1, 0)):
+            absent = [*([] if adds else ["x_ptr"]), *([] if drops else ["seed_ptr"])]
+            flags: dict[str, Any] = {"WIDTH": width, "PADDED": padded, "ADDS": bool(adds), "DROPS": bool(drops)}
+            blocks = residual.forward_blocks(width)
+            parts = flags | {"NORMS": bool(norms), "ROWS": blocks.rows} | dict.fromkeys(absent)
+            missing = {} if norms else dict.fromkeys(("weight_ptr", "bias_ptr"))
+            yield residual._forward_kernel, parts | missing, blocks.warps
+            if norms:
+                blocks = residual.backward_blocks(width)
+                parts = flags | {"ROWS": blocks.rows, "STAGES": blocks.stages} | dict.fromkeys(absent)
+                yield residual._backward_kernel, parts, blocks.warps
+    for width in (37, 512, 2048):
+        tile = relu.BLOCKS
+        parts = {"WIDTH": width, "ROWS": tile.rows, "COLUMNS": tile.columns, "STAGES": tile.stages}
+        yield relu._masked_kernel, parts, tile.warps
+    for vocabulary in (3, 37_000):
+        columns = min(cross_entropy.COLUMNS, triton.next_power_of_2(vocabulary))
+        yield cross_entropy._kernel, {"VOCABULARY": vocabulary, "COLUMNS": columns}, cross_entropy.WARPS
+
+
+def usage(kernel: Any, constants: dict[str, Any], warps: int, stream: str) -> str:
+    """Registers, stack and shared memory of a compiled kernel."""
+    types = dict.fromkeys(STREAM, stream) | OTHERS
+    signature = {name: "constexpr" if name in constants else types.get(name, "*fp32") for name in kernel.arg_names}
+    aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
+    source = ASTSource(kernel, signature=signature, constexprs=constants, attrs=aligned)
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.asm["cubin"])
+        file.flush()
+        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    return re.search(r"REG.*", said)[0]  # type: ignore[index]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""Kernels on CPU tensors, in Triton's interpreter. It must be asked for before anything imports triton."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import Any
+
+import pytest
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+if importlib.util.find_spec("triton") is not None:
+    from triton.runtime import interpreter
+
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, scope: Any) -> None:
+        """Triton 3.6 asks numpy for the int of an array of one element, which numpy 2.4 refuses."""
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    interpreter._patch_lang_tensor = patched
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without triton there is nothing to interpret."""
+    if importlib.util.find_spec("triton") is None:
+        for item in items:
+            if "tests/kernels" in item.path.as_posix():
+                item.add_marker(pytest.mark.skip(reason="needs triton: pip install triton"))

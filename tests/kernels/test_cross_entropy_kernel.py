@@ -1,0 +1,67 @@
+"""The loss on logits, interpreted: as exact as the plain spelling, and rows that don't count do nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from saccade.training import losses
+from saccade.training.losses import IGNORED, rows_at_once, smoothed_cross_entropy
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("num_rows", "vocabulary"), [(150, 45), (5, 9001), (1, 3)])
+def test_it_is_as_exact_as_the_plain_spelling(
+    num_rows: int, vocabulary: int, smoothing: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(losses, "CHUNK_BYTES", 75 * 48 * dtype.itemsize)  # two chunks of the first
+    vectors = torch.randn(num_rows, 16).to(dtype).requires_grad_()
+    matrix, target = torch.randn(vocabulary, 16, requires_grad=True), torch.randint(vocabulary, (num_rows,))
+    target[1::3] = IGNORED
+    results = []
+    for fused in (True, False):
+        monkeypatch.setattr(losses, "is_fused", lambda _, fused=fused: fused)
+        loss, likelihood = smoothed_cross_entropy(vectors, matrix, target, smoothing=smoothing)
+        results.append([loss, likelihood, *torch.autograd.grad(3 * loss, (vectors, matrix))])
+    wide = [tensor.detach().to(dtype).double().requires_grad_() for tensor in (vectors, matrix)]
+    logits = wide[0] @ wide[1].mT
+    loss, likelihood = (
+        F.cross_entropy(logits, target, reduction="sum", label_smoothing=share, ignore_index=IGNORED)
+        for share in (smoothing, 0.0)
+    )
+    exact = [loss, likelihood, *torch.autograd.grad(3 * loss, wide)]
+    for true, ours, plain in zip(exact, *results, strict=True):
+        bound = 3 * (plain - true).abs().amax() + 8 * torch.finfo(dtype).eps * true.abs().amax()
+        assert (ours - true).abs().amax() <= bound
+    for result in results:
+        assert (result[2][target == IGNORED] == 0).all()
+        assert result[3].dtype == torch.float32
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_nothing_to_predict(fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "is_fused", lambda _: fused)
+    for num_rows in (0, 4):
+        vectors, matrix = torch.randn(num_rows, 5, requires_grad=True), torch.randn(11, 5, requires_grad=True)
+        target = torch.full((num_rows,), IGNORED)
+        loss, likelihood = smoothed_cross_entropy(vectors, matrix, target, smoothing=0.1)
+        assert (float(loss.detach()), float(likelihood)) == (0.0, 0.0)
+        assert all((grad == 0).all() for grad in torch.autograd.grad(loss, (vectors, matrix)))
+
+
+def test_logits_far_apart_stay_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "is_fused", lambda _: True)
+    vectors, matrix = torch.eye(2, requires_grad=True), torch.full((5000, 2), -3e4)
+    matrix[4321, 0], matrix[7, 1] = 3e4, 2.9e4
+    loss, _ = smoothed_cross_entropy(vectors, matrix, torch.tensor([4321, 4321]), smoothing=0.0)
+    torch.testing.assert_close(loss, torch.tensor(5.9e4))
+    assert torch.autograd.grad(loss, vectors)[0].isfinite().all()
+
+
+def test_chunks_are_equal_and_in_tiles() -> None:
+    assert rows_at_once(25_344, 2 * 37_000) == 8448  # 66 x 2 tiles of 128 x 256: one for each multiprocessor
+    assert rows_at_once(25_600, 2 * 37_000) == 8576
+    assert rows_at_once(100, 2 * 37_000) == 100
+    assert rows_at_once(1000, 1 << 30) == 128

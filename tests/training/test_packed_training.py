@@ -1,0 +1,119 @@
+"""Packed batches, recomputed blocks and batches loaded ahead train what plain ones train."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from saccade.config import batching, load, runs, translate
+from saccade.config.text_to_text import Config
+from saccade.data.ahead import Ahead
+from saccade.data.batches import of_pairs
+from saccade.data.mistakes import Mistake
+from saccade.data.packing import of_stores
+
+LINES = [" ".join("abcdefgh"[(row + step) % 8] for step in range(2 + row % 5)) for row in range(60)]
+
+
+def config(folder: Path, *overrides: str) -> Config:
+    text = folder / "text.txt"
+    text.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    sides = {"source": str(text), "target": str(text)}
+    content = {
+        "data": {"train": sides, "valid": sides},
+        "tokenizer": {"kind": "words"},
+        "model": {"width": 12, "num_heads": 2, "hidden_width": 14, "num_layers": 2, "dropout": 0.2},
+        "training": {"max_steps": 6, "tokens_per_batch": 64, "warmup_steps": 2, "validate_every": 3},
+    }
+    path = folder / "run.yaml"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return load.load(path, list(overrides))
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_packed_batch_has_the_loss_and_gradients_of_its_sentences(tmp_path: Path, norm: str) -> None:
+    made = config(tmp_path, f"model.norm={norm}", "training.batches=packed")
+    both = translate.sides(made, tmp_path)
+    (store,) = translate._stores(made, both, tmp_path / ".data", Console(quiet=True))[0]
+    network = translate.model(made, both).eval()
+    rows, found = np.arange(17), []
+    for plan in (of_stores(store, tokens_per_batch=128, seed=1), of_pairs(store, tokens_per_batch=128, seed=1)):
+        batch = plan.load(rows)
+        loss, likelihood = batching.loss(made, network, batch)
+        gradients = torch.autograd.grad(loss, list(network.parameters()))
+        found.append((batch.num_items, loss, likelihood, *gradients))
+    packed, padded = found
+    assert packed[0] == padded[0]
+    for one, other in zip(packed[1:], padded[1:], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_run_on_packed_batches_goes_on_and_learns(tmp_path: Path) -> None:
+    made = config(tmp_path, "training.batches=packed", "training.learning_rate=0.01")
+    for steps in (3, 6):
+        training = made.training.model_copy(update={"max_steps": steps})
+        runs.train(made.model_copy(update={"training": training}), tmp_path / "run", Console(quiet=True))
+    rows = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()]
+    losses = [row["loss"] for row in rows if "loss" in row]
+    assert losses[-1] < losses[0]
+    assert load.load(tmp_path / "run" / "config.yaml").training.batches == "packed"
+
+
+def test_auto_means_padded_on_a_cpu(tmp_path: Path) -> None:
+    runs.train(config(tmp_path, "device=cpu"), tmp_path / "run", Console(quiet=True))
+    assert load.load(tmp_path / "run" / "config.yaml").training.batches == "padded"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.positions=relative", "relative positions need padded ones"),
+        ("training.consistency=1", "training.consistency reads every row twice"),
+        ("model.score=additive", "its kernel knows dot products under a softmax, not additive under softmax"),
+        ("model={kind: rnn, width: 12, embedding_width: 12}", "RNNs read padded ones"),
+    ],
+)
+def test_what_cannot_be_packed_is_refused(tmp_path: Path, override: str, message: str) -> None:
+    made = config(tmp_path, override, "training.batches=packed")
+    with pytest.raises(Mistake, match=rf"training\.batches: 'packed' given, but {message}; allowed: auto, padded"):
+        runs.train(made, tmp_path / "run", Console(quiet=True))
+
+
+def test_recomputed_blocks_train_bitwise_the_same_weights(tmp_path: Path) -> None:
+    weights = []
+    for name, value in (("kept", "false"), ("recomputed", "true")):
+        runs.train(config(tmp_path, f"training.recompute={value}"), tmp_path / name, Console(quiet=True))
+        weights.append((tmp_path / name / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+
+
+def test_batches_are_loaded_ahead_in_order() -> None:
+    rows, threads = [[number] for number in range(7)], []
+
+    def loaded(row: list[int]) -> int:
+        threads.append(threading.current_thread().name)
+        return row[0]
+
+    ahead = Ahead(loaded, depth=2)
+    order = [0, 1, 2, 5, 6]  # a jump, as at the end of an epoch
+    assert [ahead.take(rows[at], rows[at + 1 : at + 4]) for at in order] == order
+    ahead.close()
+    assert threads.count("MainThread") == 2  # the first, and the one after the jump
+
+
+def test_a_mistake_while_loading_ahead_reaches_the_one_who_waits() -> None:
+    def loaded(row: int) -> int:
+        if row == 1:
+            raise Mistake("row 1 is bad")
+        return row
+
+    ahead, rows = Ahead(loaded, depth=1), [0, 1]
+    assert ahead.take(rows[0], rows[1:]) == 0
+    with pytest.raises(Mistake, match="row 1 is bad"):
+        ahead.take(rows[1], [])
