@@ -68,8 +68,7 @@ def run(call: Call) -> Attended:
         float(call.dropout),
         packing.longest,
     )
-    output_HTW = output_THW.transpose(0, 1)
-    return Attended(output_HTW.unflatten(0, leading) if len(leading) != 1 else output_HTW)
+    return Attended(output_THW.transpose(0, 1).view(*leading, *query.shape[-2:-1], value.shape[-1]))
 
 
 @torch.library.custom_op("saccade::packed_attention", mutates_args=())

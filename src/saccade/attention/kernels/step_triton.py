@@ -1,0 +1,142 @@
+# mypy: disable-error-code="no-untyped-def"
+"""The step of a decoder in Triton: a program has one row and one head, and goes through its steps in blocks.
+
+The new key and value come first, from where the projection left them, so that nothing written here is read here.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from saccade.attention.kernels.packed_tiles import TO_BITS, rows
+
+FEW_PROGRAMS = 4096  # fewer than this don't fill the device with one warp each
+
+
+def blocks_for(num_programs: int, capacity: int) -> tuple[int, int]:
+    """Steps in a block, and warps of a program."""
+    steps = max(16, min(32, triton.next_power_of_2(capacity)))
+    return (steps, 1) if num_programs >= FEW_PROGRAMS else (min(64, 2 * steps), 4)
+
+
+def step(
+    query_RHK: Tensor,
+    key_RCGK: Tensor,
+    value_RCGK: Tensor,
+    length_R: Tensor,
+    ancestor: Tensor | None,
+    new: tuple[Tensor, Tensor] | None,
+    scale: float,
+) -> Tensor:
+    """The output [R, H, K]; a new step is written into the cache."""
+    query = rows(query_RHK)
+    (num_rows, num_heads, width), (_, capacity, groups, _) = query.shape, key_RCGK.shape
+    assert key_RCGK.stride(-1) == value_RCGK.stride(-1) == 1
+    new_key, new_value = (query, query) if new is None else (rows(new[0]), rows(new[1]))
+    output = query.new_empty(query.shape)
+    steps, warps = blocks_for(num_rows * num_heads, capacity)
+    step_kernel[(num_rows * num_heads,)](
+        query,
+        key_RCGK,
+        value_RCGK,
+        length_R,
+        length_R if ancestor is None else ancestor,
+        new_key,
+        new_value,
+        output,
+        *query.stride()[:2],
+        *key_RCGK.stride()[:3],
+        *value_RCGK.stride()[:3],
+        *new_key.stride()[:2],
+        *new_value.stride()[:2],
+        0 if ancestor is None else ancestor.stride(0),
+        num_heads,
+        capacity,
+        scale * TO_BITS,
+        ANCESTORS=0 if ancestor is None else ancestor.dim(),
+        NEW=new is not None,
+        REPEATS=num_heads // groups,
+        WIDTH=width,
+        PADDED=triton.next_power_of_2(width),
+        BLOCK=steps,
+        num_warps=warps,
+    )
+    return output
+
+
+@triton.jit
+def step_kernel(
+    query,
+    key,
+    value,
+    length,
+    ancestor,
+    new_key,
+    new_value,
+    output,
+    query_row,
+    query_head,
+    key_row,
+    key_step,
+    key_head,
+    value_row,
+    value_step,
+    value_head,
+    new_key_row,
+    new_key_head,
+    new_value_row,
+    new_value_head,
+    ancestor_row,
+    num_heads,
+    capacity,
+    scale,
+    ANCESTORS: tl.constexpr,
+    NEW: tl.constexpr,
+    REPEATS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    PADDED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """softmax(scale q·k) v over the first `length` steps of a row, wherever they are kept, and the new one."""
+    head, row = tl.program_id(0) % num_heads, (tl.program_id(0) // num_heads).to(tl.int64)
+    group = head // REPEATS
+    column = tl.arange(0, PADDED)
+    inside = column < WIDTH
+    num_steps = tl.load(length + row).to(tl.int32)
+    q = tl.load(query + row * query_row + head * query_head + column, inside, 0.0).to(tl.float32) * scale
+    key += group * key_head
+    value += group * value_head
+    if NEW:
+        k_new = tl.load(new_key + row * new_key_row + group * new_key_head + column, inside, 0.0)
+        v_new = tl.load(new_value + row * new_value_row + group * new_value_head + column, inside, 0.0)
+        writes = inside & (num_steps < capacity) & (head % REPEATS == 0)
+        tl.store(key + row * key_row + num_steps * key_step + column, k_new, writes)
+        tl.store(value + row * value_row + num_steps * value_step + column, v_new, writes)
+        top = tl.sum(q * k_new.to(tl.float32), 0)
+        total, summed = 1.0, v_new.to(tl.float32)
+    else:
+        top = -float("inf")
+        total, summed = 0.0, tl.zeros((PADDED,), tl.float32)
+    only_holder = row
+    if ANCESTORS == 1:
+        only_holder = tl.load(ancestor + row * ancestor_row).to(tl.int64)
+    for first in range(0, num_steps, BLOCK):
+        s = first + tl.arange(0, BLOCK)
+        is_step = s < num_steps
+        holder = only_holder
+        if ANCESTORS == 2:
+            holder = tl.load(ancestor + row * ancestor_row + s, is_step, 0).to(tl.int64)
+        here = is_step[:, None] & inside[None, :]
+        key_at, value_at = holder * key_row + s * key_step, holder * value_row + s * value_step
+        k = tl.load(key + key_at[:, None] + column[None, :], here, 0.0).to(tl.float32)
+        v = tl.load(value + value_at[:, None] + column[None, :], here, 0.0).to(tl.float32)
+        score = tl.where(is_step, tl.sum(k * q[None, :], 1), -float("inf"))
+        higher = tl.maximum(top, tl.max(score, 0))
+        fade, weight = tl.exp2(top - higher), tl.exp2(score - higher)
+        total = total * fade + tl.sum(weight, 0)
+        summed = summed * fade + tl.sum(weight[:, None] * v, 0)
+        top = higher
+    summed = tl.where(total > 0, summed / tl.where(total > 0, total, 1.0), 0.0)
+    tl.store(output + tl.program_id(0).to(tl.int64) * WIDTH + column, summed, inside)  # [R, H, K] in one piece

@@ -1,0 +1,144 @@
+"""Packed attention and a decoder's step on an accelerator; skipped where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from saccade import attend, explain, masks
+from saccade.attention.joined import split
+from saccade.attention.kernels.step import attend_step
+from saccade.attention.masks import Mask
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+LENGTHS = [28, 1, 0, 100, 33, 32, 64, 65, 7, 16, 17, 90, 0, 0]
+BANDS = {"full": masks.full(), "causal": masks.causal(), "window": masks.window(9)}
+
+
+def starts(lengths: list[int]) -> Tensor:
+    return torch.tensor([0, *lengths], device="cuda").cumsum(0).to(torch.int32)
+
+
+def mask_of(band: str, crosses: bool) -> Mask:
+    query_start, key_start = starts(LENGTHS), starts(LENGTHS[::-1] if crosses else LENGTHS)
+    num_queries, num_keys = sum(LENGTHS) + 19, sum(LENGTHS) + (45 if crosses else 19)
+    keys = key_start if crosses else None
+    packed = masks.packed(query_start, keys, num_queries=num_queries, num_keys=num_keys, longest=100)
+    return packed & BANDS[band]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("band", list(BANDS))
+@pytest.mark.parametrize("crosses", [False, True])
+@pytest.mark.parametrize(
+    ("heads", "repeats", "width", "value_width"), [(4, 1, 64, 64), (2, 2, 40, 128), (1, 1, 16, 16)]
+)
+def test_packed_attention_is_as_exact_as_the_reference(
+    dtype: torch.dtype, band: str, crosses: bool, heads: int, repeats: int, width: int, value_width: int
+) -> None:
+    torch.manual_seed(0)
+    mask = mask_of(band, crosses)
+    assert mask.num_queries is not None
+    assert mask.num_keys is not None
+    sizes = ((mask.num_queries, repeats, width), (mask.num_keys, 1, width), (mask.num_keys, 1, value_width))
+    inputs = [torch.randn(1, steps, heads, n, w, device="cuda").to(dtype) for steps, n, w in sizes]
+    direction = torch.randn(1, heads, repeats, mask.num_queries, value_width, device="cuda").to(dtype)
+
+    def results(dtype: torch.dtype, backend: str) -> Iterator[Tensor]:
+        tensors = [x.detach().to(dtype).requires_grad_() for x in inputs]
+        parts = [x.permute(0, 2, 3, 1, 4) for x in tensors]
+        assert backend != "auto" or explain(parts[0], parts[1], parts[2], mask=mask).backend == "packed"
+        output = attend(parts[0], parts[1], parts[2], mask=mask, backend=backend)
+        return iter((output, *torch.autograd.grad(output, tensors, direction.to(dtype))))
+
+    triple = zip(results(dtype, "auto"), results(torch.float64, "reference"), results(dtype, "reference"), strict=True)
+    for ours, exact, plain in triple:
+        bound = 3 * (plain.double() - exact).abs().max() + 16 * torch.finfo(dtype).eps * exact.abs().max()
+        assert ours.isfinite().all()
+        assert (ours.double() - exact).abs().max() <= bound
+
+
+def test_a_captured_step_replays_with_other_lengths_and_draws_again() -> None:
+    torch.manual_seed(0)
+    heads, width, num_tokens = 4, 64, 160
+    start = starts([28, 0, 50, 60])
+    mask = masks.packed(start, num_queries=num_tokens, longest=100) & masks.causal()
+    joint = torch.randn(1, num_tokens, 3 * heads * width, device="cuda").bfloat16().requires_grad_()
+    direction = torch.randn(1, heads, num_tokens, width, device="cuda").bfloat16()
+
+    def attended(dropout: float, backend: str = "auto") -> tuple[Tensor, Tensor]:
+        parts = [x.unflatten(-1, (heads, width)).transpose(1, 2) for x in split(joint, (heads * width,) * 3)]
+        output = attend(parts[0], parts[1], parts[2], mask=mask, dropout=dropout, backend=backend)
+        return output, torch.autograd.grad(output, joint, direction)[0]
+
+    for dropout in (0.0, 0.3):
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            attended(dropout)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = attended(dropout)
+        for lengths in ([28, 0, 50, 60], [100, 3, 1, 0], [5, 5, 5, 5]):
+            start.copy_(starts(lengths))
+            graph.replay()
+            first = [x.clone() for x in captured]
+            graph.replay()
+            if dropout:
+                assert not first[0].equal(captured[0])
+                assert all(x.isfinite().all() for x in captured)
+            else:
+                assert first[0].equal(captured[0])  # deterministic, backward too
+                assert first[1].equal(captured[1])
+                for ours, plain in zip(captured, attended(0.0, "reference"), strict=True):
+                    torch.testing.assert_close(ours, plain, atol=0.06, rtol=0.06)
+
+
+def test_dropout_keeps_the_mean() -> None:
+    torch.manual_seed(0)
+    start = starts([32] * 64)
+    mask = masks.packed(start, num_queries=2048, longest=32)
+    query, ones = torch.randn(1, 8, 2048, 64, device="cuda"), torch.ones(1, 8, 2048, 64, device="cuda")
+    output = attend(query, query, ones, mask=mask, dropout=0.25, score="mean")
+    assert abs(output.mean() - 1) < 0.005
+    assert abs(output[..., 0].var() - 0.25 / 0.75 / 32) < 0.001  # each weight is 1 / 32, kept on its own
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rows", [5, 700])
+@pytest.mark.parametrize("kind", ["beam", "source", "own"])
+def test_a_step_equals_its_plain_spelling(dtype: torch.dtype, rows: int, kind: str) -> None:
+    torch.manual_seed(0)
+    capacity, groups, heads, width = 70, 4, 8, 64
+    joint = torch.randn(rows, heads + 2 * groups, width, device="cuda").to(dtype)
+    query, *new = joint.split((heads, groups, groups), 1)
+    caches = [torch.randn(rows, capacity, groups, width, device="cuda").to(dtype) for _ in range(2)]
+    length = (torch.arange(rows, device="cuda", dtype=torch.int32) // 5 * 7) % capacity  # beams of five
+    beam = torch.arange(rows, device="cuda", dtype=torch.int32) // 5 * 5
+    ancestors = {
+        "beam": beam[:, None] + torch.randint(5, (rows, capacity), device="cuda", dtype=torch.int32),
+        "source": beam,
+        "own": None,
+    }
+    found = []
+    for backend in ("plain", "auto"):
+        own = [cache.clone() for cache in caches]
+        output = attend_step(
+            query,
+            own[0],
+            own[1],
+            length,
+            scale=0.125,
+            ancestor=ancestors[kind],
+            new=None if kind == "source" else (new[0], new[1]),
+            backend=backend,
+        )
+        found.append((output, *own))
+    torch.testing.assert_close(
+        found[1][0], found[0][0], atol=4 * torch.finfo(dtype).eps, rtol=4 * torch.finfo(dtype).eps
+    )
+    assert found[1][1].equal(found[0][1])
+    assert found[1][2].equal(found[0][2])

@@ -1,0 +1,75 @@
+"""Compile the shipped kernels for an H200 (sm_90), without one: `python compile_here.py`; a line for each.
+
+The launchers run as they are, on CPU tensors; Triton is told of a device that isn't there, and only compiles.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+os.environ.pop("TRITON_INTERPRET", None)
+
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+
+class Absent:
+    """A driver that knows what it would compile for."""
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return device
+
+
+def compile_only() -> None:
+    """From now on a launch compiles and prints what came out."""
+    driver.set_active(Absent())
+    run = JITFunction.run
+
+    def compiled(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+        del warmup
+        kernel = run(self, *args, grid=grid, warmup=True, **options)
+        dtype = next(x.dtype for x in args if isinstance(x, torch.Tensor))
+        print(self.fn.__name__, dtype, f"{kernel.metadata.shared} bytes shared")  # noqa: T201
+        return kernel
+
+    JITFunction.run = compiled
+
+
+def packed(dtype: torch.dtype, width: int, dropout: float, band: tuple[int | None, int | None]) -> None:
+    """Forward and backward, the tensors slices of one projection as a model has them."""
+    from saccade.attention.kernels.packed import packed_attention, packed_attention_backward
+
+    start = torch.tensor([0, 20, 50, 64, 64], dtype=torch.int32)
+    query, key, value = torch.randn(64, 3, 8, width, dtype=dtype).permute(1, 2, 0, 3)
+    rules = (start, start, torch.zeros(1, dtype=torch.int64), width**-0.5, *band, dropout, 100)
+    output, peak = packed_attention(query, key, value, *rules)
+    packed_attention_backward(output, query, key, value, output, peak, *rules)
+
+
+def step(dtype: torch.dtype, rows: int, ancestor: torch.Tensor | None, is_new: bool) -> None:
+    """A decoder's step, its query a slice of one projection."""
+    from saccade.attention.kernels.step import step_attention
+
+    query, key, value = torch.randn(rows, 3, 8, 64, dtype=dtype).unbind(1)
+    caches = (torch.zeros(rows, 32, 8, 64, dtype=dtype), torch.zeros(rows, 32, 8, 64, dtype=dtype))
+    new = (key, value) if is_new else (None, None)
+    step_attention(query, *caches, torch.zeros(rows, dtype=torch.int32), ancestor, *new, 0.125)
+
+
+if __name__ == "__main__":
+    compile_only()
+    for dtype in (torch.bfloat16, torch.float32):
+        packed(dtype, 64, 0.1, (None, 0))
+    packed(torch.float16, 40, 0.0, (None, None))
+    step(torch.bfloat16, 64, torch.zeros(64, 32, dtype=torch.int32), is_new=True)
+    step(torch.bfloat16, 600, torch.zeros(600, dtype=torch.int32), is_new=False)
+    step(torch.float32, 600, None, is_new=True)
