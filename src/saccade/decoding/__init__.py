@@ -6,7 +6,9 @@ from saccade.decoding.greedy import greedy
 from saccade.decoding.options import Hypothesis, Options
 from saccade.decoding.sampling import SamplingOptions, sample
 from saccade.decoding.search import chosen, search
+from saccade.decoding.slots import Work
 from saccade.decoding.stepper import Attending, State, Stepper
+from saccade.decoding.writer import Writer
 
 __all__ = [
     "Attending",
@@ -17,6 +19,8 @@ __all__ = [
     "SamplingOptions",
     "State",
     "Stepper",
+    "Work",
+    "Writer",
     "beam_search",
     "chosen",
     "greedy",

@@ -23,9 +23,9 @@ class BeamBoard(Board):
         batch, width = size.batch, size.width
         self.score_BN = torch.full((batch, width), -torch.inf, device=device)
         self.back_BNC = self._whole(batch, width, size.steps)
-        self._own_N = torch.arange(width, device=device)
+        self._own_N = torch.arange(width, dtype=torch.uint8, device=device)
         self.row_BNC = self._own_N[:, None].expand(batch, -1, size.steps).contiguous()
-        self.slots = Slots(self.place_B, width, size.steps, size.steps, self.row_BNC)
+        self.slots = Slots(self.place_B, width, size.steps, self.row_BNC)
         self.worth_BM = torch.full((batch, options.num_best), -torch.inf, dtype=torch.float64, device=device)
         self.ended_BM3 = torch.zeros(batch, options.num_best, 3, dtype=torch.float64, device=device)
         self.num_cut_B = self._whole(batch)
@@ -41,7 +41,7 @@ class BeamBoard(Board):
 
     def ids(self) -> Tensor:
         """What each hypothesis has read, [R, C], gathered from the rows that did."""
-        return self.token_BNC.gather(1, self.row_BNC).flatten(0, 1)
+        return self.token_BNC.gather(1, self.row_BNC.long()).flatten(0, 1)
 
     def enter(self, index_E: Tensor, constraints: Constraints) -> None:
         """N equal rows a sentence, of which only the first may be extended."""

@@ -48,7 +48,7 @@ class Board:
         self.token_BNC = self._whole(batch, width, steps) + START
         self.log_p_BNC = torch.zeros(batch, width, steps, device=device)
         self.loops = Loops(options, batch, width, device)
-        self.slots = Slots(self.place_B, width, steps, steps)
+        self.slots = Slots(self.place_B, width, steps)
 
     @property
     def count(self) -> int:

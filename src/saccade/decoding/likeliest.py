@@ -2,48 +2,75 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
+from saccade.attention.kernels.triton_here import HAS_TRITON
 from saccade.data.tokenizer import END, PAD, START, UNKNOWN
 from saccade.decoding.board import Board, Likeliest
 from saccade.decoding.options import Options
 
 
+class _Best(NamedTuple):
+    """The likeliest ids with their log-probabilities, and the log-sum-exp of all, [R]."""
+
+    log_p_RM: Tensor
+    token_RM: Tensor
+    total_R: Tensor
+
+
 def likeliest(logits_RV: Tensor, board: Board, options: Options) -> Likeliest:
-    """What `Constraints.log_probabilities` allows, best first; the logits are written over."""
-    total_R1 = logits_RV.float().logsumexp(1, keepdim=True)
-    place_R = board.place_B.repeat_interleave(board.size.width)
-    end_R, forced_R1 = logits_RV[:, END].clone(), _forced(board)
-    forced = None if forced_R1 is None else logits_RV.gather(1, forced_R1)
-    logits_RV[:, PAD : START + 1] = -torch.inf
-    if not options.writes_unknown:
-        logits_RV[:, UNKNOWN] = -torch.inf
-    if options.no_repeat_ngram:
-        logits_RV.scatter_(1, _repeated(board.ids(), place_R, options.no_repeat_ngram), -torch.inf)
+    """What `Constraints.log_probabilities` allows, best first; the logits may be written over."""
+    place_R = board.slots.place_R
     is_short_R = place_R < options.min_length if options.min_length else None
-    if is_short_R is not None:
-        logits_RV[:, END] = end_R.masked_fill(is_short_R, -torch.inf)
-    best_RM, token_RM = _best(logits_RV, min(board.count, logits_RV.shape[1]))
+    forced_R1, end_R = _forced(board), logits_RV[:, END].clone()
+    forced_logit_R1 = None if forced_R1 is None else logits_RV.gather(1, forced_R1)
+    repeated = _repeated(board.ids(), place_R, options.no_repeat_ngram) if options.no_repeat_ngram else None
+    count = min(board.count, logits_RV.shape[1])
+    is_fused = logits_RV.device.type == "cuda" and HAS_TRITON and repeated is None
+    log_p_RM, token_RM, total_R = (
+        _fused(logits_RV, count, options, is_short_R)
+        if is_fused
+        else _plain(logits_RV, count, options, is_short_R, repeated)
+    )
     if is_short_R is not None:  # nothing else is left to write: rather short than never
-        stuck_R = is_short_R & best_RM[:, 0].isneginf()
+        stuck_R = is_short_R & log_p_RM[:, 0].isneginf()
         token_RM[:, 0] = token_RM[:, 0].masked_fill(stuck_R, END)
-        best_RM[:, 0] = torch.where(stuck_R, end_R, best_RM[:, 0])
-    if forced_R1 is not None and forced is not None:
-        only_RM = torch.full_like(best_RM, -torch.inf)
-        only_RM[:, :1] = forced
+        log_p_RM[:, 0] = torch.where(stuck_R, end_R - total_R, log_p_RM[:, 0])
+    if forced_R1 is not None and forced_logit_R1 is not None:
+        only_RM = torch.full_like(log_p_RM, -torch.inf)
+        only_RM[:, :1] = forced_logit_R1 - total_R[:, None]
         is_forced_R1 = forced_R1 != PAD
-        best_RM = torch.where(is_forced_R1, only_RM, best_RM)
+        log_p_RM = torch.where(is_forced_R1, only_RM, log_p_RM)
         token_RM = torch.where(is_forced_R1, forced_R1, token_RM)
-    return Likeliest(best_RM.float() - total_R1, token_RM)
+    return Likeliest(log_p_RM, token_RM)
 
 
-def _best(logits_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    if count > 1:
-        best_RM, token_RM = logits_RV.topk(count, dim=1)
-        return best_RM, token_RM
-    best_R1, token_R1 = logits_RV.max(1, keepdim=True)
-    return best_R1, token_R1
+def _plain(
+    logits_RV: Tensor, count: int, options: Options, is_short_R: Tensor | None, repeated: Tensor | None
+) -> _Best:
+    logits_RV = logits_RV.float()
+    total_R = logits_RV.logsumexp(1)
+    logits_RV[:, _forbidden(options)] = -torch.inf
+    if repeated is not None:
+        logits_RV.scatter_(1, repeated, -torch.inf)
+    if is_short_R is not None:
+        logits_RV[:, END] = logits_RV[:, END].masked_fill(is_short_R, -torch.inf)
+    best_RM, token_RM = logits_RV.topk(count, dim=1) if count > 1 else logits_RV.max(1, keepdim=True)
+    return _Best(best_RM - total_R[:, None], token_RM, total_R)
+
+
+def _fused(logits_RV: Tensor, count: int, options: Options, is_short_R: Tensor | None) -> _Best:
+    from saccade.decoding.kernels.best import best
+
+    forbidden = sum(1 << index for index in _forbidden(options))
+    return _Best(*best(logits_RV, count, forbidden, END, is_short_R))
+
+
+def _forbidden(options: Options) -> list[int]:
+    return [PAD, START] if options.writes_unknown else [PAD, START, UNKNOWN]
 
 
 def _forced(board: Board) -> Tensor | None:

@@ -22,7 +22,6 @@ from saccade.decoding.options import Hypothesis
 from saccade.decoding.stage import Stage, on_device, to_host
 from saccade.decoding.stepper import Slotted
 
-FIRST_STEPS = 64  # of output that there is room for at first; it is doubled when that is not enough
 ENCODED = 16384  # source steps that are read together
 Load = Callable[[Sequence[int]], tuple[Tensor, Tensor]]  # numbers of sentences to their sources and lengths, padded
 
@@ -32,13 +31,14 @@ class Pace(NamedTuple):
 
     rows: int  # hypotheses
     row_steps: int  # of all hypotheses together, if each goes to its limit
+    first_steps: int  # of output that there is room for at first; it is doubled when that is not enough
     steps: int  # in a round, which ends with a look
     lag: int  # rounds that a look is behind
     spare: float  # the share of slots that may be empty when nobody waits
     rounded: bool  # sizes are powers of two, so that few are met
 
 
-PACES = {"cpu": Pace(256, 1 << 16, 1, 0, 0.25, False), "cuda": Pace(2048, 1 << 20, 4, 1, 0.5, True)}
+PACES = {"cpu": Pace(256, 1 << 16, 16, 1, 0, 0.25, False), "cuda": Pace(2048, 1 << 20, 64, 4, 1, 0.5, True)}
 
 
 class Work(NamedTuple):
@@ -162,13 +162,12 @@ class _Writing:
 
     def _go_on(self) -> int:
         """Some steps, and a look; how many looks need not be there yet."""
-        written = max(sentence.written for sentence in self.sentences)
         left = max(sentence.limit - sentence.written for sentence in self.sentences)
         if not left:
             return 0
         stage, count = self._fitting_stage(), min(left, self.factory.pace.steps)
-        for step in range(count):
-            stage.step(written + step)
+        for _ in range(count):
+            stage.step()
         for sentence in self.sentences:
             sentence.written = min(sentence.written + count, sentence.limit)
         where = [(sentence.slot, sentence) for sentence in self.sentences]
@@ -205,7 +204,7 @@ class _Writing:
         prefix_steps, width = constraints.prefix_BT.shape[1], self.factory.options.width
         if self.stage is None:
             count = min(self.batch, len(constraints.limit_B) + len(self.waiting))
-            steps = min(FIRST_STEPS, int(constraints.limit_B.max()) + 2)
+            steps = min(self.factory.pace.first_steps, int(constraints.limit_B.max()) + 2)
             return self._moved(Size(count, width, steps, source_steps, prefix_steps))
         size = self.stage.size
         more = (max(size.source_steps, source_steps), max(size.prefix_steps, prefix_steps))

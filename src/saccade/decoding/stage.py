@@ -25,13 +25,7 @@ class Stage:
         kind = GreedyBoard if size.width == 1 else BeamBoard
         self.board: Board = kind(options, size, device)
         self.state: Any = model.slots(self.board.slots, size.source_steps)
-        self._step = _captured(self._plain_step, device) if device.type == "cuda" else self._plain_step
-
-    def step(self, num_written: int) -> None:
-        """One id more in every live sentence, the longest of which has `num_written`."""
-        if self.device.type != "cuda":
-            self.board.slots.reach = num_written + 1
-        self._step()
+        self.step = _captured(self._step, device) if device.type == "cuda" else self._step
 
     def enter(self, slots: list[int], started: Any, constraints: Constraints) -> None:
         """Sentences that begin, in some slots."""
@@ -51,7 +45,8 @@ class Stage:
         index_E = on_device(torch.tensor(slots), self.device)
         return {name: to_host(tensor[index_E]) for name, tensor in self.board.columns(num_steps).items()}
 
-    def _plain_step(self) -> None:
+    def _step(self) -> None:
+        """One id more in every live sentence."""
         vectors, _ = self.model.advance(self.state, self.board.last_BN.view(-1, 1))
         found = likeliest(self.model.logits(vectors[:, -1]), self.board, self.options)
         parent_BN = self.board.take(found)

@@ -17,6 +17,7 @@ from saccade.decoding.slots import PACES, Factory, Work, limit, write
 from saccade.decoding.stage import Stage
 from saccade.decoding.stepper import Slotted
 
+WIDEST = 255  # hypotheses of a sentence, which are numbered by bytes
 MOST_STAGES = 16  # that are kept; each has room for its sentences
 
 
@@ -45,13 +46,15 @@ class Writer:
             return "samples are drawn on the host"
         if not hasattr(self.model, "slots"):
             return f"{type(self.model).__name__} has no slots"
+        if options.width > WIDEST:
+            return f"a beam of more than {WIDEST}"
         if self.device.type not in PACES:
             return f"no pace is known for {self.device.type}"
         if self.model.training:
             return "dropout is on"
         model = cast(Slotted, self.model)
         longest = max((limit(options, work, number) for number in range(len(work.lengths))), default=0)
-        if model.max_places is not None and longest >= model.max_places:
+        if model.max_places is not None and longest > model.max_places:
             return f"the model has no more than {model.max_places} positions"
         return model.refuses_slots()
 

@@ -76,16 +76,28 @@ class SlotState:
 
     slots: Slots
     blocks: tuple[BlockMemory, ...]
-    is_source_BTS: Tensor  # what of each source is there, [B, 1, S]
+    source_length_B: Tensor
+    num_source_steps: int  # that a source may have
+    max_places: int | None = None  # that an output may have
 
     def seen(self, count: int, window: int | None, bias: Relative | None) -> Seen:
         """What the next step of each row sees."""
         assert count == 1
         slots = self.slots
-        place_B1 = slots.place_B[:, None]
-        spread = None if bias is None else slots.spread(bias(Places(place_B1, slots.reach), slots.reach))
-        row_place = Places(place_B1.repeat_interleave(slots.width, 0), slots.reach)
-        return Seen(row_place, slots.past(window), masks.dense(self.is_source_BTS), spread)
+        slots.begin()
+        spread = None
+        if bias is not None:
+            spread = slots.spread(bias(Places(slots.place_B[:, None], slots.capacity), slots.capacity))
+        place_R = slots.place_R
+        if self.max_places is not None:  # one that is done stands behind its last place
+            place_R = place_R.clamp(max=self.max_places - 1)
+        return Seen(Places(place_R[:, None], 1), slots.past(window), self._sources(), spread)
+
+    def _sources(self) -> Mask:
+        if self.slots.is_fused:
+            return masks.full()  # the kernel counts the steps itself
+        step_S = torch.arange(self.num_source_steps, device=self.source_length_B.device)
+        return masks.dense((step_S < self.source_length_B[:, None]).unsqueeze(1))
 
     def after(self, blocks: tuple[BlockMemory, ...], count: int) -> SlotState:
         """The same: all was written in place."""
@@ -96,8 +108,7 @@ class SlotState:
         """Other sentences in some slots."""
         for block, entering in zip(self.blocks, started.blocks, strict=True):
             cast(SharedMemory, block.source).enter(index_E, cast(KeyValue, entering.source))
-        step_S = torch.arange(self.num_source_steps, device=index_E.device)
-        self.is_source_BTS[index_E] = (step_S < started.source_length_B[:, None]).unsqueeze(1)
+        self.source_length_B[index_E] = started.source_length_B
 
     def refill(self, other: SlotState, index_E: Tensor) -> None:
         """Some sentences of another state, in the first slots."""
@@ -107,12 +118,7 @@ class SlotState:
     def reorder(self, parent_BN: Tensor) -> None:
         """Nothing to do: the slots' table says whose past is whose."""
 
-    @property
-    def num_source_steps(self) -> int:
-        """How many steps a source may have."""
-        return self.is_source_BTS.shape[-1]
-
     def _tensors(self) -> list[Tensor]:
         memories = [memory for block in self.blocks for memory in (block.past, block.source)]
         pairs = [cast(SlotMemory | SharedMemory, memory).tensors for memory in memories]
-        return [self.is_source_BTS, *(tensor for pair in pairs for tensor in pair)]
+        return [self.source_length_B, *(tensor for pair in pairs for tensor in pair)]

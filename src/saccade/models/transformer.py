@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from saccade.attention import SCORES, KeyValue, MultiHeadAttention, masks
+from saccade.attention import SCORES, KeyValue, MultiHeadAttention, Score, masks
 from saccade.attention.dropout import dropout
 from saccade.attention.masks import Mask
-from saccade.attention.memory import Slots
+from saccade.attention.memory import Slots, can_step
 from saccade.attention.places import Places
 from saccade.data.packing import Row
 from saccade.layers.feed_forward import FeedForward
@@ -208,10 +208,11 @@ class Transformer(nn.Module):
     def slots(self, slots: Slots, num_source_steps: int) -> SlotState:
         """Room for many sentences, each at a place of its own; `advance` goes on with all of them, in place."""
         blocks = [cast(DecoderBlock, block) for block in self.decoder]
-        memories = (BlockMemory(b.own.slots(slots), b.cross.shared(slots, num_source_steps)) for b in blocks)
-        nothing_BTS = torch.zeros(len(slots), 1, num_source_steps, dtype=torch.bool, device=slots.place_B.device)
-        nothing_BTS[..., 0] = True  # a slot that is free goes on unheard, and must stay finite
-        return SlotState(slots, tuple(memories), nothing_BTS)
+        length_B = torch.ones_like(slots.place_B)  # a slot that is free goes on unheard, and must stay finite
+        if blocks and self.sizes.window is None and self.decoder_bias is None:
+            slots.is_fused = can_step(cast(Score, blocks[0].own.score), blocks[0].own.normalizer, length_B.device)
+        memories = (BlockMemory(b.own.slots(slots), b.cross.shared(slots, length_B, num_source_steps)) for b in blocks)
+        return SlotState(slots, tuple(memories), length_B, num_source_steps, self.max_places)
 
     def packed(self, source: Row, target: Row) -> Tensor:
         """Teacher forcing of sentences that are packed into rows: the decoder's vectors at every step, [1, T, D]."""
