@@ -159,8 +159,8 @@ class SlotMemory:
 class SharedMemory:
     """The sources of the sentences in slots, [B, S, G, K], asked by all hypotheses of each."""
 
-    def __init__(self, slots: Slots, like: KeyValue, length_B: Tensor, capacity: int) -> None:
-        self.slots, self.length_B = slots, length_B
+    def __init__(self, slots: Slots, like: KeyValue, length_R: Tensor, capacity: int) -> None:
+        self.slots, self.length_R = slots, length_R
         shape = (len(slots), capacity, like.memory.shape[1])
         self.memory_BSGK = like.memory.new_zeros(*shape, like.memory.shape[-1])
         self.value_BSGK = like.value.new_zeros(*shape, like.value.shape[-1])
@@ -174,8 +174,7 @@ class SharedMemory:
         """Each row asks its sentence's source."""
         if not self.slots.is_fused:
             return self.slots.asked(query_RGMTK, *self.tensors, how)
-        length_R = self.length_B[:, None].expand(-1, self.slots.width).reshape(-1)
-        return _stepped(query_RGMTK, *self.tensors, length_R, how["score"], self.slots.sentence_R)
+        return _stepped(query_RGMTK, *self.tensors, self.length_R, how["score"], self.slots.sentence_R)
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:

@@ -105,9 +105,9 @@ class MultiHeadAttention(nn.Module):
         """An empty past for sentences in slots."""
         return SlotMemory(slots, self._nothing())
 
-    def shared(self, slots: Slots, length_B: Tensor, capacity: int) -> SharedMemory:
-        """Room for sources of up to `capacity` steps, for sentences in slots; `length_B` says how long each is."""
-        return SharedMemory(slots, self._nothing(), length_B, capacity)
+    def shared(self, slots: Slots, length_R: Tensor, capacity: int) -> SharedMemory:
+        """Room for sources of up to `capacity` steps, for sentences in slots; each as long as `length_R` says."""
+        return SharedMemory(slots, self._nothing(), length_R, capacity)
 
     def forward(
         self,

@@ -11,6 +11,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
+from saccade.attention.kernels.triton_here import HAS_TRITON
 from saccade.attention.memory import Slots, refill
 from saccade.data.tokenizer import END, PAD, START
 from saccade.decoding.constraints import LONGEST_BLOCK, LONGEST_LOOP, SHORTEST_LOOP, Constraints
@@ -108,11 +109,16 @@ class GreedyBoard(Board):
 
     def take(self, found: Likeliest) -> None:
         """One id more, in every sentence that is not done."""
+        if self.device.type == "cuda" and HAS_TRITON:
+            from saccade.decoding.kernels.greedy_take import take
+
+            return take(self, found)
         self._write(found.token_RM, found.log_p_RM)
         self.place_B += self.live_B
         self.loops.follow(found.token_RM)
         looping_B = self.loops.found(self.place_B, self.guarded_B)[:, 0]
         self.live_B &= ~((found.token_RM[:, 0] == END) | (self.limit_B <= self.place_B) | looping_B)
+        return None
 
 
 @final

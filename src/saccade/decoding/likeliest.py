@@ -25,7 +25,8 @@ def likeliest(logits_RV: Tensor, board: Board, options: Options) -> Likeliest:
     """What `Constraints.log_probabilities` allows, best first; the logits may be written over."""
     place_R = board.slots.place_R
     is_short_R = place_R < options.min_length if options.min_length else None
-    forced_R1, end_R = _forced(board), logits_RV[:, END].clone()
+    end_R = None if is_short_R is None else logits_RV[:, END].clone()
+    forced_R1 = _forced(board)
     forced_logit_R1 = None if forced_R1 is None else logits_RV.gather(1, forced_R1)
     repeated = _repeated(board.ids(), place_R, options.no_repeat_ngram) if options.no_repeat_ngram else None
     count = min(board.count, logits_RV.shape[1])
@@ -35,7 +36,7 @@ def likeliest(logits_RV: Tensor, board: Board, options: Options) -> Likeliest:
         if is_fused
         else _plain(logits_RV, count, options, is_short_R, repeated)
     )
-    if is_short_R is not None:  # nothing else is left to write: rather short than never
+    if is_short_R is not None and end_R is not None:  # nothing else is left to write: rather short than never
         stuck_R = is_short_R & log_p_RM[:, 0].isneginf()
         token_RM[:, 0] = token_RM[:, 0].masked_fill(stuck_R, END)
         log_p_RM[:, 0] = torch.where(stuck_R, end_R - total_R, log_p_RM[:, 0])
@@ -53,7 +54,8 @@ def _plain(
 ) -> _Best:
     logits_RV = logits_RV.float()
     total_R = logits_RV.logsumexp(1)
-    logits_RV[:, _forbidden(options)] = -torch.inf
+    for index in _forbidden(options):
+        logits_RV[:, index].fill_(-torch.inf)
     if repeated is not None:
         logits_RV.scatter_(1, repeated, -torch.inf)
     if is_short_R is not None:

@@ -76,7 +76,7 @@ class SlotState:
 
     slots: Slots
     blocks: tuple[BlockMemory, ...]
-    source_length_B: Tensor
+    source_length_BN: Tensor  # of a slot that is free, 1: it goes on unheard, and must stay finite
     num_source_steps: int  # that a source may have
     max_places: int | None = None  # that an output may have
 
@@ -96,8 +96,8 @@ class SlotState:
     def _sources(self) -> Mask:
         if self.slots.is_fused:
             return masks.full()  # the kernel counts the steps itself
-        step_S = torch.arange(self.num_source_steps, device=self.source_length_B.device)
-        return masks.dense((step_S < self.source_length_B[:, None]).unsqueeze(1))
+        step_S = torch.arange(self.num_source_steps, device=self.source_length_BN.device)
+        return masks.dense((step_S < self.source_length_BN[:, :1]).unsqueeze(1))
 
     def after(self, blocks: tuple[BlockMemory, ...], count: int) -> SlotState:
         """The same: all was written in place."""
@@ -108,7 +108,7 @@ class SlotState:
         """Other sentences in some slots."""
         for block, entering in zip(self.blocks, started.blocks, strict=True):
             cast(SharedMemory, block.source).enter(index_E, cast(KeyValue, entering.source))
-        self.source_length_B[index_E] = started.source_length_B
+        self.source_length_BN[index_E] = started.source_length_B[:, None]
 
     def refill(self, other: SlotState, index_E: Tensor) -> None:
         """Some sentences of another state, in the first slots."""
@@ -121,4 +121,4 @@ class SlotState:
     def _tensors(self) -> list[Tensor]:
         memories = [memory for block in self.blocks for memory in (block.past, block.source)]
         pairs = [cast(SlotMemory | SharedMemory, memory).tensors for memory in memories]
-        return [self.source_length_B, *(tensor for pair in pairs for tensor in pair)]
+        return [self.source_length_BN, *(tensor for pair in pairs for tensor in pair)]

@@ -208,11 +208,12 @@ class Transformer(nn.Module):
     def slots(self, slots: Slots, num_source_steps: int) -> SlotState:
         """Room for many sentences, each at a place of its own; `advance` goes on with all of them, in place."""
         blocks = [cast(DecoderBlock, block) for block in self.decoder]
-        length_B = torch.ones_like(slots.place_B)  # a slot that is free goes on unheard, and must stay finite
+        length_BN = torch.ones(len(slots), slots.width, dtype=torch.long, device=slots.place_B.device)
         if blocks and self.sizes.window is None and self.decoder_bias is None:
-            slots.is_fused = can_step(cast(Score, blocks[0].own.score), blocks[0].own.normalizer, length_B.device)
-        memories = (BlockMemory(b.own.slots(slots), b.cross.shared(slots, length_B, num_source_steps)) for b in blocks)
-        return SlotState(slots, tuple(memories), length_B, num_source_steps, self.max_places)
+            slots.is_fused = can_step(cast(Score, blocks[0].own.score), blocks[0].own.normalizer, length_BN.device)
+        length_R = length_BN.view(-1)
+        memories = (BlockMemory(b.own.slots(slots), b.cross.shared(slots, length_R, num_source_steps)) for b in blocks)
+        return SlotState(slots, tuple(memories), length_BN, num_source_steps, self.max_places)
 
     def packed(self, source: Row, target: Row) -> Tensor:
         """Teacher forcing of sentences that are packed into rows: the decoder's vectors at every step, [1, T, D]."""

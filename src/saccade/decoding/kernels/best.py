@@ -83,7 +83,8 @@ def part_kernel(
     top = tl.max(x, 0)
     top = tl.where(top == -float("inf"), 0.0, top)
     summed = tl.sum(tl.exp(x - top), 0)
-    tl.store(total + row * num_parts + part, tl.where(summed > 0, top + tl.log(tl.maximum(summed, 1e-30)), -float("inf")))
+    log_sum = tl.where(summed > 0, top + tl.log(tl.maximum(summed, 1e-30)), -float("inf"))
+    tl.store(total + row * num_parts + part, log_sum)
     is_forbidden = (at < 31) & (((FORBIDDEN >> tl.minimum(at, 30)) & 1) == 1)
     if SHORT:
         is_forbidden |= (at == END) & (tl.load(short + row) != 0)
