@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import MultiHeadAttention, memory
+from saccade.attention.kernels.step import attend_step
 from saccade.data.tokenizer import END
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Writer, beam_search
 from saccade.decoding.slots import PACES, Factory, Pace, write

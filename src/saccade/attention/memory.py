@@ -90,7 +90,7 @@ class Slots:
 
     def begin(self) -> None:
         """What all layers ask at a step, once: each row's place, and which row holds each of its steps."""
-        self.place_R = self.place_B[:, None].expand(-1, self.width).reshape(-1)
+        self.place_R = self.place_B[:, None].expand(-1, self.width).flatten().contiguous()
         self.holder_RC = None if self.row_BNC is None else self._first_R1 + self.row_BNC.flatten(0, 1)
 
     def past(self, radius: int | None) -> Mask:
