@@ -14,35 +14,33 @@ from saccade.decoding.options import Options
 
 
 class _Best(NamedTuple):
-    """The likeliest ids with their log-probabilities, and the log-sum-exp of all, [R]."""
+    """The likeliest ids with their log-probabilities, and those of ids that were asked for, allowed or not."""
 
     log_p_RM: Tensor
     token_RM: Tensor
-    total_R: Tensor
+    asked_RK: Tensor
 
 
 def likeliest(logits_RV: Tensor, board: Board, options: Options) -> Likeliest:
     """What `Constraints.log_probabilities` allows, best first; the logits may be written over."""
-    place_R = board.slots.place_R
+    place_R, count = board.slots.place_R, min(board.count, logits_RV.shape[1])
     is_short_R = place_R < options.min_length if options.min_length else None
-    end_R = None if is_short_R is None else logits_RV[:, END].clone()
     forced_R1 = _forced(board)
-    forced_logit_R1 = None if forced_R1 is None else logits_RV.gather(1, forced_R1)
+    asked = [torch.full_like(place_R, END)[:, None]] if is_short_R is not None else []
+    asked += [forced_R1] if forced_R1 is not None else []
     repeated = _repeated(board.ids(), place_R, options.no_repeat_ngram) if options.no_repeat_ngram else None
-    count = min(board.count, logits_RV.shape[1])
-    is_fused = logits_RV.device.type == "cuda" and HAS_TRITON and repeated is None
-    log_p_RM, token_RM, total_R = (
-        _fused(logits_RV, count, options, is_short_R)
-        if is_fused
-        else _plain(logits_RV, count, options, is_short_R, repeated)
-    )
-    if is_short_R is not None and end_R is not None:  # nothing else is left to write: rather short than never
+    if logits_RV.device.type == "cuda" and HAS_TRITON and repeated is None:
+        best = _fused(logits_RV, count, options, is_short_R, asked)
+    else:
+        best = _plain(logits_RV, count, options, is_short_R, asked, repeated)
+    log_p_RM, token_RM, asked_log_p_RK = best
+    if is_short_R is not None:  # nothing else is left to write: rather short than never
         stuck_R = is_short_R & log_p_RM[:, 0].isneginf()
         token_RM[:, 0] = token_RM[:, 0].masked_fill(stuck_R, END)
-        log_p_RM[:, 0] = torch.where(stuck_R, end_R - total_R, log_p_RM[:, 0])
-    if forced_R1 is not None and forced_logit_R1 is not None:
+        log_p_RM[:, 0] = torch.where(stuck_R, asked_log_p_RK[:, 0], log_p_RM[:, 0])
+    if forced_R1 is not None:
         only_RM = torch.full_like(log_p_RM, -torch.inf)
-        only_RM[:, :1] = forced_logit_R1 - total_R[:, None]
+        only_RM[:, 0] = asked_log_p_RK[:, -1]
         is_forced_R1 = forced_R1 != PAD
         log_p_RM = torch.where(is_forced_R1, only_RM, log_p_RM)
         token_RM = torch.where(is_forced_R1, forced_R1, token_RM)
@@ -50,25 +48,32 @@ def likeliest(logits_RV: Tensor, board: Board, options: Options) -> Likeliest:
 
 
 def _plain(
-    logits_RV: Tensor, count: int, options: Options, is_short_R: Tensor | None, repeated: Tensor | None
+    logits_RV: Tensor,
+    count: int,
+    options: Options,
+    is_short_R: Tensor | None,
+    asked: list[Tensor],
+    repeated: Tensor | None,
 ) -> _Best:
-    logits_RV = logits_RV.float()
-    total_R = logits_RV.logsumexp(1)
+    log_p_RV = logits_RV.float().log_softmax(1)
+    asked_log_p_RK = log_p_RV.gather(1, torch.cat(asked, 1)) if asked else log_p_RV[:, :0]
     for index in _forbidden(options):
-        logits_RV[:, index].fill_(-torch.inf)
+        log_p_RV[:, index].fill_(-torch.inf)
     if repeated is not None:
-        logits_RV.scatter_(1, repeated, -torch.inf)
+        log_p_RV.scatter_(1, repeated, -torch.inf)
     if is_short_R is not None:
-        logits_RV[:, END] = logits_RV[:, END].masked_fill(is_short_R, -torch.inf)
-    best_RM, token_RM = logits_RV.topk(count, dim=1) if count > 1 else logits_RV.max(1, keepdim=True)
-    return _Best(best_RM - total_R[:, None], token_RM, total_R)
+        log_p_RV[:, END].masked_fill_(is_short_R, -torch.inf)
+    best_RM, token_RM = log_p_RV.topk(count, dim=1) if count > 1 else log_p_RV.max(1, keepdim=True)
+    return _Best(best_RM, token_RM, asked_log_p_RK)
 
 
-def _fused(logits_RV: Tensor, count: int, options: Options, is_short_R: Tensor | None) -> _Best:
+def _fused(logits_RV: Tensor, count: int, options: Options, is_short_R: Tensor | None, asked: list[Tensor]) -> _Best:
     from saccade.decoding.kernels.best import best
 
     forbidden = sum(1 << index for index in _forbidden(options))
-    return _Best(*best(logits_RV, count, forbidden, END, is_short_R))
+    log_p_RM, token_RM, total_R = best(logits_RV, count, forbidden, END, is_short_R)
+    asked_RK = logits_RV.gather(1, torch.cat(asked, 1)) - total_R[:, None] if asked else logits_RV[:, :0]
+    return _Best(log_p_RM, token_RM, asked_RK)
 
 
 def _forbidden(options: Options) -> list[int]:
