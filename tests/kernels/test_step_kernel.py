@@ -7,7 +7,11 @@ import torch
 from torch import Tensor
 
 from saccade import attend, masks
+from saccade.attention import memory
 from saccade.attention.kernels.step import attend_step
+from saccade.decoding import BeamOptions, Writer, beam_search
+from saccade.models import transformer
+from slot_cases import assert_same, small_model, work_of
 
 
 @pytest.mark.parametrize("backend", ["plain", "triton"])
@@ -83,3 +87,14 @@ def random_step(rows: int, capacity: int, heads: int, width: int) -> tuple[Tenso
         torch.randn(rows, capacity, heads, width),
         torch.randn(rows, capacity, heads, width),
     )
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_sentences_in_slots_are_written_with_it(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(6)
+    work, options = work_of([torch.tensor([4, 5, 6]), torch.tensor([9, 7])]), BeamOptions(width=width, max_length=5)
+    model = small_model()
+    expected = beam_search(model, *work.load([0, 1]), options)
+    monkeypatch.setattr(transformer, "can_step", lambda *_: True)
+    monkeypatch.setattr(memory, "attend_step", lambda *given, **how: attend_step(*given, **how, backend="triton"))
+    assert_same(Writer(model).write(work, options), expected)

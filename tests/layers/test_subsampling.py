@@ -88,7 +88,7 @@ def test_models_read_frames(kind: str, subsampling: str) -> None:
         torch.testing.assert_close(together[row : row + 1], alone)
     state, steps = model.start(FRAMES, LENGTH), []
     for step in range(5):
-        vectors, state = model.advance(state, READ[:, step : step + 1])  # type: ignore[arg-type]
+        vectors, state = model.advance(state, READ[:, step : step + 1])  # type: ignore[arg-type, type-var]
         steps.append(vectors)
     torch.testing.assert_close(torch.cat(steps, 1), together)
     weight_BLHTS = model.cross_attention(FRAMES, LENGTH, READ)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 import torch
 from torch import nn
 
 from cases import SCORE_NAMES
+from saccade.attention import KeyValue
 from saccade.attention.places import Places
 from saccade.data.packing import Row
 from saccade.layers.positions import POSITIONS, Relative, Rotary
@@ -64,7 +67,8 @@ def test_a_window_hides_what_is_far() -> None:
     model = build(window=1)
     far, near = SOURCE.clone(), SOURCE.clone()
     far[0, 6], near[0, 1] = (SOURCE[0, 6] + 1) % 11, (SOURCE[0, 1] + 1) % 11
-    first = [model.start(source, LENGTH).blocks[0].source.value[0, :, 0, 0] for source in (SOURCE, far, near)]
+    memories = [cast(KeyValue, model.start(source, LENGTH).blocks[0].source) for source in (SOURCE, far, near)]
+    first = [memory.value[0, :, 0, 0] for memory in memories]
     torch.testing.assert_close(first[0], first[1])  # two layers see two steps away, not six
     assert not torch.allclose(first[0], first[2])
 

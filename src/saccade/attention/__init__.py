@@ -4,7 +4,8 @@ from saccade.attention import masks
 from saccade.attention.core import attend, explain, self_attend
 from saccade.attention.kernels.select import BACKENDS, Choice
 from saccade.attention.masks import LocalP, Mask
-from saccade.attention.multihead import KeyValue, MultiHeadAttention
+from saccade.attention.memory import KeyValue
+from saccade.attention.multihead import MultiHeadAttention
 from saccade.attention.normalizers import NORMALIZERS
 from saccade.attention.scores import SCORES, Score
 from saccade.attention.structured import StructuredSelfAttention

@@ -70,6 +70,9 @@ class Call:
 
     def dense_mask(self) -> Tensor | None:
         """The mask as booleans that broadcast to [*leading, T, S], no larger than it must be; None: all allowed."""
+        if self.mask.table is not None:
+            *batch, num_queries, num_keys = self.mask.table.shape
+            return self.mask.table.view(*batch, *(1,) * (len(self.leading) - len(batch)), num_queries, num_keys)
         return None if self.mask.is_full else self.mask.allows(self.grid())
 
     def grid(self) -> Index:

@@ -48,6 +48,7 @@ class Mask:
     is_band: bool = False  # the band alone is the whole mask
     packing: Packing | None = None  # it and the band together are the whole mask
     reads_query_step: bool = True
+    table: Tensor | None = None  # the mask itself as booleans [*batch, T, S], where that is what it was made of
     factor: Predicate | None = None  # multiplies the weights after they are normalised (local-p's Gaussian)
     length: Tensor | None = None  # [B], where s < length is the whole mask
 
@@ -120,6 +121,7 @@ class Mask:
         offset = first_query - first_key
         return replace(
             self,
+            table=None,
             allows=lambda i: self.allows(Index(i.batch, i.t + first_query, i.s + first_key)),
             num_queries=None,
             num_keys=None,
@@ -137,7 +139,8 @@ class Mask:
             moved = stride * index.batch[0]
             return self.allows(Index(index.batch[1:], index.t + moved, index.s + moved))
 
-        return replace(self, allows=allows, batch_shape=(num_blocks, *self.batch_shape), packing=None, length=None)
+        shape = (num_blocks, *self.batch_shape)
+        return replace(self, allows=allows, batch_shape=shape, packing=None, length=None, table=None)
 
     def fits(self, leading: tuple[int, ...], num_queries: int, num_keys: int) -> str | None:
         """What doesn't fit a query [*leading, T, D] and its keys, in words; None when all does."""
@@ -163,6 +166,7 @@ class Mask:
         factor = self.factor
         return replace(
             self,
+            table=None,
             allows=lambda i: self.allows(ungrouped(i)),
             batch_shape=(batch, heads // repeats, repeats, *rest) if heads > 1 else (batch, 1, 1, *rest),
             factor=None if factor is None else lambda i: factor(ungrouped(i)),

@@ -147,6 +147,7 @@ def dense(allowed: Tensor) -> Mask:
         num_queries=num_queries if num_queries > 1 else None,  # an axis of 1 stands for any number
         num_keys=num_keys if num_keys > 1 else None,
         reads_query_step=num_queries > 1,
+        table=allowed,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast, final
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -18,38 +18,14 @@ from saccade.attention.call import (
     find_normalizer,
     find_score,
 )
-from saccade.attention.core import attend
 from saccade.attention.joined import split
+from saccade.attention.memory import KeyValue, Memory, Past, SharedMemory, SlotMemory, Slots
 from saccade.attention.normalizers import NORMALIZERS
 from saccade.attention.places import Places
 from saccade.attention.scores import SCORES, Score
 
 MANY_STEPS = 256
 Rotate = Callable[[Tensor, Places], Tensor]  # queries or keys [B, H, T, K] and where they stand
-
-
-class KeyValue(NamedTuple):
-    """What a source (or the past of a decoder) is to its readers: score memory and values, split into heads.
-
-    Both are [B, G, 1, S, .] with G key/value heads. It is made by `MultiHeadAttention.memory` and grows by `append`.
-    """
-
-    memory: Tensor
-    value: Tensor
-
-    @property
-    def num_keys(self) -> int:
-        """S."""
-        return self.memory.shape[-2]
-
-    def append(self, later: KeyValue) -> KeyValue:
-        """This and the steps that follow it."""
-        memory = torch.cat([self.memory, later.memory], -2)
-        return KeyValue(memory, torch.cat([self.value, later.value], -2))
-
-    def rows(self, index: Tensor) -> KeyValue:
-        """Other rows of the batch: a beam that was reordered, or a batch that shrank."""
-        return KeyValue(self.memory[index], self.value[index])
 
 
 @final
@@ -93,6 +69,7 @@ class MultiHeadAttention(nn.Module):
         value_width = key_width if value_width is None else value_width
         self.num_heads, self.num_key_value_heads, self.dropout = num_heads, groups, dropout
         self.rotate = rotate
+        self._joined: tuple[Tensor, Tensor] | None = None
         self.query = nn.Linear(width, width, bias=bias)
         self.key = nn.Linear(key_width, groups * head_width, bias=bias)
         self.value = nn.Linear(value_width, groups * head_width, bias=bias)
@@ -116,6 +93,26 @@ class MultiHeadAttention(nn.Module):
             key_BSD, value_BSD = _projected("key", self.key, key_BSD), _projected("value", self.value, value_BSD)
         return self._memory(key_BSD, value_BSD, place)
 
+    @torch.no_grad()
+    def join(self) -> None:
+        """From now on self-attention projects with copies of its weights, side by side; for weights that stay."""
+        parts = (self.query, self.key, self.value)
+        if self.query.bias is None or len({linear.in_features for linear in parts}) > 1:
+            return
+        joined = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
+        if self._joined is None:
+            self._joined = joined
+        for kept, new in zip(self._joined, joined, strict=True):  # in place: a captured graph reads them there
+            kept.copy_(new)
+
+    def slots(self, slots: Slots) -> SlotMemory:
+        """An empty past for sentences in slots."""
+        return SlotMemory(slots, self._nothing())
+
+    def shared(self, slots: Slots, length_R: Tensor, capacity: int) -> SharedMemory:
+        """Room for sources of up to `capacity` steps, for sentences in slots; each as long as `length_R` says."""
+        return SharedMemory(slots, self._nothing(), length_R, capacity)
+
     def forward(
         self,
         query_BTD: Tensor,
@@ -123,8 +120,8 @@ class MultiHeadAttention(nn.Module):
         value_BSD: Tensor | None = None,
         *,
         mask: MaskLike = None,
-        memory: KeyValue | None = None,
-        past: KeyValue | None = None,
+        memory: Memory | None = None,
+        past: Past | None = None,
         bias: Tensor | None = None,
         place: Places | None = None,
         backend: str = "auto",
@@ -147,14 +144,11 @@ class MultiHeadAttention(nn.Module):
             query_BTD = _projected("query", self.query, query_BTD)
         else:
             query_BTD, own_key_BTD, own_value_BTD = self._projected_together(query_BTD, "query", "key", "value")
-            memory = self._memory(own_key_BTD, own_value_BTD, place)
-            memory = memory if past is None else past.append(memory)
+            own = self._memory(own_key_BTD, own_value_BTD, place)
+            memory = own if past is None else past.append(own)
         query_BGRTK = self._placed(query_BTD, self.num_heads, place).unflatten(-3, (self.num_key_value_heads, -1))
-        attended = attend(
+        attended = memory.answer(
             query_BGRTK,
-            None,
-            memory.value,
-            memory=memory.memory,
             score=self.score,
             normalizer=self.normalizer,
             mask=find_mask(mask).grouped(self.num_heads // self.num_key_value_heads),
@@ -170,7 +164,7 @@ class MultiHeadAttention(nn.Module):
         return found if len(found) > 1 else output_BTD
 
     @staticmethod
-    def _check(key: Tensor | None, value: Tensor | None, memory: KeyValue | None, past: KeyValue | None) -> None:
+    def _check(key: Tensor | None, value: Tensor | None, memory: Memory | None, past: Past | None) -> None:
         if memory is not None and (key is not None or value is not None):
             raise ValueError("memory: given together with key or value; it stands for both")
         if key is None and value is not None:
@@ -181,6 +175,8 @@ class MultiHeadAttention(nn.Module):
     def _projected_together(self, x_BTD: Tensor, *names: str) -> tuple[Tensor, ...]:
         """Queries, keys or values of one tensor; of many steps by one product, which is quicker than several."""
         parts = {name: cast(nn.Linear, self.get_submodule(name)) for name in names}
+        if self._joined is not None and "query" in names:
+            return F.linear(x_BTD, *self._joined).split([linear.out_features for linear in parts.values()], -1)
         if x_BTD.shape[:-1].numel() < MANY_STEPS or self.query.bias is None:
             return tuple(_projected(name, linear, x_BTD) for name, linear in parts.items())
         for name, linear in parts.items():
@@ -188,6 +184,11 @@ class MultiHeadAttention(nn.Module):
         weight = torch.cat([linear.weight for linear in parts.values()])
         bias = torch.cat([linear.bias for linear in parts.values()])
         return split(F.linear(x_BTD, weight, bias), tuple(linear.out_features for linear in parts.values()))
+
+    def _nothing(self) -> KeyValue:
+        """The memory of a single step of zeros, to see what it is like."""
+        key, value = (linear.weight.new_zeros(1, 1, linear.out_features) for linear in (self.key, self.value))
+        return self._memory(key, value, None)
 
     def _memory(self, key_BSD: Tensor, value_BSD: Tensor, place: Places | None) -> KeyValue:
         key_BGSK = self._placed(key_BSD, self.num_key_value_heads, place).unsqueeze(-3)

@@ -116,7 +116,8 @@ def translator(config: Config, network: Network, both: Sides) -> Translator:
     if config.model.score == "location":
         options = replace(options, max_length=min(options.max_length, LOCATIONS))
         longest = LOCATIONS * (FACTOR if config.features else 1) - 1
-    return Translator(network.eval(), *both, options, config.decoding.tokens_per_batch, longest)
+    dtype = torch.bfloat16 if config.training.precision == "bfloat16" else None  # as it was trained
+    return Translator(network.eval(), *both, options, config.decoding.tokens_per_batch, longest, dtype=dtype)
 
 
 class Outputs(NamedTuple):

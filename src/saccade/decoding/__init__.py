@@ -6,7 +6,9 @@ from saccade.decoding.greedy import greedy
 from saccade.decoding.options import Hypothesis, Options
 from saccade.decoding.sampling import SamplingOptions, sample
 from saccade.decoding.search import chosen, search
+from saccade.decoding.slots import Work
 from saccade.decoding.stepper import Attending, Started, State, Stepper
+from saccade.decoding.writer import Writer
 
 __all__ = [
     "Attending",
@@ -18,6 +20,8 @@ __all__ = [
     "Started",
     "State",
     "Stepper",
+    "Work",
+    "Writer",
     "beam_search",
     "chosen",
     "greedy",

@@ -51,7 +51,7 @@ def beam_search(
     if options.width == 1:
         return [[hypothesis] for hypothesis in greedy(model, source, source_length_B, options, prefixes)]
     constraints = constrain(options, source, source_length_B, prefixes)
-    sentences = [_Sentence(options, limit) for limit in constraints.limit_B.tolist()]
+    sentences = [Sentence(options, limit) for limit in constraints.limit_B.tolist()]
     beam = _first(model.start(source, source_length_B), constraints, sentences, options.width)
     while beam.sentences:
         beam = _extend(model, beam)
@@ -60,7 +60,7 @@ def beam_search(
 
 @final
 @dataclass
-class _Sentence:
+class Sentence:
     """One source's search: its best `num_best` that ended, and what was cut, for want of those.
 
     One that was cut keeps its place in the beam: when all places are taken, going on would only find more loops.
@@ -72,18 +72,22 @@ class _Sentence:
     cut: list[Hypothesis] = field(default_factory=list)
 
     def finish(self, ids: list[int], log_probabilities: list[float]) -> None:
+        """One ended; the best `num_best` stay."""
         heapq.heappush(self.finished, self.options.hypothesis(ids, log_probabilities, ended=True))
         if len(self.finished) > self.options.num_best:
             heapq.heappop(self.finished)
 
     def cut_off(self, ids: list[int], log_probabilities: list[float]) -> None:
+        """One didn't end."""
         self.cut.append(self.options.hypothesis(ids, log_probabilities, ended=False))
 
     @property
     def is_wanting(self) -> bool:
+        """Fewer than `num_best` ended."""
         return len(self.finished) < self.options.num_best
 
     def is_done(self, best_live: float, length: int) -> bool:
+        """Nothing that lives can still change what is found."""
         if length >= self.limit or best_live == -math.inf or len(self.cut) >= self.options.width:
             return True
         if self.is_wanting:
@@ -91,6 +95,7 @@ class _Sentence:
         return self.finished[0].score >= self.options.normalised(best_live, self.limit)
 
     def ranked(self) -> list[Hypothesis]:
+        """What is found, best first."""
         distinct = {tuple(one.ids): one for one in sorted(self.cut)}.values()  # two loops may be cut to the same
         found = sorted(self.finished, reverse=True) + sorted(distinct, reverse=True)
         return found[: self.options.num_best] or [Hypothesis(-math.inf, [], [], ended=False)]
@@ -103,7 +108,7 @@ class _Beam:
 
     state: Any
     constraints: Constraints
-    sentences: list[_Sentence]
+    sentences: list[Sentence]
     score_BN: Tensor
     ids_BNT: Tensor
     log_probability_BNT: Tensor
@@ -128,7 +133,7 @@ class _Candidates(NamedTuple):
         return _Candidates(score_BN, self.parent_BN.gather(1, at_BN), self.token_BN.gather(1, at_BN))
 
 
-def _first(state: Any, constraints: Constraints, sentences: list[_Sentence], width: int) -> _Beam:
+def _first(state: Any, constraints: Constraints, sentences: list[Sentence], width: int) -> _Beam:
     """N equal rows a sentence, of which only the first may be extended."""
     batch, device = len(sentences), constraints.limit_B.device
     row_N = torch.arange(batch, device=device).repeat_interleave(width)

@@ -6,6 +6,8 @@ from typing import Any, Protocol, Self, final
 
 from torch import Tensor
 
+from saccade.attention.memory import Slots
+
 
 class State(Protocol):
     """A model between two steps, one row per hypothesis."""
@@ -49,3 +51,21 @@ class Started:
         """The state after that source."""
         del source, source_length_B
         return self._state
+
+
+class Slotted(Stepper, Protocol):
+    """A model that also goes on with many sentences in slots, each at a place of its own, all in place.
+
+    The state it gives has `enter(index_E, started)`, `refill(other, index_E)` and `reorder(parent_BN)`; what `start`
+    gives says its `num_source_steps`.
+    """
+
+    @property
+    def max_places(self) -> int | None:
+        """How many steps it may read; None: any number."""
+
+    def refuses_slots(self) -> str | None:
+        """Why it can't after all, in words; None when it can."""
+
+    def slots(self, slots: Slots, num_source_steps: int) -> Any:
+        """The state of empty slots, for sources of so many steps."""

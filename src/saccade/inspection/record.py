@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from saccade.attention.multihead import KeyValue, MultiHeadAttention
+from saccade.attention.memory import KeyValue
+from saccade.attention.multihead import MultiHeadAttention
 from saccade.data.mistakes import Mistake
 from saccade.layers.pooling import AttentionPooling, MaxPooling, MeanPooling, StructuredPooling
 from saccade.models.aligner import Aligner

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast, final
+from typing import Any, NamedTuple, TypeVar, cast, final
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from saccade.attention import KeyValue, MultiHeadAttention, masks
+from saccade.attention import SCORES, KeyValue, MultiHeadAttention, Score, masks
 from saccade.attention.dropout import dropout
 from saccade.attention.masks import Mask
+from saccade.attention.memory import Slots, can_step
 from saccade.attention.places import Places
 from saccade.data.packing import Row
 from saccade.layers.embedding import embedded
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
 from saccade.layers.residual import Norm, added, is_fused, streamed
+from saccade.models.decoder_state import BlockMemory, Seen, SlotState, State
+
+AnyState = TypeVar("AnyState", State, SlotState)
 
 
 class Dropouts(NamedTuple):
@@ -50,9 +54,9 @@ class BlockSizes(NamedTuple):
         """An attention to another sequence, whose positions are not ours."""
         return self._attention(None)
 
-    def scope(self, first: int = 0) -> Mask:
-        """What self-attention sees from position `first` on."""
-        return masks.full() if self.window is None else masks.window(self.window, offset=first)
+    def scope(self) -> Mask:
+        """What an encoder's self-attention sees."""
+        return masks.full() if self.window is None else masks.window(self.window)
 
     def _attention(self, rotate: Rotary | None) -> MultiHeadAttention:
         return MultiHeadAttention(
@@ -99,22 +103,6 @@ class EncoderBlock(nn.Module):
         return self.residuals[1](x_BSD, self.feed_forward)
 
 
-class BlockMemory(NamedTuple):
-    """What a decoder block remembers: its own past, and the source."""
-
-    past: KeyValue | None
-    source: KeyValue
-
-
-class Seen(NamedTuple):
-    """Where the steps stand that a decoder reads, and what they may look at."""
-
-    place: Places
-    own: Mask
-    source: Mask
-    bias: Tensor | None
-
-
 @final
 class DecoderBlock(nn.Module):
     """Causal self-attention, attention to the source, feed-forward."""
@@ -150,26 +138,6 @@ class DecoderBlock(nn.Module):
         x_BTD = self.residuals[0](x_BTD, own)
         x_BTD = self.residuals[1](x_BTD, cross)
         return self.residuals[2](x_BTD, self.feed_forward), BlockMemory(past, memory.source)
-
-
-class State(NamedTuple):
-    """A decoder between two steps."""
-
-    blocks: tuple[BlockMemory, ...]
-    source_length_B: Tensor
-    num_steps: int
-
-    def rows(self, index_N: Tensor) -> State:
-        """The state of other rows: a beam that was reordered, or a batch that shrank."""
-        return State(
-            tuple(BlockMemory(_rows(block.past, index_N), block.source.rows(index_N)) for block in self.blocks),
-            self.source_length_B[index_N],
-            self.num_steps,
-        )
-
-
-def _rows(memory: KeyValue | None, index_N: Tensor) -> KeyValue | None:
-    return None if memory is None else memory.rows(index_N)
 
 
 @final
@@ -217,18 +185,35 @@ class Transformer(nn.Module):
         blocks = self._read(vectors_BSD, masks.padding(source_length_B) & self.sizes.scope(), place)
         return State(blocks, source_length_B, 0)
 
-    def advance(self, state: State, read_BT: Tensor, record: list[Tensor] | None = None) -> tuple[Tensor, State]:
+    @property
+    def max_places(self) -> int | None:
+        """How many steps a decoder may read; None: any number."""
+        return len(self.positions.table) if isinstance(self.positions, Learned) else None
+
+    def advance(self, state: AnyState, read_BT: Tensor, record: list[Tensor] | None = None) -> tuple[Tensor, AnyState]:
         """Read some target ids: the decoder's vectors [B, T, D] and the state after them.
 
         `record` gets the weights that each block gave the source, [B, H, T, S].
         """
-        first, last = state.num_steps, state.num_steps + read_BT.shape[1]
-        place = Places.following(first, last - first, read_BT.device)
-        bias = None if self.decoder_bias is None else self.decoder_bias(place, last)
-        own = masks.causal(offset=first) & self.sizes.scope(first)
-        seen = Seen(place, own, masks.padding(state.source_length_B), bias)
+        count = read_BT.shape[1]
+        seen = state.seen(count, self.sizes.window, self.decoder_bias)
         vectors_BTD, blocks = self._write(state.blocks, read_BT, seen, record)
-        return vectors_BTD, State(blocks, state.source_length_B, last)
+        return vectors_BTD, state.after(blocks, count)
+
+    def refuses_slots(self) -> str | None:
+        """Why `slots` can't be used, in words; None when they can."""
+        score = SCORES[self.sizes.score]
+        return f"the score {self.sizes.score} knows only so many positions" if score.reads_position else None
+
+    def slots(self, slots: Slots, num_source_steps: int) -> SlotState:
+        """Room for many sentences, each at a place of its own; `advance` goes on with all of them, in place."""
+        blocks = [cast(DecoderBlock, block) for block in self.decoder]
+        length_BN = torch.ones(len(slots), slots.width, dtype=torch.long, device=slots.place_B.device)
+        if blocks and self.sizes.window is None and self.decoder_bias is None:
+            slots.is_fused = can_step(cast(Score, blocks[0].own.score), blocks[0].own.normalizer, length_BN.device)
+        length_R = length_BN.view(-1)
+        memories = (BlockMemory(b.own.slots(slots), b.cross.shared(slots, length_R, num_source_steps)) for b in blocks)
+        return SlotState(slots, tuple(memories), length_BN, num_source_steps, self.max_places)
 
     def packed(self, source: Row, target: Row) -> Tensor:
         """Teacher forcing of sentences that are packed into rows: the decoder's vectors at every step, [1, T, D]."""

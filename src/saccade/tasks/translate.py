@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
@@ -19,7 +20,18 @@ from saccade.data.corpus import Corpus, Pair, clean, decoded_lines, read_lines
 from saccade.data.frames import Sounds, pad_frames, rebased_lines
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import END, SPECIAL, START, Tokenizer
-from saccade.decoding import Attending, BeamOptions, Ensemble, Hypothesis, SamplingOptions, Started, chosen, search
+from saccade.decoding import (
+    Attending,
+    BeamOptions,
+    Ensemble,
+    Hypothesis,
+    SamplingOptions,
+    Started,
+    Work,
+    Writer,
+    chosen,
+    search,
+)
 from saccade.inspection.insight import Head, Insight, Map, Side, ended
 from saccade.inspection.record import KINDS, recording
 from saccade.tasks import bleu, hearing
@@ -59,6 +71,7 @@ class Translator:
     tokens_per_batch: int = 4096
     max_source_length: int = 8192
     aligning: Head | None = None  # the head that aligns words best, where it is known
+    dtype: torch.dtype | None = None  # what a CUDA device writes in; None: what the weights are
 
     def predict(
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
@@ -161,11 +174,27 @@ class Translator:
     ) -> list[list[Translation]]:
         encoded = [self._encode(*text, number + row) for row, text in enumerate(texts)]
         found: list[list[Translation]] = [[Translation("", 0.0, [], [])] for _ in texts]
+        rows = [row for row, text in enumerate(encoded) if len(text.ids)]
+        for row, best in zip(rows, self._search([encoded[row] for row in rows], options), strict=True):
+            found[row] = self._translations(encoded[row], best, look)
+        return found
+
+    def _search(self, texts: list[_Text], options: Way) -> list[list[Hypothesis]]:
+        """The best outputs of each text: in slots, or where the model or the options have none, in batches."""
+        lengths = [len(text.ids) + (not isinstance(self.source, Sounds)) for text in texts]
+        work = Work(lambda rows: self._padded([texts[row] for row in rows]), lengths, [t.prefix_ids for t in texts])
+        if isinstance(options, BeamOptions) and self._writer.refuses(options, work) is None:
+            return self._writer.write(work, options)
+        found: list[list[Hypothesis]] = [[] for _ in texts]
         hypotheses = options.width if isinstance(options, BeamOptions) else options.num_best
-        for rows in _batches([len(text.ids) for text in encoded], self.tokens_per_batch // hypotheses):
-            for row, best in zip(rows, self._decode([encoded[row] for row in rows], options, look), strict=True):
+        for rows in _batches([len(text.ids) for text in texts], self.tokens_per_batch // hypotheses):
+            for row, best in zip(rows, self._found([texts[row] for row in rows], options), strict=True):
                 found[row] = best
         return found
+
+    @cached_property
+    def _writer(self) -> Writer:
+        return Writer(self.model, self.dtype)
 
     def _encode(self, text: str, prefix: str, number: int) -> _Text:
         ids, limit, prefix = self.source.encode(clean(text)), self.max_source_length, clean(prefix)
@@ -175,16 +204,13 @@ class Translator:
             warnings.warn(f"{what}; only the first {limit:,} are read (max_source_length)", stacklevel=2)
         return _Text(text, ids[:limit], prefix, self.target.encode(prefix))
 
-    def _decode(self, texts: list[_Text], options: Way, look: Look | None) -> list[list[Translation]]:
-        """One batch."""
-        model, found = cast(Attending, self.model), self._found(texts, options)
-        shown = [[self._shown(text, one) for one in best] for text, best in zip(texts, found, strict=True)]
+    def _translations(self, text: _Text, found: list[Hypothesis], look: Look | None) -> list[Translation]:
+        """The outputs of a text as they are shown."""
+        model, shown = cast(Attending, self.model), [self._shown(text, one) for one in found]
         if look is None:
             return shown
-        return [
-            [self._with_attention(model, text, ids.ids, one, look) for ids, one in zip(best, ones, strict=True)]
-            for text, best, ones in zip(texts, found, shown, strict=True)
-        ]
+        pairs = zip(found, shown, strict=True)
+        return [self._with_attention(model, text, ids.ids, one, look) for ids, one in pairs]
 
     def _found(self, texts: list[_Text], options: Way) -> list[list[Hypothesis]]:
         """The best outputs of one batch."""
@@ -262,9 +288,13 @@ class Translator:
 
     def _pad(self, texts: list[_Text]) -> tuple[Tensor, Tensor]:
         """Sources and their lengths, where the model is."""
-        sources, device = [text.ids for text in texts], next(self.model.parameters()).device
-        source, length_B = pad_frames(sources) if isinstance(self.source, Sounds) else pad_sources(sources)
+        source, length_B = self._padded(texts)
+        device = next(self.model.parameters()).device
         return source.to(device), length_B.to(device)
+
+    def _padded(self, texts: list[_Text]) -> tuple[Tensor, Tensor]:
+        sources = [text.ids for text in texts]
+        return pad_frames(sources) if isinstance(self.source, Sounds) else pad_sources(sources)
 
 
 def _map(kind: str, row: int, sides: dict[str, Side], weight_LBHTS: Tensor, norm_LBHTS: Tensor | None) -> Map:

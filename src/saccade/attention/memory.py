@@ -1,0 +1,211 @@
+"""What attention asks: keys and values of a source, of a decoder's past, or of many sentences in slots of fixed size.
+
+In slots nothing moves when a beam is reordered: keys and values stay where they were written, and a table says which
+row of a sentence holds each step of a hypothesis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self, final
+
+import torch
+from torch import Tensor
+
+from saccade.attention import masks
+from saccade.attention.core import attend
+from saccade.attention.kernels.step import attend_step
+from saccade.attention.kernels.triton_here import runs_on
+from saccade.attention.masks import Mask
+from saccade.attention.normalizers import Softmax
+from saccade.attention.scores import Cosine, Dot, General, ScaledDot, Score
+
+
+class Memory(Protocol):
+    """Anything that multi-head attention can ask, [B, G, R, T, K] queries at a time, G key/value heads of R each."""
+
+    def answer(self, query_BGRTK: Tensor, /, **how: Any) -> Tensor | tuple[Tensor, ...]:
+        """What `attend` says of these keys and values."""
+
+
+class Past(Memory, Protocol):
+    """... and that can go on."""
+
+    def append(self, later: KeyValue) -> Self:
+        """This and the steps that follow it."""
+
+
+class KeyValue(NamedTuple):
+    """What a source (or the past of a decoder) is to its readers: score memory and values, split into heads.
+
+    Both are [B, G, 1, S, .] with G key/value heads. It is made by `MultiHeadAttention.memory` and grows by `append`.
+    """
+
+    memory: Tensor
+    value: Tensor
+
+    @property
+    def num_keys(self) -> int:
+        """S."""
+        return self.memory.shape[-2]
+
+    def append(self, later: KeyValue) -> KeyValue:
+        """This and the steps that follow it."""
+        memory = torch.cat([self.memory, later.memory], -2)
+        return KeyValue(memory, torch.cat([self.value, later.value], -2))
+
+    def rows(self, index: Tensor) -> KeyValue:
+        """Other rows of the batch: a beam that was reordered, or a batch that shrank."""
+        return KeyValue(self.memory[index], self.value[index])
+
+    def answer(self, query_BGRTK: Tensor, /, **how: Any) -> Tensor | tuple[Tensor, ...]:
+        """What `attend` says of these keys and values."""
+        return attend(query_BGRTK, None, self.value, memory=self.memory, **how)
+
+
+@final
+@dataclass
+class Slots:
+    """B sentences with N hypotheses each, at places of their own; a row is a hypothesis of a sentence, [B * N].
+
+    `row_BNC` says which hypothesis wrote each of the C steps of one; None where there is only one. `is_fused`: the
+    attention is one that the kernel for steps computes, and there is a device for it.
+    """
+
+    place_B: Tensor
+    width: int
+    capacity: int
+    row_BNC: Tensor | None = None
+    is_fused: bool = False
+
+    def __post_init__(self) -> None:
+        device = self.place_B.device
+        self._step_C, self._own_N = torch.arange(self.capacity, device=device), torch.arange(self.width, device=device)
+        self.sentence_R = torch.arange(len(self), device=device, dtype=torch.int32).repeat_interleave(self.width)
+        self._first_R1 = (self.sentence_R * self.width)[:, None]
+        self.begin()
+
+    def __len__(self) -> int:
+        return len(self.place_B)
+
+    def begin(self) -> None:
+        """What all layers ask at a step, once: each row's place, and which row holds each of its steps."""
+        self.place_R = self.place_B[:, None].expand(-1, self.width).flatten().contiguous()
+        self.holder_RC = None if self.row_BNC is None else self._first_R1 + self.row_BNC.flatten(0, 1)
+
+    def past(self, radius: int | None) -> Mask:
+        """What each hypothesis sees of its sentence's past and present, in the order of `SlotMemory`: [B, N, N * C]."""
+        if self.is_fused:
+            return masks.full()  # the kernel counts the steps itself
+        distance_BC = self.place_B[:, None] - self._step_C
+        seen_BC = distance_BC >= 0
+        if radius is not None:
+            seen_BC &= distance_BC <= radius
+        if self.row_BNC is None:
+            return masks.dense(seen_BC[:, None])
+        own_BNNC = self.row_BNC[:, :, None] == self._own_N[:, None]
+        return masks.dense((own_BNNC & seen_BC[:, None, None]).flatten(2))
+
+    def spread(self, bias_BHTC: Tensor) -> Tensor:
+        """A bias of the steps, [B, H, 1, C], for each hypothesis and what it may look at."""
+        return bias_BHTC.repeat(1, 1, 1, self.width).expand(-1, -1, self.width, -1)
+
+    def asked(self, query_RGMTK: Tensor, memory_BSGK: Tensor, value_BSGK: Tensor, how: dict[str, Any]) -> Tensor:
+        """What `attend` says when the hypotheses are the steps of their sentence's query."""
+        query_BGMNK = query_RGMTK.unflatten(0, (-1, self.width)).squeeze(4).movedim(1, 3)
+        memory, value = (tensor.transpose(1, 2).unsqueeze(2) for tensor in (memory_BSGK, value_BSGK))
+        answer_BGMNK = attend(query_BGMNK, None, value, memory=memory, **how)
+        assert isinstance(answer_BGMNK, Tensor)
+        return answer_BGMNK.movedim(3, 1).flatten(0, 1).unsqueeze(3)
+
+
+@final
+class SlotMemory:
+    """The past of the sentences in slots, [B, N, C, G, K]: each row writes its steps in place."""
+
+    def __init__(self, slots: Slots, like: KeyValue) -> None:
+        self.slots = slots
+        shape = (len(slots), slots.width, slots.capacity, like.memory.shape[1])
+        self.memory_BNCGK = like.memory.new_zeros(*shape, like.memory.shape[-1])
+        self.value_BNCGK = like.value.new_zeros(*shape, like.value.shape[-1])
+        self._row_R = torch.arange(len(slots) * slots.width, device=like.value.device)
+        self._later: KeyValue | None = None
+
+    def append(self, later: KeyValue) -> SlotMemory:
+        """One step more of each row, at its sentence's place; it is written when it is first asked."""
+        self._later = later
+        return self
+
+    def answer(self, query_RGMTK: Tensor, /, **how: Any) -> Tensor:
+        """All that a sentence's rows wrote is asked at once; the mask (`Slots.past`) says what is whose."""
+        assert self._later is not None
+        memory_RCGK, value_RCGK = (tensor.flatten(0, 1) for tensor in self.tensors)
+        new = self._later.memory[:, :, 0, 0], self._later.value[:, :, 0, 0]
+        slots = self.slots
+        if slots.is_fused:
+            return _stepped(query_RGMTK, memory_RCGK, value_RCGK, slots.place_R, how["score"], slots.holder_RC, new)
+        for cache_RCGK, new_RGK in zip((memory_RCGK, value_RCGK), new, strict=True):
+            cache_RCGK[self._row_R, slots.place_R] = new_RGK
+        memory_BSGK, value_BSGK = (tensor.flatten(1, 2) for tensor in self.tensors)
+        return slots.asked(query_RGMTK, memory_BSGK, value_BSGK, how)
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Keys and values; the first axis is the sentence's."""
+        return self.memory_BNCGK, self.value_BNCGK
+
+
+@final
+class SharedMemory:
+    """The sources of the sentences in slots, [B, S, G, K], asked by all hypotheses of each."""
+
+    def __init__(self, slots: Slots, like: KeyValue, length_R: Tensor, capacity: int) -> None:
+        self.slots, self.length_R = slots, length_R
+        shape = (len(slots), capacity, like.memory.shape[1])
+        self.memory_BSGK = like.memory.new_zeros(*shape, like.memory.shape[-1])
+        self.value_BSGK = like.value.new_zeros(*shape, like.value.shape[-1])
+
+    def enter(self, index_E: Tensor, source: KeyValue) -> None:
+        """Other sources in some slots."""
+        for kept_BSGK, entering_EGTSK in zip(self.tensors, source, strict=True):
+            kept_BSGK[index_E, : source.num_keys] = entering_EGTSK[:, :, 0].transpose(1, 2)
+
+    def answer(self, query_RGMTK: Tensor, /, **how: Any) -> Tensor:
+        """Each row asks its sentence's source."""
+        if not self.slots.is_fused:
+            return self.slots.asked(query_RGMTK, *self.tensors, how)
+        return _stepped(query_RGMTK, *self.tensors, self.length_R, how["score"], self.slots.sentence_R)
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Keys and values; the first axis is the sentence's."""
+        return self.memory_BSGK, self.value_BSGK
+
+
+def _stepped(
+    query_RGMTK: Tensor,
+    memory: Tensor,
+    value: Tensor,
+    length_R: Tensor,
+    score: Score,
+    holder: Tensor | None,
+    new: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """One query a row against the first steps of its cache, by the kernel for that."""
+    form = score.as_dot(query_RGMTK, memory)
+    assert form is not None
+    assert form.key is memory
+    query_RHK = form.query.flatten(1, 3)
+    answer_RHK = attend_step(query_RHK, memory, value, length_R, scale=form.scale, ancestor=holder, new=new)
+    return answer_RHK.view(query_RGMTK.shape)
+
+
+def can_step(score: Score, normalizer: object, device: torch.device) -> bool:
+    """Whether the kernel for steps computes this attention there."""
+    is_dot = isinstance(score, Dot | ScaledDot | General | Cosine)  # their memory is as wide as the values
+    return is_dot and isinstance(normalizer, Softmax) and device.type == "cuda" and runs_on(device)
+
+
+def refill(target: Tensor, source: Tensor, index_E: Tensor) -> None:
+    """These rows of the source become the first of the target, which may have more room on every axis."""
+    target[(slice(len(index_E)), *map(slice, source.shape[1:]))] = source[index_E]

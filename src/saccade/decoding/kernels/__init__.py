@@ -1,0 +1,1 @@
+"""Faster spellings of what decoding computes, in Triton."""

@@ -1,0 +1,80 @@
+"""A model writing in slots: one step is the same operations on the same tensors, so that a device can replay it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from saccade.decoding.beam import BeamOptions
+from saccade.decoding.beam_board import BeamBoard
+from saccade.decoding.board import Board, GreedyBoard, Size
+from saccade.decoding.constraints import Constraints
+from saccade.decoding.likeliest import likeliest
+from saccade.decoding.stepper import Slotted
+
+
+@final
+class Stage:
+    """Board and state of one size. On a CUDA device its step is captured once, before the first sentence enters."""
+
+    def __init__(self, model: Slotted, options: BeamOptions, size: Size, device: torch.device) -> None:
+        self.model, self.options, self.size, self.device = model, options, size, device
+        kind = GreedyBoard if size.width == 1 else BeamBoard
+        self.board: Board = kind(options, size, device)
+        self.state: Any = model.slots(self.board.slots, size.source_steps)
+        self.step = _captured(self._step, device) if device.type == "cuda" else self._step
+
+    def enter(self, slots: list[int], started: Any, constraints: Constraints) -> None:
+        """Sentences that begin, in some slots."""
+        index_E = on_device(torch.tensor(slots), self.device)
+        self.state.enter(index_E, started)
+        tensors = (constraints.prefix_BT, constraints.limit_B, constraints.guarded_B)
+        self.board.enter(index_E, Constraints(self.options, *(on_device(one, self.device) for one in tensors)))
+
+    def refill(self, other: Stage, slots: list[int]) -> None:
+        """Some sentences of another stage, in the first slots."""
+        index_E = on_device(torch.tensor(slots), self.device)
+        self.board.refill(other.board, index_E)
+        self.state.refill(other.state, index_E)
+
+    def columns(self, slots: list[int], num_steps: int) -> dict[str, Tensor]:
+        """What was written in these slots, on the way to the host."""
+        index_E = on_device(torch.tensor(slots), self.device)
+        return {name: to_host(tensor[index_E]) for name, tensor in self.board.columns(num_steps).items()}
+
+    def _step(self) -> None:
+        """One id more in every live sentence."""
+        vectors, _ = self.model.advance(self.state, self.board.last_BN.view(-1, 1))
+        found = likeliest(self.model.logits(vectors[:, -1]), self.board, self.options)
+        parent_BN = self.board.take(found)
+        if parent_BN is not None:
+            self.state.reorder(parent_BN)
+
+
+def on_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the host where it is wanted, without waiting."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+
+
+def to_host(tensor: Tensor) -> Tensor:
+    """A copy on the host; of a CUDA tensor it is there when the stream is."""
+    if tensor.device.type != "cuda":
+        return tensor.clone()
+    return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)
+
+
+def _captured(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """The step as one CUDA graph. It is tried first: what libraries set up on first use must not be captured."""
+    side = torch.cuda.Stream(device)
+    side.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            step()
+    torch.cuda.current_stream(device).wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        step()
+    return graph.replay

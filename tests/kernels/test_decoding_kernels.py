@@ -1,0 +1,75 @@
+"""The kernels of decoding against their plain spellings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from saccade.data.tokenizer import END
+from saccade.decoding import BeamOptions
+from saccade.decoding.board import GreedyBoard, Likeliest, Size
+from saccade.decoding.constraints import Constraints
+
+
+@pytest.fixture
+def best():  # type: ignore[no-untyped-def]
+    from saccade.decoding.kernels import best as module
+
+    return module
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("num_ids", "count"), [(7, 7), (37, 1), (101, 8), (300, 4)])
+def test_the_best_of_all_parts(best, dtype: torch.dtype, num_ids: int, count: int, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(best, "PART", 64)
+    logits = (3 * torch.randn(5, num_ids)).to(dtype)
+    logits[1, 10:] = -torch.inf
+    logits[2, 3:6] = 9.0  # equal ones: the lowest id first
+    short = torch.tensor([True, False, True, False, False])
+    log_p, token, total = best.best(logits, count, 0b1011, END, short)
+    exact = logits.float().log_softmax(-1)
+    torch.testing.assert_close(total, logits.float().logsumexp(1))
+    exact[:, [0, 1, 3]] = -torch.inf
+    exact[short, END] = -torch.inf
+    expected = exact.sort(dim=1, descending=True, stable=True)
+    torch.testing.assert_close(log_p, expected.values[:, :count])
+    real = log_p.isfinite()
+    assert token[real].equal(expected.indices[:, :count][real])
+    assert (token >= 0).all()
+    assert (token < num_ids).all()
+
+
+def test_a_greedy_step_is_taken_as_without_the_kernel() -> None:
+    from saccade.decoding.kernels.greedy_take import take
+
+    options, size = BeamOptions(max_rounds=2), Size(6, 1, 70, 8)
+    boards = [GreedyBoard(options, size, torch.device("cpu")) for _ in range(2)]
+    index, guarded = torch.arange(5), torch.tensor([True, False, True, True, True])
+    limit = torch.tensor([60, 60, 9, 60, 60])
+    for board in boards:
+        board.enter(index, Constraints(options, torch.zeros(5, 0, dtype=torch.long), limit, guarded))
+    for step in range(50):
+        token = torch.randint(4, 7, (6, 1))
+        token[:2] = 5 + step % 2  # it goes round: 0 is cut, 1 may
+        token[3] = 7 if step < 20 else END
+        found = Likeliest(torch.randn(6, 1), token)
+        boards[0].take(found)
+        take(boards[1], found)
+        for expected, given in zip(boards[0]._tensors(), boards[1]._tensors(), strict=True):
+            assert expected.equal(given)
+    assert boards[0].live_B.tolist() == [False, True, False, False, True, False]
+
+
+def test_they_compile_for_hopper(tmp_path: Path) -> None:
+    script = Path(__file__).parent / "compile_decoding.py"
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(tmp_path)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("part_kernel") == done.stdout.count("join_kernel") == 4
+    assert done.stdout.count("take_kernel") == 2
