@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,8 @@ def test_the_command_draws(run: Path, tmp_path: Path) -> None:
         (["a", "--head", "5"], "head: 5 given; allowed: 0 to 1"),
         (["a", "--kind", "self"], "kinds: 'self' given"),
         (["a", "--draw", "a.bmp"], "a picture ends in"),
+        (["a " * 1100], "line 1 has 1,100 tokens; at most 1,024 can be looked at"),
+        (["--input", os.devnull], "--input: it is empty; there is nothing to look at"),
     ],
 )
 def test_mistakes(run: Path, arguments: list[str], message: str) -> None:

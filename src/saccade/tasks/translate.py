@@ -39,6 +39,7 @@ from saccade.tasks.evaluation import Evaluation, Watch, several
 from saccade.tasks.translation import Heard, Look, Translation
 
 WINDOW = 2048  # lines that are sorted by length together
+MOST_LOOKED_AT = 1024  # tokens: weights are as many as their square, for every layer and head
 WINDOW_SOUNDS = 64  # sources of sound that are in memory together
 WINDOW_CHARACTERS = 1 << 22  # and no more than this, however long they are
 SIDES = {"cross": ("output", "source"), "encoder": ("source", "source"), "decoder": ("output", "read")}
@@ -119,6 +120,11 @@ class Translator:
             raise Mistake("look: an ensemble has no attention of its own; look at one run")
         options = chosen(self.options, decoding)
         given = [self._encode(*text, number) for number, text in enumerate(_aligned(texts, targets, "targets"), 1)]
+        for number, text in enumerate(given, 1):
+            if len(text.ids) > MOST_LOOKED_AT and not isinstance(self.source, Sounds):
+                raise Mistake(
+                    f"line {number:,} has {len(text.ids):,} tokens; at most {MOST_LOOKED_AT:,} can be looked at"
+                )
         found = [Insight("translate", Translation("", 0.0, [], []), {}, {}) for _ in given]
         for rows in _batches([len(text.ids) for text in given], self.tokens_per_batch):
             batch = [given[row] for row in rows]
