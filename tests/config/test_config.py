@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 from typer.testing import CliRunner
 
 from saccade.cli import app
-from saccade.config import load
+from saccade.config import devices, load
 from saccade.config.networks import TransformerModel
 from saccade.config.tasks import TASKS
 from saccade.data.mistakes import Mistake
@@ -58,8 +60,9 @@ def test_the_schema_is_printed_and_says_what_fields_mean() -> None:
     schema = json.loads(shown.output)
     sections = schema["$defs"]
     assert len(schema["anyOf"]) == len(TASKS)
-    for name, task in TASKS.items():
-        assert set(sections[f"saccade__config__{name}__Config"]["properties"]) == set(task.Config.model_fields)
+    for task in TASKS.values():
+        name = f"{task.Config.__module__}.Config".replace(".", "__")
+        assert set(sections[name]["properties"]) == set(task.Config.model_fields)
     for section in ("corpora__Data", "sections__TokenizerSection", "glimpse__Data"):
         for name, field in sections[f"saccade__config__{section}"]["properties"].items():
             assert field.get("description") or "$ref" in field, f"{section}.{name}"
@@ -108,10 +111,6 @@ def section(*corpora: str) -> str:
             r"data.max_length: 600 given; the location score has a row for each of 512 positions",
         ),
         (
-            MINIMAL + "model: {kind: rnn}\ntraining: {precision: bfloat16}\n",
-            r"training.precision: 'bfloat16' given; RNNs train in float32",
-        ),
-        (
             MINIMAL + "tokenizer: {shared: false}\nmodel: {tied: three}\n",
             r"model.tied: 'three' given; it needs one vocabulary",
         ),
@@ -142,3 +141,13 @@ def test_wrong_overrides_are_named(override: str, message: str, tmp_path: Path) 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(Mistake, match=r"config: there is no file at .*none.yaml"):
         load.load(tmp_path / "none.yaml")
+
+
+def test_rnns_train_in_float32_on_a_cpu(tmp_path: Path) -> None:
+    network = nn.GRU(2, 2)
+    for precision in ("auto", "float32"):
+        config = load.load(written(tmp_path, MINIMAL), ["device=cpu", f"training.precision={precision}"])
+        assert devices.options(config, network).dtype == torch.float32
+    config = load.load(written(tmp_path, MINIMAL), ["device=cpu", "training.precision=bfloat16"])
+    with pytest.raises(Mistake, match=r"training.precision: 'bfloat16' given; on a CPU RNNs train in float32"):
+        devices.options(config, network)

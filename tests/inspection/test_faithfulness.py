@@ -19,9 +19,10 @@ from saccade.inspection.insight import Head
 from saccade.inspection.subjects import Judge, Subject, Writer
 from saccade.inspection.verdict import LEAST_MOVE, MUCH, MUCH_REACH, SOME, SOME_REACH, Panel, signs
 from saccade.layers.pooling import AttentionPooling, LastPooling, StructuredPooling
+from saccade.models.aligner import Look
 from saccade.models.classifier import TextClassifier
 from saccade.models.encoder import RecurrentTextEncoder, TransformerTextEncoder
-from saccade.models.seq2seq import Look, RecurrentSizes, Seq2Seq
+from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 from saccade.models.transformer import BlockSizes, Transformer
 
 SIZES = BlockSizes(width=6, num_heads=2, hidden_width=7)

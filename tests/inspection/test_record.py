@@ -11,7 +11,8 @@ from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import SentencePiece, train_tokenizer
 from saccade.inspection.insight import Head, Side, merged
 from saccade.inspection.record import Record, recording
-from saccade.models.seq2seq import Look, RecurrentSizes, Seq2Seq
+from saccade.models.aligner import Look
+from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 from saccade.models.transformer import BlockSizes, Transformer
 
 SOURCE = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]])

@@ -16,16 +16,18 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from saccade.layers.kernels import relu, residual
+from saccade.layers.kernels import embedding, float8, relu, residual
 from saccade.training.kernels import cross_entropy
 
 STREAM = ("answer_ptr", "x_ptr", "y_ptr", "grad_ptr", "grad_sum_ptr", "grad_answer_ptr", "hidden_ptr", "masked_ptr")
 OTHERS = {
     "logits_ptr": "*bf16",
-    "seed_ptr": "*i64",
-    "target_ptr": "*i64",
-    **dict.fromkeys(("num_rows", "stride", "threshold"), "i32"),
-    **dict.fromkeys(("factor", "epsilon", "smoothing"), "fp32"),
+    "bits_ptr": "*i32",
+    "rows_ptr": "*fp8e4nv",
+    "turned_ptr": "*fp8e4nv",
+    **dict.fromkeys(("seed_ptr", "target_ptr", "id_ptr", "place_ptr"), "*i64"),
+    **dict.fromkeys(("num_rows", "num_places", "stride", "threshold", "num_entries", "num_turned", "width"), "i32"),
+    **dict.fromkeys(("factor", "scale", "epsilon", "smoothing"), "fp32"),
 }
 
 
@@ -53,10 +55,17 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
                 blocks = residual.backward_blocks(width)
                 parts = flags | {"ROWS": blocks.rows, "STAGES": blocks.stages} | dict.fromkeys(absent)
                 yield residual._backward_kernel, parts, blocks.warps
+    blocks = residual.forward_blocks(512)
+    parts = {"WIDTH": 512, "PADDED": 512, "PLACED": True, "DROPS": True, "ROWS": blocks.rows}
+    yield embedding._kernel, parts, blocks.warps
     for width in (37, 512, 2048):
         tile = relu.BLOCKS
         parts = {"WIDTH": width, "ROWS": tile.rows, "COLUMNS": tile.columns, "STAGES": tile.stages}
         yield relu._masked_kernel, parts, tile.warps
+    cut = float8.BLOCKS
+    yield float8._largest_kernel, {"ENTRIES": cut.entries}, cut.warps
+    limits = {"LARGEST": 448.0, "SMALLEST": 1e-30}
+    yield float8._narrow_kernel, limits | {"ROWS": cut.rows, "COLUMNS": cut.columns}, cut.warps
     for vocabulary in (3, 37_000):
         columns = min(cross_entropy.COLUMNS, triton.next_power_of_2(vocabulary))
         yield cross_entropy._kernel, {"VOCABULARY": vocabulary, "COLUMNS": columns}, cross_entropy.WARPS

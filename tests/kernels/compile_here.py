@@ -50,7 +50,18 @@ def packed(dtype: torch.dtype, width: int, dropout: float, band: tuple[int | Non
 
     start = torch.tensor([0, 20, 50, 64, 64], dtype=torch.int32)
     query, key, value = torch.randn(64, 3, 8, width, dtype=dtype).permute(1, 2, 0, 3)
-    rules = (start, start, torch.zeros(1, dtype=torch.int64), width**-0.5, *band, dropout, 100)
+    rules = (start, None, torch.zeros(1, dtype=torch.int64), width**-0.5, *band, dropout, 100)
+    output, peak = packed_attention(query, key, value, *rules)
+    packed_attention_backward(output, query, key, value, output, peak, *rules)
+
+
+def crossing(dtype: torch.dtype) -> None:
+    """Another row of keys, whose heads are shared by two of the query's, in a window."""
+    from saccade.attention.kernels.packed import packed_attention, packed_attention_backward
+
+    query, (key, value) = torch.randn(8, 64, 32, dtype=dtype), torch.randn(2, 4, 80, 32, dtype=dtype)
+    starts = (torch.tensor([0, 20, 50, 64]), torch.tensor([0, 9, 70, 77]))
+    rules = (*starts, None, 0.2, -5, 5, 0.0, 100)
     output, peak = packed_attention(query, key, value, *rules)
     packed_attention_backward(output, query, key, value, output, peak, *rules)
 
@@ -70,6 +81,7 @@ if __name__ == "__main__":
     for dtype in (torch.bfloat16, torch.float32):
         packed(dtype, 64, 0.1, (None, 0))
     packed(torch.float16, 40, 0.0, (None, None))
+    crossing(torch.bfloat16)
     step(torch.bfloat16, 64, torch.zeros(64, 32, dtype=torch.int32), is_new=True)
     step(torch.bfloat16, 600, torch.zeros(600, dtype=torch.int32), is_new=False)
     step(torch.float32, 600, None, is_new=True)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from saccade.attention.kernels import triton_here
+
 os.environ["TRITON_INTERPRET"] = "1"
 
 if importlib.util.find_spec("triton") is not None:
@@ -21,6 +23,11 @@ if importlib.util.find_spec("triton") is not None:
         scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
 
     interpreter._patch_lang_tensor = patched
+
+
+@pytest.fixture(autouse=True)
+def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_here, "INTERPRETED", True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

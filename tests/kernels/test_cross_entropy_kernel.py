@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from saccade.data.packing import IGNORED
 from saccade.training import losses
-from saccade.training.losses import IGNORED, rows_at_once, smoothed_cross_entropy
+from saccade.training.losses import rows_at_once, smoothed_cross_entropy
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

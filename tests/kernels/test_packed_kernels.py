@@ -17,7 +17,6 @@ from torch import Tensor
 
 from saccade import MultiHeadAttention, attend, explain, masks
 from saccade.attention.joined import split
-from saccade.attention.kernels import triton_here
 from saccade.attention.kernels.packed import packed_attention
 from saccade.attention.masks import Mask
 
@@ -25,9 +24,8 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On CPU tensors, and with products of bfloat16, whose bits the interpreter would multiply."""
-    monkeypatch.setattr(triton_here, "INTERPRETED", True)
+def _widened_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter would multiply the bits of bfloat16."""
     if importlib.util.find_spec("triton") is None:
         return
     import triton.language as tl
@@ -94,7 +92,7 @@ def test_dropout_is_drawn_again_backwards() -> None:
     seed = torch.tensor([1 << 40 | 12345])
 
     def dropped(seed: Tensor, value: Tensor) -> Tensor:
-        output, _ = packed_attention(query, key, value, start, start, seed, 0.25, None, None, share, 40)
+        output, _ = packed_attention(query, key, value, start, None, seed, 0.25, None, None, share, 40)
         return output.transpose(0, 1)
 
     # each sentence's keys as unit vectors: what comes out is the weights
@@ -137,14 +135,16 @@ def test_it_runs_where_it_is_asked_for_and_says_why_not() -> None:
         explain(x.double(), x.double(), x.double(), mask=mask, backend="packed")
 
 
-def test_gradients_of_one_projection_lie_in_one_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("crosses", [False, True])
+def test_gradients_of_one_projection_lie_in_one_buffer(crosses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    mask = packed([5, 9], None)
-    joint = torch.randn(1, 17, 3 * 32, requires_grad=True)
+    mask, parts = packed([5, 9], [9, 5] if crosses else None), 2 if crosses else 3
+    joint, own_query = torch.randn(1, 17, parts * 32, requires_grad=True), torch.randn(1, 17, 32, requires_grad=True)
     found = []
     for backend in ("packed", "reference"):
-        heads = (x.unflatten(-1, (2, 16)).transpose(1, 2) for x in split(joint, (32, 32, 32)))
-        loss = attend(*heads, mask=mask, backend=backend).square().sum()
+        projected = (*([own_query] if crosses else []), *split(joint, (32,) * parts))
+        query, key, value = (x.unflatten(-1, (2, 16)).transpose(1, 2) for x in projected)
+        loss = attend(query, key, value, mask=mask, backend=backend).square().sum()
         with monkeypatch.context() as patched:
             if backend == "packed":
                 patched.delattr(torch, "cat")

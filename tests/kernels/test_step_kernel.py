@@ -8,16 +8,10 @@ from torch import Tensor
 
 from saccade import attend, masks
 from saccade.attention import memory
-from saccade.attention.kernels import triton_here
 from saccade.attention.kernels.step import attend_step
 from saccade.decoding import BeamOptions, Writer, beam_search
 from saccade.models import transformer
 from slot_cases import assert_same, small_model, work_of
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_here, "INTERPRETED", True)
 
 
 @pytest.mark.parametrize("backend", ["plain", "triton"])

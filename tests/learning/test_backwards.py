@@ -8,7 +8,8 @@ from torch.nn import functional as F
 
 from saccade.data.tokenizer import END, START
 from saccade.decoding import BeamOptions, beam_search
-from saccade.models.seq2seq import Look, RecurrentSizes, Seq2Seq
+from saccade.models.aligner import Look
+from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 
 
 def rows(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:

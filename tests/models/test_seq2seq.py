@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -9,8 +12,10 @@ import torch
 from torch.nn import functional as F
 
 from cases import SCORE_NAMES
-from saccade.layers.recurrent import CELLS, DIRECTIONS, reversed_steps
-from saccade.models.seq2seq import ADDITIVE, DECODERS, SCOPES, Look, RecurrentSizes, Seq2Seq
+from saccade.layers.padded import reversed_steps
+from saccade.layers.recurrent import CELLS, DIRECTIONS
+from saccade.models.aligner import ADDITIVE, SCOPES, Look
+from saccade.models.seq2seq import DECODERS, BahdanauDecoder, RecurrentSizes, Seq2Seq
 
 SOURCE, LENGTH = torch.randint(0, 11, (3, 7)), torch.tensor([7, 2, 5])
 READ = torch.randint(0, 13, (3, 5))
@@ -118,6 +123,83 @@ def test_luongs_input_feeding_by_hand() -> None:
         context = (energy.softmax(-1)[..., None] * memory).sum(1)
         fed = torch.tanh(decoder.combine(torch.cat([context, output[:, 0]], -1)))
         torch.testing.assert_close(fed, model(SOURCE, LENGTH, READ)[:, step])
+
+
+def plainly(model: Seq2Seq) -> torch.Tensor:
+    """The decoders as their equations say them, every step by itself."""
+    decoder: Any = model.decoder
+    state = model.start(SOURCE, LENGTH)
+    hidden, fed, vectors = state.hidden, state.fed_BD[:, None], []
+    for step in range(5):
+        y = model.target(READ[:, step : step + 1]) * 10**0.5
+        if isinstance(decoder, BahdanauDecoder):
+            context = decoder.aligner(hidden[0][-1][:, None], state.source, step, None)
+            output, hidden = decoder.layers(torch.cat([y, context], -1), hidden)
+            vectors.append(decoder.readout(torch.cat([output, y, context], -1)).unflatten(-1, (-1, 2)).amax(-1))
+        else:
+            output, hidden = decoder.layers(torch.cat([y, fed], -1), hidden)
+            context = decoder.aligner(output, state.source, step, None)
+            fed = torch.tanh(decoder.combine(torch.cat([context, output], -1)))
+            vectors.append(fed)
+    return torch.cat(vectors, 1)
+
+
+@pytest.mark.parametrize("score", SCORE_NAMES)
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("attention", ["bahdanau", "luong"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_gradients_are_those_of_the_plain_spelling(score: str, scope: str, attention: str, cell: str) -> None:
+    model = build(cell, look=Look(score, "softmax", scope, radius=2), attention=attention)
+    leaves = list(model.parameters())
+    factor = torch.randn(3, 5, 10, dtype=torch.float64)
+    found, expected = (
+        torch.autograd.grad((vectors * factor).sum(), leaves, allow_unused=True, materialize_grads=True)
+        for vectors in (model(SOURCE, LENGTH, READ), plainly(model))
+    )
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("attention", ["bahdanau", "luong"])
+def test_a_batch_is_forgotten_with_its_gradients(attention: str) -> None:
+    model = build(attention=attention)
+    gc.collect()
+    gc.disable()
+    try:
+        state = model.start(SOURCE, LENGTH)
+        value = weakref.ref(state.source.value_BSD)
+        vectors, state = model.advance(state, READ)
+        vectors.sum().backward()
+        del vectors, state
+        assert value() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("attention", DECODERS)
+@pytest.mark.parametrize("scope", SCOPES)
+def test_the_host_waits_for_nothing(cell: str, attention: str, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way of an accelerator, on a device that has shapes and no numbers: to ask for one is an error there."""
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)  # it doesn't know this device
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())
+    model = build(cell, attention=attention, look=Look(scope=scope)).float().train().to("meta")
+    vectors = model(*(tensor.to("meta") for tensor in (SOURCE, LENGTH, READ)))
+    vectors.sum().backward()
+    assert all(parameter.grad is not None for parameter in model.decoder.parameters())
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("attention", DECODERS)
+def test_bfloat16_tracks_float32(cell: str, attention: str) -> None:
+    model, found = build(cell, attention=attention).float(), []
+    for is_narrow in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_narrow):
+            vectors = model(SOURCE, LENGTH, READ)
+        gradients = torch.autograd.grad(vectors.float().square().sum(), list(model.encoder.parameters()))
+        assert all(gradient.dtype == torch.float32 for gradient in gradients)
+        found.append((vectors.float(), torch.cat([gradient.flatten() for gradient in gradients])))
+    for exact, narrow in zip(*found, strict=True):
+        assert (exact - narrow).norm() < 0.03 * exact.norm()
 
 
 @pytest.mark.parametrize(

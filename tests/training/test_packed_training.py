@@ -81,8 +81,29 @@ def test_auto_means_padded_on_a_cpu(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_packed_is_refused(tmp_path: Path, override: str, message: str) -> None:
     made = config(tmp_path, override, "training.batches=packed")
-    with pytest.raises(Mistake, match=rf"training\.batches: 'packed' given, but {message}; allowed: auto, padded"):
+    with pytest.raises(
+        Mistake, match=rf"training\.batches: 'packed' given, but {message}; allowed: auto, even, padded"
+    ):
         runs.train(made, tmp_path / "run", Console(quiet=True))
+
+
+@pytest.mark.parametrize("kind", ["rnn", "transformer"])
+def test_even_batches_have_few_sizes_and_the_same_losses(tmp_path: Path, kind: str) -> None:
+    made = config(tmp_path, f"model={{kind: {kind}, size: tiny}}", "training.batches=even")
+    both = translate.sides(made, tmp_path)
+    (store,) = translate._stores(made, both, tmp_path / ".data", Console(quiet=True))[0]
+    network = translate.model(made, both).eval()
+    even, padded = batching.plan(made, [store], []), of_pairs(store, tokens_per_batch=64, seed=1)
+    rows = even.epoch(0)
+    assert sorted(row for batch in rows for row in batch) == list(range(60))
+    batches = [even.load(batch) for batch in rows]
+    assert len({batch.source_BS.shape for batch in batches}) == 1  # all sentences have at most 8 tokens
+    assert {batch.source_BS.shape for batch in batches} == {batch.read_BT.shape for batch in batches}
+    for some, batch in zip(rows, batches, strict=True):
+        wanted = padded.load(some)
+        assert batch.num_items == wanted.num_items
+        for one, other in zip(*(batching.loss(made, network, own) for own in (batch, wanted)), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
 def test_recomputed_blocks_train_bitwise_the_same_weights(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ class Mask:
     reads_query_step: bool = True
     table: Tensor | None = None  # the mask itself as booleans [*batch, T, S], where that is what it was made of
     factor: Predicate | None = None  # multiplies the weights after they are normalised (local-p's Gaussian)
+    length: Tensor | None = None  # [B], where s < length is the whole mask
 
     @property
     def is_full(self) -> bool:
@@ -125,6 +126,7 @@ class Mask:
             num_queries=None,
             num_keys=None,
             packing=None,
+            length=None,
             band=(_plus(self.band[0], offset), _plus(self.band[1], offset)),
         )
 
@@ -137,7 +139,8 @@ class Mask:
             moved = stride * index.batch[0]
             return self.allows(Index(index.batch[1:], index.t + moved, index.s + moved))
 
-        return replace(self, allows=allows, batch_shape=(num_blocks, *self.batch_shape), packing=None, table=None)
+        own = (num_blocks, *self.batch_shape)
+        return replace(self, allows=allows, batch_shape=own, packing=None, table=None, length=None)
 
     def fits(self, leading: tuple[int, ...], num_queries: int, num_keys: int) -> str | None:
         """What doesn't fit a query [*leading, T, D] and its keys, in words; None when all does."""

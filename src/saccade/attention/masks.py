@@ -73,6 +73,7 @@ def padding(length: Tensor) -> Mask:
         allows=lambda i: i.s < i.pick(length),
         batch_shape=tuple(length.shape),
         reads_query_step=False,
+        length=length if length.dim() == 1 else None,
     )
 
 

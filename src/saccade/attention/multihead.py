@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +18,14 @@ from saccade.attention.call import (
     find_normalizer,
     find_score,
 )
+from saccade.attention.joined import split
 from saccade.attention.memory import KeyValue, Memory, Past, SharedMemory, SlotMemory, Slots
 from saccade.attention.normalizers import NORMALIZERS
 from saccade.attention.places import Places
 from saccade.attention.scores import SCORES, Score
 
 MANY_STEPS = 256
+TOGETHER = ("query", "key", "value")
 Rotate = Callable[[Tensor, Places], Tensor]  # queries or keys [B, H, T, K] and where they stand
 
 
@@ -86,8 +88,11 @@ class MultiHeadAttention(nn.Module):
 
         `place` says where the keys stand, for rotary positions; otherwise they stand one behind the other from 0 on.
         """
-        value_BSD = key_BSD if value_BSD is None else value_BSD
-        return self._memory(_projected("key", self.key, key_BSD), _projected("value", self.value, value_BSD), place)
+        if value_BSD is None:
+            key_BSD, value_BSD = self._projected_together(key_BSD, "key", "value")
+        else:
+            key_BSD, value_BSD = _projected("key", self.key, key_BSD), _projected("value", self.value, value_BSD)
+        return self._memory(key_BSD, value_BSD, place)
 
     @torch.no_grad()
     def join(self) -> None:
@@ -139,7 +144,7 @@ class MultiHeadAttention(nn.Module):
             memory = self.memory(key_BSD, value_BSD)
             query_BTD = _projected("query", self.query, query_BTD)
         else:
-            query_BTD, own_key_BTD, own_value_BTD = self._projected_together(query_BTD)
+            query_BTD, own_key_BTD, own_value_BTD = self._projected_together(query_BTD, *TOGETHER)
             own = self._memory(own_key_BTD, own_value_BTD, place)
             memory = own if past is None else past.append(own)
         query_BGRTK = self._placed(query_BTD, self.num_heads, place).unflatten(-3, (self.num_key_value_heads, -1))
@@ -168,10 +173,10 @@ class MultiHeadAttention(nn.Module):
         if past is not None and (key is not None or memory is not None):
             raise ValueError("past: given together with key or memory; only self-attention goes on")
 
-    def _projected_together(self, x_BTD: Tensor) -> tuple[Tensor, ...]:
-        """Queries, keys and values of one tensor; of many steps by one product, which is quicker than three."""
-        parts = {"query": self.query, "key": self.key, "value": self.value}
-        if self._joined is not None:
+    def _projected_together(self, x_BTD: Tensor, *names: str) -> tuple[Tensor, ...]:
+        """Queries, keys or values of one tensor; of many steps by one product, which is quicker than several."""
+        parts = {name: cast(nn.Linear, self.get_submodule(name)) for name in names}
+        if self._joined is not None and names == TOGETHER:
             return F.linear(x_BTD, *self._joined).split([linear.out_features for linear in parts.values()], -1)
         if x_BTD.shape[:-1].numel() < MANY_STEPS or self.query.bias is None:
             return tuple(_projected(name, linear, x_BTD) for name, linear in parts.items())
@@ -179,7 +184,7 @@ class MultiHeadAttention(nn.Module):
             _check_width(name, linear, x_BTD)
         weight = torch.cat([linear.weight for linear in parts.values()])
         bias = torch.cat([linear.bias for linear in parts.values()])
-        return F.linear(x_BTD, weight, bias).split([linear.out_features for linear in parts.values()], -1)
+        return split(F.linear(x_BTD, weight, bias), tuple(linear.out_features for linear in parts.values()))
 
     def _nothing(self) -> KeyValue:
         """The memory of a single step of zeros, to see what it is like."""

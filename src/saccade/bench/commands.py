@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -20,20 +17,13 @@ from saccade.bench import glimpse as glimpse_bench
 from saccade.bench import looking as looking_bench
 from saccade.bench import serving as serving_bench
 from saccade.bench import tables
-from saccade.bench import training as training_bench
-from saccade.bench.peers import PEERS
+from saccade.bench.choices import PEERS_FOLDER, Device, check
+from saccade.bench.speed_commands import bench_decode, bench_train
 from saccade.config.networks import Size
-from saccade.data.mistakes import Mistake
 
 app = typer.Typer(help="Measure saccade beside its peers, in one run.", no_args_is_help=True)
-PEERS_FOLDER = Path("~/.cache/saccade/peers")
-
-
-class Device(StrEnum):
-    """Where to run."""
-
-    cpu = "cpu"
-    cuda = "cuda"
+app.command("train")(bench_train)
+app.command("decode")(bench_decode)
 
 
 @app.command("attention")
@@ -43,7 +33,7 @@ def bench_attention(
     quick: Annotated[bool, typer.Option(help="Small shapes: half a minute instead of six.")] = False,
 ) -> None:
     """Every score beside torch's attention: time ratio and peak memory, forward and backward, and their growth."""
-    _check(device)
+    check(device)
     dtype = torch.bfloat16 if device == Device.cuda else torch.float32
     place = attention_bench.Place(torch.device(device.value), dtype)
     cases = attention_bench.all_cases(place, quick=quick)
@@ -67,38 +57,6 @@ def bench_attention(
     for section, peer in dict.fromkeys((row.section, row.peer) for row in rows):
         found = [row for row in rows if (row.section, row.peer) == (section, peer)]
         console.print("", tables.of_attention(f"{section}, beside {peer}", found))
-
-
-@app.command("train")
-def bench_train(
-    data: Annotated[Path | None, typer.Option(help="Multi30k's folder. [default: $SACCADE_DATA/multi30k]")] = None,
-    peers: Annotated[str, typer.Option(help="Toolkits beside ours, with commas; or none.")] = ",".join(PEERS),
-    peers_folder: Annotated[Path, typer.Option(help="Where their virtual environments are kept.")] = PEERS_FOLDER,
-    steps: Annotated[int, typer.Option(min=10, help="Steps that count, after 20 of warm-up.")] = 100,
-    rounds: Annotated[int, typer.Option(min=1, help="Every toolkit trains so often, in turns; the best counts.")] = 2,
-    threads: Annotated[int, typer.Option(min=1, help="Processor cores for each.")] = min(2, os.cpu_count() or 1),
-    picture: Annotated[Path | None, typer.Option("--plot", help="Write a bar chart (PNG) here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
-) -> None:
-    """Train one small Transformer with saccade, Eole, OpenNMT-py and JoeyNMT: real target tokens a second."""
-    plan = training_bench.Plan(
-        data=training_bench.default_data() if data is None else data,
-        names=training_bench.chosen(peers),
-        peers_folder=peers_folder.expanduser(),
-        steps=steps,
-        rounds=rounds,
-        threads=threads,
-    )
-    rows = training_bench.run(plan, Console(stderr=True).print)
-    if picture is not None:
-        training_bench.plot(rows, picture)
-    if as_json:
-        report = {"job": asdict(plan.job()), "threads": threads, "rows": [row.as_dict() for row in rows]}
-        typer.echo(json.dumps(report, indent=1))
-        return
-    console = Console()
-    console.print(f"{threads} threads, {steps} steps after {plan.warmup} of warm-up, the best of {rounds} rounds.")
-    console.print(tables.of_training(rows))
 
 
 @app.command("align")
@@ -130,7 +88,7 @@ def bench_glimpse(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
 ) -> None:
     """A forward pass by the image's size: glimpses cost the same, a convolutional network's grows with the area."""
-    _check(device)
+    check(device)
     rows = glimpse_bench.run(device=torch.device(device.value), batch=batch)
     if picture is not None:
         glimpse_bench.plot(rows, picture)
@@ -172,14 +130,9 @@ def bench_look(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
 ) -> None:
     """What it costs to record every layer and head of a Transformer, beside plain prediction."""
-    _check(device)
+    check(device)
     rows = looking_bench.run(device=torch.device(device.value), size=size, sentences=sentences)
     typer.echo(json.dumps([row.as_dict() for row in rows])) if as_json else Console().print(looking_bench.table(rows))
-
-
-def _check(device: Device) -> None:
-    if device == Device.cuda and not torch.cuda.is_available():
-        raise Mistake("--device: cuda given, but torch sees no CUDA device here; allowed: cpu")
 
 
 def _progress(*, hidden: bool = False) -> Progress:

@@ -10,14 +10,14 @@ import torch
 
 
 def medians_side_by_side(
-    functions: Mapping[str, Callable[[], object]], device: torch.device, *, at_least: float = 0.4
+    functions: Mapping[str, Callable[[], object]], device: torch.device, *, at_least: float = 0.4, most: int = 200
 ) -> dict[str, float]:
-    """Medians of several functions run in turns, so that a slow moment of the machine hits them all."""
+    """Medians of several functions run in turns, so that a slow moment of the machine hits them all; `most` turns."""
     for function in functions.values():
         _timed(function, device)
     times: dict[str, list[float]] = {name: [] for name in functions}
     rounds = 0
-    while rounds < 3 or (rounds < 200 and _short(times, rounds, at_least)):
+    while rounds < 3 or (rounds < most and _short(times, rounds, at_least)):
         for name, function in functions.items():
             times[name].append(_timed(function, device))
         rounds += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from saccade.bench import attention, serving, training
+from saccade.bench import accelerator, attention, decoding, serving, training
 
 
 def of_attention(title: str, rows: list[attention.Row]) -> Table:
@@ -45,6 +45,54 @@ def of_training(rows: list[training.Row]) -> Table:
         else:
             table.add_row(row.title, *versions, f"{row.rate:,.0f}", f"{ours / row.rate:.2f}x")
     return table
+
+
+def on_accelerator(title: str, rows: list[accelerator.Row]) -> Table:
+    """Everybody's training of the same work; the last column is our rate over theirs."""
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for heading in ("target tok/s", "ms a step", "of ceiling", "real", "peak", "set-up", "ours is"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    ours = next(row.rate for row in rows if row.name == accelerator.OURS)
+    for row in rows:
+        if row.rate is None or row.step_seconds is None:
+            table.add_row(row.title, "-")
+            continue
+        table.add_row(
+            row.title,
+            f"{row.rate:,.0f}",
+            f"{row.step_seconds * 1e3:.1f}",
+            "-" if row.share is None else f"{row.share:.0%}",
+            "-" if row.real_share is None else f"{row.real_share:.0%}",
+            "-" if row.peak_bytes is None else f"{row.peak_bytes / 2**30:.1f} GiB",
+            "-" if row.setup_seconds is None else f"{row.setup_seconds:.0f} s",
+            "-" if ours is None else f"{ours / row.rate:.2f}x",
+        )
+    return table
+
+
+def of_decoding(rows: list[decoding.Row]) -> Table:
+    """Everybody with each beam and batch; the last column is our rate over theirs."""
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for heading in ("beam", "batch"):
+        table.add_column(heading, justify="right")
+    table.add_column("", no_wrap=True)
+    for heading in ("tok/s", "ms a sentence", "ours is"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    ours = {(row.beam, row.batch): row.rate for row in rows if row.name == accelerator.OURS}
+    for row in rows:
+        place, own = (str(row.beam), str(row.batch)), ours[row.beam, row.batch]
+        if row.rate is None or row.seconds is None:
+            table.add_row(*place, row.title, "-")
+        else:
+            ratio = "-" if own is None else f"{own / row.rate:.2f}x"
+            table.add_row(*place, row.title, f"{row.rate:,.0f}", f"{row.seconds / row.batch * 1e3:,.2f}", ratio)
+    return table
+
+
+def problems(rows: list[accelerator.Row] | list[decoding.Row]) -> list[str]:
+    """Why there are rows without figures, each reason once."""
+    return list(dict.fromkeys(f"{row.title}: {row.problem}" for row in rows if row.problem is not None))
 
 
 def of_serving(report: serving.Report) -> Table:

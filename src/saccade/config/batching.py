@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from torch import Tensor
 
+from saccade.attention.kernels.triton_here import HAS_TRITON
 from saccade.attention.scores import SCORES, Score
 from saccade.config import corpora
 from saccade.config.devices import device_for
@@ -21,6 +22,8 @@ from saccade.data.store import Store
 from saccade.training.auto_batch import largest_fitting
 from saccade.training.loop import Plan
 from saccade.training.losses import packed_loss, sequence_loss
+
+MULTIPLE = 8  # of the widths of even batches
 
 
 def settled(config: Config, network: Network, stores: list[Store], console: Console) -> Config:
@@ -39,7 +42,8 @@ def plan(config: Config, stores: list[Store], recordings: list[Recordings]) -> P
     options["weights"] = corpora.shares(config.data, len(stores))
     if config.training.batches == "packed":
         return packing.of_stores(*stores, **options)
-    return of_pairs(*stores, recordings=recordings, **options)
+    multiple = MULTIPLE if config.training.batches == "even" else 1
+    return of_pairs(*stores, recordings=recordings, multiple=multiple, **options)
 
 
 def loss(config: Config, network: Network, batch: Batch | PackedBatch) -> tuple[Tensor, Tensor]:
@@ -50,14 +54,34 @@ def loss(config: Config, network: Network, batch: Batch | PackedBatch) -> tuple[
     return sequence_loss(network, batch, smoothing=training.label_smoothing, consistency=training.consistency)
 
 
+def is_steady(config: Config) -> bool:
+    """Whether batches come in few shapes and the loss asks the device nothing, so that a step may be captured."""
+    training = config.training
+    if not training.capture or training.recompute or not HAS_TRITON:
+        return False
+    return training.batches == "packed" or (training.batches == "even" and _asks_nothing(config))
+
+
+def _asks_nothing(config: Config) -> bool:
+    """RNNs whose attention, if any, is a softmax over the whole source."""
+    model = config.model
+    if model.kind != "rnn" or config.training.consistency:
+        return False
+    return model.attention == "none" or (model.normalizer == "softmax" and model.scope == "global")
+
+
 def _kind(config: Config) -> str:
-    """Packed batches where that is asked for, or quicker."""
+    """What was asked for; else on an accelerator those that make a steady run."""
     wanted, problem = config.training.batches, _unpackable(config)
     if wanted == "packed" and problem is not None:
-        raise Mistake(f"training.batches: 'packed' given, but {problem}; allowed: auto, padded")
+        raise Mistake(f"training.batches: 'packed' given, but {problem}; allowed: auto, even, padded")
+    if wanted == "even" and config.features is not None:
+        raise Mistake("training.batches: 'even' given, but sounds are padded; allowed: auto, padded")
     if wanted != "auto":
         return wanted
-    return "packed" if problem is None and device_for(config).type == "cuda" else "padded"
+    if device_for(config).type != "cuda" or config.features is not None:
+        return "padded"
+    return "packed" if problem is None else "even" if _asks_nothing(config) else "padded"
 
 
 def _unpackable(config: Config) -> str | None:

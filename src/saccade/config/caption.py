@@ -25,8 +25,9 @@ from saccade.data.tokenizer import SentencePiece, Vocabulary, file_name, load_to
 from saccade.decoding import BeamOptions
 from saccade.inspection import captions as drawing
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
+from saccade.models.aligner import Look
 from saccade.models.captioner import Captioner
-from saccade.models.seq2seq import Look, RecurrentSizes
+from saccade.models.seq2seq import RecurrentSizes
 from saccade.tasks.caption import CaptionWriter
 from saccade.training.caption_losses import Weights, caption_loss
 

@@ -11,9 +11,11 @@ from torch import nn
 
 from saccade.config.sections import RunSection
 from saccade.data.mistakes import Mistake
+from saccade.layers import float8
 from saccade.training import checkpoints
 from saccade.training.loop import Options
 from saccade.training.precision import compute_dtype
+from saccade.training.shards import blocks
 from saccade.training.team import ALONE, Team
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -35,12 +37,20 @@ def options(config: RunSection, network: nn.Module, team: Team = ALONE) -> Optio
         raise Mistake(f"{wanted}; it must be a multiple of them, as each takes its share of a step's batches")
     names = {field.name for field in fields(Options)}
     given: dict[str, Any] = {name: value for name, value in section if name in names}
-    is_recurrent = any(isinstance(module, nn.RNNBase) for module in network.modules())
-    if is_recurrent and section.precision == "bfloat16":
-        raise Mistake("training.precision: 'bfloat16' given; RNNs train in float32 (or auto)")
-    # under autocast cuDNN's RNNs run in float16, whatever is asked for
-    precision = "float32" if is_recurrent else section.precision
+    precision = section.precision
+    if precision == "float8":
+        _check_float8(network, place)
+    if place.type == "cpu" and any(isinstance(module, nn.RNNBase) for module in network.modules()):
+        if precision == "bfloat16":
+            raise Mistake("training.precision: 'bfloat16' given; on a CPU RNNs train in float32 (or auto)")
+        precision = "float32"
     return Options(seed=config.seed, device=place, dtype=compute_dtype(precision, place), **given)
+
+
+def _check_float8(network: nn.Module, place: torch.device) -> None:
+    problem = float8.refusal(place) if blocks(network) else "it is for the blocks of Transformers"
+    if problem is not None:
+        raise Mistake(f"training.precision: 'float8' given, but {problem}; allowed here: auto, float32, bfloat16")
 
 
 def trained(network: Module, config: RunSection, folder: Path) -> Module:

@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from saccade.config.encoders import TransformerFields
 from saccade.config.sections import NormalizerName, Positive, ScoreName, Section, Share
-from saccade.models.seq2seq import Look, RecurrentSizes, Seq2Seq
+from saccade.models.aligner import Look
+from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 from saccade.models.transformer import Transformer
 
 Size = Literal["tiny", "small", "base", "big"]

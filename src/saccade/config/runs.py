@@ -21,7 +21,8 @@ from saccade.config.sections import RunSection
 from saccade.config.tasks import TASKS
 from saccade.data.files import replacing, sole_writer
 from saccade.data.mistakes import Mistake
-from saccade.training import checkpoints
+from saccade.layers.float8 import train_in_float8
+from saccade.training import checkpoints, shards
 from saccade.training.loop import Options, Trainer
 from saccade.training.team import Team, joined
 
@@ -29,7 +30,8 @@ MAY_CHANGE: dict[str, Any] = {
     "device": True,
     "languages": True,
     "training": dict.fromkeys(
-        ("max_steps", "patience", "validate_every", "save_every", "tensorboard", "bleu_tokenize", "capture"), True
+        ("max_steps", "patience", "validate_every", "save_every", "tensorboard", "bleu_tokenize", "capture", "shard"),
+        True,
     ),
     "decoding": True,
     "data": {"test": True},
@@ -41,12 +43,18 @@ LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safeten
 def train(config: Any, folder: Path, console: Console) -> checkpoints.Progress:
     """Train in `folder`, or go on where it was left. The same config gives the same weights, interrupted or not.
 
-    Under `torchrun`, several processes train together; the first one writes and speaks.
+    Under `torchrun`, several processes train together; the first one writes and speaks, the others end silently.
     """
     with joined() as team:
-        if not team.is_first:
-            return _train(config, folder, Console(quiet=True), team)
-        return _train_first(config, folder, console, team)
+        if team.is_first:
+            return _train_first(config, folder, console, team)
+        try:
+            _train(config, folder, Console(quiet=True), team)
+        except Mistake:
+            raise SystemExit(2) from None
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+        raise SystemExit(0)
 
 
 def _train_first(config: Any, folder: Path, console: Console, team: Team) -> checkpoints.Progress:
@@ -62,6 +70,8 @@ def _train_first(config: Any, folder: Path, console: Console, team: Team) -> che
 
 def _train(config: Any, folder: Path, console: Console, team: Team) -> checkpoints.Progress:
     config, job, options = team.first(lambda: _prepared(config, folder, console, team))
+    if _is_sharded(config, team):
+        shards.shard(job.network, team, options.device)
     trainer = Trainer(job.network, job.plan, job.loss, options, folder, team)
     if not team.is_first:
         job.network.train()
@@ -89,11 +99,20 @@ def _prepared(config: Any, folder: Path, console: Console, team: Team) -> tuple[
         config_file.save(config, folder / "config.yaml")  # before anything that depends on it is stored
     job = TASKS[config.task].prepare(config, folder, console)
     options = devices.options(job.config or config, job.network, team)
-    options = replace(options, capture=options.capture and job.is_steady)
-    config = _with(job.config or config, "precision", str(options.dtype).removeprefix("torch."))
+    options = replace(options, capture=job.is_steady and not _is_sharded(config, team))
+    config = job.config or config
+    if config.training.precision == "float8":
+        train_in_float8(shards.blocks(job.network))
+    else:
+        config = _with(config, "precision", str(options.dtype).removeprefix("torch."))
     if team.is_first:
         _store(config, job, folder)
     return config, job, options
+
+
+def _is_sharded(config: Any, team: Team) -> bool:
+    """Whether each process of several keeps a part of the model; alone it keeps all."""
+    return team.size > 1 and getattr(config.training, "shard", False)
 
 
 def _store(config: Any, job: Job, folder: Path) -> None:

@@ -69,8 +69,10 @@ class Training(Section):
     adam_betas: tuple[Share, Share] = (0.9, 0.98)
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     weight_decay: Annotated[float, Field(ge=0)] = Field(default=0.0, description="Off norms, biases and embeddings.")
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
-        default="auto", description="auto: bfloat16 where a probe shows that it works and is quicker."
+    precision: Literal["auto", "float32", "bfloat16", "float8"] = Field(
+        default="auto",
+        description="auto: bfloat16 where a probe shows that it works and is quicker. float8: the linear layers of "
+        "Transformer blocks too, on a CUDA device of compute capability 8.9 or more.",
     )
     ema: Share = Field(default=0.0, description="Decay of a moving average of the weights, which is then the model.")
     average_last: Annotated[int, Field(ge=0)] = Field(

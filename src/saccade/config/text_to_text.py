@@ -23,17 +23,22 @@ class Training(sections.Training):
     tokens_per_batch: Positive | Literal["auto"] = Field(
         default=4096, description="Padded size of a batch on either side; auto: the largest that fits the memory."
     )
-    batches: Literal["auto", "padded", "packed"] = Field(
+    batches: Literal["auto", "padded", "even", "packed"] = Field(
         default="auto",
-        description="Sentences of like lengths padded to the longest, or any packed one behind the other into rows of "
-        "one size; auto: packed on an accelerator, where the model allows it.",
+        description="padded: sentences of like lengths, to the longest; even: to one of few sizes; packed: any, one "
+        "behind the other in rows of one size. auto: on an accelerator packed where the model allows it, or even.",
     )
     capture: bool = Field(
-        default=True, description="On an accelerator, forward and backward of a packed batch run as one recorded graph."
+        default=True, description="On an accelerator, forward and backward of a batch run as one recorded graph."
     )
     recompute: bool = Field(
         default=False,
         description="A block's activations are made again in the backward pass: less memory, a third more work.",
+    )
+    shard: bool = Field(
+        default=False,
+        description="Under torchrun, each process keeps a part of the weights and of what the optimizer remembers, "
+        "for a Transformer that doesn't fit otherwise (FSDP2).",
     )
     label_smoothing: Share = 0.1
     consistency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
@@ -126,8 +131,8 @@ class Config(RunSection):
             wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below {most}"
             raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
         self._check_sound()
-        if self.model.kind == "rnn" and self.training.precision == "bfloat16":
-            raise ValueError("training.precision: 'bfloat16' given; RNNs train in float32 (or auto)")
+        if self.model.kind == "rnn" and self.training.shard:
+            raise ValueError("training.shard: true given; only Transformers are cut")
         return self
 
     def _check_sound(self) -> None:

@@ -46,7 +46,7 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
         network=network,
         plan=batching.plan(config, stores, recordings),
         loss=lambda batch: batching.loss(config, network, batch),
-        is_steady=config.training.batches == "packed" and not config.training.recompute,
+        is_steady=batching.is_steady(config),
         validate=_validator(config, translator(config, network, both), held_out[0], root, console).measure,
         data=[store.key for store in stores],
     )

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from saccade.data.frames import Recordings, pad_frames
 from saccade.data.mistakes import Mistake
@@ -29,6 +30,17 @@ class Batch(NamedTuple):
     def to(self, device: torch.device) -> Batch:
         """The same on a device."""
         return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+    def grown(self, num_rows: int, num_steps: int) -> Batch:
+        """With more padding: steps on both sides, and rows that read </s> and write nothing."""
+        rows = num_rows - len(self.source_BS)
+        source_BS, read_BT, write_BT = (
+            F.pad(ids, (0, num_steps - ids.shape[1], 0, rows), value=PAD)
+            for ids in (self.source_BS, self.read_BT, self.write_BT)
+        )
+        source_BS[num_rows - rows :, 0] = END
+        lengths = F.pad(self.source_length_B, (0, rows), value=1), F.pad(self.target_length_B, (0, rows))
+        return Batch(source_BS, lengths[0], read_BT, write_BT, lengths[1])
 
     def twice(self) -> Batch:
         """Every row once more, behind all of them."""
@@ -72,7 +84,8 @@ class Part(NamedTuple):
 class Buckets:
     """Batches by a token budget: rows sorted by length with ties at random, then the batches shuffled.
 
-    `lengths` has an array for each side of a row (source and target, or one). Rows count through all parts.
+    `lengths` has an array for each side of a row (source and target, or one). Rows count through all parts. With
+    `multiple`, widths are rounded up to it and the rows of a batch share one: batches then come in few sizes.
     """
 
     def __init__(
@@ -83,8 +96,9 @@ class Buckets:
         seed: int,
         load: Load,
         parts: Sequence[Part] = (),
+        multiple: int = 1,
     ) -> None:
-        self.load = load
+        self.load, self._multiple = load, multiple
         self._sides, self._tokens, self._seed = [side.astype(np.int32) for side in lengths], tokens_per_batch, seed
         self._widest: NDArray[np.int32] = np.maximum.reduce(self._sides)
         self._parts = parts or [Part(len(self._widest))]
@@ -112,6 +126,9 @@ class Buckets:
 
     def _cut(self, rows: Rows, random: np.random.Generator) -> Iterator[Rows]:
         """Full batches after a first one of any size, so that the cuts fall elsewhere in each epoch."""
+        if self._multiple > 1:
+            yield from self._cut_evenly(rows)
+            return
         width = self._widest[rows]
         full = next(full_runs(width, self._tokens)).stop
         first = int(random.integers(full)) if full < len(rows) else 0
@@ -119,6 +136,21 @@ class Buckets:
             yield rows[:first]
         for run in full_runs(width[first:], self._tokens):
             yield rows[first:][run]
+
+    def _cut_evenly(self, rows: Rows) -> Iterator[Rows]:
+        """Batches of one width each."""
+        width = self.even_width(self._widest[rows])
+        for same in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(width)) + 1):
+            size = self.even_size(int(width[same[0]]))
+            yield from (rows[same[start : start + size]] for start in range(0, len(same), size))
+
+    def even_width(self, longest: Any) -> Any:
+        """What a width is rounded up to."""
+        return np.minimum(-(-longest // self._multiple) * self._multiple, self._tokens)
+
+    def even_size(self, width: int) -> int:
+        """Rows in a batch of this width."""
+        return max(1, self._tokens // width)
 
     def real_share(self, number: int = 0) -> float:
         """The share of real tokens among all that a batch holds, over an epoch and all sides."""
@@ -136,10 +168,12 @@ def of_pairs(
     seed: int,
     weights: Sequence[float] = (),
     recordings: Sequence[Recordings] = (),
+    multiple: int = 1,
 ) -> Buckets:
     """Batches of pairs from one store or several, each with its weight.
 
-    With recordings, one for each store, the sources are references to these and become frames.
+    With recordings, one for each store, the sources are references to these and become frames. With `multiple`, batches
+    come in few sizes: one for each multiple of it.
     """
     starts = np.cumsum([0, *(len(store) for store in stores)]).tolist()
 
@@ -151,17 +185,23 @@ def of_pairs(
             source = store.source[own_row]
             sources.append(recordings[index].source(source) if recordings else source)
             targets.append(store.target[own_row])
-        return collate(sources, targets, pad_frames if recordings else pad_sources)
+        batch = collate(sources, targets, pad_frames if recordings else pad_sources)
+        if multiple == 1:
+            return batch
+        width = int(plan.even_width(max(batch.source_BS.shape[1], batch.read_BT.shape[1])))
+        return batch.grown(plan.even_size(width), width)
 
     heard = [own.all_lengths(store.source) for own, store in zip(recordings, stores, strict=False)]
     sides = heard or [store.source.lengths + 1 for store in stores], [store.target.lengths + 1 for store in stores]
-    return Buckets(
+    plan = Buckets(
         [np.concatenate(side) for side in sides],  # ids with </s>
         tokens_per_batch=tokens_per_batch,
         seed=seed,
         load=load,
         parts=[Part(len(store), weight) for store, weight in zip(stores, weights or [1.0] * len(stores), strict=True)],
+        multiple=multiple,
     )
+    return plan
 
 
 def full_runs(width: NDArray[np.integer], budget: int) -> Iterator[slice]:

@@ -7,7 +7,7 @@ from saccade.decoding.options import Hypothesis, Options
 from saccade.decoding.sampling import SamplingOptions, sample
 from saccade.decoding.search import chosen, search
 from saccade.decoding.slots import Work
-from saccade.decoding.stepper import Attending, State, Stepper
+from saccade.decoding.stepper import Attending, Started, State, Stepper
 from saccade.decoding.writer import Writer
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Hypothesis",
     "Options",
     "SamplingOptions",
+    "Started",
     "State",
     "Stepper",
     "Work",

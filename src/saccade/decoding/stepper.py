@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, final
 
 from torch import Tensor
 
@@ -56,3 +56,16 @@ class Slotted(Stepper, Protocol):
 
     def slots(self, slots: Slots, num_source_steps: int) -> Any:
         """The state of empty slots, for sources of so many steps."""
+
+
+@final
+class Started:
+    """A stepper whose source has been read already."""
+
+    def __init__(self, model: Stepper, state: Any) -> None:
+        self._state, self.advance, self.logits = state, model.advance, model.logits
+
+    def start(self, source: Tensor, source_length_B: Tensor, /) -> Any:
+        """The state after that source."""
+        del source, source_length_B
+        return self._state

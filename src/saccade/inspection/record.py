@@ -22,7 +22,7 @@ from saccade.attention.memory import KeyValue
 from saccade.attention.multihead import MultiHeadAttention
 from saccade.data.mistakes import Mistake
 from saccade.layers.pooling import AttentionPooling, MaxPooling, MeanPooling, StructuredPooling
-from saccade.models.seq2seq import Aligner
+from saccade.models.aligner import Aligner
 
 POOLINGS = (AttentionPooling, MaxPooling, MeanPooling, StructuredPooling)
 KINDS = ("cross", "encoder", "decoder", "pooling")

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from saccade.layers.padded import Hidden, reversed_steps, scanned
+from saccade.layers.stepping import Unrolled
+
 CELLS: dict[str, type[nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 DIRECTIONS = ("forward", "backward", "both")
-Hidden = tuple[Tensor, ...]  # h, and c of an LSTM; each [L, B, D]
 
 
 @final
@@ -37,9 +39,15 @@ class Recurrent(nn.Module):
 
     def forward(self, x: Any, hidden: Hidden | None = None) -> tuple[Any, Hidden]:
         """Steps [B, T, D] (or packed ones) after a state: the top layer's outputs, and the state after the last."""
+        if isinstance(x, Tensor) and not packs(x):
+            return scanned(self.cells, x, hidden)
         given = hidden if hidden is None or len(hidden) > 1 else hidden[0]
         outputs, after = self.cells(x, given)
         return outputs, after if isinstance(after, tuple) else (after,)
+
+    def unrolled(self, x_BTD: Tensor) -> Unrolled:
+        """For a loop whose steps read x_t and what the step before made of its answer."""
+        return Unrolled(self.cells, x_BTD)
 
     @torch.no_grad()
     def _initialise(self, width: int, cell: str) -> None:
@@ -54,6 +62,11 @@ class Recurrent(nn.Module):
                 parameter.zero_()
                 if cell == "lstm" and name.startswith("bias_ih"):
                     parameter[width : 2 * width] = 1.0
+
+
+def packs(x: Tensor) -> bool:
+    """Whether lengths may be asked for: on a CPU in full precision, where torch's own packed recurrence is quickest."""
+    return x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
 
 
 @final
@@ -80,23 +93,23 @@ class RecurrentEncoder(nn.Module):
         """Every step's vector [B, S, D], zeros behind the length, and the last state of each layer [L, B, D]."""
         if self.from_the_end:
             x_BSD = reversed_steps(x_BSD, length_B)
-        packed = pack_padded_sequence(x_BSD, length_B.cpu(), batch_first=True, enforce_sorted=False)
-        outputs, hidden = self.layers(packed)
-        memory_BSD, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x_BSD.shape[1])
+        if packs(x_BSD):
+            memory_BSD, hidden = self._packed(x_BSD, length_B)
+        else:
+            memory_BSD, hidden = scanned(self.layers.cells, x_BSD, length_B=length_B)
         if self.from_the_end:
             memory_BSD = reversed_steps(memory_BSD, length_B)
         return memory_BSD, tuple(self._joined(state) for state in hidden)
+
+    def _packed(self, x_BSD: Tensor, length_B: Tensor) -> tuple[Tensor, Hidden]:
+        """No work for padding; a CPU's lengths are at hand."""
+        packed = pack_padded_sequence(x_BSD, length_B, batch_first=True, enforce_sorted=False)
+        outputs, hidden = self.layers(packed)
+        memory_BSD, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x_BSD.shape[1])
+        return memory_BSD, hidden
 
     def _joined(self, state: Tensor) -> Tensor:
         """The directions of a layer side by side: [L * 2, B, D / 2] to [L, B, D]."""
         if not self.layers.cells.bidirectional:
             return state
         return torch.cat([state[0::2], state[1::2]], -1)
-
-
-def reversed_steps(x_BSD: Tensor, length_B: Tensor) -> Tensor:
-    """Each row's real steps from last to first; padding stays where it is."""
-    step_S = torch.arange(x_BSD.shape[1], device=x_BSD.device)
-    from_end_BS = length_B[:, None] - 1 - step_S
-    index_BS = torch.where(from_end_BS >= 0, from_end_BS, step_S)
-    return x_BSD.gather(1, index_BS[..., None].expand_as(x_BSD))

@@ -11,8 +11,11 @@ from torch import Tensor, nn
 from saccade.attention.dropout import dropout
 from saccade.attention.normalizers import Hard
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
-from saccade.layers.recurrent import Hidden, Recurrent
-from saccade.models.seq2seq import ADDITIVE, Aligner, Look, RecurrentSizes, Source, State
+from saccade.layers.padded import Hidden
+from saccade.layers.recurrent import Recurrent
+from saccade.layers.stepping import end
+from saccade.models.aligner import ADDITIVE, Aligner, Look, Looking, Source
+from saccade.models.seq2seq import RecurrentSizes, State
 
 ATTENTIONS = ("soft", "hard")
 STARTS = ("mean", "zeros")
@@ -43,20 +46,22 @@ class Gaze(nn.Module):
         self.aligner = Aligner(width, look)
         self.hard = Hard() if is_hard else None
 
-    def forward(self, query_BTD: Tensor, source: Source, expect_B: Tensor | None) -> tuple[Tensor, Glance]:
-        """Contexts [B, T, D] and where they come from."""
+    def forward(
+        self, query_BD: Tensor, look: Looking, value_BSD: Tensor, expect_B: Tensor | None
+    ) -> tuple[Tensor, Glance]:
+        """The next step's context [B, D] and where it comes from."""
         record: list[Tensor] = []
-        context_BTD = self.aligner(query_BTD, source, 0, record)
+        context_BD = look(query_BD, record)
         expected_BTS = record[0]
         if self.hard is None:
-            return context_BTD, Glance(expected_BTS, expected_BTS, expected_BTS.new_zeros(expected_BTS.shape[:2]))
+            return context_BD, Glance(expected_BTS, expected_BTS, expected_BTS.new_zeros(expected_BTS.shape[:2]))
         score_BTS = expected_BTS.clamp_min(torch.finfo(expected_BTS.dtype).tiny).log()  # softmax gives them back
         weight_BTS = self.hard(score_BTS)
         log_probability_BT = self.hard.log_probability(score_BTS, None, weight_BTS)
         if expect_B is not None:
             weight_BTS = torch.where(expect_B[:, None, None], expected_BTS, weight_BTS)
             log_probability_BT = log_probability_BT.masked_fill(expect_B[:, None], 0.0)
-        return weight_BTS @ source.value_BSD, Glance(weight_BTS, expected_BTS, log_probability_BT)
+        return (weight_BTS @ value_BSD).squeeze(1), Glance(weight_BTS, expected_BTS, log_probability_BT)
 
 
 @final
@@ -84,20 +89,21 @@ class CaptionDecoder(nn.Module):
         self, x_BTD: Tensor, state: State, record: list[Glance] | None, expect_B: Tensor | None
     ) -> tuple[Tensor, State]:
         """Step by step; only what depends on the step before is inside the loop."""
-        hidden, contexts, outputs = state.hidden, [], []
-        for x_B1D in x_BTD.split(1, 1):
-            query_B1D = hidden[0][-1].unsqueeze(1)
-            context_B1D, glance = self.gaze(query_B1D, state.source, expect_B)
-            contexts.append(torch.sigmoid(self.gate(query_B1D)) * context_B1D)
-            kept_B1D = contexts[-1] * dropout(torch.ones_like(x_B1D[..., :1]), self.forgetting, self.training)
-            output_B1D, hidden = self.layers(torch.cat([x_B1D, kept_B1D], -1), hidden)
-            outputs.append(output_B1D)
+        value_BSD, num_steps = state.source.value_BSD, x_BTD.shape[1]
+        look, cells = Looking(self.gaze.aligner, state.source, 0), self.layers.unrolled(x_BTD)
+        states, contexts, outputs = cells.begin(state.hidden), [], []
+        for step in range(num_steps):
+            query_BD = states[-1][0]
+            context_BD, glance = self.gaze(query_BD, look, value_BSD, expect_B)
+            contexts.append(torch.sigmoid(self.gate(query_BD)) * context_BD)
+            kept_BD = contexts[-1] * dropout(torch.ones_like(context_BD[:, :1]), self.forgetting, self.training)
+            output_BD, states = cells(step, kept_BD, states)
+            outputs.append(output_BD)
             if record is not None:
                 record.append(glance)
-        joined_BTD = dropout(
-            torch.cat([torch.cat(outputs, 1), torch.cat(contexts, 1)], -1), self.dropout, self.training
-        )
-        return torch.tanh(x_BTD + self.readout(joined_BTD)), state._replace(hidden=hidden)
+        joined_BTD = torch.cat([torch.stack(outputs, 1), torch.stack(contexts, 1)], -1)
+        vectors_BTD = self.readout(dropout(joined_BTD, self.dropout, self.training))
+        return torch.tanh(x_BTD + vectors_BTD), state._replace(hidden=end(states))
 
 
 @final

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast, final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 
-from saccade.attention import NORMALIZERS, SCORES, attend, masks
 from saccade.attention.dropout import dropout
-from saccade.attention.scores import Score
-from saccade.layers.recurrent import Hidden, Recurrent, RecurrentEncoder
-
-SCOPES = ("global", "local_m", "local_p")
-
-
-class Source(NamedTuple):
-    """What a decoder asks: the encoder's vectors, and what the score made of them."""
-
-    value_BSD: Tensor
-    memory_BSD: Tensor
-    length_B: Tensor
-
-    def rows(self, index_N: Tensor) -> Source:
-        """Other rows of the batch."""
-        return Source(*(tensor[index_N] for tensor in self))
+from saccade.layers.deferred import StepLinear
+from saccade.layers.padded import Hidden
+from saccade.layers.recurrent import Recurrent, RecurrentEncoder
+from saccade.layers.stepping import end
+from saccade.models.aligner import ADDITIVE, Aligner, Look, Looking, Source
 
 
 class State(NamedTuple):
@@ -49,54 +37,6 @@ class RecurrentSizes(NamedTuple):
     num_layers: int = 1
     cell: str = "gru"
     dropout: float = 0.0
-
-
-class Look(NamedTuple):
-    """How a decoder looks at its source."""
-
-    score: str = "additive"
-    normalizer: str = "softmax"
-    scope: str = "global"
-    radius: int = 10  # of the local scopes (Luong 2015, section 4.1)
-
-
-ADDITIVE = Look()
-
-
-@final
-class Aligner(nn.Module):
-    """c_t = sum_s a_ts h_s with any score, normaliser and scope; local scopes as in Luong 2015, section 3.2."""
-
-    def __init__(self, width: int, look: Look) -> None:
-        super().__init__()
-        if look.scope not in SCOPES:
-            raise ValueError(f"scope: {look.scope!r} given; allowed: {', '.join(SCOPES)}")
-        self.score: Score = SCORES[look.score](width, width)
-        self.normalizer = NORMALIZERS[look.normalizer]()
-        self.radius = look.radius if look.scope == "local_m" else None
-        self.local = masks.LocalP(width, radius=look.radius) if look.scope == "local_p" else None
-
-    def forward(self, query_BTD: Tensor, source: Source, first: int, record: list[Tensor] | None) -> Tensor:
-        """Contexts [B, T, D] of the queries from step `first` on; `record` gets the weights [B, T, S]."""
-        mask = masks.padding(source.length_B)
-        if self.radius is not None:
-            mask = mask & masks.local_m(self.radius, step=first)
-        if self.local is not None:
-            mask = mask & self.local(query_BTD, source.length_B)
-        found = attend(
-            query_BTD,
-            None,
-            source.value_BSD,
-            memory=source.memory_BSD,
-            score=self.score,
-            normalizer=self.normalizer,
-            mask=mask,
-            return_weights=record is not None,
-        )
-        if record is None:
-            return cast(Tensor, found)
-        record.append(found[1])
-        return found[0]
 
 
 @final
@@ -154,15 +94,15 @@ class BahdanauDecoder(nn.Module):
 
     def forward(self, x_BTD: Tensor, state: State, record: list[Tensor] | None) -> tuple[Tensor, State]:
         """Step by step; only what depends on the step before is inside the loop."""
-        hidden, contexts, outputs = state.hidden, [], []
-        for step, x_B1D in enumerate(x_BTD.split(1, 1), state.num_steps):
-            query_B1D = hidden[0][-1].unsqueeze(1)
-            contexts.append(self.aligner(query_B1D, state.source, step, record))
-            output_B1D, hidden = self.layers(torch.cat([x_B1D, contexts[-1]], -1), hidden)
-            outputs.append(output_B1D)
-        joined_BTD = torch.cat([torch.cat(outputs, 1), x_BTD, torch.cat(contexts, 1)], -1)
+        look, cells = Looking(self.aligner, state.source, state.num_steps), self.layers.unrolled(x_BTD)
+        states, contexts, outputs = cells.begin(state.hidden), [], []
+        for step in range(x_BTD.shape[1]):
+            contexts.append(look(states[-1][0], record))
+            output_BD, states = cells(step, contexts[-1], states)
+            outputs.append(output_BD)
+        joined_BTD = torch.cat([torch.stack(outputs, 1), x_BTD, torch.stack(contexts, 1)], -1)
         pairs_BTD2 = self.readout(dropout(joined_BTD, self.dropout, self.training)).unflatten(-1, (-1, 2))
-        return pairs_BTD2.amax(-1), state._replace(hidden=hidden)
+        return pairs_BTD2.amax(-1), state._replace(hidden=end(states))
 
 
 @final
@@ -187,22 +127,23 @@ class LuongDecoder(nn.Module):
 
     def forward(self, x_BTD: Tensor, state: State, record: list[Tensor] | None) -> tuple[Tensor, State]:
         """Attentional vectors h~; with input feeding (section 3.3) each is read with the next word."""
-        if not self.fed_width:
-            vectors_BTD, state = self._attend(x_BTD, state, state.num_steps, record)
-        else:
-            vectors = []
-            for step, x_B1D in enumerate(x_BTD.split(1, 1), state.num_steps):
-                vector_B1D, state = self._attend(torch.cat([x_B1D, state.fed_BD.unsqueeze(1)], -1), state, step, record)
-                state = state._replace(fed_BD=vector_B1D.squeeze(1))
-                vectors.append(vector_B1D)
-            vectors_BTD = torch.cat(vectors, 1)
+        vectors_BTD, state = (self._step_by_step if self.fed_width else self._at_once)(x_BTD, state, record)
         return dropout(vectors_BTD, self.dropout, self.training), state  # what is fed back stays whole
 
-    def _attend(self, x_BTD: Tensor, state: State, first: int, record: list[Tensor] | None) -> tuple[Tensor, State]:
+    def _at_once(self, x_BTD: Tensor, state: State, record: list[Tensor] | None) -> tuple[Tensor, State]:
         query_BTD, hidden = self.layers(x_BTD, state.hidden)
-        context_BTD = self.aligner(query_BTD, state.source, first, record)
-        vector_BTD = torch.tanh(self.combine(torch.cat([context_BTD, query_BTD], -1)))
-        return vector_BTD, state._replace(hidden=hidden)
+        context_BTD = self.aligner(query_BTD, state.source, state.num_steps, record)
+        vectors_BTD = torch.tanh(self.combine(torch.cat([context_BTD, query_BTD], -1)))
+        return vectors_BTD, state._replace(hidden=hidden)
+
+    def _step_by_step(self, x_BTD: Tensor, state: State, record: list[Tensor] | None) -> tuple[Tensor, State]:
+        look, cells = Looking(self.aligner, state.source, state.num_steps), self.layers.unrolled(x_BTD)
+        combine = StepLinear(self.combine.weight, self.combine.bias)
+        states, vectors = cells.begin(state.hidden), [state.fed_BD]
+        for step in range(x_BTD.shape[1]):
+            query_BD, states = cells(step, vectors[-1], states)
+            vectors.append(torch.tanh(combine(torch.cat([look(query_BD, record), query_BD], -1))))
+        return torch.stack(vectors[1:], 1), state._replace(hidden=end(states), fed_BD=vectors[-1])
 
 
 Decoder = PlainDecoder | BahdanauDecoder | LuongDecoder

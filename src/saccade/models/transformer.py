@@ -15,9 +15,10 @@ from saccade.attention.masks import Mask
 from saccade.attention.memory import Slots, can_step
 from saccade.attention.places import Places
 from saccade.data.packing import Row
+from saccade.layers.embedding import embedded
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
-from saccade.layers.residual import Norm, added, streamed
+from saccade.layers.residual import Norm, added, is_fused, streamed
 from saccade.models.decoder_state import BlockMemory, Seen, SlotState, State
 
 AnyState = TypeVar("AnyState", State, SlotState)
@@ -180,8 +181,7 @@ class Transformer(nn.Module):
 
     def start(self, source_BS: Tensor, source_length_B: Tensor) -> State:
         """Read the source: the state before the first step."""
-        vectors_BSD, source_length_B = self._vectors(source_BS, source_length_B)
-        place = Places.following(0, vectors_BSD.shape[1], vectors_BSD.device)
+        vectors_BSD, source_length_B, place = self._vectors(source_BS, source_length_B)
         blocks = self._read(vectors_BSD, masks.padding(source_length_B) & self.sizes.scope(), place)
         return State(blocks, source_length_B, 0)
 
@@ -218,9 +218,10 @@ class Transformer(nn.Module):
     def packed(self, source: Row, target: Row) -> Tensor:
         """Teacher forcing of sentences that are packed into rows: the decoder's vectors at every step, [1, T, D]."""
         assert isinstance(self.source, nn.Embedding)
-        vectors_1SD = self._embedded(self.source, source.ids_1T)
+        place = Places(source.place_T, source.longest)
         itself = masks.packed(source.start_N, num_queries=source.ids_1T.shape[1], longest=source.longest)
-        blocks = self._read(vectors_1SD, itself & self.sizes.scope(), Places(source.place_T, source.longest))
+        vectors_1SD = self._embedded(self.source, source.ids_1T, place)
+        blocks = self._read(vectors_1SD, itself & self.sizes.scope(), place)
         own = masks.packed(target.start_N, num_queries=target.ids_1T.shape[1], longest=target.longest)
         across = masks.packed(
             target.start_N,
@@ -246,16 +247,17 @@ class Transformer(nn.Module):
         self.advance(self.start(source_BS, source_length_B), read_BT, record)
         return torch.stack(record, 1)
 
-    def _vectors(self, source_BS: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The source as vectors, and how many there are of them."""
+    def _vectors(self, source_BS: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor, Places]:
+        """The source as vectors, how many there are of them, and where they stand."""
         if isinstance(self.source, nn.Embedding):
-            return self._embedded(self.source, source_BS), length_B
+            place = Places.following(0, source_BS.shape[1], source_BS.device)
+            return self._embedded(self.source, source_BS, place), length_B, place
         vectors_BSD, length_B = self.source(source_BS, length_B)
-        return vectors_BSD, length_B
+        place = Places.following(0, vectors_BSD.shape[1], vectors_BSD.device)
+        return self._placed(vectors_BSD, place), length_B, place
 
     def _read(self, x_BSD: Tensor, mask: Mask, place: Places) -> tuple[BlockMemory, ...]:
         """The source through the encoder, as each decoder block will ask it."""
-        x_BSD = self._placed(x_BSD, place)
         bias = None if self.encoder_bias is None else self.encoder_bias(place, x_BSD.shape[1])
         for block in self.encoder:
             x_BSD = self._through(block, x_BSD, mask, place, bias)
@@ -266,7 +268,7 @@ class Transformer(nn.Module):
         self, memories: tuple[BlockMemory, ...], read_BT: Tensor, seen: Seen, record: list[Tensor] | None = None
     ) -> tuple[Tensor, tuple[BlockMemory, ...]]:
         """The decoder's vectors at these steps, and what its blocks remember after them."""
-        x_BTD, later = self._placed(self._embedded(self.target, read_BT), seen.place), []
+        x_BTD, later = self._embedded(self.target, read_BT, seen.place), []
         for block, memory in zip(self.decoder, memories, strict=True):
             x_BTD, remembered = self._through(block, x_BTD, memory, seen, record)
             later.append(remembered)
@@ -278,8 +280,12 @@ class Transformer(nn.Module):
             return checkpoint(block, *inputs, use_reentrant=False)
         return block(*inputs)
 
-    def _embedded(self, table: nn.Embedding, ids_BT: Tensor) -> Tensor:
-        return cast(Tensor, table(ids_BT) * self.sizes.width**0.5)
+    def _embedded(self, table: nn.Embedding, ids_BT: Tensor, place: Places) -> Tensor:
+        if not self.training or not is_fused(table.weight) or isinstance(self.positions, Learned):
+            return self._placed(table(ids_BT) * self.sizes.width**0.5, place)
+        known = Places.following(0, place.end, ids_BT.device)
+        position_PD = None if self.positions is None else self.positions(known)
+        return embedded(ids_BT, table.weight, place, position_PD, self.sizes.dropouts.residual)
 
     def _placed(self, x_BTD: Tensor, place: Places) -> Tensor:
         if self.positions is not None:

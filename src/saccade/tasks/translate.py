@@ -20,9 +20,20 @@ from saccade.data.corpus import Corpus, Pair, clean, decoded_lines, read_lines
 from saccade.data.frames import Sounds, pad_frames, rebased_lines
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import END, SPECIAL, START, Tokenizer
-from saccade.decoding import Attending, BeamOptions, Ensemble, Hypothesis, SamplingOptions, Work, Writer, chosen, search
+from saccade.decoding import (
+    Attending,
+    BeamOptions,
+    Ensemble,
+    Hypothesis,
+    SamplingOptions,
+    Started,
+    Work,
+    Writer,
+    chosen,
+    search,
+)
 from saccade.inspection.insight import Head, Insight, Map, Side, ended
-from saccade.inspection.record import recording
+from saccade.inspection.record import KINDS, recording
 from saccade.tasks import bleu, hearing
 from saccade.tasks.evaluation import Evaluation, Watch, several
 from saccade.tasks.translation import Heard, Look, Translation
@@ -111,8 +122,8 @@ class Translator:
         found = [Insight("translate", Translation("", 0.0, [], []), {}, {}) for _ in given]
         for rows in _batches([len(text.ids) for text in given], self.tokens_per_batch):
             batch = [given[row] for row in rows]
-            best = self._found(batch, options) if targets is None else self._scored(batch)
-            for row, one in zip(rows, self._looked(batch, best, kinds, norms), strict=True):
+            best = None if targets is None else self._scored(batch)
+            for row, one in zip(rows, self._looked(batch, options, best, kinds, norms), strict=True):
                 found[row] = one
         return found
 
@@ -222,14 +233,20 @@ class Translator:
 
     @torch.no_grad()
     def _looked(
-        self, texts: list[_Text], found: list[list[Hypothesis]], kinds: Collection[str], norms: bool
+        self, texts: list[_Text], way: Way, found: list[list[Hypothesis]] | None, kinds: Collection[str], norms: bool
     ) -> Iterator[Insight]:
-        """Read once more, with the weights of the best outputs kept."""
-        read_BT = self._read([best[0].ids for best in found])
-        with recording(self.model, kinds=kinds, norms=norms) as record:
-            self.model(*self._pad(texts), read_BT)
-        weights = {kind: record.weights(kind).float().cpu() for kind in record.kinds}
-        lengths = {kind: record.norms(kind).float().cpu() for kind in record.kinds} if norms else {}
+        """The source read once, with its weights kept; outputs searched; the best ones read again for theirs."""
+        model, source, length_B = cast(Attending, self.model), *self._pad(texts)
+        at_start = [kind for kind in kinds if kind == "encoder"]
+        with recording(self.model, kinds=at_start, norms=norms) as reading:
+            state = model.start(source, length_B)
+        if found is None:
+            found = search(Started(model, state), source, length_B, way, [text.prefix_ids for text in texts])
+        with recording(self.model, kinds=[kind for kind in kinds if kind != "encoder"], norms=norms) as writing:
+            model.advance(state, self._read([best[0].ids for best in found]))
+        both = {kind: record for kind in KINDS for record in (reading, writing) if kind in record.kinds}
+        weights = {kind: record.weights(kind).float().cpu() for kind, record in both.items()}
+        lengths = {kind: record.norms(kind).float().cpu() for kind, record in both.items()} if norms else {}
         for row, (text, best) in enumerate(zip(texts, found, strict=True)):
             first, *others = (self._shown(text, one) for one in best)
             sides = self._sides(text, first)

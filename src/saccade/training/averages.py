@@ -11,6 +11,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from saccade.training.shards import cut_like, part
+
 
 @final
 class MovingAverage:
@@ -27,8 +29,8 @@ class MovingAverage:
         """One step more."""
         if self.weights:
             decay = min(self.decay, (1 + step) / (10 + step))
-            current = [weight.detach() for _, weight in model.named_parameters()]
-            torch._foreach_lerp_([*self.weights.values()], current, 1 - decay)
+            current = [part(weight.detach()) for _, weight in model.named_parameters()]
+            torch._foreach_lerp_([part(weight) for weight in self.weights.values()], current, 1 - decay)
 
     @contextmanager
     def in_place_of(self, model: nn.Module) -> Iterator[None]:
@@ -46,7 +48,7 @@ def put(model: nn.Module, weights: dict[str, Tensor]) -> None:
     """Copy weights into a model; what isn't learned by gradients (buffers) stays as it is."""
     parameters = dict(model.named_parameters())
     for name in parameters.keys() & weights.keys():
-        parameters[name].copy_(weights[name])
+        parameters[name].copy_(cut_like(weights[name], parameters[name]))
 
 
 def mean_of(paths: list[Path]) -> dict[str, Tensor]:

@@ -24,14 +24,20 @@ class _Graph(NamedTuple):
     inputs: list[Tensor]
     scale: Tensor
     shown: Tensor
+    gradients: list[Tensor | None]
 
 
 @final
 class Captured:
-    """`backward`, recorded when a batch's shapes are seen for the second time, and from then on replayed."""
+    """`backward`, recorded when a batch's shapes are seen for the second time, and from then on replayed.
 
-    def __init__(self, backward: Backward, parameters: Iterable[nn.Parameter], device: torch.device) -> None:
-        self.backward, self.parameters, self.device = backward, list(parameters), device
+    Gradients are those of the batch; only if several batches make a step (`adds`) are they added to what is there.
+    """
+
+    def __init__(
+        self, backward: Backward, parameters: Iterable[nn.Parameter], device: torch.device, *, adds: bool
+    ) -> None:
+        self.backward, self.parameters, self.device, self.adds = backward, list(parameters), device, adds
         self.graphs: dict[Hashable, _Graph] = {}
         self._seen: Counter[Hashable] = Counter()
         self._pool: Any = None
@@ -49,13 +55,15 @@ class Captured:
             own.copy_(given, non_blocking=True)
         graph.scale.fill_(scale)
         graph.graph.replay()
+        for parameter, gradient in zip(self.parameters, graph.gradients, strict=True):
+            parameter.grad = gradient
         return graph.shown
 
     def _capture(self, batch: Any) -> _Graph:
-        """Warmed up with a factor of zero, which leaves the gradients as they are."""
+        """Warmed up with a factor of zero, which leaves gradients as they are where they are added to."""
         batch, scale = pytree.tree_map_only(Tensor, self._own, batch), torch.zeros((), device=self.device)
         for parameter in self.parameters:
-            if parameter.grad is None:
+            if self.adds and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         stream, current = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
         stream.wait_stream(current)
@@ -63,12 +71,15 @@ class Captured:
             for _ in range(WARM_UPS):
                 self.backward(batch, scale)
         current.wait_stream(stream)
+        if not self.adds:
+            for parameter in self.parameters:
+                parameter.grad = None
         torch.cuda.empty_cache()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
             shown = self.backward(batch, scale)
         self._pool = self._pool or graph.pool()
-        return _Graph(graph, _tensors(batch), scale, shown)
+        return _Graph(graph, _tensors(batch), scale, shown, [parameter.grad for parameter in self.parameters])
 
     def _own(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device, copy=True)

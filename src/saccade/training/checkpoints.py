@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from saccade.data.files import replacing
 from saccade.data.mistakes import Mistake
+from saccade.training.shards import cut_like, gathered
 
 NAME = re.compile(r"step-(\d{9})\.safetensors")
 
@@ -46,17 +47,18 @@ def save(
     progress: Progress,
     *,
     keep: int = 2,
-) -> Path:
-    """Write a checkpoint, then forget the oldest beyond `keep`."""
-    path = path_of(folder, progress.step)
+    writes: bool = True,
+) -> None:
+    """Write a checkpoint, then forget the oldest beyond `keep`; of a team everybody gives its part, and one writes."""
     tensors = {f"model.{name}": value for name, value in unique_state(model).items()}
     state = optimizer.state_dict()["state"]
     tensors |= {f"optimizer.{index}.{key}": value for index, slots in state.items() for key, value in slots.items()}
     tensors |= {f"average.{name}": value for name, value in average.items()}
-    with replacing(path) as draft:
-        _write(tensors, draft, {"progress": json.dumps(asdict(progress))})
-    forget_all_but(folder, keep)
-    return path
+    tensors = gathered(tensors, keep=writes)
+    if writes:
+        with replacing(path_of(folder, progress.step)) as draft:
+            _write(tensors, draft, {"progress": json.dumps(asdict(progress))})
+        forget_all_but(folder, keep)
 
 
 def forget_all_but(folder: Path, keep: int) -> None:
@@ -70,10 +72,12 @@ def path_of(folder: Path, step: int) -> Path:
     return folder / f"step-{step:09d}.safetensors"
 
 
-def save_weights(path: Path, model: nn.Module) -> None:
+def save_weights(path: Path, model: nn.Module, *, writes: bool = True) -> None:
     """The weights alone, for prediction."""
-    with replacing(path) as draft:
-        _write(unique_state(model), draft, None)
+    weights = gathered(unique_state(model), keep=writes)
+    if writes:
+        with replacing(path) as draft:
+            _write(weights, draft, None)
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
@@ -109,7 +113,7 @@ def restore(
             warnings.warn(f"{other} is damaged; the run goes on from {path.name}", stacklevel=2)
         _put_back(tensors, model, optimizer)
         for name, weight in average.items():
-            weight.copy_(tensors[f"average.{name}"])
+            weight.copy_(cut_like(tensors[f"average.{name}"], weight))
         return progress
     if damaged:
         raise Mistake(f"{damaged[0]} is damaged, and so is every other checkpoint there; give another folder (--run)")
@@ -131,28 +135,29 @@ def steps(folder: Path) -> list[Path]:
 
 def unique_state(model: nn.Module) -> dict[str, Tensor]:
     """Each tensor once, under its first name: tied weights are one."""
-    seen: set[int] = set()
-    state = {}
-    for name, tensor in model.state_dict().items():
-        if tensor.data_ptr() not in seen:
-            seen.add(tensor.data_ptr())
-            state[name] = tensor.contiguous()
-    return state
+    names: dict[Tensor, str] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        names.setdefault(tensor, name)
+    return {name: tensor.detach().contiguous() for tensor, name in names.items()}
 
 
 def _load_unique(weights: dict[str, Tensor], model: nn.Module) -> None:
     """Every tensor of the model, each once; nothing missing and nothing left over."""
-    if different := weights.keys() ^ unique_state(model).keys():
+    own = unique_state(model)
+    if different := weights.keys() ^ own.keys():
         raise Mistake(f"checkpoint: it is of another model; only one of them has {', '.join(sorted(different)[:3])}")
+    weights = {name: cut_like(tensor, own[name]) for name, tensor in weights.items()}
     model.load_state_dict(weights, strict=False)  # the other names of tied tensors follow
 
 
 def _put_back(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     _load_unique(weights, model)
+    learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     slots: dict[int, dict[str, Any]] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimizer."):
             _, index, key = name.split(".", 2)
-            slots.setdefault(int(index), {})[key] = tensor
+            like = learned[int(index)] if key != "step" else tensor
+            slots.setdefault(int(index), {})[key] = cut_like(tensor, like)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})

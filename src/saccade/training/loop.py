@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from saccade.data.ahead import Ahead
-from saccade.training import checkpoints
+from saccade.training import checkpoints, shards
 from saccade.training.averages import MovingAverage, mean_of, put
 from saccade.training.captured import Backward, Captured
 from saccade.training.checkpoints import Progress
+from saccade.training.gradients import GradientSums
 from saccade.training.interruption import Interrupted, Wish, wishes
 from saccade.training.schedules import SCHEDULES
 from saccade.training.team import ALONE, Team
@@ -119,6 +120,7 @@ class Trainer:
         found = checkpoints.restore(self.checkpoints, model, self.optimizer, self.average.weights)
         self.progress = found or Progress()
         self.skipped_in_a_row = 0
+        self.sums = GradientSums(model, team)
         is_cuda = options.device.type == "cuda"
         self.lag = int(is_cuda)  # an accelerator gets a step before the last one's figures are read
         self.sent: deque[tuple[Stepped, Progress]] = deque()
@@ -126,7 +128,7 @@ class Trainer:
         self.batches = Ahead(self._loaded, depth=2 * options.accumulate if is_cuda else 0)
         self.backward: Backward = self._backward
         if options.capture and is_cuda:
-            self.backward = Captured(self._backward, model.parameters(), options.device)
+            self.backward = Captured(self._backward, model.parameters(), options.device, adds=options.accumulate > 1)
 
     @property
     def checkpoints(self) -> Path:
@@ -152,23 +154,34 @@ class Trainer:
         is_due = step % self.options.validate_every == 0 or step >= self.options.max_steps
         return step > 0 and is_due and self.progress.validated != step
 
-    def step(self, batches: list[Batch]) -> Stepped:
+    def step(self, batches: list[Batch], spare: Batch | None = None) -> Stepped:
         """Forward and backward through every batch, one update; of a team, each has its share of the batches."""
         rate = self.options.learning_rate * self.schedule(self.progress.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         (num_items,) = self.team.total(sum(batch.num_items for batch in batches))
-        self.optimizer.zero_grad(set_to_none=not isinstance(self.backward, Captured))
+        is_captured = isinstance(self.backward, Captured)  # then no hook runs: sums begin after the backward pass
+        self.optimizer.zero_grad(set_to_none=self.options.accumulate == 1)
         shown = torch.zeros((), device=self.options.device)
         for number, batch in enumerate(batches):
             self._seed(self.team.rank + number * self.team.size)
+            self.sums.expect(last=number == len(batches) - 1 and not is_captured)
             shown += self.backward(batch, 1 / num_items)
-        self.team.sum_gradients(self.model)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
+        if spare is not None:
+            self.backward(spare, 0.0)
+        self.sums.finish()
+        norm = self._clip()
         cast(Any, self.optimizer).found_inf = (~norm.isfinite()).float()  # then the step changes nothing
         self.optimizer.step()
         self.average.update(self.model, self.progress.step)
         return self._sent(torch.stack([self.team.summed(shown), norm]), int(num_items), rate)
+
+    def _clip(self) -> Tensor:
+        """The norm of all gradients, which is then no longer than allowed."""
+        learned = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
+        norm = shards.joined(nn.utils.get_total_norm(cast(list[Tensor], [parameter.grad for parameter in learned])))
+        nn.utils.clip_grads_with_norm_(learned, self.options.clip_norm, norm)
+        return norm
 
     def _backward(self, batch: Batch, scale: float | Tensor) -> Tensor:
         """Adds a batch's gradients, `scale` times; returns its part of the loss that is shown."""
@@ -196,6 +209,7 @@ class Trainer:
             except KeyboardInterrupt:
                 self._settle(report)
                 self._save()
+                self.team.wait()  # one that ends early has the others killed
                 raise Interrupted from None
             finally:
                 self.batches.close()
@@ -227,15 +241,22 @@ class Trainer:
 
     def _next_step(self, batches: Sequence[Any]) -> None:
         progress, size = self.progress, self.options.accumulate
-        rows = [row for _, row in self.team.share(batches[progress.batch : progress.batch + size])]
+        together = batches[progress.batch : progress.batch + size]
+        rows = [row for _, row in self.team.share(together)]
         progress_after = progress.batch + size
         later = [row for at in range(2) for _, row in self.team.share(batches[progress_after + at * size :][:size])]
-        stepped = self.step([self.batches.take(row, [*rows[n + 1 :], *later]) for n, row in enumerate(rows)])
+        loaded = [self.batches.take(row, [*rows[n + 1 :], *later]) for n, row in enumerate(rows)]
+        stepped = self.step(loaded, self._spare(together))
         progress.step, progress.items = progress.step + 1, progress.items + stepped.num_items
         progress.batch, progress.is_averaged = min(progress_after, len(batches)), False
         if progress.batch == len(batches):
             progress.epoch, progress.batch = progress.epoch + 1, 0
         self.sent.append((stepped, replace(progress)))
+
+    def _spare(self, together: Sequence[Any]) -> Batch | None:
+        """A batch for who has one less than others that need its shards to compute; it counts for nothing."""
+        is_short = len(self.team.share(together)) < len(together[:: self.team.size])
+        return self._loaded(together[0]) if is_short and shards.is_sharded(self.model) else None
 
     def _settle(self, report: Report, *, leave: int = 0) -> None:
         """Read and report the steps that were sent, but for the last few."""
@@ -265,7 +286,7 @@ class Trainer:
     def _validate(self, validate: Validate, wish: Wish) -> dict[str, float]:
         progress = self.progress
         with self.average.in_place_of(self.model):
-            found = self.team.told(lambda: self._measure(validate, wish))
+            found = self._measure(validate, wish)
             if self.options.average_last > 1:
                 self._remember()
             if self._is_best(found["score"]):
@@ -281,25 +302,29 @@ class Trainer:
         return math.isfinite(score) and (best is None or score > best)
 
     def _measure(self, validate: Validate, wish: Wish) -> dict[str, float]:
-        self.model.eval()
-        try:
+        """What the first process measures with the weights as they are now."""
+
+        def measure() -> dict[str, float]:
             with wish.at_once():
                 return validate()
+
+        self.model.eval()
+        try:
+            with shards.whole(self.model):
+                return self.team.told(measure)
         finally:
             self.model.train()
 
     def _keep(self) -> None:
         """The weights as they are now are the model."""
-        if self.team.is_first:
-            checkpoints.save_weights(self.folder / "model.safetensors", self.model)
+        checkpoints.save_weights(self.folder / "model.safetensors", self.model, writes=self.team.is_first)
 
     def _remember(self) -> None:
         """The weights of this validation, for the average at the end."""
-        if not self.team.is_first:
-            return
-        folder = self.folder / "validated"
-        checkpoints.save_weights(checkpoints.path_of(folder, self.progress.step), self.model)
-        checkpoints.forget_all_but(folder, self.options.average_last)
+        folder, writes = self.folder / "validated", self.team.is_first
+        checkpoints.save_weights(checkpoints.path_of(folder, self.progress.step), self.model, writes=writes)
+        if writes:
+            checkpoints.forget_all_but(folder, self.options.average_last)
 
     def _try_average(self, validate: Validate, wish: Wish) -> dict[str, float]:
         """The mean of the last validated weights; it becomes the model if it is better than the best."""
@@ -307,7 +332,7 @@ class Trainer:
         own = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
         put(self.model, mean_of(checkpoints.steps(self.folder / "validated")))
         try:
-            found = self.team.told(lambda: self._measure(validate, wish))
+            found = self._measure(validate, wish)
             if self._is_best(found["score"]):
                 self.progress.best_score = found["score"]
                 self._keep()
@@ -317,9 +342,8 @@ class Trainer:
         return {**found, "averaged": self.options.average_last}
 
     def _save(self) -> None:
-        if not self.team.is_first:
-            return
-        checkpoints.save(self.checkpoints, self.model, self.optimizer, self.average.weights, self.progress)
+        state = (self.model, self.optimizer, self.average.weights, self.progress)
+        checkpoints.save(self.checkpoints, *state, writes=self.team.is_first)
 
     def _count_skips(self, is_finite: bool) -> None:
         self.skipped_in_a_row = 0 if is_finite else self.skipped_in_a_row + 1

@@ -29,7 +29,7 @@ CHUNK_BYTES = 640 << 20  # of logits on a CUDA device
 def sequence_loss(
     network: nn.Module, batch: Batch, *, smoothing: float = 0.0, consistency: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """The summed loss and negative log-likelihood of the real target tokens; padding is never projected.
+    """The summed loss and negative log-likelihood of the real target tokens; padding counts for nothing.
 
     With `consistency`, every sentence is read twice under other dropout, and so much of the two answers' disagreement
     is added to the mean of their losses.
@@ -38,8 +38,11 @@ def sequence_loss(
         batch = batch.twice()
     vectors_BTD = network(batch.source_BS, batch.source_length_B, batch.read_BT)
     real_BT = torch.arange(batch.write_BT.shape[1], device=vectors_BTD.device) < batch.target_length_B[:, None]
-    vectors_ND = vectors_BTD[real_BT]
     matrix_VD = network.get_parameter("output.weight")
+    if is_fused(vectors_BTD) and not consistency:  # to leave padding out, the device would have to be asked where it is
+        target_BT = batch.write_BT.masked_fill(~real_BT, IGNORED)
+        return smoothed_cross_entropy(vectors_BTD.flatten(0, 1), matrix_VD, target_BT.flatten(), smoothing=smoothing)
+    vectors_ND = vectors_BTD[real_BT]
     loss, likelihood = smoothed_cross_entropy(vectors_ND, matrix_VD, batch.write_BT[real_BT], smoothing=smoothing)
     if not consistency:
         return loss, likelihood

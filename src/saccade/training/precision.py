@@ -24,7 +24,7 @@ def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:
     """The dtype that matrix products run in; `auto` takes bfloat16 where it works and is quicker than float32."""
     if wanted == "auto":
         return torch.bfloat16 if _pays(device) else torch.float32
-    return torch.bfloat16 if wanted == "bfloat16" else torch.float32
+    return torch.float32 if wanted == "float32" else torch.bfloat16  # float8 is for linear layers; the rest is this
 
 
 def _pays(device: torch.device) -> bool:

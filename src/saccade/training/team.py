@@ -11,14 +11,15 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, cast, final
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed
+
+from saccade.data.mistakes import Mistake
 
 T = TypeVar("T")
 PATIENCE = dt.timedelta(hours=12)  # the others wait while the first validates
-BUCKET = 1 << 24  # gradients that are summed at once
 CPU = torch.device("cpu")
 
 
@@ -55,39 +56,32 @@ class Team:
         return tensor
 
     def told(self, work: Callable[[], T]) -> T:
-        """What the first process finds, told to all."""
+        """What the first process finds, told to all; so is what stopped it, and all of them stop."""
         if self.size == 1:
             return work()
-        found: list[Any] = [work() if self.is_first else None]
+        found: list[Any] = [None, None]
+        if self.is_first:
+            try:
+                found[0] = work()
+            except (KeyboardInterrupt, Mistake) as stop:
+                found[1] = stop
         distributed.broadcast_object_list(found, src=0)
-        return found[0]
+        if found[1] is not None:
+            raise found[1]
+        return cast(T, found[0])
 
     def first(self, work: Callable[[], T]) -> T:
         """Work that leaves files which the others then find: the first process does it before them."""
-        found = work() if self.is_first else None
+        found: list[T] = []
+        self.told(lambda: found.append(work()))
+        result = found[0] if found else work()
         self.wait()
-        if found is None:
-            found = work()
-        self.wait()
-        return found
+        return result
 
     def wait(self) -> None:
         """Until everybody is here."""
         if self.size > 1:
             distributed.barrier()
-
-    def sum_gradients(self, model: nn.Module) -> None:
-        """Everybody's gradients, where this process's were; buffers that training moves become their mean."""
-        if self.size == 1:
-            return
-        for parameter in model.parameters():
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        _sum([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
-        moved = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
-        _sum(moved)
-        for buffer in moved:
-            buffer.div_(self.size)
 
 
 ALONE = Team()
@@ -109,23 +103,3 @@ def joined() -> Iterator[Team]:
         yield Team(distributed.get_rank(), size, torch.device("cuda", place) if has_cuda else CPU)
     finally:
         distributed.destroy_process_group()
-
-
-def _sum(tensors: Sequence[Tensor]) -> None:
-    """Summed over all processes, in place, many small ones at once."""
-    bucket: list[Tensor] = []
-    for tensor in tensors:
-        bucket.append(tensor)
-        if sum(one.numel() for one in bucket) >= BUCKET:
-            _sum_together(bucket)
-            bucket = []
-    if bucket:
-        _sum_together(bucket)
-
-
-def _sum_together(tensors: list[Tensor]) -> None:
-    flat = torch.cat([tensor.flatten() for tensor in tensors])
-    distributed.all_reduce(flat)
-    parts = flat.split([tensor.numel() for tensor in tensors])
-    for tensor, part in zip(tensors, parts, strict=True):
-        tensor.copy_(part.view_as(tensor))

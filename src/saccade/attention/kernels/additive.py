@@ -6,7 +6,8 @@ On a CPU the hyperbolic tangent costs about twenty times a division. It separate
 
 so the exponentials are taken once per query and once per key, and a term costs one multiply-add and one
 reciprocal. Where |q| or |k| is so large that an exponential could overflow on its way (or isn't a number), the
-tiles compute tanh itself. The backward pass computes each tile again instead of keeping it.
+tiles compute tanh itself. The backward pass computes each tile again instead of keeping it. On an NVIDIA
+device `additive_fused` and `additive_cuda` do the same in CUDA C++ (docs/additive.md).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from saccade.attention.call import Attended, Call
+from saccade.attention.kernels import additive_cuda, additive_fused, additive_single, native
 from saccade.attention.precision import widened
 from saccade.attention.reference import expect
 from saccade.attention.scores import Additive
@@ -45,8 +47,12 @@ def pays(call: Call) -> bool:
 
 
 def run(call: Call) -> Attended:
-    """The tiled score, then mask, normaliser and weighted sum as everywhere."""
+    """In one kernel where there is one; else the tiled score, then mask, normaliser and weighted sum as everywhere."""
     assert isinstance(call.score, Additive)
+    if additive_single.refuses(call) is None:
+        return additive_single.run(call)
+    if additive_fused.refuses(call) is None:
+        return additive_fused.run(call)
     leading = call.leading
     query = call.score.project(call.query).expand(*leading, -1, -1)
     memory = call.memory.expand(*leading, -1, -1).to(query.dtype)
@@ -75,16 +81,18 @@ def _(query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> Tensor:
 
 @torch.library.custom_op("saccade::additive_score_backward", mutates_args=())
 def additive_score_backward(
-    grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor
+    grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor, wants_query: bool, wants_key: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients for q, k and v."""
+    """Gradients for q, k and v; zeros for q, or for k and v, where they aren't wanted."""
     with torch.autocast(query_BTD.device.type, enabled=False):
-        return _backward(grad_BTS, query_BTD, key_BSD, v_BD)
+        return _backward(grad_BTS, query_BTD, key_BSD, v_BD, wants_query, wants_key)
 
 
 @additive_score_backward.register_fake
-def _(grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    del grad_BTS
+def _(
+    grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor, wants_query: bool, wants_key: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    del grad_BTS, wants_query, wants_key
     return query_BTD.new_empty(query_BTD.shape), key_BSD.new_empty(key_BSD.shape), v_BD.new_empty(v_BD.shape)
 
 
@@ -95,7 +103,8 @@ def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], 
 
 def _differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     query, key, v = ctx.saved_tensors  # type: ignore[attr-defined]
-    gradients: tuple[Tensor, Tensor, Tensor] = additive_score_backward(grad, query, key, v)
+    of_query, of_key, of_v = ctx.needs_input_grad  # type: ignore[attr-defined]
+    gradients: tuple[Tensor, Tensor, Tensor] = additive_score_backward(grad, query, key, v, of_query, of_key or of_v)
     return gradients
 
 
@@ -134,7 +143,15 @@ class _Tiles(NamedTuple):
             tile.square_().neg_().add_(1)
 
 
+def _is_native(query: Tensor) -> bool:
+    sizes = 0 < query.shape[0] <= additive_fused.LARGEST_GRID and query.shape[1] > 0
+    return sizes and query.dtype in additive_cuda.INPUTS and native.refuses(query.device) is None
+
+
 def _forward(query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> Tensor:
+    if _is_native(query_BTD):
+        inputs = (query_BTD.contiguous(), key_BSD.contiguous(), v_BD.float().contiguous())
+        return additive_cuda.scores(additive_cuda.prepare(*inputs)).to(query_BTD.dtype)
     query, key, v = (widened(tensor) for tensor in (query_BTD, key_BSD, v_BD))
     tiles = _separate(query, key)
     score_BTS = query.new_empty(*query.shape[:2], key.shape[1])
@@ -146,7 +163,15 @@ def _forward(query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> Tensor:
     return score_BTS.mul_(slope).add_(intercept * v.sum(-1)[:, None, None]).to(query_BTD.dtype)
 
 
-def _backward(grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _backward(
+    grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor, wants_query: bool, wants_key: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    if _is_native(query_BTD):
+        inputs = (query_BTD.contiguous(), key_BSD.contiguous(), v_BD.float().contiguous())
+        wide = [torch.empty_like(tensor, dtype=torch.float32) for tensor in inputs[:2]]
+        prepared = additive_cuda.prepare(*inputs, plain=True)
+        of_v = additive_cuda.gradients(prepared, grad_BTS.float().contiguous(), *wide, add=False)
+        return wide[0].to(query_BTD.dtype), wide[1].to(key_BSD.dtype), of_v.to(v_BD.dtype)
     grad, query, key, v = (widened(tensor) for tensor in (grad_BTS, query_BTD, key_BSD, v_BD))
     tiles = _separate(query, key)
     grad_query, grad_key, grad_v = (torch.zeros_like(tensor) for tensor in (query, key, v))
@@ -154,11 +179,14 @@ def _backward(grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor
     for tile, b, t, s in _tiling(query, key):
         tiles.fill(tile, b, t, s)
         rows = grad[b, t, s].unsqueeze(-2)  # [b, t, 1, s]: one product per query with [b, t, s, D]
-        grad_v[b] += slope * (rows @ tile).sum((1, 2)) + intercept * rows.sum((1, 2, 3))[:, None]
+        if wants_key:
+            grad_v[b] += slope * (rows @ tile).sum((1, 2)) + intercept * rows.sum((1, 2, 3))[:, None]
         tiles.bend_(tile)
-        grad_query[b, t] += (rows @ tile).squeeze(-2)
-        tile.mul_(rows.mT)
-        grad_key[b, s] += tile.sum(1)
+        if wants_query:
+            grad_query[b, t] += (rows @ tile).squeeze(-2)
+        if wants_key:
+            tile.mul_(rows.mT)
+            grad_key[b, s] += tile.sum(1)
     outer = tiles.steepness * v[:, None]
     gradients = (grad_query.mul_(outer), grad_key.mul_(outer), grad_v)
     inputs = (query_BTD, key_BSD, v_BD)

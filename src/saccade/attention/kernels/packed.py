@@ -50,18 +50,20 @@ def run(call: Call) -> Attended:
     assert call.mask.packing is not None
     form = call.score.as_dot(call.query, call.memory)
     assert form is not None
+    assert form.scale > 0  # the kernel takes a row's maximum before it scales
     leading, dtype, packing = call.leading, _dtype(call.query), call.mask.packing
     query = form.query.to(dtype).expand(*leading, -1, -1)
     shared = len(leading) > 0 and all(x.dim() < 3 or x.shape[-3] == 1 for x in (form.key, call.value))
     own = (*leading[:-1], 1) if shared else leading  # heads in groups: keys and values stay as few as they are
     key, value = (x.to(dtype).expand(*own, -1, -1) for x in (form.key, call.value))
+    is_self = packing.key_start is packing.query_start and call.num_queries == call.num_keys
     seed = torch.empty(1, dtype=torch.int64, device=query.device).random_() if call.dropout else None
     output_THW, _ = packed_attention(
         query.reshape(math.prod(leading), *query.shape[-2:]),
         key.reshape(math.prod(own), *key.shape[-2:]),
         value.reshape(math.prod(own), *value.shape[-2:]),
         packing.query_start,
-        packing.key_start,
+        None if is_self else packing.key_start,
         seed,
         float(form.scale),
         *call.mask.band,
@@ -77,7 +79,7 @@ def packed_attention(
     key_GSK: Tensor,
     value_GSW: Tensor,
     query_start: Tensor,
-    key_start: Tensor,
+    key_start: Tensor | None,
     seed: Tensor | None,
     scale: float,
     low: int | None,
@@ -85,7 +87,10 @@ def packed_attention(
     dropout: float,
     longest: int,
 ) -> tuple[Tensor, Tensor]:
-    """The output [T, H, W], and log2 of the sum of powers of every row [H, T]; the H heads share G heads of keys."""
+    """The output [T, H, W], and log2 of the sum of powers of every row [H, T]; the H heads share G heads of keys.
+
+    Without `key_start` the sentences attend to themselves.
+    """
     from saccade.attention.kernels import packed_forward
     from saccade.attention.kernels.packed_tiles import Rules
 
@@ -99,7 +104,7 @@ def _(
     key_GSK: Tensor,
     value_GSW: Tensor,
     query_start: Tensor,
-    key_start: Tensor,
+    key_start: Tensor | None,
     seed: Tensor | None,
     scale: float,
     low: int | None,
@@ -122,7 +127,7 @@ def packed_attention_backward(
     output_THW: Tensor,
     peak_HT: Tensor,
     query_start: Tensor,
-    key_start: Tensor,
+    key_start: Tensor | None,
     seed: Tensor | None,
     scale: float,
     low: int | None,
@@ -134,8 +139,8 @@ def packed_attention_backward(
     from saccade.attention.kernels import packed_backward
     from saccade.attention.kernels.packed_tiles import Rules
 
-    buffers = _buffers(query_HTK, key_GSK, value_GSW)
-    gradients = layout(buffers, query_HTK, key_GSK, value_GSW)
+    buffers = _buffers(query_HTK, key_GSK, value_GSW, key_start)
+    gradients = layout(buffers, query_HTK, key_GSK, value_GSW, key_start)
     rules = Rules(scale, low, high, dropout, longest)
     inputs = (grad_THW, query_HTK, key_GSK, value_GSW, output_THW, peak_HT, query_start, key_start, seed)
     packed_backward.backward(*inputs, rules, gradients)
@@ -151,7 +156,7 @@ def _(
     output_THW: Tensor,
     peak_HT: Tensor,
     query_start: Tensor,
-    key_start: Tensor,
+    key_start: Tensor | None,
     seed: Tensor | None,
     scale: float,
     low: int | None,
@@ -159,29 +164,31 @@ def _(
     dropout: float,
     longest: int,
 ) -> list[Tensor]:
-    del grad_THW, output_THW, peak_HT, query_start, key_start, seed, scale, low, high, dropout, longest
-    return _buffers(query_HTK, key_GSK, value_GSW)
+    del grad_THW, output_THW, peak_HT, query_start, seed, scale, low, high, dropout, longest
+    return _buffers(query_HTK, key_GSK, value_GSW, key_start)
 
 
-def _together(query: Tensor, key: Tensor, value: Tensor) -> list[list[Tensor]]:
+def _together(query: Tensor, key: Tensor, value: Tensor, key_start: Tensor | None) -> list[list[Tensor]]:
     """Which gradients share a buffer: those that one joint projection of a row of tokens may have made."""
     if key.shape != value.shape:
         return [[query], [key], [value]]
-    return [[query, key, value]] if query.shape[1] == key.shape[1] else [[query], [key, value]]
+    return [[query, key, value]] if key_start is None else [[query], [key, value]]
 
 
-def _buffers(query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+def _buffers(query: Tensor, key: Tensor, value: Tensor, key_start: Tensor | None) -> list[Tensor]:
     return [
         members[0].new_empty(members[0].shape[1], sum(x.shape[0] for x in members), members[0].shape[2])
-        for members in _together(query, key, value)
+        for members in _together(query, key, value, key_start)
     ]
 
 
-def layout(buffers: list[Tensor], query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def layout(
+    buffers: list[Tensor], query: Tensor, key: Tensor, value: Tensor, key_start: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients in their buffers, [H, T, K], [G, S, K] and [G, S, W]."""
     found = [
         part.transpose(0, 1)
-        for buffer, members in zip(buffers, _together(query, key, value), strict=True)
+        for buffer, members in zip(buffers, _together(query, key, value, key_start), strict=True)
         for part in buffer.split([x.shape[0] for x in members], 1)
     ]
     return found[0], found[1], found[2]
@@ -203,7 +210,7 @@ def _differentiate(
     rules = (ctx.scale, ctx.low, ctx.high, ctx.dropout, ctx.longest)  # type: ignore[attr-defined]
     inputs = (query, key, value, output, peak, query_start, key_start, seed)
     buffers: list[Tensor] = packed_attention_backward(grad, *inputs, *rules)
-    return (*layout(buffers, query, key, value), *(None,) * 8)
+    return (*layout(buffers, query, key, value, key_start), *(None,) * 8)
 
 
 packed_attention.register_autograd(_differentiate, setup_context=_save)

@@ -43,7 +43,7 @@ def backward(
     output_THW: Tensor,
     peak_HT: Tensor,
     query_start: Tensor,
-    key_start: Tensor,
+    key_start: Tensor | None,
     seed: Tensor | None,
     rules: Rules,
     gradients: tuple[Tensor, Tensor, Tensor],
@@ -51,7 +51,7 @@ def backward(
     """Fill the gradients of query, key and value, given in the shape of each and with any strides."""
     grad, query, key, value = rows(grad_THW), rows(query_HTK), rows(key_GSK), rows(value_GSW)
     (num_heads, num_queries, _), (num_groups, num_keys, _) = query.shape, key.shape
-    num_sentences, same = query_start.shape[0] - 1, query_start.data_ptr() == key_start.data_ptr()
+    num_sentences, same = query_start.shape[0] - 1, key_start is None
     blocks = blocks_for(rules.longest, query.dtype)
     slots = num_queries // blocks.steps + (0 if same else num_keys // blocks.steps) + num_sentences + 1
     strides = [stride for tensor in (query, key, value, *gradients) for stride in tensor.stride()[:2]]
@@ -64,7 +64,7 @@ def backward(
         peak_HT,
         *gradients,
         query_start,
-        key_start,
+        query_start if key_start is None else key_start,
         query_start if seed is None else seed,
         *strides,
         output_THW.stride(1),

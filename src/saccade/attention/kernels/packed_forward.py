@@ -42,7 +42,7 @@ def forward(
     key_GSK: Tensor,
     value_GSW: Tensor,
     query_start: Tensor,
-    key_start: Tensor,
+    key_start: Tensor | None,
     seed: Tensor | None,
     rules: Rules,
 ) -> tuple[Tensor, Tensor]:
@@ -60,7 +60,7 @@ def forward(
         output,
         peak,
         query_start,
-        key_start,
+        query_start if key_start is None else key_start,
         query_start if seed is None else seed,
         *query.stride()[:2],
         *key.stride()[:2],

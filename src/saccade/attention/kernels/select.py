@@ -6,10 +6,20 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from saccade.attention.call import Attended, Call
-from saccade.attention.kernels import additive, one_row, packed, sdpa, window
+from saccade.attention.kernels import (
+    additive,
+    additive_fused,
+    additive_series,
+    additive_single,
+    additive_step,
+    one_row,
+    packed,
+    sdpa,
+    window,
+)
 from saccade.attention.reference import reference
 
-BACKENDS = ("auto", "reference", "sdpa", "additive", "window", "one_row", "packed")
+BACKENDS = ("auto", "reference", "sdpa", "additive", "additive_step", "series", "window", "one_row", "packed")
 
 
 class Choice(NamedTuple):
@@ -31,6 +41,12 @@ def select(call: Call, backend: str = "auto") -> Choice:
         return _named(call, backend)
     if call.query.device.type == "cuda" and packed.refuses(call) is None:
         return _PACKED
+    if call.query.device.type == "cuda" and additive_step.refuses(call) is None:
+        return _ADDITIVE_STEP
+    if additive_single.refuses(call) is None:
+        return _SINGLE
+    if additive_fused.refuses(call) is None and additive.pays(call):  # it skips what lies outside a band by itself
+        return _FUSED
     if window.refuses(call) is None and window.pays(call):
         return _WINDOW
     if one_row.refuses(call) is None:
@@ -53,6 +69,8 @@ def _named(call: Call, backend: str) -> Choice:
     refuses, choice = {
         "sdpa": (sdpa.refuses, _SDPA),
         "additive": (additive.refuses, _ADDITIVE),
+        "series": (additive_series.refuses, _SERIES),
+        "additive_step": (additive_step.refuses, _ADDITIVE_STEP),
         "window": (window.refuses, _WINDOW),
         "one_row": (one_row.refuses, _ONE_ROW),
         "packed": (packed.refuses, _PACKED),
@@ -69,5 +87,9 @@ def _run_whole(call: Call) -> Attended:
 _PACKED = Choice("packed", packed.REASON, packed.run)
 _SDPA = Choice("sdpa", sdpa.REASON, sdpa.run)
 _ADDITIVE = Choice("additive", additive.REASON, additive.run)
+_FUSED = Choice("additive", additive_fused.REASON, additive_fused.run)
+_SERIES = Choice("series", additive_series.REASON, additive_series.run)
+_SINGLE = Choice("additive", additive_single.REASON, additive_single.run)
+_ADDITIVE_STEP = Choice("additive_step", additive_step.REASON, additive_step.run)
 _ONE_ROW = Choice("one_row", one_row.REASON, lambda call: one_row.run(call, _run_whole))
 _WINDOW = Choice("window", window.REASON, lambda call: window.run(call, _run_whole))

@@ -1,4 +1,7 @@
-"""Whether Triton can run here: on a CUDA device, or in its interpreter (`TRITON_INTERPRET=1`), which tests use."""
+"""Whether Triton can run here: on a CUDA device; on CPU tensors only in its interpreter, for tests of kernels.
+
+`SACCADE_TRITON=0` does without it: everything is then computed as it is spelled out.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ import os
 
 import torch
 
-HAS_TRITON = importlib.util.find_spec("triton") is not None
-INTERPRETED = HAS_TRITON and os.environ.get("TRITON_INTERPRET") == "1"
+HAS_TRITON = importlib.util.find_spec("triton") is not None and os.environ.get("SACCADE_TRITON") != "0"
+INTERPRETED = False  # tests of kernels say otherwise: interpreted, everything else would take hours
 
 
 def runs_on(device: torch.device) -> bool:

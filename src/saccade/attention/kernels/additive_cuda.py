@@ -1,0 +1,240 @@
+"""Additive attention in CUDA C++ (`cuda/additive_*.cu`): exponentials once, four fractions to a reciprocal.
+
+docs/additive.md derives it. All tensors here are contiguous: query [N, T, A], key [N, S, A], value [N, S, D], v [N, A].
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from saccade.attention.kernels import native
+from saccade.attention.kernels.native import pointer
+from saccade.attention.kernels.scope import Dropout, Masked, Scope
+
+INPUTS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+ROWS = 32  # rows that share a bound: ROWS in additive_prepare.cu
+BASE = ("device.cuh", "additive_prepare.cu")
+TILED = (*BASE, "additive_tile.cuh")
+DEPTH, SLICE = 16, 64  # as in additive_tile.cuh and additive_gradient.cu
+
+
+class Tiling(NamedTuple):
+    """A block of threads: warps of 32 x 32 pairs along both sides, and teams that share the width."""
+
+    warps_t: int
+    warps_s: int
+    split: int
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return 32 * self.warps_t * self.warps_s * self.split
+
+    def stages(self, at_least: int = 0) -> int:
+        """Floats of shared memory for two stages of both sides."""
+        width = DEPTH * self.split
+        return 2 * max(32 * (self.warps_t + self.warps_s) * (width + 4) + width, at_least)
+
+    def bytes_to_attend(self, value_width: int) -> int:
+        """Stages (or both halves of the weights), sums, three rows."""
+        tile_t, tile_s = 32 * self.warps_t, 32 * self.warps_s
+        sums = tile_t * (-(-value_width // 32) * 32 + 8)
+        return 4 * (self.stages(tile_t * (tile_s + 4)) + sums + 3 * tile_t)
+
+    def defines(self, dtype: torch.dtype) -> dict[str, int]:
+        """For the compiler."""
+        return {"INPUT": INPUTS[dtype], "WARPS_T": self.warps_t, "WARPS_S": self.warps_s, "SPLIT": self.split}
+
+
+LARGE, SMALL, FEW = Tiling(2, 2, 2), Tiling(1, 2, 4), Tiling(1, 2, 8)
+FILLED = 200  # blocks: fewer large tiles than this leave multiprocessors idle
+ONE_EACH = 132  # blocks: with fewer, each has a multiprocessor of its own, and more warps hide its waiting
+SHARED_LIMIT, SHARED_HALF = 200 << 10, 113 << 10  # of a block alone on its multiprocessor, and of one of two
+
+
+class _Scores(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("query", "key", "v", "folded_query", "plain_key", "reciprocal_v")),
+        *((name, ctypes.c_void_p) for name in ("line", "query_bound", "key_bound")),
+        *((name, ctypes.c_int) for name in ("num_queries", "num_keys", "width", "padded")),
+    ]
+
+
+class _Side(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("arguments", "exponentials", "bound")),
+        ("steps", ctypes.c_int),
+        ("stride", ctypes.c_longlong),
+    ]
+
+
+class _Beyond(ctypes.Structure):
+    _fields_ = [("range", ctypes.c_void_p), ("limit", ctypes.c_float)]
+
+
+class Beyond(NamedTuple):
+    """Batch entries that a cheaper path has done are left: those whose max |q| + max |k| [N, 2] is up to a limit."""
+
+    range_N2: Tensor | None = None
+    limit: float = 0.0
+
+    def struct(self) -> _Beyond:
+        """The C++ struct."""
+        return _Beyond(pointer(self.range_N2), self.limit)
+
+
+class Prepared(NamedTuple):
+    """What one call's kernels share, [N, rows, padded A] and smaller, all float32."""
+
+    query: Tensor
+    key: Tensor
+    v: Tensor
+    plain_query: Tensor | None
+    folded_query: Tensor
+    plain_key: Tensor
+    reciprocal_v: Tensor
+    line: Tensor
+    query_bound: Tensor
+    key_bound: Tensor
+
+    def part(self, count: slice, steps: slice) -> Prepared:
+        """Some batch entries, or some queries (whole blocks of them) of one."""
+        blocks = slice(steps.start // ROWS, -(-steps.stop // ROWS))
+        every = slice(None)
+        cuts = (steps, every, None, steps, steps, every, None, None, blocks, every)
+        parts = [
+            tensor if tensor is None else tensor[count] if cut is None else tensor[count, cut]
+            for tensor, cut in zip(self, cuts, strict=True)
+        ]
+        assert all(part is None or part.is_contiguous() for part in parts)
+        return Prepared(*parts)  # type: ignore[arg-type]
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """N, T, S."""
+        return self.query.shape[0], self.query.shape[1], self.key.shape[1]
+
+    def scores(self) -> _Scores:
+        """The C++ struct, alive as long as these tensors are."""
+        tensors = (self.query, self.key, self.v, self.folded_query, self.plain_key)
+        others = (self.reciprocal_v, self.line, self.query_bound, self.key_bound)
+        _, num_queries, num_keys = self.sizes
+        width, padded = self.query.shape[-1], self.plain_key.shape[-1]
+        return _Scores(*(pointer(x) for x in (*tensors, *others)), num_queries, num_keys, width, padded)
+
+
+def prepare(
+    query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, plain: bool = False, beyond: Beyond | None = None
+) -> Prepared:
+    """Exponentials of queries and keys, v folded into the queries', and bounds on their products."""
+    (count, num_queries, width), num_keys = query_NTA.shape, key_NSA.shape[1]
+    padded = -(-width // 4) * 4
+    query_blocks, key_blocks = -(-num_queries // ROWS), -(-num_keys // ROWS)
+    make = v_NA.new_empty
+    plain_query = make(count, num_queries, padded) if plain else None
+    made = Prepared(
+        query_NTA,
+        key_NSA,
+        v_NA,
+        plain_query,
+        make(count, num_queries, padded),
+        make(count, num_keys, padded),
+        make(count, padded),
+        make(count, 2),
+        make(count, query_blocks, 2),
+        make(count, key_blocks, 2),
+    )
+    module = native.load(BASE, {"INPUT": INPUTS[query_NTA.dtype]}, query_NTA.device)
+    sizes = [ctypes.c_int(size) for size in (num_queries, num_keys, width, padded)]
+    tensors = [pointer(x) for x in made]
+    module.launch(
+        "prepare", (query_blocks + key_blocks, count, 1), 128, 64, [*tensors, *sizes, (beyond or Beyond()).struct()]
+    )
+    return made
+
+
+def scores(prepared: Prepared) -> Tensor:
+    """e_ts = v·tanh(q_t + k_s), [N, T, S] in float32."""
+    count, num_queries, num_keys = prepared.sizes
+    score_NTS = prepared.v.new_empty(prepared.sizes)
+    tiling = LARGE
+    module = native.load((*TILED, "additive_score.cu"), tiling.defines(prepared.query.dtype), score_NTS.device)
+    grid = (-(-num_keys // (32 * tiling.warps_s)), -(-num_queries // (32 * tiling.warps_t)), count)
+    tile = 32 * tiling.warps_t * (32 * tiling.warps_s + 4)
+    shared = 4 * max(tiling.stages(), tile)
+    module.launch("scores", grid, tiling.threads, shared, [prepared.scores(), pointer(score_NTS)])
+    return score_NTS
+
+
+def tiling_to_attend(count: int, num_queries: int, value_width: int) -> Tiling | None:
+    """The larger tile where it fills the device and two fit a multiprocessor; None: nothing fits."""
+    tiles = count * -(-num_queries // 32)
+    if FEW.bytes_to_attend(value_width) <= SHARED_LIMIT and tiles <= ONE_EACH:
+        return FEW
+    if LARGE.bytes_to_attend(value_width) <= SHARED_HALF and count * -(-num_queries // 64) >= FILLED:
+        return LARGE
+    return SMALL if SMALL.bytes_to_attend(value_width) <= SHARED_LIMIT else None
+
+
+def attend(
+    prepared: Prepared,
+    value_NSD: Tensor,
+    scope: Scope,
+    dropout: Dropout,
+    tiling: Tiling,
+    *,
+    over: tuple[Tensor, Tensor] | None = None,
+    beyond: Beyond | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The weighted sums [N, T, D], and the logarithm of each row's sum of e^score [N, T] (no key: infinite).
+
+    `over`: where they are written, if `beyond` leaves some entries as they are.
+    """
+    count, num_queries, _ = prepared.sizes
+    width = value_NSD.shape[-1]
+    if over is None:
+        over = (value_NSD.new_empty(count, num_queries, width), prepared.line.new_empty(count, num_queries))
+    defines = {**tiling.defines(value_NSD.dtype), "BLOCKS": max(1, 512 // tiling.threads)}
+    module = native.load((*TILED, "additive_attend.cu"), defines, value_NSD.device)
+    grid = (-(-num_queries // (32 * tiling.warps_t)), count, 1)
+    structs = [prepared.scores(), scope.allowed(), dropout.drawing()]
+    tensors = [pointer(x) for x in (value_NSD, *over)]
+    arguments = [*structs, *tensors, ctypes.c_int(width), (beyond or Beyond()).struct()]
+    module.launch("attend", grid, tiling.threads, tiling.bytes_to_attend(width), arguments)
+    return over
+
+
+def gradients(prepared: Prepared, g_NTS: Tensor, query_NTA: Tensor, key_NSA: Tensor, *, add: bool) -> Tensor:
+    """From g = d / d score: writes (keys: or adds to) the gradients of query and key; returns that of v, [N, A]."""
+    assert prepared.plain_query is not None
+    count, num_queries, num_keys = prepared.sizes
+    width, padded = prepared.query.shape[-1], prepared.plain_key.shape[-1]
+    blocks, key_blocks = -(-num_queries // ROWS), -(-num_keys // ROWS)
+    tensors = (prepared.query, prepared.plain_query, prepared.query_bound)
+    queries = _Side(*(pointer(x) for x in tensors), num_queries, num_keys)
+    keys = _Side(*(pointer(x) for x in (prepared.key, prepared.plain_key, prepared.key_bound)), num_keys, 1)
+    of_v = g_NTS.new_empty(count, blocks, width)
+    module = native.load((*BASE, "additive_gradient.cu"), {"INPUT": INPUTS[prepared.query.dtype]}, g_NTS.device)
+    slices, shared = -(-width // SLICE), 4 * 2 * (ROWS * SLICE + ROWS * (ROWS + 4))
+    v, g, sizes = pointer(prepared.v), pointer(g_NTS), [ctypes.c_int(width), ctypes.c_int(padded)]
+    own = [queries, keys, v, g, pointer(query_NTA), pointer(of_v), *sizes, ctypes.c_int(0)]
+    module.launch("gradient_of_queries", (slices, blocks, count), 128, shared, own)
+    others = [keys, queries, v, g, pointer(key_NSA), pointer(None), *sizes, ctypes.c_int(add)]
+    module.launch("gradient_of_keys", (slices, key_blocks, count), 128, shared, others)
+    return of_v.sum(1)
+
+
+def weights_and_gradient(score_NTS: Tensor, g_NTS: Tensor, masked: Masked, dtype: torch.dtype) -> Tensor:
+    """The weights as they met the values, in `dtype`; in `g_NTS` the gradient of the weights becomes the scores'."""
+    count, num_queries, num_keys = score_NTS.shape
+    weight = score_NTS.new_empty(score_NTS.shape, dtype=dtype)
+    tensors = [pointer(x) for x in (score_NTS, g_NTS, weight)]
+    structs = [masked.scope.allowed(), masked.dropout.drawing()]
+    sizes = [ctypes.c_int(x) for x in (num_queries, num_keys, masked.first_n, masked.first_t)]
+    module = native.load((*BASE, "additive_gradient.cu"), {"INPUT": INPUTS[dtype]}, score_NTS.device)
+    module.launch("weights_and_gradient", (num_queries, count, 1), 128, 64, [*tensors, *structs, *sizes])
+    return weight

@@ -1,0 +1,204 @@
+"""Additive attention as one operator: score, mask, softmax, dropout, weighted sum, in O((T + S) D) memory.
+
+The backward pass computes scores again, a bounded number of pairs at a time (PAIRS).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from saccade.attention.call import Attended, Call
+from saccade.attention.kernels import additive_cuda as cuda
+from saccade.attention.kernels import native
+from saccade.attention.kernels.scope import Dropout, Masked, Scope, scope_of
+from saccade.attention.kernels.unpacked import unpack
+from saccade.attention.normalizers import Softmax
+from saccade.attention.scores import Additive
+
+REASON = "the additive score, softmax and the weighted sum are one kernel"
+PAIRS = 1 << 24  # of queries and keys, whose scores the backward pass holds at a time
+LARGEST_GRID = 65_535
+Operator = Callable[..., tuple[Tensor, Tensor]]
+
+
+def refuses(call: Call) -> str | None:
+    """Why this call can't run here."""
+    if not isinstance(call.score, Additive):
+        return "the score is not additive"
+    if not isinstance(call.normalizer, Softmax):
+        return "the normalizer is not softmax"
+    if call.wants_weights:
+        return "the weights were asked for"
+    if call.bias is not None:
+        return "a bias was given"
+    if call.mask.factor is not None:
+        return "the mask weighs its keys (local_p)"
+    return _refuses_sizes(call) or native.refuses(call.query.device)
+
+
+def _refuses_sizes(call: Call) -> str | None:
+    unpacked = unpack(call)
+    count = math.prod(call.leading) * (
+        1 if unpacked is None else unpacked.slots
+    )  # each sentence is an entry of its own
+    if call.query.dtype not in cuda.INPUTS:
+        return f"it takes float32, bfloat16 and float16, not {call.query.dtype}"
+    if not 0 < count <= LARGEST_GRID or not call.num_queries:
+        return f"{count} x {call.num_queries} rows given; it takes 1 to {LARGEST_GRID} batch entries and heads"
+    if cuda.tiling_to_attend(count, call.num_queries, call.value.shape[-1]) is None:
+        return f"values of width {call.value.shape[-1]} don't fit its shared memory"
+    return None
+
+
+def run(call: Call, operator: Operator | None = None) -> Attended:
+    """Project, fold the leading axes, attend (by another operator of the same kind, if one is given)."""
+    assert isinstance(call.score, Additive)
+    leading, count = call.leading, math.prod(call.leading)
+    projected = call.score.project(call.query)
+    query, key, value = (
+        tensor.to(projected.dtype).expand(*leading, -1, -1).reshape(count, *tensor.shape[-2:]).contiguous()
+        for tensor in (projected, call.memory, call.value)
+    )
+    v = call.score.v.float().expand(*leading, -1).reshape(count, -1).contiguous()
+    seed = torch.empty(1, dtype=torch.int64, device=query.device).random_() if call.dropout else None
+    unpacked = unpack(call)
+    if unpacked is None:
+        scope = scope_of(call)
+    else:
+        scope = unpacked.scope(*call.mask.band)
+        query, key, value = unpacked.queries(query), unpacked.keys(key), unpacked.keys(value)
+        v = v.repeat_interleave(unpacked.slots, 0)
+    output, _ = (operator or additive_attention)(
+        query, key, v, value, scope.mask, scope.low, scope.high, scope.inner, call.dropout, seed
+    )
+    output = output if unpacked is None else unpacked.back(output)
+    return Attended(output.view(*leading, *output.shape[-2:]))
+
+
+@torch.library.custom_op("saccade::additive_attention", mutates_args=())
+def additive_attention(
+    query_NTA: Tensor,
+    key_NSA: Tensor,
+    v_NA: Tensor,
+    value_NSD: Tensor,
+    mask: Tensor | None,
+    low: int | None,
+    high: int | None,
+    inner: int,
+    dropout: float,
+    seed: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """softmax(v·tanh(q_t + k_s)) values, [N, T, D], and the log-sums [N, T]."""
+    prepared = cuda.prepare(query_NTA, key_NSA, v_NA)
+    count, num_queries = query_NTA.shape[:2]
+    tiling = cuda.tiling_to_attend(count, num_queries, value_NSD.shape[-1])
+    assert tiling is not None
+    scope = Scope(low, high, mask, inner)
+    return cuda.attend(prepared, value_NSD, scope, Dropout(dropout, seed), tiling)
+
+
+def attended_shapes(
+    query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor, *options: object
+) -> tuple[Tensor, Tensor]:
+    """What the operator returns, empty."""
+    del key_NSA, options
+    return value_NSD.new_empty(*query_NTA.shape[:2], value_NSD.shape[-1]), v_NA.new_empty(query_NTA.shape[:2])
+
+
+additive_attention.register_fake(attended_shapes)
+
+
+@torch.library.custom_op("saccade::additive_attention_backward", mutates_args=())
+def additive_attention_backward(
+    grad_NTD: Tensor,
+    query_NTA: Tensor,
+    key_NSA: Tensor,
+    v_NA: Tensor,
+    value_NSD: Tensor,
+    mask: Tensor | None,
+    low: int | None,
+    high: int | None,
+    inner: int,
+    dropout: float,
+    seed: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients for query, key, v and value."""
+    with torch.autocast(query_NTA.device.type, enabled=False):
+        grad_NTD = grad_NTD.contiguous()
+        prepared = cuda.prepare(query_NTA, key_NSA, v_NA, plain=True)
+        wide = [torch.empty_like(x, dtype=torch.float32) for x in (query_NTA, key_NSA, value_NSD)]
+        of_query, of_key, of_value = wide
+        of_v = torch.zeros_like(v_NA)
+        for count, steps in parts(*prepared.sizes):
+            masked = Masked(Scope(low, high, mask, inner), Dropout(dropout, seed), count.start, steps.start)
+            part, grad, values = prepared.part(count, steps), grad_NTD[count, steps], value_NSD[count]
+            score = cuda.scores(part)
+            g = wide_product(grad, values.mT)
+            weight = cuda.weights_and_gradient(score, g, masked, values.dtype)
+            again = steps.start > 0
+            product = wide_product(weight.mT, grad)
+            of_value[count] = of_value[count].add_(product) if again else product
+            of_v[count] += cuda.gradients(part, g, of_query[count, steps], of_key[count], add=again)
+        types = (query_NTA.dtype, key_NSA.dtype, value_NSD.dtype)
+        query, key, value = (tensor.to(dtype) for tensor, dtype in zip(wide, types, strict=True))
+        return query, key, of_v, value
+
+
+@additive_attention_backward.register_fake
+def _(
+    grad_NTD: Tensor,
+    query_NTA: Tensor,
+    key_NSA: Tensor,
+    v_NA: Tensor,
+    value_NSD: Tensor,
+    *options: object,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    del grad_NTD, options
+    query, key, v, value = (torch.empty_like(x) for x in (query_NTA, key_NSA, v_NA, value_NSD))
+    return query, key, v, value
+
+
+def parts(count: int, num_queries: int, num_keys: int) -> Iterator[tuple[slice, slice]]:
+    """Whole batch entries, as many as PAIRS allow, or blocks of queries of one."""
+    if num_queries * num_keys <= PAIRS:
+        size = max(1, PAIRS // (num_queries * num_keys))
+        for first in range(0, count, size):
+            yield slice(first, min(first + size, count)), slice(0, num_queries)
+        return
+    steps = max(1, PAIRS // num_keys // cuda.ROWS) * cuda.ROWS
+    for n in range(count):
+        for first in range(0, num_queries, steps):
+            yield slice(n, n + 1), slice(first, min(first + steps, num_queries))
+
+
+def wide_product(a: Tensor, b: Tensor) -> Tensor:
+    """a b in float32, whatever they are stored in."""
+    if a.dtype == torch.float32:
+        return a @ b
+    if a.device.type == "cuda":
+        return torch.bmm(a, b, out_dtype=torch.float32)
+    return a.float() @ b.float()
+
+
+def save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]) -> None:
+    """What the backward pass wants: the inputs alone."""
+    query, key, v, value, mask, low, high, inner, dropout, seed = inputs
+    ctx.save_for_backward(query, key, v, value, mask, seed)  # type: ignore[arg-type]
+    ctx.options = (low, high, inner, dropout)  # type: ignore[attr-defined]
+    ctx.mark_non_differentiable(output[1])
+
+
+def differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, unused: Tensor) -> tuple[Tensor | None, ...]:
+    """Gradients for query, key, v and value."""
+    del unused
+    *tensors, mask, seed = ctx.saved_tensors  # type: ignore[attr-defined]
+    low, high, inner, dropout = ctx.options  # type: ignore[attr-defined]
+    gradients = additive_attention_backward(grad, *tensors, mask, low, high, inner, dropout, seed)
+    return (*gradients, None, None, None, None, None, None)
+
+
+additive_attention.register_autograd(differentiate, setup_context=save)

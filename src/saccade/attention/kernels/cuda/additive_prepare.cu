@@ -1,0 +1,102 @@
+// Exponentials once per query and key, v folded in, and how large a product of them can get.
+//
+//     v tanh(q + k) = v - 2 v / (1 + e^2q e^2k) = v - 2 V / (c + (c e^2q) e^2k),  c = V / v,  V = max |v|
+//
+// so that the fractions of one score are plain reciprocals. A dimension with v = 0 (or below 2^-30 V) has
+// e^2q set to 0 and c to 2^12: the same for every pair, and taken out again by the constant.
+//
+// v tanh(x) = -v tanh(-x): signs are turned so that v's alternate. The fractions of a score then nearly cancel as they
+// are summed, and the sum is rounded where it is small; it costs nothing, and halves the error.
+
+#define ROWS 32  // rows that share one bound
+#define IGNORED 4096.0f
+#define SAFE_PRODUCT 120.0f  // bits: a product of denominators below 2^120, and its numerator, are ordinary floats
+
+DEVICE float turn(float v, int d) { return (v < 0) != (d % 2 == 1) ? -1.0f : 1.0f; }
+
+DEVICE void fold(float v, float largest, float& c, float& factor) {
+    float share = v / largest;
+    bool counts = fabsf(share) > 0x1p-30f;
+    c = counts ? 1 / share : IGNORED;
+    factor = counts ? c : 0.0f;
+}
+
+// e^2x of ROWS rows, plain and folded, padded to whole groups of four, and log2 of what a group (a pair) can multiply to.
+// A thread keeps to a group: what v says of it is worked out once.
+DEVICE void exponentials(
+    const input_t* x, float* plain, float* folded, const float* v, float largest, float* bound, int first, int rows,
+    int width, int padded, float* scratch
+) {
+    int groups = padded / 4, span = min(groups, (int)blockDim.x), lanes = blockDim.x / span;
+    int last = min(first + ROWS, rows);
+    float of_four = 0, of_two = 0;
+    for (int d = threadIdx.x % span * 4; d < padded && threadIdx.x < span * lanes; d += span * 4) {
+        float sign[4], factor[4], extra[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float one = d + i < width ? v[d + i] : 0.0f, c = 1;
+            sign[i] = turn(one, d + i), factor[i] = 0;
+            if (folded) fold(one * sign[i], largest, c, factor[i]);
+            extra[i] = folded ? log2f(fabsf(c)) + 1 : 0.0f;
+        }
+#pragma unroll 2
+        for (int row = first + threadIdx.x / span; row < last; row += lanes) {
+            const input_t* from = x + (long long)row * width + d;
+            float bits[4], one[4], other[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float argument = d + i < width ? widen(from[i]) * sign[i] : 0.0f;
+                bits[i] = fmaxf(or_infinite(argument) * TWO_LOG2_E, 0.0f) + extra[i];
+                one[i] = expf(2 * argument);
+                other[i] = factor[i] == 0 ? 0.0f : factor[i] * one[i];
+            }
+            long long at = (long long)row * padded + d;
+            if (plain) *(float4*)(plain + at) = {one[0], one[1], one[2], one[3]};
+            if (folded) *(float4*)(folded + at) = {other[0], other[1], other[2], other[3]};
+            of_two = fmaxf(of_two, fmaxf(bits[0] + bits[1], bits[2] + bits[3]));
+            of_four = fmaxf(of_four, bits[0] + bits[1] + bits[2] + bits[3]);
+        }
+    }
+    of_two = block_max(of_two, scratch);
+    of_four = block_max(of_four, scratch);
+    if (threadIdx.x == 0) bound[0] = of_four, bound[1] = of_two;
+}
+
+// grid: (row blocks of the queries, then of the keys; N). `plain_query` may be null.
+KERNEL(128, 1) prepare(
+    const input_t* query, const input_t* key, const float* v, float* plain_query, float* folded_query, float* plain_key,
+    float* reciprocal_v, float* line, float* query_bound, float* key_bound, int num_queries, int num_keys, int width,
+    int padded, Beyond beyond
+) {
+    SHARED(scratch);
+    if (beyond.leaves(blockIdx.y)) return;
+    int n = blockIdx.y, query_blocks = (num_queries + ROWS - 1) / ROWS, key_blocks = (num_keys + ROWS - 1) / ROWS;
+    int block = blockIdx.x - query_blocks;
+    v += (long long)n * width;
+    if (block >= 0) {
+        long long at = (long long)n * num_keys;
+        exponentials(key + at * width, plain_key + at * padded, nullptr, v, 1, key_bound + (n * key_blocks + block) * 2,
+                     block * ROWS, num_keys, width, padded, scratch);
+        return;
+    }
+    float largest = 0, sum = 0, ignored = 0;
+    for (int d = threadIdx.x; d < width; d += blockDim.x) largest = fmaxf(largest, or_infinite(fabsf(v[d])));
+    largest = block_max(largest, scratch);
+    float safe = largest > 0 ? largest : 1.0f;
+    for (int d = threadIdx.x; d < padded; d += blockDim.x) {
+        float c, factor, value = d < width ? v[d] * turn(v[d], d) : 0.0f;
+        fold(value, safe, c, factor);
+        sum += value, ignored += factor == 0;
+        if (blockIdx.x == 0) reciprocal_v[(long long)n * padded + d] = c;
+    }
+    sum = block_sum(sum, scratch), ignored = block_sum(ignored, scratch);
+    if (blockIdx.x == 0 && threadIdx.x == 0) {  // score = line[0] + line[1] * (sum of reciprocals)
+        line[2 * n] = sum + 2 * safe * ignored / IGNORED;
+        line[2 * n + 1] = -2 * safe;
+    }
+    long long at = (long long)n * num_queries;
+    float* bound = query_bound + (n * query_blocks + blockIdx.x) * 2;
+    exponentials(query + at * width, plain_query ? plain_query + at * padded : nullptr, folded_query + at * padded, v,
+                 safe, bound, blockIdx.x * ROWS, num_queries, width, padded, scratch);
+    if (threadIdx.x == 0 && !(largest < INFINITE)) bound[0] = bound[1] = INFINITE;
+}

@@ -1,0 +1,163 @@
+"""CUDA C++ compiled where it runs, at first use: NVRTC, which every CUDA build of torch brings, and the driver."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol, final
+
+import torch
+from torch import Tensor
+
+SOURCES = Path(__file__).parent / "cuda"
+LARGEST_STATIC_SHARED = 48 << 10  # more shared memory than this a kernel has to ask for
+LEAST_CAPABILITY = (8, 0)  # asynchronous copies, TF32
+_MAX_DYNAMIC_SHARED = 8  # the driver's CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_MODULES: dict[tuple[object, ...], Module] = {}
+
+Arguments = Sequence[Any]  # ctypes values and structures
+
+
+class Module(Protocol):
+    """Compiled kernels by name."""
+
+    def launch(self, name: str, grid: tuple[int, int, int], block: int, shared: int, arguments: Arguments) -> None:
+        """Run a kernel over grid x block threads with so many bytes of shared memory."""
+
+
+def pointer(tensor: Tensor | None) -> ctypes.c_void_p:
+    """A tensor's address; of None, the null pointer."""
+    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+
+
+@torch.compiler.assume_constant_result
+def refuses(device: torch.device) -> str | None:
+    """Why kernels can't be compiled for tensors there."""
+    if device.type != "cuda" or torch.version.cuda is None:
+        return f"the device is {device.type}, not an NVIDIA one"
+    if torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
+        return "the device is older than compute capability 8.0"
+    return None if _nvrtc() is not None else "NVRTC, torch's own compiler for CUDA, was not found"
+
+
+def load(files: tuple[str, ...], defines: dict[str, int], device: torch.device) -> Module:
+    """The kernels in these sources (joined in this order), compiled once for the device's architecture."""
+    key = (files, tuple(sorted(defines.items())), device.index)
+    if key not in _MODULES:
+        major, minor = torch.cuda.get_device_capability(device)
+        options = [f"--gpu-architecture=sm_{major}{minor}", *(f"-D{name}={x}" for name, x in defines.items())]
+        with torch.cuda.device(device):
+            _MODULES[key] = _Loaded(compile_cubin(joined(files), options), torch.cuda.current_device())
+    return _MODULES[key]
+
+
+def joined(files: tuple[str, ...]) -> str:
+    """One source of several, with lines that say where an error is."""
+    return "\n".join(f'#line 1 "{name}"\n{(SOURCES / name).read_text()}' for name in files)
+
+
+def compile_cubin(source: str, options: Sequence[str]) -> bytes:
+    """Machine code by NVRTC; RuntimeError with its log if it can't."""
+    nvrtc = _nvrtc()
+    assert nvrtc is not None
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"saccade.cu", 0, None, None)
+    flags = [option.encode() for option in ("--std=c++17", *options)]
+    failed = nvrtc.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
+    if failed:
+        nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise RuntimeError(f"NVRTC could not compile a kernel:\n{log.value.decode()}")
+    nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
+    code = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetCUBIN(program, code)
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return code.raw
+
+
+@final
+class _Loaded:
+    """A module in the driver; kernels run on torch's current stream, so that they can be captured in a graph."""
+
+    def __init__(self, code: bytes, device: int) -> None:
+        self._device = device
+        self._driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+        self._module = ctypes.c_void_p()
+        self._kernels: dict[tuple[str, int], ctypes.c_void_p] = {}
+        self._make_current()
+        self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), code))
+
+    def launch(self, name: str, grid: tuple[int, int, int], block: int, shared: int, arguments: Arguments) -> None:
+        """Run a kernel; 0 blocks are none."""
+        if not math.prod(grid):
+            return
+        given = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(x) for x in arguments))
+        with torch.cuda.device(self._device):
+            self._make_current()
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            kernel = self._kernel(name, shared)
+            self._check(self._driver.cuLaunchKernel(kernel, *grid, block, 1, 1, shared, stream, given, None))
+
+    def _make_current(self) -> None:
+        """The device's context in this thread: the one that runs backward passes may not have one yet."""
+        context = ctypes.c_void_p()
+        self._check(self._driver.cuCtxGetCurrent(ctypes.byref(context)))
+        if not context:
+            self._check(self._driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), self._device))
+            self._check(self._driver.cuCtxSetCurrent(context))
+
+    def _kernel(self, name: str, shared: int) -> ctypes.c_void_p:
+        if (name, shared) not in self._kernels:
+            found = ctypes.c_void_p()
+            self._check(self._driver.cuModuleGetFunction(ctypes.byref(found), self._module, name.encode()))
+            if shared > LARGEST_STATIC_SHARED:
+                self._check(self._driver.cuFuncSetAttribute(found, _MAX_DYNAMIC_SHARED, shared))
+            self._kernels[name, shared] = found
+        return self._kernels[name, shared]
+
+    def _check(self, status: int) -> None:
+        if status:
+            text = ctypes.c_char_p()
+            self._driver.cuGetErrorString(status, ctypes.byref(text))
+            raise RuntimeError(f"CUDA driver: {(text.value or b'unknown error').decode()}")
+
+
+_FOUND: list[ctypes.CDLL | None] = []
+
+
+def _nvrtc() -> ctypes.CDLL | None:
+    if not _FOUND:
+        _FOUND.append(next((library for library in _libraries() if _works(library)), None))
+    return _FOUND[0]
+
+
+def _libraries() -> Iterator[ctypes.CDLL]:
+    """NVRTC of torch's CUDA version: in the packages that came with torch, in a toolkit, or where the loader looks."""
+    major = "*" if torch.version.cuda is None else torch.version.cuda.split(".")[0]
+    names = (f"nvrtc64_{major}0_0.dll",) if os.name == "nt" else (f"libnvrtc.so.{major}",)
+    spec = importlib.util.find_spec("nvidia")
+    packages = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    toolkits = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
+    places = [(folder, "*/*/") for folder in packages] + [(folder, "*/") for folder in toolkits]
+    found = (path for folder, depth in places for name in names for path in sorted(folder.glob(depth + name)))
+    for path in (*map(str, found), *names):
+        try:
+            for builtins in sorted(Path(path).parent.glob("*nvrtc-builtins*")):  # it looks for them by name alone
+                ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
+            yield ctypes.CDLL(path)
+        except OSError:
+            continue
+
+
+def _works(nvrtc: ctypes.CDLL) -> bool:
+    """Whether it compiles an empty kernel: a library without its parts loads, and fails only then."""
+    program, flag = ctypes.c_void_p(), b"--gpu-architecture=sm_80"
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), b"__global__ void empty() {}", b"empty.cu", 0, None, None)
+    failed = nvrtc.nvrtcCompileProgram(program, 1, (ctypes.c_char_p * 1)(flag))
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return not failed

@@ -1,0 +1,162 @@
+"""`saccade bench decode`: base-size models that were never trained write, we and the peers as many tokens each.
+
+Every output has exactly as many tokens as asked for, and that is checked: an end is forbidden before, forced then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from saccade.bench.accelerator import OURS
+from saccade.bench.environments import Failed
+from saccade.bench.flops import Sizes
+from saccade.bench.measure import medians_side_by_side
+from saccade.bench.peer_decoders import DECODERS, Setting, Write
+from saccade.bench.trainers import words
+from saccade.config import translate
+from saccade.config.translate import Config
+from saccade.data.mistakes import Mistake
+from saccade.data.tokenizer import END, SPECIAL
+from saccade.decoding import BeamOptions, search
+
+Say = Callable[[str], None]
+ROUNDS = 7  # at most: a peer may take seconds where we take milliseconds
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """What to run."""
+
+    device: torch.device
+    sizes: Sizes
+    batches: tuple[int, ...] = (1, 64, 512)
+    beams: tuple[int, ...] = (1, 4)
+    source_length: int = 28  # </s> counted
+    output_length: int = 32
+    peers: tuple[str, ...] = ()
+
+    @property
+    def setting(self) -> Setting:
+        """What everybody is built for."""
+        return Setting(self.sizes, self.device, self.output_length)
+
+
+@final
+@dataclass(frozen=True)
+class Row:
+    """One contestant with one beam and batch, or why it has no figures."""
+
+    name: str
+    title: str
+    beam: int
+    batch: int
+    seconds: float | None = None  # for the batch
+    tokens: int | None = None  # that all outputs have together
+    problem: str | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """Tokens a second."""
+        return None if self.seconds is None or self.tokens is None else self.tokens / self.seconds
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        per_sentence = None if self.seconds is None else self.seconds / self.batch
+        return {**asdict(self), "rate": self.rate, "seconds_per_sentence": per_sentence}
+
+
+def run(job: Job, say: Say) -> list[Row]:
+    """Everybody with every beam and batch, in turns."""
+    writers: dict[str, Write | str] = {}
+    for name in (OURS, *job.peers):
+        say(f"building {title_of(name)}")
+        torch.manual_seed(1)
+        writers[name] = _built(name, job)
+    rows = []
+    for beam in job.beams:
+        for batch in job.batches:
+            say(f"beam {beam}, batch {batch}")
+            rows += _side_by_side(job, writers, beam, batch)
+    return rows
+
+
+def title_of(name: str) -> str:
+    """As tables show it."""
+    return OURS if name == OURS else DECODERS[name].title
+
+
+def ours(setting: Setting) -> Write:
+    """`decoding.search` on a model as a run's Translator uses it."""
+    sizes, length = setting.sizes, setting.output_length
+    model = {"width": sizes.width, "num_heads": sizes.num_heads, "hidden_width": sizes.hidden_width}
+    sections = {
+        "data": {"train": {"source": "nowhere"}, "valid": {"source": "nowhere"}},
+        "model": {**model, "num_layers": sizes.num_layers, "dropout": sizes.dropout},
+    }
+    config, both = Config.model_validate({"device": setting.device.type, **sections}), words(sizes.vocabulary)
+    network = translate.model(config, (both, both)).to(setting.device)
+    whole: Any = translate.translator(config, network, (both, both)).model
+
+    def write(source_BS: Tensor, beam: int) -> list[int]:
+        length_B = torch.full((len(source_BS),), source_BS.shape[1], device=source_BS.device)
+        options = BeamOptions(width=beam, min_length=length - 1, max_length=length, max_length_factor=9, max_rounds=0)
+        found = search(whole, source_BS, length_B, options)
+        return [len(best[0].log_probabilities) for best in found]
+
+    return write
+
+
+def _built(name: str, job: Job) -> Write | str:
+    """A contestant, or its problem."""
+    if name == OURS:
+        return ours(job.setting)
+    try:
+        return DECODERS[name].build(job.setting)
+    except Failed as error:
+        return str(error)
+
+
+def _side_by_side(job: Job, writers: dict[str, Write | str], beam: int, batch: int) -> list[Row]:
+    source_BS = torch.randint(len(SPECIAL), job.sizes.vocabulary, (batch, job.source_length))
+    source_BS[:, -1] = END
+    source_BS = source_BS.to(job.device)
+    rows, ready = {}, {}
+    for name, write in writers.items():
+        rows[name] = _tried(Row(name, title_of(name), beam, batch), write, source_BS, job.output_length)
+        if rows[name].problem is None:
+            assert not isinstance(write, str)
+            ready[name] = lambda write=write: write(source_BS, beam)
+    seconds = medians_side_by_side(ready, job.device, most=ROUNDS) if ready else {}
+    return [replace(row, seconds=seconds.get(name)) for name, row in rows.items()]
+
+
+def _tried(row: Row, write: Write | str, source_BS: Tensor, length: int) -> Row:
+    """Once, to count what is written; a contestant that fails, or does other work, is a row that says so."""
+    if isinstance(write, str):
+        return replace(row, problem=write)
+    try:
+        written = write(source_BS, row.beam)
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [""]
+        return replace(row, problem=f"{type(error).__name__}: {lines[0]}")
+    if written != [length] * row.batch:
+        wrong = next((count for count in written if count != length), len(written))
+        return replace(row, problem=f"it wrote {wrong} tokens where {length} were asked for")
+    return replace(row, tokens=sum(written))
+
+
+def chosen(names: str | None, device: str) -> tuple[str, ...]:
+    """A list of peers as it is typed: names and commas, or none; without one all that run there."""
+    fitting = [name for name, decoder in DECODERS.items() if device in decoder.devices]
+    if names is None:
+        return tuple(fitting)
+    asked = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if unknown := [name for name in asked if name not in fitting and asked != ("none",)]:
+        raise Mistake(f"--peers: {unknown[0]!r} given; allowed: none, or some of {','.join(fitting)}")
+    return () if asked == ("none",) else asked

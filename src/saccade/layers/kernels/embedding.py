@@ -1,0 +1,77 @@
+"""dropout(scale W[id] + P[place]) in one pass over memory, in the dtype of a block's rows."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from saccade.layers.kernels import residual
+from saccade.layers.kernels.residual import _kept
+
+
+@triton.jit
+def _kernel(  # type: ignore[no-untyped-def]
+    id_ptr,
+    table_ptr,
+    place_ptr,
+    position_ptr,
+    seed_ptr,
+    y_ptr,
+    num_rows,
+    num_places,
+    threshold,
+    factor,
+    scale,
+    WIDTH: tl.constexpr,
+    PLACED: tl.constexpr,
+    DROPS: tl.constexpr,
+    ROWS: tl.constexpr,
+    PADDED: tl.constexpr,
+):
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PADDED)
+    inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
+    identity = tl.load(id_ptr + row, row < num_rows, 0).to(tl.int64)
+    y = tl.load(table_ptr + identity[:, None] * WIDTH + column[None, :], inside, 0.0).to(tl.float32) * scale
+    if PLACED:
+        place = tl.load(place_ptr + row % num_places, row < num_rows, 0).to(tl.int64)
+        y += tl.load(position_ptr + place[:, None] * WIDTH + column[None, :], inside, 0.0).to(tl.float32)
+    if DROPS:
+        y = tl.where(_kept(tl.load(seed_ptr), row, threshold, ROWS, PADDED), y * factor, 0.0)
+    tl.store(y_ptr + row.to(tl.int64)[:, None] * WIDTH + column[None, :], y, inside)
+
+
+def forward(
+    ids: Tensor,
+    table: Tensor,
+    place: Tensor | None,
+    position: Tensor | None,
+    seed: Tensor | None,
+    scale: float,
+    share: float,
+    dtype: torch.dtype,
+) -> Tensor:
+    """[..., D] for ids [...]; places [T] or [..., T] say which rows of `position` [P, D] are added."""
+    width, blocks = table.shape[1], residual.forward_blocks(table.shape[1])
+    y = torch.empty(*ids.shape, width, dtype=dtype, device=ids.device)
+    if ids.numel():
+        _kernel[(triton.cdiv(ids.numel(), blocks.rows),)](
+            ids.contiguous(),
+            table,
+            place if place is None else place.contiguous(),
+            position,
+            seed,
+            y,
+            ids.numel(),
+            1 if place is None else place.numel(),
+            *residual.dropping(share),
+            scale,
+            WIDTH=width,
+            PLACED=place is not None,
+            DROPS=seed is not None,
+            ROWS=blocks.rows,
+            PADDED=max(8, triton.next_power_of_2(width)),
+            num_warps=blocks.warps,
+        )
+    return y

@@ -1,0 +1,167 @@
+"""The fused parts of a training step on a CUDA device: as exact as the plain spelling, capturable, and in bfloat16."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from saccade.data.packing import IGNORED
+from saccade.layers import feed_forward, residual
+from saccade.models.transformer import BlockSizes, Dropouts, Transformer
+from saccade.training import losses
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+DTYPES = [torch.float32, torch.bfloat16]
+SHARE = 0.1
+
+
+@pytest.fixture(autouse=True)
+def _exact_float32() -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def rows(*shape: int, dtype: torch.dtype) -> Tensor:
+    return torch.randn(shape, device="cuda").to(dtype).requires_grad_()
+
+
+def close(ours: list[Tensor], plain: list[Tensor], exact: list[Tensor], dtype: torch.dtype) -> None:
+    for index, (mine, theirs, true) in enumerate(zip(ours, plain, exact, strict=True)):
+        assert mine.isfinite().all(), index
+        bound = 3 * (theirs - true).abs().amax() + 8 * torch.finfo(dtype).eps * true.abs().amax()
+        assert (mine - true).abs().amax() <= bound, index
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("num_rows", "width"), [(25_344, 512), (3001, 1024), (77, 37), (5, 128), (1, 2000)])
+@pytest.mark.parametrize(("adds", "drops", "norms"), [(1, 1, 1), (1, 0, 1), (0, 0, 1), (1, 1, 0)])
+def test_residuals(num_rows: int, width: int, dtype: torch.dtype, adds: int, drops: int, norms: int) -> None:
+    answer, x = rows(num_rows, width, dtype=dtype), rows(num_rows, width, dtype=dtype) if adds else None
+    weight, bias = (torch.randn(width, device="cuda", requires_grad=True) for _ in range(2)) if norms else (None, None)
+    seed = residual.drawn_seed(answer.device) if drops else None
+    ones = torch.ones(num_rows, width, device="cuda")
+    factor = ones if seed is None else residual.residual(ones, None, None, None, seed, SHARE, 0.0)[0]
+    if drops and num_rows * width > 10_000:
+        assert abs(float((factor == 0).double().mean()) - SHARE) < 5 * (0.09 / factor.numel()) ** 0.5
+    grad = torch.randn(num_rows, width, device="cuda").to(dtype)
+
+    def spelled_out(wide: torch.dtype) -> list[Tensor]:
+        leaves = [t if t is None else t.detach().to(wide).requires_grad_() for t in (answer, x, weight, bias)]
+        narrow = leaves[0] * factor.to(wide)  # type: ignore[operator]
+        total = narrow if leaves[1] is None else leaves[1] + narrow
+        y = total if weight is None else F.layer_norm(total, (width,), leaves[2], leaves[3])
+        found = torch.autograd.grad(y, [leaf for leaf in leaves if leaf is not None], grad.to(wide))
+        return [y.detach().double(), *(one.double() for one in found)]
+
+    y, _ = residual.residual(answer, x, weight, bias, seed, SHARE, 1e-5)
+    found = torch.autograd.grad(y, [leaf for leaf in (answer, x, weight, bias) if leaf is not None], grad)
+    close([y.double(), *(one.double() for one in found)], spelled_out(dtype), spelled_out(torch.float64), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("num_rows", "width", "hidden"), [(2560, 512, 2048), (77, 37, 300), (3, 64, 128)])
+def test_relu(num_rows: int, width: int, hidden: int, dtype: torch.dtype) -> None:
+    x, weight = rows(num_rows, width, dtype=dtype), rows(hidden, width, dtype=dtype)
+    bias, grad = torch.randn(hidden, device="cuda", requires_grad=True), rows(num_rows, hidden, dtype=dtype).detach()
+    y = feed_forward.linear_relu(x, weight, bias)
+    plain = F.relu(F.linear(x, weight, bias.to(dtype)))
+    wide = [tensor.detach().double().requires_grad_() for tensor in (x, weight, bias.to(dtype))]
+    true = F.relu(F.linear(*wide))
+    ours, theirs = ([z, *torch.autograd.grad(z, (x, weight, bias), grad)] for z in (y, plain))
+    close(ours, theirs, [true, *torch.autograd.grad(true, wide, grad.double())], dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("num_rows", "vocabulary"), [(700, 37_000), (1000, 45), (300, 8193)])
+def test_loss(num_rows: int, vocabulary: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "CHUNK_BYTES", 300 * vocabulary * dtype.itemsize)
+    vectors, matrix = rows(num_rows, 64, dtype=dtype), rows(vocabulary, 64, dtype=torch.float32)
+    target = torch.randint(vocabulary, (num_rows,), device="cuda")
+    target[::7] = IGNORED
+    results = []
+    for fused in (True, False):
+        monkeypatch.setattr(losses, "is_fused", lambda _, fused=fused: fused)
+        loss, likelihood = losses.smoothed_cross_entropy(vectors, matrix, target, smoothing=0.1)
+        results.append([loss, likelihood, *torch.autograd.grad(loss, (vectors, matrix))])
+    wide = [tensor.detach().to(dtype).double().requires_grad_() for tensor in (vectors, matrix)]
+    exact = [
+        F.cross_entropy(wide[0] @ wide[1].mT, target, reduction="sum", label_smoothing=share, ignore_index=-1)
+        for share in (0.1, 0.0)
+    ]
+    close(results[0], results[1], [*exact, *torch.autograd.grad(exact[0], wide)], dtype)
+    assert (results[0][2][target == IGNORED] == 0).all()
+
+
+def test_the_loss_holds_one_chunk_of_logits() -> None:
+    vectors, matrix = rows(25_344, 512, dtype=torch.bfloat16), rows(37_000, 512, dtype=torch.float32)
+    target = torch.randint(37_000, (25_344,), device="cuda")
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    losses.smoothed_cross_entropy(vectors, matrix, target, smoothing=0.1)[0].backward()
+    assert torch.cuda.max_memory_allocated() - before < losses.CHUNK_BYTES + (600 << 20)
+    assert losses._adds_wide(vectors.device)  # this torch adds bfloat16 products to float32
+
+
+def captured(step: Callable[[], list[Tensor]]) -> tuple[torch.cuda.CUDAGraph, list[Tensor]]:
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = step()
+    return graph, result
+
+
+def test_all_of_it_can_be_captured_and_a_replay_drops_others() -> None:
+    norm, layer = residual.Norm(64).cuda(), feed_forward.FeedForward(64, 256).cuda()
+    x, matrix = rows(300, 64, dtype=torch.bfloat16), rows(999, 64, dtype=torch.float32)
+    target = torch.randint(-1, 999, (300,), device="cuda")
+    leaves = [x, matrix, *norm.parameters(), *layer.parameters()]
+
+    def step() -> list[Tensor]:
+        with torch.autocast("cuda", torch.bfloat16):
+            y = residual.added(x, layer(norm(x)), 0.5)
+            y = residual.added(y, layer(y), 0.5, norm)
+        loss, _ = losses.smoothed_cross_entropy(y, matrix, target, smoothing=0.1)
+        return [loss, *torch.autograd.grad(loss, leaves)]
+
+    graph, result = captured(step)
+    replays = []
+    for _ in range(2):
+        graph.replay()
+        replays.append([tensor.clone() for tensor in result])
+    assert all(tensor.isfinite().all() for tensor in itertools.chain(*replays))
+    assert not torch.equal(replays[0][0], replays[1][0])
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_step_in_bfloat16_tracks_the_plain_float32_step(norm: str) -> None:
+    sizes = BlockSizes(width=64, num_heads=4, hidden_width=128, norm=norm, dropouts=Dropouts(0.0))
+    options = {"source": 97, "target_vocabulary": 101, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    plain = Transformer(sizes=sizes, **options)  # type: ignore[arg-type]
+    fused = copy.deepcopy(plain).cuda()
+    assert fused.training  # without dropout: embeddings are fused in training alone
+    ids = torch.randint(1, 97, (6, 11)), torch.full((6,), 11), torch.randint(1, 101, (6, 9))
+    results = []
+    for model, device in ((plain, "cpu"), (fused, "cuda")):
+        source, length, read = (tensor.to(device) for tensor in ids)
+        with torch.autocast("cuda", torch.bfloat16, enabled=device == "cuda"):
+            vectors = model(source, length, read)
+        assert vectors.dtype == (torch.bfloat16 if device == "cuda" else torch.float32)
+        loss, _ = losses.smoothed_cross_entropy(
+            vectors.flatten(0, 1), model.output.weight, read.flatten(), smoothing=0.1
+        )
+        loss.backward()
+        results.append([loss.detach().cpu(), *(p.grad.cpu() for p in model.parameters() if p.grad is not None)])
+    assert abs(results[1][0] / results[0][0] - 1) < 0.01
+    largest = max(float(theirs.norm()) for theirs in results[0][1:])  # the keys' biases have no gradient but noise
+    for ours, theirs in zip(results[1][1:], results[0][1:], strict=True):
+        assert (ours - theirs).norm() <= 0.08 * theirs.norm() + 0.005 * largest

@@ -1,0 +1,175 @@
+// The CUDA kernels on a CPU: every thread of a block is a coroutine, run in turn until it waits at a barrier.
+// Slow and exact: it finds wrong indices, missing barriers (SHUFFLED turns) and wrong arithmetic, not slow code.
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#define DEVICE inline
+#define KERNEL(threads, blocks) static void
+#define SHARED(name) float* name = host::shared.data()
+
+typedef uint32_t uint32;
+typedef uint16_t uint16;
+typedef uint64_t uint64;
+struct float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+struct dim3 { int x, y, z; };
+
+namespace host {
+enum State { RUNS, AT_WARP, AT_BLOCK, DONE };
+struct Thread {
+    ucontext_t context;
+    std::vector<char> stack;
+    State state;
+    float parts[8];
+    bool flag;
+};
+inline std::vector<Thread> threads;
+inline std::vector<float> shared;
+inline ucontext_t scheduler;
+inline int current;
+inline bool any;
+inline void wait(State state) {
+    threads[current].state = state;
+    swapcontext(&threads[current].context, &scheduler);
+}
+}  // namespace host
+
+static dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+DEVICE float __uint_as_float(uint32 x) { float y; memcpy(&y, &x, 4); return y; }
+DEVICE uint32 __float_as_uint(float x) { uint32 y; memcpy(&y, &x, 4); return y; }
+DEVICE float __int_as_float(int x) { return __uint_as_float((uint32)x); }
+template <class T> DEVICE T min(T a, T b) { return a < b ? a : b; }
+template <class T> DEVICE T max(T a, T b) { return a > b ? a : b; }
+DEVICE float reciprocal(float x) { return 1.0f / x; }
+DEVICE float power_of_two(float x) { return exp2f(x); }
+DEVICE float minimum(float x, float y) { return x != x ? x : fminf(x, y); }
+DEVICE float from_half(uint16 x) { _Float16 y; memcpy(&y, &x, 2); return (float)y; }
+DEVICE uint16 to_half(float x) { _Float16 y = (_Float16)x; uint16 z; memcpy(&z, &y, 2); return z; }
+DEVICE uint16 to_bfloat(float x) {
+    uint32 bits = __float_as_uint(x);
+    if (x != x) return 0x7fc0;
+    return (uint16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+DEVICE void copy_later(float* to, const float* from) { memcpy(to, from, 16); }
+DEVICE void copies_done() {}
+DEVICE void raise(float* to, float x) { *to = fmaxf(*to, x); }
+DEVICE void block_barrier() { host::wait(host::AT_BLOCK); }
+DEVICE bool block_any(bool mine) {
+    host::threads[host::current].flag = mine;
+    block_barrier();
+    bool any = false;
+    for (auto& thread : host::threads) any |= thread.flag;
+    block_barrier();
+    return any;
+}
+DEVICE float shuffle_xor(float x, int lane) {
+    int me = host::current;
+    host::threads[me].parts[0] = x;
+    host::wait(host::AT_WARP);
+    float y = host::threads[me ^ lane].parts[0];
+    host::wait(host::AT_WARP);
+    return y;
+}
+DEVICE float cut(float x) { return __uint_as_float(__float_as_uint(x) & 0xffffe000u); }
+DEVICE void multiply_add_16x8x8(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
+    int me = host::current, warp = me & ~31, lane = me & 31;
+    float* mine = host::threads[me].parts;
+    memcpy(mine, a, 16), memcpy(mine + 4, b, 8);
+    host::wait(host::AT_WARP);
+    for (int i = 0; i < 4; i++) {
+        int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+        for (int k = 0; k < 8; k++) {
+            float left = host::threads[warp + row % 8 * 4 + k % 4].parts[row / 8 + 2 * (k / 4)];
+            float right = host::threads[warp + column * 4 + k % 4].parts[4 + k / 4];
+            c[i] += cut(left) * cut(right);
+        }
+    }
+    host::wait(host::AT_WARP);
+}
+
+namespace host {
+typedef void (*Body)();
+inline Body body;
+inline void start() {
+    body();
+    threads[current].state = DONE;
+    swapcontext(&threads[current].context, &scheduler);
+}
+template <class Call> static Call* held;
+template <class Call> void call() { (*held<Call>)(); }
+
+inline bool release() {  // those who all wait together go on; false: all are done
+    int count = (int)threads.size(), done = 0, at_block = 0;
+    bool moved = false;
+    for (auto& thread : threads) done += thread.state == DONE, at_block += thread.state == AT_BLOCK;
+    if (done == count) return false;
+    if (done + at_block == count) {
+        for (auto& thread : threads) if (thread.state == AT_BLOCK) thread.state = RUNS;
+        return true;
+    }
+    for (int warp = 0; warp < count; warp += 32) {
+        bool all = true;
+        for (int i = warp; i < warp + 32; i++) all &= threads[i].state == AT_WARP || threads[i].state == DONE;
+        for (int i = warp; all && i < warp + 32; i++)
+            if (threads[i].state == AT_WARP) threads[i].state = RUNS, moved = true;
+    }
+    if (!moved) abort();  // some wait for each other for ever
+    return true;
+}
+
+template <class Call> void run_block(Call& one, int seed) {
+    held<Call> = &one, body = &call<Call>;
+    int count = (int)threads.size();
+    for (int i = 0; i < count; i++) {
+        Thread& thread = threads[i];
+        thread.state = RUNS;
+        getcontext(&thread.context);
+        thread.context.uc_stack.ss_sp = thread.stack.data();
+        thread.context.uc_stack.ss_size = thread.stack.size();
+        thread.context.uc_link = nullptr;
+        makecontext(&thread.context, (void (*)())start, 0);
+    }
+    do {
+        seed = seed * 1103515245 + 12345;
+        int first = (seed >> 8 & 0x7fffff) % count, step = seed & 1 << 20 ? count - 1 : 1;
+        for (int turn = 0, i = first; turn < count; turn++, i = (i + step) % count) {
+            if (threads[i].state != RUNS) continue;
+            current = i;
+            threadIdx = {i, 0, 0};
+            swapcontext(&scheduler, &threads[i].context);
+        }
+    } while (release());
+}
+
+template <class... Args, size_t... I>
+void launch(void (*kernel)(Args...), const int* grid, int block, int bytes, void** given, std::index_sequence<I...>) {
+    threads.resize(block);
+    for (auto& thread : threads) thread.stack.resize(1 << 15);
+    blockDim = {block, 1, 1}, gridDim = {grid[0], grid[1], grid[2]};
+    auto one = [&] { kernel(*(std::decay_t<Args>*)given[I]...); };
+    for (int z = 0; z < grid[2]; z++)
+        for (int y = 0; y < grid[1]; y++)
+            for (int x = 0; x < grid[0]; x++) {
+                blockIdx = {x, y, z};
+                shared.assign(bytes / 4 + 4, NAN);  // nobody may read what nobody wrote
+                run_block(one, x * 7 + y * 3 + z);
+            }
+}
+template <class... Args>
+void launch(void (*kernel)(Args...), const int* grid, int block, int bytes, void** given) {
+    launch(kernel, grid, block, bytes, given, std::index_sequence_for<Args...>{});
+}
+}  // namespace host
+
+#define EXPORT(name)                                                                              \
+    extern "C" __attribute__((visibility("default")))                                             \
+    void launch_##name(const int* grid, int block, int bytes, void** given) {                     \
+        host::launch(name, grid, block, bytes, given);                                            \
+    }

@@ -1,0 +1,328 @@
+"""The CUDA kernels of additive attention, compiled for this CPU: as exact as the reference, whatever the range."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from cases import DTYPES, MASKS, build_score, random_inputs
+from host_kernels import COMPILER, HostCompiler
+from saccade import attend, explain, masks
+from saccade.attention import Mask, Score
+from saccade.attention.call import Call, resolve
+from saccade.attention.kernels import additive_cuda, additive_fused, additive_series, additive_single, native
+from saccade.attention.kernels.additive import additive_score
+from saccade.attention.kernels.additive_cuda import Tiling
+from saccade.attention.kernels.scope import Dropout, Scope
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no g++ to compile the kernels for a CPU")
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
+    return HostCompiler(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "load", compiler)
+    monkeypatch.setattr(native, "refuses", lambda device: None)
+
+
+def plain(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+    hidden = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))
+    return (hidden @ v[:, None, :, None]).squeeze(-1)
+
+
+def results(
+    inputs: list[Tensor], score: Score, mask: Mask | None, dtype: torch.dtype, backend: str = "reference"
+) -> list[Tensor]:
+    score = copy.deepcopy(score).to(dtype)
+    tensors = [x.detach().to(dtype).requires_grad_() for x in inputs]
+    output = attend(*tensors, score=score, mask=mask, backend=backend)
+    gradients = torch.autograd.grad(output.float().square().sum(), [*tensors, *score.parameters()])
+    return [output.detach().double(), *(gradient.double() for gradient in gradients)]
+
+
+@pytest.mark.parametrize("mask_name", list(MASKS))
+def test_forward_and_backward_are_as_exact_as_the_reference(mask_name: str) -> None:
+    for name, dtype in DTYPES.items():
+        if name == "float64":
+            continue
+        score = build_score("additive", 21).to(dtype)
+        inputs = [x.to(dtype) for x in random_inputs(2, num_queries=35, num_keys=70, width=21, value_width=19)]
+        mask = MASKS[mask_name](2, 35, 70)
+        assert "one kernel" in explain(*inputs, score=score, mask=mask).why
+        exact = results(inputs, score, mask, torch.float64)
+        reference = results(inputs, score, mask, dtype)
+        fused = results(inputs, score, mask, dtype, "additive")
+        rounding = torch.finfo(dtype).eps * max(float(true.abs().amax()) for true in exact)
+        for index, (true, ours, theirs) in enumerate(zip(exact, fused, reference, strict=True)):
+            bound = 3 * (theirs - true).abs().amax() + 64 * rounding
+            if index == 0:
+                bound = 2 * (theirs - true).abs().amax() + 8 * rounding
+            assert (ours - true).abs().amax() <= bound
+
+
+@pytest.mark.parametrize("mask_name", ["full", "padding", "dense", "window_beyond"])
+def test_one_query_is_as_exact_as_the_reference(mask_name: str) -> None:
+    for (name, dtype), width in zip(DTYPES.items(), (0, 300, 70, 21), strict=True):
+        if name == "float64":
+            continue
+        score = build_score("additive", width).to(dtype)
+        inputs = [x.to(dtype) for x in random_inputs(3, num_queries=1, num_keys=37, width=width, value_width=width)]
+        mask = MASKS[mask_name](3, 1, 37)
+        assert "one small kernel" in explain(*inputs, score=score, mask=mask).why
+        exact = results(inputs, score, mask, torch.float64)
+        reference = results(inputs, score, mask, dtype)
+        fused = results(inputs, score, mask, dtype, "additive")
+        rounding = torch.finfo(dtype).eps * max(float(true.abs().amax()) for true in exact)
+        for true, ours, theirs in zip(exact, fused, reference, strict=True):
+            assert (ours - true).abs().amax() <= 3 * (theirs - true).abs().amax() + 16 * rounding
+
+
+def test_the_weights_of_one_query_learn_too() -> None:
+    score = build_score("additive", 9, heads=(2,)).float()
+    inputs = [torch.randn(3, 2, steps, 9, requires_grad=True) for steps in (1, 11, 11)]
+    leaves = [*inputs, *score.parameters()]
+    found = []
+    for backend in ("additive", "reference"):
+        output, weights = attend(*inputs, score=score, return_weights=True, backend=backend)
+        loss = output.square().sum() + weights.square().sum()
+        found.append([weights, *torch.autograd.grad(loss, leaves)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e30, math.inf, math.nan])
+def test_one_query_of_any_range(size: float) -> None:
+    query, key, value, v = torch.randn(2, 1, 140), torch.randn(2, 6, 140), torch.randn(2, 6, 3), torch.randn(1, 140)
+    query[0, 0, 3], key[0, 2, 3], key[1, 1, 5] = size, -size + 0.5, size
+    output, weights = additive_single.additive_single(query, key, v, value, None, None, None, 1, 0.0, None)
+    expected = plain(query, key, v.expand(2, -1)).softmax(-1)
+    torch.testing.assert_close(weights, expected.squeeze(1), equal_nan=True, atol=2e-6, rtol=1e-4)
+    torch.testing.assert_close(output, expected @ value, equal_nan=True, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1), (3, 1, 65, 5, 33), (2, 67, 3, 130, 8), (2, 3, 129, 66, 65)])
+def test_any_size(shape: tuple[int, int, int, int, int]) -> None:
+    count, num_queries, num_keys, width, value_width = shape
+    sizes = [(count, num_queries, width), (count, num_keys, width), (count, width), (count, num_keys, value_width)]
+    inputs = [torch.randn(*size, requires_grad=True) for size in sizes]
+    query, key, v, value = inputs
+    ours, log_sum = additive_fused.additive_attention(*inputs, None, None, None, 1, 0.0, None)
+    score = plain(query.double(), key.double(), v.double())
+    theirs = score.softmax(-1) @ value.double()
+    torch.testing.assert_close(ours.double(), theirs, atol=3e-6, rtol=1e-5)
+    torch.testing.assert_close(log_sum.double(), score.logsumexp(-1), atol=1e-5, rtol=1e-5)
+    direction = torch.randn_like(ours)
+    found = torch.autograd.grad(ours, inputs, direction)
+    for one, other in zip(found, torch.autograd.grad(theirs, inputs, direction.double()), strict=True):
+        torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-4)
+
+
+@pytest.mark.parametrize("tiling", [Tiling(1, 1, 1), Tiling(1, 2, 4), Tiling(2, 2, 1), Tiling(2, 2, 2)])
+def test_every_tiling_gives_the_same(tiling: Tiling) -> None:
+    query, key, value, v = torch.randn(1, 70, 50), torch.randn(1, 90, 50), torch.randn(1, 90, 40), torch.randn(1, 50)
+    prepared = additive_cuda.prepare(query, key, v)
+    output, _ = additive_cuda.attend(prepared, value, Scope(high=3), Dropout(), tiling)
+    allowed = masks.causal(3).dense(70, 90)
+    score = plain(query.double(), key.double(), v.double()).masked_fill(~allowed, -math.inf)
+    torch.testing.assert_close(output.double(), score.softmax(-1) @ value.double(), atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e-4, 1.0, 8.0, 20.0, 43.0, 60.0, 1e4, 1e30])
+def test_no_range_gives_a_wrong_answer(size: float) -> None:
+    # queries near +size and keys near -size, so that their sums are where tanh bends; and the same far from it
+    for centre, spread in ((size, 1.0), (0.0, size)):
+        query = (centre + spread * torch.randn(1, 37, 23)).requires_grad_()
+        key = (-centre + spread * torch.randn(1, 33, 23)).requires_grad_()
+        v = torch.randn(1, 23)
+        exact = plain(query.double(), key.double(), v.double())
+        ours, theirs = additive_score(query, key, v), plain(query, key, v)
+        assert (ours - exact).abs().max() <= 2 * (theirs - exact).abs().max() + 3e-6
+        gradients = torch.autograd.grad(ours.sum(), (query, key))
+        for one, other in zip(gradients, torch.autograd.grad(theirs.sum(), (query, key)), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+def test_the_bounds_hold_what_they_say() -> None:
+    query, key, v = 4 * torch.randn(2, 40, 30), 4 * torch.randn(2, 70, 30), torch.randn(2, 30)
+    made = additive_cuda.prepare(query, key, v)
+    factors = made.reciprocal_v[:, None, None] + made.folded_query[:, :, None] * made.plain_key[:, None]
+    for size, column in ((4, 0), (2, 1)):
+        products = factors.double().abs().log2().unflatten(-1, (-1, size)).sum(-1).amax((1, 2, 3))
+        limits = made.query_bound[:, :, column].amax(-1) + made.key_bound[:, :, column].amax(-1)
+        assert (products <= limits).all()
+        assert (limits < products + 60).all()  # and not so high that nothing would ever be quick
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_infinities_and_nan_propagate_as_in_the_equation(value: float) -> None:
+    for which in range(2):
+        query, key, v = torch.randn(1, 3, 5), torch.randn(1, 4, 5), torch.randn(1, 5)
+        (query, key)[which][0, 1, 2] = value
+        expected = plain(query, key, v)
+        torch.testing.assert_close(additive_score(query, key, v), expected, equal_nan=True)
+        values = torch.randn(1, 4, 3)
+        output, _ = additive_fused.additive_attention(query, key, v, values, None, None, None, 1, 0.0, None)
+        torch.testing.assert_close(output, expected.softmax(-1) @ values, equal_nan=True)
+
+
+def test_dimensions_without_weight_change_nothing() -> None:
+    query, key, v = torch.randn(1, 5, 12), torch.randn(1, 7, 12), torch.randn(1, 12)
+    v[0, ::3] = 0
+    v[0, 1] = 1e-20
+    torch.testing.assert_close(additive_score(query, key, v), plain(query, key, v), atol=2e-6, rtol=0)
+    assert (additive_score(query, key, torch.zeros_like(v)) == 0).all()
+
+
+def test_the_series_keeps_its_bound_and_leaves_what_is_beyond() -> None:
+    count, num_queries, num_keys, width = 3, 9, 40, 24
+    query, key = torch.randn(count, num_queries, width), torch.randn(count, num_keys, width)
+    query[:2], key[:2] = query[:2].clamp(-2.4, 2.4), key[:2].clamp(-2.5, 2.5)  # the third entry is out of range
+    query[2, 4, :4] = 9.0
+    v = torch.randn(count, width)
+    made = additive_series.features(query, key, v)
+    score = made.query.double() @ made.key.double().mT
+    exact = plain(query.double(), key.double(), v.double())
+    rounding = 2 * 2**-11 * sum(additive_series.COEFFICIENTS)
+    bound = (additive_series.ERROR * 1.01 + rounding) * v.abs().sum(-1).double()
+    assert ((score - exact).abs().amax((1, 2)) <= bound)[:2].all()
+    assert (score - exact).abs().max() > bound[2]  # the guard is needed
+    value = torch.randn(count, num_keys, 7)
+    inputs = [x.requires_grad_() for x in (query, key, v, value)]
+    options = (None, None, 3, 1, 0.25, torch.tensor([11]))
+    ours, _ = additive_series.additive_series(*inputs, *options)
+    theirs, _ = additive_fused.additive_attention(*inputs, *options)
+    assert torch.equal(ours[2], theirs[2])
+    torch.testing.assert_close(ours, theirs, atol=1e-2, rtol=0)
+    direction = torch.randn_like(ours)
+    for one, other in zip(
+        torch.autograd.grad(ours, inputs, direction), torch.autograd.grad(theirs, inputs, direction), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+def test_the_series_is_as_near_as_it_says() -> None:
+    x = torch.linspace(0, additive_series.RANGE, 10_001, dtype=torch.float64)
+    odd = torch.arange(1, 2 * additive_series.TERMS, 2)
+    sines = torch.sin(additive_series.BASE * odd * x[:, None])
+    series = sines @ torch.tensor(additive_series.COEFFICIENTS, dtype=torch.float64)
+    assert (series - x.tanh()).abs().max() <= additive_series.ERROR
+
+
+def test_dropout_is_drawn_from_the_seed() -> None:
+    num_keys, share = 64, 0.3
+    query, key, v = torch.randn(4, 70, 8), torch.randn(4, num_keys, 8), torch.randn(4, 8)
+    identity = torch.eye(num_keys).expand(4, -1, -1).contiguous()  # the output is then the weights themselves
+    inputs = [x.requires_grad_() for x in (query, key, v, identity)]
+    seed = torch.tensor([123_456_789_012])
+    kept, _ = additive_fused.additive_attention(*inputs, None, None, None, 1, share, seed)
+    again, _ = additive_fused.additive_attention(*inputs, None, None, None, 1, share, seed)
+    other, _ = additive_fused.additive_attention(*inputs, None, None, None, 1, share, seed + 1)
+    assert torch.equal(kept, again)
+    assert not torch.equal(kept, other)
+    factor = (kept != 0).double() / (1 - share)
+    assert abs(float((kept == 0).double().mean()) - share) < 0.01
+    assert (kept == 0).double().mean(0).std() < 0.3  # no pair is dropped in every entry
+    expected = (plain(query.double(), key.double(), v.double()).softmax(-1) * factor) @ identity.double()
+    torch.testing.assert_close(kept.double(), expected, atol=1e-5, rtol=1e-5)
+    direction = torch.randn_like(kept)
+    ours = torch.autograd.grad(kept, inputs, direction)
+    for one, theirs in zip(ours, torch.autograd.grad(expected, inputs, direction.double()), strict=True):
+        torch.testing.assert_close(one, theirs, atol=2e-5, rtol=2e-4)
+
+
+def test_a_bounded_number_of_pairs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [(3, 70, 9), (3, 40, 9), (3, 9), (3, 40, 6)]
+    inputs = [torch.randn(*size, requires_grad=True) for size in sizes]
+    mask, seed = torch.rand(3, 1, 70, 40) < 0.7, torch.tensor([7])
+    output, _ = additive_fused.additive_attention(*inputs, mask, -30, 20, 1, 0.2, seed)
+    direction = torch.randn_like(output)
+    whole = torch.autograd.grad(output, inputs, direction, retain_graph=True)
+    for pairs in (2 * 70 * 40, 32 * 40):  # two entries at a time; 32 queries of one
+        monkeypatch.setattr(additive_fused, "PAIRS", pairs)
+        parts = torch.autograd.grad(output, inputs, direction, retain_graph=True)
+        for one, other in zip(whole, parts, strict=True):
+            torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+
+
+def test_custom_op_obeys_torchs_rules() -> None:
+    inputs = [torch.randn(*size, requires_grad=True) for size in ((2, 3, 5), (2, 7, 5), (2, 5), (2, 7, 4))]
+    torch.library.opcheck(additive_fused.additive_attention, (*inputs, None, None, 1, 1, 0.0, None))
+
+
+def test_packed_sentences_are_laid_side_by_side() -> None:
+    start = torch.tensor([0, 3, 3, 20, 41, 41])  # an empty sentence, an unused slot, and padding behind
+    mask = masks.packed(start, num_queries=45, longest=23) & masks.causal()
+    score = build_score("additive", 8, heads=(2,)).float()
+    inputs = [torch.randn(1, 2, 45, 8, requires_grad=True) for _ in range(3)]
+    leaves = [*inputs, *score.parameters()]
+    found = []
+    for backend in ("additive", "reference"):
+        output = attend(*inputs, score=score, mask=mask, backend=backend)
+        found.append([output, *torch.autograd.grad(output.square().sum(), leaves)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-4)
+
+
+def test_heads_and_their_masks() -> None:
+    score = build_score("additive", 8, heads=(3,), hidden_width=8).float()
+    inputs = [torch.randn(2, 3, steps, 8) for steps in (5, 9, 9)]
+    for mask in (
+        masks.padding(torch.tensor([4, 9])),
+        masks.dense(torch.rand(2, 3, 5, 9) < 0.6),
+        masks.dense(torch.rand(1, 3, 5, 9) < 0.6),
+        masks.causal(2) & masks.padding(torch.tensor([[4, 9, 2], [1, 0, 8]])),
+    ):
+        ours = additive_fused.run(_call(inputs, score, mask)).output
+        torch.testing.assert_close(ours, attend(*inputs, score=score, mask=mask, backend="reference"))
+
+
+def _call(inputs: list[Tensor], score: Score, mask: Mask) -> Call:
+    query, key, value = inputs
+    return resolve(
+        query,
+        key,
+        value,
+        score=score,
+        normalizer="softmax",
+        mask=mask,
+        bias=None,
+        memory=None,
+        dropout=0.0,
+        return_weights=False,
+        return_log_probability=False,
+    )
+
+
+def test_what_ships_compiles_for_an_h200() -> None:
+    if native._nvrtc() is None:
+        pytest.skip("NVRTC is not installed here")
+    tilings = (additive_cuda.LARGE, additive_cuda.SMALL, additive_cuda.FEW)
+    for dtype, tiling in zip(additive_cuda.INPUTS, tilings, strict=True):
+        defines = {**tiling.defines(dtype), "BLOCKS": 1}
+        compile_for_hopper((*additive_cuda.TILED, "additive_attend.cu"), defines)
+        compile_for_hopper(
+            (*additive_cuda.TILED, "additive_score.cu"), {**defines, **additive_cuda.LARGE.defines(dtype)}
+        )
+    for dtype in additive_cuda.INPUTS:
+        defines = {"INPUT": additive_cuda.INPUTS[dtype]}
+        compile_for_hopper((*additive_cuda.BASE, "additive_gradient.cu"), defines)
+        compile_for_hopper(additive_single.FILES, defines)
+        compile_for_hopper(additive_series.FILES, {**defines, "TERMS": additive_series.TERMS})
+
+
+def compile_for_hopper(files: tuple[str, ...], defines: dict[str, int]) -> None:
+    flags = [f"-D{name}={value}" for name, value in defines.items()]
+    assert native.compile_cubin(native.joined(files), ["--gpu-architecture=sm_90", *flags])
+
+
+def test_sources_are_packaged() -> None:
+    assert {path.name for path in Path(native.SOURCES).iterdir()} >= {*additive_cuda.TILED, "additive_attend.cu"}
