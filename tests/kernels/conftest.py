@@ -6,11 +6,11 @@ import importlib.util
 import os
 from typing import Any
 
+os.environ["TRITON_INTERPRET"] = "1"
+
 import pytest
 
 from saccade.attention.kernels import triton_here
-
-os.environ["TRITON_INTERPRET"] = "1"
 
 if importlib.util.find_spec("triton") is not None:
     from triton.runtime import interpreter
