@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
+
+# Triton's interpreter, too, must be asked for before anything imports triton; where there is a GPU, kernels run on it.
+if not Path("/dev/nvidiactl").exists():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # Some virtual machines advertise AMX and then die of it; oneDNN must be told before torch is loaded.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")

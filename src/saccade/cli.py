@@ -82,12 +82,12 @@ def demo(
 def train(
     config: Annotated[Path, typer.Argument(help="A YAML file; see configs/.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="section.field=value, as many as you like.")] = None,
-    run: Annotated[Path | None, typer.Option(help="The run's folder. [default: runs/<name of the config>]")] = None,
+    run: Annotated[Path | None, typer.Option(help="The run's folder. (default: runs/<name of the config>)")] = None,
     verify_resume: Annotated[
         bool, typer.Option("--verify-resume", help="Don't train: prove that killed runs end with the same weights.")
     ] = False,
-    kills: Annotated[int | None, typer.Option(min=1, help="With --verify-resume: how many. [default: 3]")] = None,
-    steps: Annotated[int | None, typer.Option(min=2, help="With --verify-resume: how long. [default: 24]")] = None,
+    kills: Annotated[int | None, typer.Option(min=1, help="With --verify-resume: how many. (default: 3)")] = None,
+    steps: Annotated[int | None, typer.Option(min=2, help="With --verify-resume: how long. (default: 24)")] = None,
 ) -> None:
     """Train a model, or go on with one that was interrupted."""
     folder = Path("runs") / config.stem if run is None else run
@@ -123,8 +123,8 @@ def _verify_resume(config: Path, overrides: list[str], *, kills: int, steps: int
 
 RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
 Ensemble = Annotated[list[Path] | None, typer.Option(help="Another run, decoded together with the first; repeatable.")]
-Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. [default: the run's]")]
-LengthPenalty = Annotated[float | None, typer.Option(min=0, help="0 ranks by log p alone. [default: the run's]")]
+Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. (default: the run's)")]
+LengthPenalty = Annotated[float | None, typer.Option(min=0, help="0 ranks by log p alone. (default: the run's)")]
 NoRepeat = Annotated[int | None, typer.Option(min=0, help="So many tokens in a row are never written twice; 0: off.")]
 
 
@@ -134,7 +134,7 @@ FLAGS = {"width": "--beam", "prefixes": "--prefix"}
 @app.command()
 def predict(
     model: RunFolder,
-    source: Annotated[Path | None, typer.Option("--input", help="A file to read. [default: standard input]")] = None,
+    source: Annotated[Path | None, typer.Option("--input", help="A file to read. (default: standard input)")] = None,
     prefix: Annotated[Path | None, typer.Option(help="What each output begins with, line by line.")] = None,
     ensemble: Ensemble = None,
     beam: Beam = None,
@@ -144,13 +144,13 @@ def predict(
     max_length: Annotated[int | None, typer.Option(min=1, help="No output has more tokens, </s> included.")] = None,
     no_repeat_ngram: NoRepeat = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False,
-    temperature: Annotated[float | None, typer.Option(help="Below 1 is bolder, above 1 wilder. [default: 1]")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Below 1 is bolder, above 1 wilder. (default: 1)")] = None,
     top_k: Annotated[int | None, typer.Option(min=0, help="Draw from so many tokens; 0: all.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Draw from the fewest tokens that hold this share.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Another seed, other samples. [default: 1]")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Another seed, other samples. (default: 1)")] = None,
     attention: Annotated[bool, typer.Option("--attention", help="Show where the model looked.")] = False,
-    layer: Annotated[int | None, typer.Option(help="The decoder layer to show. [default: the last]")] = None,
-    head: Annotated[int | None, typer.Option(help="The head to show. [default: the mean of all]")] = None,
+    layer: Annotated[int | None, typer.Option(help="The decoder layer to show. (default: the last)")] = None,
+    head: Annotated[int | None, typer.Option(help="The head to show. (default: the mean of all)")] = None,
     key_terms: Annotated[int | None, typer.Option(min=1, help="So many words that carried the label.")] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Those of every tag; for --draw.")] = False,
     pictures: Annotated[Path | None, typer.Option("--draw", help="A folder for a picture of each output.")] = None,
@@ -235,7 +235,7 @@ def evaluate(
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     no_repeat_ngram: NoRepeat = None,
-    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's; none for tokenised text. [default: 13a]")] = None,
+    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's; none for tokenised text. (default: 13a)")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw it to a PNG, SVG or PDF: BLEU by source length.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
 ) -> None:

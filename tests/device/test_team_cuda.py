@@ -16,7 +16,8 @@ from saccade.data.batches import Batch, collate
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training import gradients, shards
 from saccade.training.gradients import GradientSums
-from saccade.training.loop import Options, Trainer
+from saccade.training.job import Options
+from saccade.training.loop import Trainer
 from saccade.training.losses import sequence_loss
 from saccade.training.team import Team
 

@@ -1,12 +1,10 @@
-"""Kernels on CPU tensors, in Triton's interpreter. It must be asked for before anything imports triton."""
+"""Kernels on CPU tensors, in Triton's interpreter."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 from typing import Any
-
-os.environ["TRITON_INTERPRET"] = "1"
 
 import pytest
 
@@ -31,8 +29,9 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without triton there is nothing to interpret."""
-    if importlib.util.find_spec("triton") is None:
-        for item in items:
-            if "tests/kernels" in item.path.as_posix():
-                item.add_marker(pytest.mark.skip(reason="needs triton: pip install triton"))
+    """Without triton there is nothing to interpret, and on a GPU nothing is."""
+    has_triton, is_interpreted = importlib.util.find_spec("triton") is not None, "TRITON_INTERPRET" in os.environ
+    reason = "by itself on a GPU: TRITON_INTERPRET=1 pytest tests/kernels" if has_triton else "pip install triton"
+    for item in items:
+        if "tests/kernels" in item.path.as_posix() and not (has_triton and is_interpreted):
+            item.add_marker(pytest.mark.skip(reason=f"needs Triton's interpreter: {reason}"))

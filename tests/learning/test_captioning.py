@@ -21,7 +21,8 @@ from saccade.layers.image_encoder import FeatureEncoder
 from saccade.models.captioner import Captioner
 from saccade.models.seq2seq import RecurrentSizes
 from saccade.training.caption_losses import Weights, caption_loss
-from saccade.training.loop import Options, Trainer
+from saccade.training.job import Options
+from saccade.training.loop import Trainer
 
 WORDS, PLACES, COUNT = 5, 9, 2000
 

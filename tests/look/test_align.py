@@ -25,7 +25,7 @@ from saccade.decoding import BeamOptions, Ensemble
 from saccade.inspection.aligning_heads import all_weights, best
 from saccade.inspection.insight import Head
 from saccade.inspection.word_alignment import SYMMETRIZERS, Gold, Links, pharaoh
-from saccade.look import align, word_weights
+from saccade.look import align, align_command, word_weights
 from saccade.look.align import Aligner
 from saccade.tasks.translate import Translator
 
@@ -280,3 +280,8 @@ def test_what_has_no_heads_is_refused(runs: list[Path], tmp_path: Path) -> None:
         list(align.aligned(Aligner(ensemble, Head(0)), PAIRS))
     with pytest.raises(Mistake, match="no source words"):
         word_weights.check(cast(Translator, object()))
+
+
+def test_a_run_of_another_task_is_refused(runs: list[Path], files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(align_command, "load_run", lambda folder: object())
+    assert "no source words" in str(look(runs[0], *files).exception)

@@ -22,6 +22,8 @@ from saccade.inspection import head_statistics
 from saccade.inspection.head_statistics import Looked
 from saccade.inspection.insight import Head, Insight
 from saccade.inspection.views import View
+from saccade.look import commands
+from saccade.look.showing import Request
 
 RNN = {"kind": "rnn", "width": 14, "embedding_width": 10, "attention": "luong"}
 RUNNER = CliRunner()
@@ -160,7 +162,8 @@ def test_a_page_of_a_model_that_is_no_transformer(tmp_path: Path) -> None:
         (["", "--heads"], "text: all are blank"),
         (["", "--draw", "a.html"], "text: all are blank"),
         (["a", "--layer", "2", "--draw", "a.html"], "layer: 2 given; allowed: 0 to 1"),
-        (["a", "--draw", "a.gif"], "a picture ends in"),
+        (["a", "--draw", "a.gif"], "a picture ends in .png, .svg, .pdf, a page in .html"),
+        (["a", "--kind", "pooling"], "kind: 'pooling' given, but this model has none of it"),
     ],
 )
 def test_what_has_no_effect_is_refused(run: Path, arguments: list[str], message: str) -> None:
@@ -171,6 +174,30 @@ def test_what_has_no_effect_is_refused(run: Path, arguments: list[str], message:
 def test_nothing_is_written_where_the_ending_is_wrong(run: Path, tmp_path: Path) -> None:
     result = RUNNER.invoke(app, ["look", str(run), "a", "--draw", str(tmp_path / "a.gif")])
     assert (result.stdout, list(tmp_path.iterdir())) == ("", [])
+
+
+def test_a_file_of_texts_is_read_with_a_file_of_outputs(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "WINDOW", 2)
+    for name, lines in {
+        "source": "a b\n\nc d\n",
+        "target": "b a\n\nd c\n",
+        "short": "b a\n",
+        "long": "b\n" * 4,
+    }.items():
+        (tmp_path / name).write_text(lines, encoding="utf-8")
+    given = ("--input", str(tmp_path / "source"), "--target")
+    found = look(run, *given, str(tmp_path / "target"), "--json").splitlines()
+    assert [json.loads(line)["answer"]["text"] for line in found] == ["b a", "", "d c"]
+    for name, message in {"short": "the targets end after 1", "long": "the texts end after 3"}.items():
+        with pytest.raises(Mistake, match=message):
+            RUNNER.invoke(app, ["look", str(run), *given, str(tmp_path / name)], catch_exceptions=False)
+
+
+def test_help_says_what_happens_without_an_option() -> None:
+    shown = RUNNER.invoke(app, ["look", "--help"], env=WIDE).stdout
+    assert shown.count("(default:") == 6
 
 
 def test_an_ascii_terminal_is_no_reason_for_a_traceback(tmp_path: Path) -> None:
@@ -186,3 +213,9 @@ def test_an_ascii_terminal_is_no_reason_for_a_traceback(tmp_path: Path) -> None:
             assert found.stdout.startswith(b"[b] ?t?\n")
         if "--json" in arguments:
             assert json.loads(found.stdout)["sides"]["source"]["text"] == "été 東京"
+
+
+def test_of_glimpses_there_is_no_page(tmp_path: Path) -> None:
+    request = Request(View(), pieces=False, picture=tmp_path / "a.html", as_json=False, is_one=True)
+    with pytest.raises(Mistake, match=r"of glimpses there is no page; allowed: .png, .gif"):
+        request.page(iter([Insight("glimpse", None, {}, {})]), title="")

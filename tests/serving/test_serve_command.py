@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import urllib.request
@@ -71,6 +72,25 @@ def test_it_stops_when_all_that_waits_is_answered_and_its_log_tells_no_texts(run
     assert [(line["method"], line["status"]) for line in posts] == [("POST", 200)] * 3
     assert "secret" not in log.read_text("utf-8")
     assert "correct" not in log.read_text("utf-8")
+
+
+def test_a_second_signal_ends_it_at_once(run: Path, tmp_path: Path) -> None:
+    body = json.dumps({"q": SECRET, "source": "en", "target": "fr", "api_key": "correct horse"})
+    head = (
+        f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    )
+    with (
+        served(str(run), "--batch-wait", "60000", "--api-keys", str(keys(tmp_path)), log=tmp_path / "log") as where,
+        socket.create_connection((where.host, where.port)) as client,
+    ):
+        client.sendall(f"{head}\r\n\r\n{body}".encode())
+        while inside(where) < 1:
+            pass
+        where.process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            where.process.wait(1)
+        where.process.send_signal(signal.SIGTERM)
+        where.process.wait(20)
 
 
 def keys(folder: Path) -> Path:

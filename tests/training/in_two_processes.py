@@ -18,7 +18,8 @@ from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training import gradients, shards
 from saccade.training.gradients import GradientSums
 from saccade.training.interruption import Interrupted
-from saccade.training.loop import Options, Trainer
+from saccade.training.job import Options
+from saccade.training.loop import Trainer
 from saccade.training.losses import sequence_loss
 from saccade.training.team import Team, joined
 

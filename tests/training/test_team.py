@@ -90,9 +90,8 @@ def test_several_processes_train_as_one_and_go_on_where_others_were(tmp_path: Pa
 def test_two_processes_sum_skip_and_stop_together(tmp_path: Path) -> None:
     script = Path(__file__).with_name("in_two_processes.py")
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [sys.executable, *launcher, str(script), str(tmp_path)], capture_output=True, text=True, check=False, env=ALONE
-    )
+    call = [sys.executable, *launcher, str(script), str(tmp_path)]
+    done = subprocess.run(call, capture_output=True, text=True, check=False, env=ALONE, timeout=600)
     assert done.returncode == 0, done.stderr
 
 

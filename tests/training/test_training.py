@@ -23,7 +23,8 @@ from saccade.training import checkpoints, losses, precision
 from saccade.training.auto_batch import largest_fitting
 from saccade.training.averages import MovingAverage
 from saccade.training.interruption import Interrupted
-from saccade.training.loop import NonFiniteLoss, Options, Trainer
+from saccade.training.job import Options
+from saccade.training.loop import NonFiniteLoss, Trainer
 from saccade.training.losses import disagreement, sequence_loss
 from saccade.training.schedules import SCHEDULES
 

@@ -139,8 +139,8 @@ class Mask:
             moved = stride * index.batch[0]
             return self.allows(Index(index.batch[1:], index.t + moved, index.s + moved))
 
-        own = (num_blocks, *self.batch_shape)
-        return replace(self, allows=allows, batch_shape=own, packing=None, table=None, length=None)
+        shape = (num_blocks, *self.batch_shape)
+        return replace(self, allows=allows, batch_shape=shape, packing=None, length=None, table=None)
 
     def fits(self, leading: tuple[int, ...], num_queries: int, num_keys: int) -> str | None:
         """What doesn't fit a query [*leading, T, D] and its keys, in words; None when all does."""

@@ -25,7 +25,6 @@ from saccade.attention.places import Places
 from saccade.attention.scores import SCORES, Score
 
 MANY_STEPS = 256
-TOGETHER = ("query", "key", "value")
 Rotate = Callable[[Tensor, Places], Tensor]  # queries or keys [B, H, T, K] and where they stand
 
 
@@ -144,7 +143,7 @@ class MultiHeadAttention(nn.Module):
             memory = self.memory(key_BSD, value_BSD)
             query_BTD = _projected("query", self.query, query_BTD)
         else:
-            query_BTD, own_key_BTD, own_value_BTD = self._projected_together(query_BTD, *TOGETHER)
+            query_BTD, own_key_BTD, own_value_BTD = self._projected_together(query_BTD, "query", "key", "value")
             own = self._memory(own_key_BTD, own_value_BTD, place)
             memory = own if past is None else past.append(own)
         query_BGRTK = self._placed(query_BTD, self.num_heads, place).unflatten(-3, (self.num_key_value_heads, -1))
@@ -176,7 +175,7 @@ class MultiHeadAttention(nn.Module):
     def _projected_together(self, x_BTD: Tensor, *names: str) -> tuple[Tensor, ...]:
         """Queries, keys or values of one tensor; of many steps by one product, which is quicker than several."""
         parts = {name: cast(nn.Linear, self.get_submodule(name)) for name in names}
-        if self._joined is not None and names == TOGETHER:
+        if self._joined is not None and "query" in names:
             return F.linear(x_BTD, *self._joined).split([linear.out_features for linear in parts.values()], -1)
         if x_BTD.shape[:-1].numel() < MANY_STEPS or self.query.bias is None:
             return tuple(_projected(name, linear, x_BTD) for name, linear in parts.items())

@@ -102,7 +102,7 @@ def bench_glimpse(
 @app.command("serve")
 def bench_serve(
     run: Annotated[Path, typer.Argument(help="A run that translates.")],
-    texts: Annotated[Path | None, typer.Option(help="Texts, one a line. [default: the run's test set]")] = None,
+    texts: Annotated[Path | None, typer.Option(help="Texts, one a line. (default: the run's test set)")] = None,
     clients: Annotated[int, typer.Option(min=1, help="Who ask at the same time.")] = 200,
     seconds: Annotated[float, typer.Option(min=1, help="How long.")] = 60,
     alone: Annotated[float, typer.Option(min=1, help="Seconds of one request at a time, to compare with.")] = 20,

@@ -20,7 +20,7 @@ from saccade.data.mistakes import Mistake
 from saccade.data.packing import PackedBatch
 from saccade.data.store import Store
 from saccade.training.auto_batch import largest_fitting
-from saccade.training.loop import Plan
+from saccade.training.job import Plan
 from saccade.training.losses import packed_loss, sequence_loss
 
 MULTIPLE = 8  # of the widths of even batches

@@ -13,7 +13,7 @@ from saccade.config.sections import RunSection
 from saccade.data.mistakes import Mistake
 from saccade.layers import float8
 from saccade.training import checkpoints
-from saccade.training.loop import Options
+from saccade.training.job import Options
 from saccade.training.precision import compute_dtype
 from saccade.training.shards import blocks
 from saccade.training.team import ALONE, Team

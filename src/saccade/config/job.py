@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from saccade.config.sections import RunSection
-from saccade.training.loop import Loss, Plan, Validate
+from saccade.training.job import Loss, Plan, Validate
 
 
 class Job(NamedTuple):

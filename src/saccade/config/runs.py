@@ -23,7 +23,8 @@ from saccade.data.files import replacing, sole_writer
 from saccade.data.mistakes import Mistake
 from saccade.layers.float8 import train_in_float8
 from saccade.training import checkpoints, shards
-from saccade.training.loop import Options, Trainer
+from saccade.training.job import Options
+from saccade.training.loop import Trainer
 from saccade.training.team import Team, joined
 
 MAY_CHANGE: dict[str, Any] = {

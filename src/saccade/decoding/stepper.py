@@ -40,6 +40,19 @@ class Attending(Stepper, Protocol):
         """The weights on the source at every step, [B, L, H, T, S]; L is 0 for a model without attention."""
 
 
+@final
+class Started:
+    """A stepper whose source has been read already."""
+
+    def __init__(self, model: Stepper, state: Any) -> None:
+        self._state, self.advance, self.logits = state, model.advance, model.logits
+
+    def start(self, source: Tensor, source_length_B: Tensor, /) -> Any:
+        """The state after that source."""
+        del source, source_length_B
+        return self._state
+
+
 class Slotted(Stepper, Protocol):
     """A model that also goes on with many sentences in slots, each at a place of its own, all in place.
 
@@ -56,16 +69,3 @@ class Slotted(Stepper, Protocol):
 
     def slots(self, slots: Slots, num_source_steps: int) -> Any:
         """The state of empty slots, for sources of so many steps."""
-
-
-@final
-class Started:
-    """A stepper whose source has been read already."""
-
-    def __init__(self, model: Stepper, state: Any) -> None:
-        self._state, self.advance, self.logits = state, model.advance, model.logits
-
-    def start(self, source: Tensor, source_length_B: Tensor, /) -> Any:
-        """The state after that source."""
-        del source, source_length_B
-        return self._state

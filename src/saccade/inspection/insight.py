@@ -102,7 +102,8 @@ class Insight:
     def map(self, kind: str | None = None) -> Map:
         """The map of a kind; None: the first there is."""
         if not self.maps:
-            raise Mistake("this model has no attention to look at")
+            said = "this model has no attention to look at"
+            raise Mistake(said if kind is None else f"kind: {kind!r} given, but this model has none of it")
         if kind is not None and kind not in self.maps:
             raise Mistake(f"kind: {kind!r} given; allowed: {', '.join(self.maps)}")
         return self.maps[kind or next(iter(self.maps))]

@@ -71,7 +71,8 @@ class Run(NamedTuple):
     def load(cls, folder: Path) -> Run:
         """It must be one that aligns, with a head that it has, if one was chosen."""
         translator = load_run(folder)
-        head, known = translator.aligning, candidates(*num_layers_and_heads(translator))
+        known = candidates(*num_layers_and_heads(translator))  # refuses what doesn't align
+        head = translator.aligning
         if head is not None and head not in known:
             raise Mistake(f"{folder / aligning.NAME}: {described(head)}: this model has none; delete the file")
         return cls(folder, translator)
@@ -104,9 +105,7 @@ class Report(NamedTuple):
     def show(self, console: Console) -> None:
         """For people."""
         for folder, scores in self.heads.items():
-            console.print(
-                f"\n{escape(str(folder))}: AER of every head, in percent; [bold green]lowest[/]", highlight=False
-            )
+            console.print(f"\n{escape(str(folder))}: AER of every head, in percent", highlight=False)
             console.print(_grid(scores))
             console.print(f"Best: {described(best(scores).head)}; {said(best(scores).scores)}.", highlight=False)
         for name, together in self.together.items():

@@ -6,7 +6,7 @@ import inspect
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -16,7 +16,7 @@ from saccade.config.predictors import load_run
 from saccade.data import corpus
 from saccade.data.mistakes import Mistake
 from saccade.inspection.insight import Insight
-from saccade.inspection.pictures import check_ending
+from saccade.inspection.pictures import PICTURES
 from saccade.inspection.record import KINDS
 from saccade.inspection.views import THROUGH_LAYERS, VIEWS, View
 from saccade.inspection.word_alignment import SYMMETRIZERS
@@ -40,24 +40,26 @@ def look(
     target: Annotated[
         str | None, typer.Option(help="Look while it reads this output, not its own; a file, where texts are one.")
     ] = None,
-    kind: Annotated[str | None, typer.Option(help=f"Of attention: {', '.join(KINDS)}. [default: the first]")] = None,
-    view: Annotated[str | None, typer.Option(help=f"{', '.join(VIEWS)}. [default: weights]")] = None,
-    layer: Annotated[int | None, typer.Option(help="[default: the head that aligns best, else the last layer]")] = None,
-    head: Annotated[int | None, typer.Option(help="[default: the mean of the layer]")] = None,
+    kind: Annotated[str | None, typer.Option(help=f"Of attention: {', '.join(KINDS)}. (default: the first)")] = None,
+    view: Annotated[str | None, typer.Option(help=f"{', '.join(VIEWS)}. (default: weights)")] = None,
+    layer: Annotated[int | None, typer.Option(help="From 0. (default: the head that aligns best, or the last)")] = None,
+    head: Annotated[int | None, typer.Option(help="From 0. (default: the mean of the layer)")] = None,
     pieces: Annotated[bool, typer.Option("--pieces", help="As the model cut them, not merged into words.")] = False,
     heads: Annotated[bool, typer.Option("--heads", help="What each head does, in figures, over all texts.")] = False,
     picture: Annotated[
         Path | None, typer.Option("--draw", help="To a PNG, SVG or PDF (with --heads a grid of all), or an HTML page.")
     ] = None,
     trusted: Annotated[bool, typer.Option("--trust", help="Ask how far the attention may be trusted.")] = False,
-    erase: Annotated[str | None, typer.Option(help="With --trust: delete words, or make them unknown.")] = None,
+    erase: Annotated[
+        str | None, typer.Option(help="With --trust: delete words, or make them unknown. (default: delete)")
+    ] = None,
     aligned: Annotated[bool, typer.Option("--align", help="Write the word alignments of two files.")] = False,
     gold: Annotated[
         Path | None, typer.Option(help="With --align: find the head that aligns best, and keep it.")
     ] = None,
     opposite: Annotated[Path | None, typer.Option("--reverse", help="With --align: a run back, to agree with.")] = None,
     symmetrize: Annotated[str | None, typer.Option(help=f"How to join both: {', '.join(SYMMETRIZERS)}.")] = None,
-    output: Annotated[Path | None, typer.Option(help="With --align: where to. [default: standard output]")] = None,
+    output: Annotated[Path | None, typer.Option(help="With --align: where to. (default: standard output)")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a text, with every layer and head.")] = False,
 ) -> None:
     """Show where a model looked: which words an output word read, what a label weighed, where a caption looked."""
@@ -85,7 +87,8 @@ def look(
     predictor = load_run(model)
     options = _options(predictor, request, target, {**given, "--kind": kind, "--heads": heads or None})
     with terminal.quiet():
-        found = _looked(predictor, _inputs(predictor, texts, source), options, target=target)
+        inputs = _inputs(predictor, texts, source)
+        found = _looked(predictor, inputs, options, targets=_targets(target, texts))
         if heads:
             request.heads(found)
         elif request.is_page:
@@ -135,8 +138,8 @@ def _options(predictor: Any, request: Request, target: str | None, given: dict[s
             raise Mistake(f"{flag}: given, but this model's task has no use for it")
     if "kinds" not in parameters:
         return {}
-    if request.picture is not None and not request.is_page:
-        check_ending(request.picture)
+    if request.picture is not None and not request.is_page and request.picture.suffix not in PICTURES:
+        raise Mistake(f"{request.picture}: a picture ends in {', '.join(PICTURES)}, a page in .html")
     view, is_page = request.view, request.is_page
     norms = {"norms": is_page or view.name == "norms"}
     if is_page or view.name in THROUGH_LAYERS:
@@ -144,11 +147,28 @@ def _options(predictor: Any, request: Request, target: str | None, given: dict[s
     return norms if view.kind is None else {**norms, "kinds": (view.kind,)}
 
 
+def _targets(target: str | None, texts: list[str] | None) -> Iterator[str] | None:
+    """Of texts the output itself, of a file of texts the lines of another."""
+    if target is None:
+        return None
+    return iter([corpus.clean(target)] * len(texts)) if texts else corpus.read_lines(Path(target))
+
+
 def _looked(
-    predictor: Any, texts: Iterable[Any], options: dict[str, Any], *, target: str | None = None
+    predictor: Any, texts: Iterable[Any], options: dict[str, Any], *, targets: Iterator[str] | None = None
 ) -> Iterator[Insight]:
     """In memory that doesn't grow with the number of texts, unless each is read with those before it."""
     rest, size = iter(texts), None if getattr(predictor, "context", 0) else WINDOW
+    number = 0
     while part := list(itertools.islice(rest, size)):
-        targets = {} if target is None else {"targets": [corpus.clean(target)] * len(part)}
-        yield from predictor.look(part, **targets, **options)
+        read = {} if targets is None else {"targets": list(itertools.islice(targets, len(part)))}
+        if targets is not None and len(read["targets"]) < len(part):
+            _refuse_short("targets", number + len(read["targets"]))
+        yield from predictor.look(part, **read, **options)
+        number += len(part)
+    if targets is not None and next(targets, None) is not None:
+        _refuse_short("texts", number)
+
+
+def _refuse_short(side: str, number: int) -> NoReturn:
+    raise Mistake(f"--target: there must be one for each text, but the {side} end after {number:,}")

@@ -77,6 +77,8 @@ class Request:
         shown = []
         for seen in found:
             if not _is_blank(seen):
+                if seen.task in PAINTERS and not seen.maps:
+                    raise Mistake(f"{self.picture}: of glimpses there is no page; allowed: .png, .gif")
                 whole = self._with_layers(seen)
                 if self.view.name not in whole.views:
                     self.view.of(seen)  # refuses what is not there

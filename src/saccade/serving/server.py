@@ -84,6 +84,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal; a second stops at once."""
         if self.doors.is_draining or not self.doors.is_ready:
+            self.force_exit = self.doors.is_draining  # don't wait for what is inside
             super().handle_exit(sig, frame)
             return
         self.doors.is_draining = True

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, cast, final
+from typing import Any, NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -21,68 +21,16 @@ from saccade.training.captured import Backward, Captured
 from saccade.training.checkpoints import Progress
 from saccade.training.gradients import GradientSums
 from saccade.training.interruption import Interrupted, Wish, wishes
+from saccade.training.job import Batch, Loss, Options, Plan, Report, Validate
 from saccade.training.schedules import SCHEDULES
 from saccade.training.team import ALONE, Team
 
 MANY_SKIPS = 10
-CPU = torch.device("cpu")
-
-
-@final
-@dataclass(frozen=True)
-class Options:
-    """How to train."""
-
-    max_steps: int
-    learning_rate: float
-    warmup_steps: int
-    schedule: str = "inverse_square_root"
-    optimizer: str = "adamw"
-    accumulate: int = 1
-    clip_norm: float = 1.0
-    weight_decay: float = 0.0
-    adam_betas: tuple[float, float] = (0.9, 0.98)
-    ema: float = 0.0
-    average_last: int = 0
-    validate_every: int = 500
-    save_every: int = 500
-    patience: int | None = None
-    seed: int = 1
-    device: torch.device = CPU
-    dtype: torch.dtype = torch.float32  # of matrix products; weights stay float32
-    capture: bool = False  # forward and backward as a CUDA graph; the loss must not ask the device anything
+OPTIMIZERS: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 
 class NonFiniteLoss(RuntimeError):
     """The loss was infinite or not a number too often in a row."""
-
-
-class Batch(Protocol):
-    """Tensors that are computed together."""
-
-    @property
-    def num_items(self) -> int:
-        """What the loss is a mean over, and what the rate counts: tokens, sentences, pictures."""
-
-    def to(self, device: torch.device) -> Self:
-        """The same on a device."""
-
-
-class Plan(Protocol):
-    """Which rows go together in each epoch."""
-
-    def epoch(self, number: int) -> Sequence[Any]:
-        """The batches of an epoch, as rows: a function of the seed and the number."""
-
-    @property
-    def load(self) -> Callable[[Any], Any]:
-        """From rows to a Batch."""
-
-
-OPTIMIZERS: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-Loss = Callable[[Any], tuple[Tensor, Tensor]]  # of a batch: the sum to differentiate, and the sum that is shown
-Validate = Callable[[], dict[str, float]]  # a dict with "score": higher is better
-Report = Callable[[Progress, dict[str, Any]], None]
 
 
 class Stepped(NamedTuple):

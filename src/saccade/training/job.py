@@ -1,0 +1,66 @@
+"""What a loop is given: how to train, and on what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, final
+
+import torch
+from torch import Tensor
+
+from saccade.training.checkpoints import Progress
+
+CPU = torch.device("cpu")
+
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """How to train."""
+
+    max_steps: int
+    learning_rate: float
+    warmup_steps: int
+    schedule: str = "inverse_square_root"
+    optimizer: str = "adamw"
+    accumulate: int = 1
+    clip_norm: float = 1.0
+    weight_decay: float = 0.0
+    adam_betas: tuple[float, float] = (0.9, 0.98)
+    ema: float = 0.0
+    average_last: int = 0
+    validate_every: int = 500
+    save_every: int = 500
+    patience: int | None = None
+    seed: int = 1
+    device: torch.device = CPU
+    dtype: torch.dtype = torch.float32  # of matrix products; weights stay float32
+    capture: bool = False  # forward and backward as a CUDA graph; the loss must not ask the device anything
+
+
+class Batch(Protocol):
+    """Tensors that are computed together."""
+
+    @property
+    def num_items(self) -> int:
+        """What the loss is a mean over, and what the rate counts: tokens, sentences, pictures."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same on a device."""
+
+
+class Plan(Protocol):
+    """Which rows go together in each epoch."""
+
+    def epoch(self, number: int) -> Sequence[Any]:
+        """The batches of an epoch, as rows: a function of the seed and the number."""
+
+    @property
+    def load(self) -> Callable[[Any], Any]:
+        """From rows to a Batch."""
+
+
+Loss = Callable[[Any], tuple[Tensor, Tensor]]  # of a batch: the sum to differentiate, and the sum that is shown
+Validate = Callable[[], dict[str, float]]  # a dict with "score": higher is better
+Report = Callable[[Progress, dict[str, Any]], None]
