@@ -115,7 +115,7 @@ def test_the_command_draws(run: Path, tmp_path: Path) -> None:
         (["a", "--kind", "self"], "kinds: 'self' given"),
         (["a", "--draw", "a.bmp"], "a picture ends in"),
         (["a " * 1100], "line 1 has 1,100 tokens; at most 1,024 can be looked at"),
-        (["--input", os.devnull], "--input: it is empty; there is nothing to look at"),
+        (["--input", os.devnull], f"{os.devnull}: it is empty; there is nothing to look at"),
     ],
 )
 def test_mistakes(run: Path, arguments: list[str], message: str) -> None:

@@ -126,7 +126,12 @@ def _inputs(predictor: Any, texts: list[str] | None, source: Path | None) -> Ite
         raise Mistake("--input: given with texts; allowed: one of them")
     if not texts and source is None:
         raise Mistake("text: none given; saccade look RUN 'a text' ..., or --input FILE")
-    return texts or predictor.read(source)
+    if texts:
+        return texts
+    lines = iter(predictor.read(source))
+    for first in lines:
+        return itertools.chain([first], lines)
+    raise Mistake(f"{source}: it is empty; there is nothing to look at")
 
 
 def _options(predictor: Any, request: Request, target: str | None, given: dict[str, Any]) -> dict[str, Any]:

@@ -55,14 +55,11 @@ class Request:
 
     def each(self, found: Iterator[Insight]) -> None:
         """Text by text."""
-        number = 0
         for number, seen in enumerate(found, 1):
             drawn = None if _is_blank(seen) or seen.task in PAINTERS else self._chosen(seen)
             self._say(seen, drawn)
             if self.picture is not None and not _is_blank(seen):
                 self._draw(seen, drawn, self._path(number))
-        if not number:
-            raise Mistake("--input: it is empty; there is nothing to look at")
 
     def heads(self, found: Iterator[Insight]) -> None:
         """A table of what each head does, over all texts; as a picture, a grid of them all for each text."""
