@@ -35,13 +35,13 @@ from saccade.decoding import (
 from saccade.inspection.insight import Head, Insight, Map, Side, ended
 from saccade.inspection.record import KINDS, recording
 from saccade.tasks import bleu, hearing
-from saccade.tasks.evaluation import Evaluation, Watch, several
+from saccade.tasks.evaluation import Evaluation, Watch
+from saccade.tasks.texts import aligned, by_length, windows
 from saccade.tasks.translation import Heard, Look, Translation
 
 WINDOW = 2048  # lines that are sorted by length together
 MOST_LOOKED_AT = 1024  # tokens: weights are as many as their square, for every layer and head
 WINDOW_SOUNDS = 64  # sources of sound that are in memory together
-WINDOW_CHARACTERS = 1 << 22  # and no more than this, however long they are
 SIDES = {"cross": ("output", "source"), "encoder": ("source", "source"), "decoder": ("output", "read")}
 Way = BeamOptions | SamplingOptions
 
@@ -84,7 +84,7 @@ class Translator:
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
     ) -> list[list[Translation]]:
         """The `num_best` outputs for each text, best first."""
-        return self._predict(list(_aligned(texts, prefixes)), 1, *_request(self.options, decoding))
+        return self._predict(list(aligned(texts, prefixes)), 1, *_request(self.options, decoding))
 
     def stream(
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
@@ -99,7 +99,7 @@ class Translator:
         request = _request(self.options, decoding)
         number = 1
         size = min(window, WINDOW_SOUNDS) if isinstance(self.source, Sounds) else window
-        for part in _windows(_aligned(lines, prefixes), size):
+        for part in windows(aligned(lines, prefixes), size):
             yield from self._predict(part, number, *request)
             number += len(part)
 
@@ -119,14 +119,14 @@ class Translator:
         if isinstance(self.model, Ensemble):
             raise Mistake("look: an ensemble has no attention of its own; look at one run")
         options = chosen(self.options, decoding)
-        given = [self._encode(*text, number) for number, text in enumerate(_aligned(texts, targets, "targets"), 1)]
+        given = [self._encode(*text, number) for number, text in enumerate(aligned(texts, targets, "targets"), 1)]
         for number, text in enumerate(given, 1):
             if len(text.ids) > MOST_LOOKED_AT and not isinstance(self.source, Sounds):
                 raise Mistake(
                     f"line {number:,} has {len(text.ids):,} tokens; at most {MOST_LOOKED_AT:,} can be looked at"
                 )
         found = [Insight("translate", Translation("", 0.0, [], []), {}, {}) for _ in given]
-        for rows in _batches([len(text.ids) for text in given], self.tokens_per_batch):
+        for rows in by_length([len(text.ids) for text in given], self.tokens_per_batch):
             batch = [given[row] for row in rows]
             best = None if targets is None else self._scored(batch)
             for row, one in zip(rows, self._looked(batch, options, best, kinds, norms), strict=True):
@@ -193,7 +193,7 @@ class Translator:
             return self._writer.write(work, options)
         found: list[list[Hypothesis]] = [[] for _ in texts]
         hypotheses = options.width if isinstance(options, BeamOptions) else options.num_best
-        for rows in _batches([len(text.ids) for text in texts], self.tokens_per_batch // hypotheses):
+        for rows in by_length([len(text.ids) for text in texts], self.tokens_per_batch // hypotheses):
             for row, best in zip(rows, self._found([texts[row] for row in rows], options), strict=True):
                 found[row] = best
         return found
@@ -312,18 +312,6 @@ def _map(kind: str, row: int, sides: dict[str, Side], weight_LBHTS: Tensor, norm
     return Map(queries, keys, weight_LBHTS[steps], None if norm_LBHTS is None else norm_LBHTS[steps])
 
 
-def _batches(lengths: list[int], budget: int) -> Iterator[list[int]]:
-    """Rows of like lengths within the token budget; blank ones are left out."""
-    batch: list[int] = []
-    for row in sorted((row for row, n in enumerate(lengths) if n), key=lambda row: lengths[row]):
-        if batch and (len(batch) + 1) * (lengths[row] + 1) > budget:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
-
-
 def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Way, Look | None]:
     """The keywords of a call, checked: what has no effect is refused, not ignored."""
     given = dict(decoding)
@@ -333,30 +321,3 @@ def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Way, Look 
         raise Mistake(f"{next(iter(look))}: given without attention")
     options = chosen(default, given)
     return options, Look(**look) if is_attention else None
-
-
-def _aligned(texts: Iterable[str], prefixes: Iterable[str] | None, name: str = "prefixes") -> Iterator[tuple[str, str]]:
-    """Each text with its prefix, or whatever goes with it."""
-    texts = several(texts)
-    if prefixes is None:
-        yield from ((text, "") for text in texts)
-        return
-    for number, (text, prefix) in enumerate(itertools.zip_longest(texts, prefixes), 1):
-        if text is None or prefix is None:
-            short = name if prefix is None else "texts"
-            raise Mistake(f"{name}: there must be one for each text, but the {short} end after {number - 1:,}")
-        yield text, prefix
-
-
-def _windows(texts: Iterator[tuple[str, str]], size: int) -> Iterator[list[tuple[str, str]]]:
-    """Runs of at most `size` texts, fewer where they are long."""
-    window: list[tuple[str, str]] = []
-    characters = 0
-    for text in texts:
-        window.append(text)
-        characters += len(text[0])
-        if len(window) == size or characters >= WINDOW_CHARACTERS:
-            yield window
-            window, characters = [], 0
-    if window:
-        yield window

@@ -1,0 +1,50 @@
+"""Texts on their way to a model: with what goes with them, in windows, by length."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from saccade.data.mistakes import Mistake
+from saccade.tasks.evaluation import several
+
+WINDOW_CHARACTERS = 1 << 22  # a window has no more than this, however long its texts are
+
+
+def aligned(texts: Iterable[str], prefixes: Iterable[str] | None, name: str = "prefixes") -> Iterator[tuple[str, str]]:
+    """Each text with its prefix, or whatever goes with it."""
+    texts = several(texts)
+    if prefixes is None:
+        yield from ((text, "") for text in texts)
+        return
+    for number, (text, prefix) in enumerate(itertools.zip_longest(texts, prefixes), 1):
+        if text is None or prefix is None:
+            short = name if prefix is None else "texts"
+            raise Mistake(f"{name}: there must be one for each text, but the {short} end after {number - 1:,}")
+        yield text, prefix
+
+
+def windows(texts: Iterator[tuple[str, str]], size: int) -> Iterator[list[tuple[str, str]]]:
+    """Runs of at most `size` texts, fewer where they are long."""
+    window: list[tuple[str, str]] = []
+    characters = 0
+    for text in texts:
+        window.append(text)
+        characters += len(text[0])
+        if len(window) == size or characters >= WINDOW_CHARACTERS:
+            yield window
+            window, characters = [], 0
+    if window:
+        yield window
+
+
+def by_length(lengths: list[int], budget: int) -> Iterator[list[int]]:
+    """Rows of like lengths within the token budget; blank ones are left out."""
+    batch: list[int] = []
+    for row in sorted((row for row, n in enumerate(lengths) if n), key=lambda row: lengths[row]):
+        if batch and (len(batch) + 1) * (lengths[row] + 1) > budget:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
