@@ -8,7 +8,6 @@ from typing import cast, final
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import FSDPModule
 
 from saccade.attention import MultiHeadAttention
 from saccade.decoding.beam import BeamOptions
@@ -53,8 +52,8 @@ class Writer:
             return f"no pace is known for {self.device.type}"
         if self.model.training:
             return "dropout is on"
-        if isinstance(self.model, FSDPModule):
-            return "it is cut over several processes, and whole only for a while"
+        if hasattr(self.model, "unshard"):
+            return "it is sharded over several processes (FSDP2)"
         model = cast(Slotted, self.model)
         longest = max((limit(options, work, number) for number in range(len(work.lengths))), default=0)
         if model.max_places is not None and longest > model.max_places:

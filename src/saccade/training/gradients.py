@@ -7,8 +7,8 @@ from typing import final
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.distributed.tensor import DTensor
 
+from saccade.training.shards import is_cut
 from saccade.training.team import Team
 
 BUCKET = 1 << 23  # gradients that are summed at once
@@ -25,7 +25,7 @@ class GradientSums:
     def __init__(self, model: nn.Module, team: Team) -> None:
         self.team = team
         self.moved = [buffer for buffer in model.buffers() if buffer.is_floating_point()] if team.size > 1 else []
-        own = [p for p in model.parameters() if p.requires_grad and not isinstance(p, DTensor)]
+        own = [p for p in model.parameters() if p.requires_grad and not is_cut(p)]
         self.buckets = _buckets(own[::-1]) if team.size > 1 else []
         self._place = {parameter: number for number, bucket in enumerate(self.buckets) for parameter in bucket}
         self._missing: list[int] = []

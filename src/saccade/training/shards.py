@@ -10,12 +10,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from saccade.models.transformer import DecoderBlock, EncoderBlock
 from saccade.training.team import Team
@@ -25,6 +23,9 @@ ALSO_FORWARD = ("read", "packed")  # methods that compute with a module's weight
 
 def shard(model: nn.Module, team: Team, device: torch.device) -> None:
     """Cut a model, the same in every process, block by block and then the rest; gradients will be sums."""
+    from torch.distributed.device_mesh import init_device_mesh  # a second of imports, which only who shards waits for
+    from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)  # nobody writes into it
     mesh = init_device_mesh(device.type, (team.size,))
     for module in [*blocks(model), model]:
@@ -45,17 +46,22 @@ def blocks(model: nn.Module) -> list[nn.Module]:
 
 def is_sharded(model: nn.Module) -> bool:
     """Whether each process has only a part of it."""
-    return isinstance(model, FSDPModule)
+    return hasattr(model, "unshard")
+
+
+def is_cut(tensor: Tensor) -> bool:
+    """Whether this is a `DTensor`."""
+    return hasattr(tensor, "full_tensor")
 
 
 @contextmanager
 def whole(model: nn.Module) -> Iterator[None]:
     """Every process has all weights in this block, and may compute with them alone."""
-    if not isinstance(model, FSDPModule):
+    if not is_sharded(model):
         yield
         return
-    cut = [module for module in model.modules() if isinstance(module, FSDPModule)]
-    model.set_reshard_after_forward(False)
+    cut: list[Any] = [module for module in model.modules() if is_sharded(module)]
+    cast(Any, model).set_reshard_after_forward(False)
     for module in cut:
         module.unshard()
     try:
@@ -68,19 +74,22 @@ def whole(model: nn.Module) -> Iterator[None]:
 
 def part(tensor: Tensor) -> Tensor:
     """What this process has of it."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return cast(Any, tensor).to_local() if is_cut(tensor) else tensor
 
 
 def joined(tensor: Tensor) -> Tensor:
     """All of it; everybody must ask."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return cast(Any, tensor).full_tensor() if is_cut(tensor) else tensor
 
 
 def cut_like(tensor: Tensor, other: Tensor) -> Tensor:
     """A whole tensor, which everybody has, cut as another is."""
-    if not isinstance(other, DTensor) or isinstance(tensor, DTensor):
+    if not is_cut(other) or is_cut(tensor):
         return tensor
-    return distribute_tensor(tensor, other.device_mesh, other.placements, src_data_rank=None)
+    from torch.distributed.tensor import distribute_tensor
+
+    like = cast(Any, other)
+    return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
 
 
 def gathered(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
@@ -89,5 +98,5 @@ def gathered(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         one = joined(tensor)
         if keep:
-            found[name] = one.cpu() if isinstance(tensor, DTensor) else one  # together they may not fit the device
+            found[name] = one.cpu() if is_cut(tensor) else one  # together they may not fit the device
     return found

@@ -34,7 +34,6 @@ def pointer(tensor: Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
 
 
-@torch.compiler.assume_constant_result
 def refuses(device: torch.device) -> str | None:
     """Why kernels can't be compiled for tensors there."""
     if device.type != "cuda" or torch.version.cuda is None:
@@ -42,6 +41,10 @@ def refuses(device: torch.device) -> str | None:
     if torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
         return "the device is older than compute capability 8.0"
     return None if _nvrtc() is not None else "NVRTC, torch's own compiler for CUDA, was not found"
+
+
+# What torch.compiler.assume_constant_result does; but that imports all of dynamo, a second before anything happens.
+refuses._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def load(files: tuple[str, ...], defines: dict[str, int], device: torch.device) -> Module:
