@@ -104,6 +104,10 @@ def section(*corpora: str) -> str:
             MINIMAL + "model: {kind: rnn, feeds_input: false}\n",
             r"feeds_input: False given; it has no effect with attention: bahdanau",
         ),
+        (
+            MINIMAL + "model: {kind: rnn}\ntraining: {recompute: true}\n",
+            r"training.recompute: true given; only a Transformer's blocks are made again",
+        ),
         (MINIMAL + "model: {kind: rnn, radius: 3}\n", r"radius: 3 given; it has no effect with scope: global"),
         (MINIMAL + "model: {score: location, max_length: 3}\n", r"model.max_length: unknown"),
         (

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from saccade.attention.dropout import drawn_seed
 from saccade.data.packing import IGNORED
 from saccade.layers import feed_forward, residual
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
@@ -43,7 +44,7 @@ def close(ours: list[Tensor], plain: list[Tensor], exact: list[Tensor], dtype: t
 def test_residuals(num_rows: int, width: int, dtype: torch.dtype, adds: int, drops: int, norms: int) -> None:
     answer, x = rows(num_rows, width, dtype=dtype), rows(num_rows, width, dtype=dtype) if adds else None
     weight, bias = (torch.randn(width, device="cuda", requires_grad=True) for _ in range(2)) if norms else (None, None)
-    seed = residual.drawn_seed(answer.device) if drops else None
+    seed = drawn_seed(answer.device) if drops else None
     ones = torch.ones(num_rows, width, device="cuda")
     factor = ones if seed is None else residual.residual(ones, None, None, None, seed, SHARE, 0.0)[0]
     if drops and num_rows * width > 10_000:

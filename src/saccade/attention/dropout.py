@@ -19,6 +19,11 @@ def dropout(x: Tensor, share: float, training: bool = True) -> Tensor:
     return x * drawn(x.shape, share)
 
 
+def drawn_seed(device: torch.device) -> Tensor:
+    """Where a kernel's random numbers start, [1]; drawn by torch's generator there, also when a graph is replayed."""
+    return torch.empty(1, dtype=torch.int64, device=device).random_()
+
+
 def drawn(shape: torch.Size, share: float) -> Tensor:
     """Factors, 0 or 1 / (1 - share), float32. They are a function of torch's seed: numpy's bits, seeded by torch."""
     count, threshold = shape.numel(), round(share * LEVELS)

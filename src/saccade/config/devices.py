@@ -36,7 +36,7 @@ def options(config: RunSection, network: nn.Module, team: Team = ALONE) -> Optio
         wanted = f"training.accumulate: {section.accumulate} given for {team.size} processes"
         raise Mistake(f"{wanted}; it must be a multiple of them, as each takes its share of a step's batches")
     names = {field.name for field in fields(Options)}
-    given: dict[str, Any] = {name: value for name, value in section if name in names}
+    given: dict[str, Any] = {name: value for name, value in section if name in names - {"capture"}}  # a job says it
     precision = section.precision
     if precision == "float8":
         _check_float8(network, place)

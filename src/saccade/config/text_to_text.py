@@ -131,6 +131,8 @@ class Config(RunSection):
             wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below {most}"
             raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
         self._check_sound()
+        if self.model.kind == "rnn" and self.training.recompute:
+            raise ValueError("training.recompute: true given; only a Transformer's blocks are made again")
         if self.model.kind == "rnn" and self.training.shard:
             raise ValueError("training.shard: true given; only Transformers are cut")
         return self

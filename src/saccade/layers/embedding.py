@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from saccade.attention.dropout import drawn_seed
 from saccade.attention.places import Places
-from saccade.layers.residual import drawn_seed, residual, streamed
+from saccade.layers.residual import residual, streamed
 
 
 def embedded(ids: Tensor, table_VD: Tensor, place: Places, position_PD: Tensor | None, share: float) -> Tensor:

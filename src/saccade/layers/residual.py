@@ -11,7 +11,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.dropout import dropout
+from saccade.attention.dropout import drawn_seed, dropout
 from saccade.attention.kernels.triton_here import HAS_TRITON
 
 KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -49,11 +49,6 @@ def streamed(x: Tensor) -> Tensor:
 def is_fused(x: Tensor) -> bool:
     """Whether the kernels are for such rows."""
     return x.device.type == "cuda" and HAS_TRITON and x.dtype in KERNEL_DTYPES
-
-
-def drawn_seed(device: torch.device) -> Tensor:
-    """Where a kernel's random numbers start, [1]; drawn by torch's generator there, also when a graph is replayed."""
-    return torch.empty(1, dtype=torch.int64, device=device).random_()
 
 
 @torch.library.custom_op(

@@ -191,12 +191,12 @@ class Trainer:
         progress, size = self.progress, self.options.accumulate
         together = batches[progress.batch : progress.batch + size]
         rows = [row for _, row in self.team.share(together)]
-        progress_after = progress.batch + size
-        later = [row for at in range(2) for _, row in self.team.share(batches[progress_after + at * size :][:size])]
+        after = progress.batch + size
+        later = [row for at in range(2) for _, row in self.team.share(batches[after + at * size :][:size])]
         loaded = [self.batches.take(row, [*rows[n + 1 :], *later]) for n, row in enumerate(rows)]
         stepped = self.step(loaded, self._spare(together))
         progress.step, progress.items = progress.step + 1, progress.items + stepped.num_items
-        progress.batch, progress.is_averaged = min(progress_after, len(batches)), False
+        progress.batch, progress.is_averaged = min(after, len(batches)), False
         if progress.batch == len(batches):
             progress.epoch, progress.batch = progress.epoch + 1, 0
         self.sent.append((stepped, replace(progress)))

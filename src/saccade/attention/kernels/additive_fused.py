@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from saccade.attention.call import Attended, Call
+from saccade.attention.dropout import drawn_seed
 from saccade.attention.kernels import additive_cuda as cuda
 from saccade.attention.kernels import native
 from saccade.attention.kernels.scope import Dropout, Masked, Scope, scope_of
@@ -64,7 +65,7 @@ def run(call: Call, operator: Operator | None = None) -> Attended:
         for tensor in (projected, call.memory, call.value)
     )
     v = call.score.v.float().expand(*leading, -1).reshape(count, -1).contiguous()
-    seed = torch.empty(1, dtype=torch.int64, device=query.device).random_() if call.dropout else None
+    seed = drawn_seed(query.device) if call.dropout else None
     unpacked = unpack(call)
     if unpacked is None:
         scope = scope_of(call)

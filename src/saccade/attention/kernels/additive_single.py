@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from saccade.attention.call import Attended, Call
+from saccade.attention.dropout import drawn_seed
 from saccade.attention.kernels import native
 from saccade.attention.kernels.additive_cuda import INPUTS, SHARED_LIMIT
 from saccade.attention.kernels.native import pointer
@@ -49,7 +50,7 @@ def run(call: Call) -> Attended:
     )
     v = call.score.v.float()
     v = v.unsqueeze(0) if v.dim() == 1 else v.expand(*leading, -1).reshape(count, -1).contiguous()
-    seed = torch.empty(1, dtype=torch.int64, device=query.device).random_() if call.dropout else None
+    seed = drawn_seed(query.device) if call.dropout else None
     scope = scope_of(call)
     output, weight = additive_single(
         query, key, v, value, scope.mask, scope.low, scope.high, scope.inner, call.dropout, seed

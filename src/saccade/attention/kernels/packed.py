@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from saccade.attention.call import Attended, Call
+from saccade.attention.dropout import drawn_seed
 from saccade.attention.kernels.triton_here import runs_on
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Score
@@ -57,7 +58,7 @@ def run(call: Call) -> Attended:
     own = (*leading[:-1], 1) if shared else leading  # heads in groups: keys and values stay as few as they are
     key, value = (x.to(dtype).expand(*own, -1, -1) for x in (form.key, call.value))
     is_self = packing.key_start is packing.query_start and call.num_queries == call.num_keys
-    seed = torch.empty(1, dtype=torch.int64, device=query.device).random_() if call.dropout else None
+    seed = drawn_seed(query.device) if call.dropout else None
     output_THW, _ = packed_attention(
         query.reshape(math.prod(leading), *query.shape[-2:]),
         key.reshape(math.prod(own), *key.shape[-2:]),
