@@ -7,8 +7,9 @@ from typing import Any
 from rich.console import Console
 from torch import Tensor
 
+from saccade.attention.kernels import native
 from saccade.attention.kernels.triton_here import HAS_TRITON
-from saccade.attention.scores import SCORES, Score
+from saccade.attention.scores import SCORES, Additive, Score
 from saccade.config import corpora
 from saccade.config.devices import device_for
 from saccade.config.networks import Network
@@ -95,9 +96,17 @@ def _unpackable(config: Config) -> str | None:
         return "relative positions need padded ones"
     if config.training.consistency:
         return "training.consistency reads every row twice"
-    if model.normalizer != "softmax" or SCORES[model.score].as_dot is Score.as_dot:
-        return f"its kernel knows dot products under a softmax, not {model.score} under {model.normalizer}"
+    if not _has_kernel(config):
+        return f"there is no kernel here for {model.score} scores under {model.normalizer} in packed rows"
     return None
+
+
+def _has_kernel(config: Config) -> bool:
+    """Dot products under a softmax; additive scores where CUDA C++ can be compiled."""
+    score = SCORES[config.model.score]
+    if config.model.normalizer != "softmax":
+        return False
+    return score.as_dot is not Score.as_dot or (score is Additive and native.refuses(device_for(config)) is None)
 
 
 def _fitting(config: Config, network: Network, stores: list[Store]) -> int:
