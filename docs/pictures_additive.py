@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from numpy.typing import NDArray
-from pictures import GREY, STYLE, png
 
+from pictures import GREY, STYLE, png
 from saccade.attention.kernels.additive_series import BASE, COEFFICIENTS, ERROR, RANGE
 
 Floats = NDArray[np.floating]
@@ -22,7 +22,7 @@ INK = "#222222"
 WALL = 4.0
 BOUND = f"the bound,\n{ERROR * 1e4:g} $\\cdot\\ 10^{{-4}}$"
 
-# T terms/s on an H200: what, how it is written, the bar, whose, measured or predicted. `saccade bench additive` measures.
+# T terms/s on an H200: what, how it is written, the bar, whose, and how it is known; `saccade bench additive` measures.
 RATES = [
     ("eager broadcast", "0.23", 0.23, "peer", "measured"),
     ("torch.compile", "0.85–0.91", 0.91, "peer", "measured"),
