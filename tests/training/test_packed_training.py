@@ -75,7 +75,7 @@ def test_auto_means_padded_on_a_cpu(tmp_path: Path) -> None:
     [
         ("model.positions=relative", "relative positions need padded ones"),
         ("training.consistency=1", "training.consistency reads every row twice"),
-        ("model.score=additive", "there is no kernel here for additive scores under softmax in packed rows"),
+        ("model.score=additive", "its kernel knows dot products under a softmax, not additive under softmax"),
         ("model={kind: rnn, width: 12, embedding_width: 12}", "RNNs read padded ones"),
     ],
 )

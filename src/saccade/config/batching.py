@@ -9,7 +9,7 @@ from torch import Tensor
 
 from saccade.attention.kernels import native
 from saccade.attention.kernels.triton_here import HAS_TRITON
-from saccade.attention.scores import SCORES, Additive, Score
+from saccade.attention.scores import SCORES, Score
 from saccade.config import corpora
 from saccade.config.devices import device_for
 from saccade.config.networks import Network
@@ -64,11 +64,14 @@ def is_steady(config: Config) -> bool:
 
 
 def _asks_nothing(config: Config) -> bool:
-    """RNNs whose attention, if any, is a softmax over the whole source."""
+    """RNNs with a softmax over the whole source, or without; Transformers whose additive heads are one kernel."""
     model = config.model
-    if model.kind != "rnn" or config.training.consistency:
+    if config.training.consistency:
         return False
-    return model.attention == "none" or (model.normalizer == "softmax" and model.scope == "global")
+    is_soft = model.normalizer == "softmax"
+    if model.kind == "rnn":
+        return model.attention == "none" or (is_soft and model.scope == "global")
+    return is_soft and model.score == "additive" and native.refuses(device_for(config)) is None
 
 
 def _kind(config: Config) -> str:
@@ -96,17 +99,9 @@ def _unpackable(config: Config) -> str | None:
         return "relative positions need padded ones"
     if config.training.consistency:
         return "training.consistency reads every row twice"
-    if not _has_kernel(config):
-        return f"there is no kernel here for {model.score} scores under {model.normalizer} in packed rows"
+    if model.normalizer != "softmax" or SCORES[model.score].as_dot is Score.as_dot:
+        return f"its kernel knows dot products under a softmax, not {model.score} under {model.normalizer}"
     return None
-
-
-def _has_kernel(config: Config) -> bool:
-    """Dot products under a softmax; additive scores where CUDA C++ can be compiled."""
-    score = SCORES[config.model.score]
-    if config.model.normalizer != "softmax":
-        return False
-    return score.as_dot is not Score.as_dot or (score is Additive and native.refuses(device_for(config)) is None)
 
 
 def _fitting(config: Config, network: Network, stores: list[Store]) -> int:
