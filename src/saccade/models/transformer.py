@@ -285,11 +285,11 @@ class Transformer(nn.Module):
         return block(stream, *inputs)
 
     def _embedded(self, table: nn.Embedding, ids_BT: Tensor, place: Places) -> Tensor:
-        if not self.training or not is_fused(table.weight) or isinstance(self.positions, Learned):
+        if not is_fused(table.weight) or isinstance(self.positions, Learned):
             return self._placed(table(ids_BT) * self.sizes.width**0.5, place)
-        known = Places.following(0, place.end, ids_BT.device)
-        position_PD = None if self.positions is None else self.positions(known)
-        return embedded(ids_BT, table.weight, place, position_PD, self.sizes.dropouts.residual)
+        position_PD = None if self.positions is None else self.positions.table(place.end)
+        share = self.sizes.dropouts.residual if self.training else 0.0
+        return embedded(ids_BT, table.weight, place, position_PD, share)
 
     def _placed(self, x_BTD: Tensor, place: Places) -> Tensor:
         if self.positions is not None:
