@@ -300,7 +300,7 @@ def best_fit(terms: int, reach: float) -> tuple[float, Floats]:
 def draw_series() -> Figure:
     figure = _figure(3.1)
     axes = figure.subplots()
-    x = np.linspace(0, 5.4, 2161)
+    x = np.linspace(0, 6.4, 2561)
     found = {terms: best_fit(terms, RANGE) for terms in (4, 6, 10, 12)}
     found[8] = (BASE * np.arange(1, 2 * len(COEFFICIENTS), 2), np.array(COEFFICIENTS))
     for terms, (frequencies, coefficients) in found.items():
@@ -311,7 +311,7 @@ def draw_series() -> Figure:
         axes.text(-0.1, worst, f"M = {terms}", color=colour, ha="right", va="center", weight="bold")
         print(f"series: {terms} terms, error {worst:.2e}")
     _draw_range(axes, float(x[-1]))
-    axes.set(yscale="log", ylim=(1e-8, 1e-1), xlim=(-0.75, x[-1]), xticks=range(6))
+    axes.set(yscale="log", ylim=(1e-8, 1e-1), xlim=(-0.75, x[-1]), xticks=range(7))
     axes.set(xlabel="x = q + k", ylabel="|tanh x - series|")
     axes.minorticks_off()
     _bare(axes, "bottom")
