@@ -24,7 +24,7 @@ from saccade.attention.scores import Score
 REASON = "scores are made in blocks and normalised without a sort, and no [T, S] tensor is held"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 KINDS: dict[type, str] = {Softmax: "softmax", Sparsemax: "sparsemax", Entmax15: "entmax15"}
-WIDEST = 128
+WIDEST = 256
 
 
 def refuses(call: Call) -> str | None:

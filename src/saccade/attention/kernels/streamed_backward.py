@@ -28,13 +28,14 @@ from saccade.attention.kernels.streamed_tiles import (
 )
 
 
-def tiles_for(width: int, dtype: torch.dtype) -> tuple[Tiles, Tiles]:
+def tiles_for(num_keys: int, width: int, dtype: torch.dtype) -> tuple[Tiles, Tiles]:
     """For the queries' kernel and for the keys'."""
     if dtype == torch.float32:
-        return Tiles(32, 32, warps=8), Tiles(32, 32, warps=8)
+        small = 32 if width <= 128 else 16
+        return Tiles(small, 32, warps=8), Tiles(32, small, warps=8)
     if width <= 64:
-        return Tiles(64, 64, warps=4), Tiles(64, 64, warps=4)
-    return Tiles(64, 32, warps=8), Tiles(32, 64, warps=8)
+        return Tiles(64, 128, warps=8) if num_keys <= 128 else Tiles(64, 64, warps=4), Tiles(64, 64, warps=4)
+    return Tiles(64, 32, warps=8), Tiles(32, 64 if width <= 128 else 32, warps=8)
 
 
 def backward(
@@ -54,7 +55,7 @@ def backward(
     common = asked.arguments(query_BHTK, key_BGSK) | widths(key_BGSK, value_BGSW) | {"scale": asked.scale}
     by_query, by_key = (
         tiles.fitted(num_queries, num_keys)
-        for tiles in tiles_for(max(width, value_BGSW.shape[-1]), query_BHTK.dtype)
+        for tiles in tiles_for(num_keys, max(width, value_BGSW.shape[-1]), query_BHTK.dtype)
     )
     query_kernel[(batch * heads * triton.cdiv(num_queries, by_query.queries),)](
         *inputs,
@@ -123,7 +124,10 @@ def query_kernel(
     top, edge = tl.load(peak + 2 * at, there, 0.0)[:, None], tl.load(peak + 2 * at + 1, there, float("inf"))[:, None]
     q = fetch(place(query, batch, head), first, scope.num_queries, query.step, WIDTH, PADDED, BLOCK_T)
     g = fetch(place(grad, batch, head), first, scope.num_queries, grad.step, VALUE_WIDTH, VALUE_PADDED, BLOCK_T)
-    bends, pulls, drift = (tl.zeros((BLOCK_T,), tl.float32) for _ in range(3))
+    bends = tl.zeros((BLOCK_T,), tl.float32)
+    pulls, drift = bends, bends
+    bend = tl.zeros((BLOCK_T, BLOCK_S), tl.float32)
+    pulled = bend
     for block in range(start, stop, BLOCK_S):
         s = block + column
         k = fetch(keys, block, scope.num_keys, key.step, WIDTH, PADDED, BLOCK_S)
@@ -216,7 +220,8 @@ def key_kernel(
                 score, pull, top[None, :], edge[None, :], row, t_1T, s, c_1T, scope, dropping, RULES
             )
             value_sum += product(used.to(g.dtype), g)
-            key_sum += product((bend * (pulled - m)).to(q.dtype), q)
+            grad_score = tl.where(bend == 0, 0.0, bend * (pulled - m))  # a row's NaN is kept from keys it may not see
+            key_sum += product(grad_score.to(q.dtype), q)
     here = place(grad_key, batch, group)
     put(here, first, scope.num_keys, grad_key.step, key_sum * scale, WIDTH, PADDED, BLOCK_S)
     here = place(grad_value, batch, group)

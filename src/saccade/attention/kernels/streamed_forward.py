@@ -4,7 +4,8 @@
 The first pass finds each row's best score. The sparse normalisers then look for their threshold: the excess of the row's
 weights over 1 is a convex function of it that falls, so Newton's steps from below (best - 1) don't pass the root, and the
 product of value and slope falls by four or more with each: two dozen steps are the most that float32 can ask for, half a
-dozen the usual. No sort, and no row is ever held. Keys that fit one tile are scored once and stay in registers.
+dozen the usual. The last step is one so small (CLOSE) that the next would be lost in rounding. No sort, and no row is
+ever held; keys that fit one tile are scored once and stay in registers.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ from saccade.attention.kernels.streamed_tiles import (
     weights,
 )
 
-CLOSE = tl.constexpr(1e-6)  # a step this small is the last: the next one would be lost in rounding
-MOST_STEPS = tl.constexpr(40)
+MOST_STEPS = 40
 
 
 def tiles_for(num_keys: int, width: int, dtype: torch.dtype) -> Tiles:
     """Tiles whose scores, queries and sums fit the registers of a program."""
     if dtype == torch.float32:
-        return Tiles(32, 64, warps=8)
-    return Tiles(64, 128 if num_keys <= 128 else 64, warps=4 if width <= 64 else 8)
+        return Tiles(32, 64 if width <= 64 else 32, warps=8)
+    if num_keys <= 128 and width <= 128:
+        return Tiles(64, 128, warps=8)
+    return Tiles(64, 64 if width <= 128 else 32, warps=4 if width <= 64 else 8)
 
 
 def forward(query_BHTK: Tensor, key_BGSK: Tensor, value_BGSW: Tensor, asked: Asked) -> tuple[Tensor, Tensor]:
@@ -53,6 +55,8 @@ def forward(query_BHTK: Tensor, key_BGSK: Tensor, value_BGSW: Tensor, asked: Ask
         **asked.arguments(query_BHTK, key_BGSK),
         **widths(key_BGSK, value_BGSW),
         **tiles.options(num_keys),
+        CLOSE=1e-6 if query_BHTK.dtype == torch.float32 else 1e-4,
+        MOST=MOST_STEPS,
     )
     return output, peak
 
@@ -62,19 +66,18 @@ def excess(score, top, edge, RULES: tl.constexpr):
     """Of what stands above the edge: the sum, and the sum of squares (sparsemax: how many)."""
     y = score - top[:, None] - edge[:, None]
     over = tl.maximum(y, 0.0)
-    if RULES.kind == "sparsemax":
-        return tl.sum(over, 1), tl.sum(tl.where(y > 0, 1.0, 0.0), 1)
-    return tl.sum(over, 1), tl.sum(over * over, 1)
+    second = tl.where(y > 0, 1.0, 0.0) if RULES.kind == "sparsemax" else over * over
+    return tl.sum(over, 1), tl.sum(second, 1)
 
 
 @triton.jit
 def newton(first, second, RULES: tl.constexpr):
     """How far the edge must rise: entmax15's excess is taken of the root of its sum, which is nearly a line."""
     if RULES.kind == "sparsemax":
-        step = (first - 1) / second
+        step = (first - 1) / tl.where(first > 0, second, 1.0)
     else:
         root = tl.sqrt(second)
-        step = (root - 1) * root / first
+        step = (root - 1) * root / tl.where(first > 0, first, 1.0)
     return tl.where(first > 0, step, 0.0)
 
 
@@ -97,6 +100,8 @@ def forward_kernel(
     BLOCK_T: tl.constexpr,
     BLOCK_S: tl.constexpr,
     WHOLE: tl.constexpr,
+    CLOSE: tl.constexpr,
+    MOST: tl.constexpr,
 ):
     """A tile of queries: its tops, its edges, its sums of values."""
     num_tiles = tl.cdiv(scope.num_queries, BLOCK_T)
@@ -131,7 +136,7 @@ def forward_kernel(
     else:
         edge = tl.full((BLOCK_T,), -1.0, tl.float32)
         largest, steps = 1.0, 0
-        while (largest > CLOSE) & (steps < MOST_STEPS):
+        while (largest > CLOSE) & (steps < MOST):
             if WHOLE:
                 summed, second = excess(score, top, edge, RULES)
             else:

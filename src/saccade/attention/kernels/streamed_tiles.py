@@ -128,18 +128,20 @@ def place(x, batch, head):
 
 @triton.jit
 def mask_of(scope, batch, head, RULES: tl.constexpr):
-    """Where a head's mask begins."""
-    if RULES.masked == "no":
-        return scope.mask
-    return scope.mask + tl.cast(batch, tl.int64) * scope.mask_batch + tl.cast(head, tl.int64) * scope.mask_head
+    """Where a head's mask begins, if there is one."""
+    mask = head
+    if RULES.masked != "no":
+        mask = scope.mask + tl.cast(batch, tl.int64) * scope.mask_batch + tl.cast(head, tl.int64) * scope.mask_head
+    return mask
 
 
 @triton.jit
 def centres_of(scope, row, t, RULES: tl.constexpr):
     """Where queries look, [T]; anything where they look everywhere."""
+    centres = t
     if RULES.is_local:
-        return tl.load(scope.centre + row.to(tl.int64) * scope.num_queries + t, t < scope.num_queries, 0.0)
-    return t
+        centres = tl.load(scope.centre + row.to(tl.int64) * scope.num_queries + t, t < scope.num_queries, 0.0)
+    return centres
 
 
 @triton.jit
