@@ -20,7 +20,18 @@ from saccade.attention.kernels import (
 )
 from saccade.attention.reference import reference
 
-BACKENDS = ("auto", "reference", "sdpa", "additive", "additive_step", "series", "window", "one_row", "packed", "streamed")
+BACKENDS = (
+    "auto",
+    "reference",
+    "sdpa",
+    "additive",
+    "additive_step",
+    "series",
+    "window",
+    "one_row",
+    "packed",
+    "streamed",
+)
 
 
 class Choice(NamedTuple):

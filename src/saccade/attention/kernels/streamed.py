@@ -64,9 +64,7 @@ def run(call: Call) -> Attended:
     leading, dtype = call.leading, computed_in(call.query)
     local, unpacked = call.mask.local, unpack(call)
     shared = (
-        unpacked is None
-        and len(leading) > 1
-        and all(x.dim() < 3 or x.shape[-3] == 1 for x in (form.key, call.value))
+        unpacked is None and len(leading) > 1 and all(x.dim() < 3 or x.shape[-3] == 1 for x in (form.key, call.value))
     )
     own = (*leading[:-1], 1) if shared else leading  # heads in groups: keys and values stay as few as they are
     query, key, value = (

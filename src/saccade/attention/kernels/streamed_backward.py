@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def"
 """The gradients of streamed attention, in Triton: weights are made again from each row's top and edge.
 
-With a = normalise(e), de_i = s_i (da_i - m), where m = sum_j s_j da_j / sum_j s_j, and s is a (softmax), 1 on the support
+With a = normalise(e), de_i = s_i (da_i - m), m = sum_j s_j da_j / sum_j s_j, where s is a (softmax), 1 on the support
 (sparsemax) or sqrt(a) (entmax15). One kernel has a tile of queries: it finds m, and the gradients of the queries and of
 local_p's centres. The other has a tile of keys. Nothing is added by two programs, so gradients are repeatable.
 """
@@ -21,6 +21,7 @@ from saccade.attention.kernels.streamed_tiles import (
     centres_of,
     kept_share,
     mask_of,
+    neighbourhood,
     place,
     raised,
     reach,
@@ -34,7 +35,7 @@ def tiles_for(num_keys: int, width: int, dtype: torch.dtype) -> tuple[Tiles, Til
         small = 32 if width <= 128 else 16
         return Tiles(small, 32, warps=8), Tiles(32, small, warps=8)
     if width <= 64:
-        return Tiles(64, 128, warps=8) if num_keys <= 128 else Tiles(64, 64, warps=4), Tiles(64, 64, warps=4)
+        return Tiles(64, 128, warps=8) if num_keys <= 128 else Tiles(64, 64, warps=4), Tiles(32, 64, warps=4)
     return Tiles(64, 32, warps=8), Tiles(32, 64 if width <= 128 else 32, warps=8)
 
 
@@ -64,7 +65,8 @@ def backward(
         peak_BHT2,
         mean,
         **common,
-        **by_query.options(num_keys),
+        **by_query.options(),
+        WHOLE=num_keys <= by_query.keys,
     )
     key_kernel[(batch * groups * triton.cdiv(num_keys, by_key.keys),)](
         *inputs,
@@ -73,7 +75,7 @@ def backward(
         peak_BHT2,
         mean,
         **common,
-        **by_key.options(num_keys),
+        **by_key.options(),
     )
 
 
@@ -179,7 +181,6 @@ def key_kernel(
     VALUE_PADDED: tl.constexpr,
     BLOCK_T: tl.constexpr,
     BLOCK_S: tl.constexpr,
-    WHOLE: tl.constexpr,
 ):
     """A tile of keys and values, asked by all queries of all heads that share it."""
     num_tiles = tl.cdiv(scope.num_keys, BLOCK_S)
@@ -208,20 +209,26 @@ def key_kernel(
         queries, grads, mask = place(query, batch, head), place(grad, batch, head), mask_of(scope, batch, head, RULES)
         for block in range(start, stop, BLOCK_T):
             t = block + tl.arange(0, BLOCK_T)
-            at, there = row.to(tl.int64) * scope.num_queries + t, t < scope.num_queries
-            top, edge = tl.load(peak + 2 * at, there, 0.0), tl.load(peak + 2 * at + 1, there, float("inf"))
-            m = tl.load(mean + at, there, 0.0)[None, :]
-            t_1T, c_1T = t[None, :], centres_of(scope, row, t, RULES)[None, :]
-            q = fetch(queries, block, scope.num_queries, query.step, WIDTH, PADDED, BLOCK_T)
-            g = fetch(grads, block, scope.num_queries, grad.step, VALUE_WIDTH, VALUE_PADDED, BLOCK_T)
-            score = raised(product(k, tl.trans(q)), mask, t_1T, s, c_1T, scope, unit, RULES)
-            pull = product(v, tl.trans(g))
-            used, bend, pulled = weigh(
-                score, pull, top[None, :], edge[None, :], row, t_1T, s, c_1T, scope, dropping, RULES
-            )
-            value_sum += product(used.to(g.dtype), g)
-            grad_score = tl.where(bend == 0, 0.0, bend * (pulled - m))  # a row's NaN is kept from keys it may not see
-            key_sum += product(grad_score.to(q.dtype), q)
+            centres = centres_of(scope, row, t, RULES)
+            meets = True
+            if RULES.is_local:
+                near, far = neighbourhood(centres, scope)
+                meets = (near < first + BLOCK_S) & (far >= first)
+            if meets:
+                at, there = row.to(tl.int64) * scope.num_queries + t, t < scope.num_queries
+                top, edge = tl.load(peak + 2 * at, there, 0.0), tl.load(peak + 2 * at + 1, there, float("inf"))
+                m = tl.load(mean + at, there, 0.0)[None, :]
+                t_1T, c_1T = t[None, :], centres[None, :]
+                q = fetch(queries, block, scope.num_queries, query.step, WIDTH, PADDED, BLOCK_T)
+                g = fetch(grads, block, scope.num_queries, grad.step, VALUE_WIDTH, VALUE_PADDED, BLOCK_T)
+                score = raised(product(k, tl.trans(q)), mask, t_1T, s, c_1T, scope, unit, RULES)
+                pull = product(v, tl.trans(g))
+                used, bend, pulled = weigh(
+                    score, pull, top[None, :], edge[None, :], row, t_1T, s, c_1T, scope, dropping, RULES
+                )
+                value_sum += product(used.to(g.dtype), g)
+                grad_score = tl.where(bend == 0, 0.0, bend * (pulled - m))  # a row's NaN stays off keys it can't see
+                key_sum += product(grad_score.to(q.dtype), q)
     here = place(grad_key, batch, group)
     put(here, first, scope.num_keys, grad_key.step, key_sum * scale, WIDTH, PADDED, BLOCK_S)
     here = place(grad_value, batch, group)

@@ -1,11 +1,11 @@
 # mypy: disable-error-code="no-untyped-def"
 """Attention with any normaliser, in Triton: a program has a tile of queries, and passes over the keys it may see.
 
-The first pass finds each row's best score. The sparse normalisers then look for their threshold: the excess of the row's
-weights over 1 is a convex function of it that falls, so Newton's steps from below (best - 1) don't pass the root, and the
-product of value and slope falls by four or more with each: two dozen steps are the most that float32 can ask for, half a
-dozen the usual. The last step is one so small (CLOSE) that the next would be lost in rounding. No sort, and no row is
-ever held; keys that fit one tile are scored once and stay in registers.
+The first pass finds each row's best score. The sparse normalisers then look for their threshold: the excess of a row's
+weights over 1 is a convex function of it that falls, so Newton's steps from below (best - 1) don't pass the root, and
+the product of value and slope falls by four or more with each: two dozen steps are the most that float32 can ask for,
+half a dozen the usual. The last step is one so small (CLOSE) that the next would be lost in rounding. Nothing is sorted
+and no row is held; only keys that fit one tile are scored once, and stay in registers.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def forward(query_BHTK: Tensor, key_BGSK: Tensor, value_BGSW: Tensor, asked: Ask
         peak,
         **asked.arguments(query_BHTK, key_BGSK),
         **widths(key_BGSK, value_BGSW),
-        **tiles.options(num_keys),
+        **tiles.options(),
+        WHOLE=num_keys <= tiles.keys,
         CLOSE=1e-6 if query_BHTK.dtype == torch.float32 else 1e-4,
         MOST=MOST_STEPS,
     )

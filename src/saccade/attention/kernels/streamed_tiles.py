@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def"
 """What the kernels of streamed attention share: what a call asks, as they read it, and from scores to weights.
 
-A row is known by two numbers: `top`, its best score in the normaliser's unit, and `edge`, what stands between it and the
-weights: with y = score - top - edge, softmax weighs 2^y (scores in bits), sparsemax [y]+ and entmax15 [y]+² (half scores).
-A row without keys has an infinite edge, so that its weights are 0; one that saw NaN or infinity has NaN.
+A row is known by two numbers: `top`, its best score in the normaliser's unit, and `edge`, what stands between that and
+the weights: with y = score - top - edge, softmax weighs 2 ** y (of scores in bits), sparsemax [y]+ and entmax15 [y]+²
+(of half scores). A row without keys has an infinite edge, so that its weights are 0; one that saw NaN or infinity, NaN.
 """
 
 from __future__ import annotations
@@ -35,12 +35,15 @@ class Asked(NamedTuple):
     def arguments(self, query: Tensor, key: Tensor) -> dict[str, object]:
         """What every kernel is told of it."""
         low, high, mask, _ = self.scope
-        strides = (0, 0, 0, 0) if mask is None else tuple(n * (size > 1) for n, size in zip(mask.stride(), mask.shape))
+        strides = [0] * 4 if mask is None else [n * (m > 1) for n, m in zip(mask.stride(), mask.shape, strict=True)]
+        by_batch, by_head, by_step, by_key = strides
         masked = "no" if mask is None else "by pair" if mask.shape[2] > 1 else "by key"
         data = None if mask is None else mask.view(torch.uint8)
         sizes = (query.shape[1], query.shape[2], key.shape[2])
         return {
-            "scope": Pairs(*sizes, low or 0, high or 0, data, *strides, self.centre_BHT, self.radius),
+            "scope": Pairs(
+                *sizes, low or 0, high or 0, data, by_batch, by_head, by_step, by_key, self.centre_BHT, self.radius
+            ),
             "dropping": Dropping(self.seed, round(self.dropout * THRESHOLDS), 1 / (1 - self.dropout)),
             "unit": self.scale * UNITS[self.kind],
             "REPEATS": query.shape[1] // key.shape[1],
@@ -58,9 +61,9 @@ class Tiles(NamedTuple):
     warps: int
     stages: int = 2
 
-    def options(self, num_keys: int) -> dict[str, object]:
+    def options(self) -> dict[str, int]:
         """What a launch is told of it."""
-        sizes = {"BLOCK_T": self.queries, "BLOCK_S": self.keys, "WHOLE": num_keys <= self.keys}
+        sizes = {"BLOCK_T": self.queries, "BLOCK_S": self.keys}
         return {**sizes, "num_warps": self.warps, "num_stages": self.stages}
 
     def fitted(self, num_queries: int, num_keys: int) -> Tiles:
@@ -93,7 +96,7 @@ class Pairs(NamedTuple):
     low: int
     high: int
     mask: Tensor | None
-    mask_batch: int
+    mask_batch: int  # its strides: 0 where it doesn't differ. (Triton loses a stride of 1 in a tuple inside a tuple.)
     mask_head: int
     mask_step: int
     mask_key: int
@@ -190,15 +193,22 @@ def kept_share(row, t, s, centres, scope, dropping, RULES: tl.constexpr):
 
 
 @triton.jit
+def neighbourhood(centres, scope):
+    """The first and the last key that any of these centres may reach; -1 for the last where there is none."""
+    some = tl.where(centres == centres, centres, 0.0)
+    near = tl.minimum(tl.maximum(tl.min(some, 0) - scope.radius, 0.0), 1.0 * scope.num_keys)
+    far = tl.minimum(tl.maximum(tl.max(some, 0) + scope.radius, -1.0), 1.0 * scope.num_keys)
+    return near.to(tl.int32), far.to(tl.int32)
+
+
+@triton.jit
 def reach(first, scope, centres, BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr, RULES: tl.constexpr):
     """The keys that any of the queries first.. may see: whole blocks, from start to stop."""
     start, stop = in_reach(
         first, first + BLOCK_T, 0, scope.num_keys, scope.low, scope.high, BLOCK_S, RULES.has_low, RULES.has_high
     )
     if RULES.is_local:
-        some = tl.where(centres == centres, centres, 0.0)
-        near = tl.minimum(tl.maximum(tl.min(some, 0) - scope.radius, 0.0), 1.0 * scope.num_keys)
-        far = tl.minimum(tl.maximum(tl.max(some, 0) + scope.radius, -1.0), 1.0 * scope.num_keys)
-        start = tl.maximum(start, near.to(tl.int32) // BLOCK_S * BLOCK_S)
-        stop = tl.minimum(stop, far.to(tl.int32) + 1)
+        near, far = neighbourhood(centres, scope)
+        start = tl.maximum(start, near // BLOCK_S * BLOCK_S)
+        stop = tl.minimum(stop, far + 1)
     return start, stop
