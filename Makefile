@@ -20,8 +20,9 @@ check: $(READY)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-pictures: $(READY)  ## draw the pictures of docs/scores again
+pictures: $(READY)  ## draw the pictures of docs/scores and docs/additive.md again
 	@$(BIN)/python docs/pictures.py
+	@$(BIN)/python docs/pictures_additive.py
 
 PAGE_RUNS ?= runs/demo runs/shapes_soft runs/mnist_cluttered60
 pictures-page: $(READY)  ## draw the pictures of docs/page.md again, from trained runs

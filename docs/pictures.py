@@ -54,7 +54,7 @@ def main() -> None:
     torch.set_grad_enabled(False)
     for name in saccade.SCORES:
         path = FOLDER / f"{name}.png"
-        path.write_bytes(_png(draw(name)))
+        path.write_bytes(png(draw(name)))
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 
 
@@ -193,7 +193,7 @@ def _levels(top: float) -> np.ndarray:
     return np.asarray(MaxNLocator(nbins=14, symmetric=True, steps=[1, 2, 2.5, 5, 10]).tick_values(-top, top))
 
 
-def _png(figure: Figure) -> bytes:
+def png(figure: Figure) -> bytes:
     """The figure in its 256 commonest colours: a third of the size, and to the eye the same."""
     figure.canvas.draw()
     pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]

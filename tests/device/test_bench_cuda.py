@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 import torch
 
-from saccade.bench import accelerator, decoding
+from saccade.bench import accelerator, additive, decoding
 from saccade.bench.flops import Sizes
 from saccade.bench.trainers import Job
 
@@ -37,3 +37,11 @@ def test_everybody_writes_here() -> None:
     rows = decoding.run(job, lambda _: None)
     assert [row.problem for row in rows] == [None] * len(rows)
     assert {row.tokens for row in rows} == {7, 35}
+
+
+def test_additive_attention_beside_the_plain_expression() -> None:
+    rows = [row for case in additive.all_cases(CUDA, quick=True) for row in additive.measure(case, CUDA, most=3)]
+    assert [row.problem for row in rows] == [None] * len(rows)
+    assert {"exact", "series", "eager", "attend", "eager step"} == {row.name for row in rows}
+    assert all(row.seconds and row.call_seconds and row.seconds <= row.call_seconds for row in rows)
+    assert all(row.largest_error < (1e-2 if row.dtype == "bfloat16" else 1e-3) for row in rows)

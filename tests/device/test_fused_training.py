@@ -59,7 +59,7 @@ def test_residuals(num_rows: int, width: int, dtype: torch.dtype, adds: int, dro
         found = torch.autograd.grad(y, [leaf for leaf in leaves if leaf is not None], grad.to(wide))
         return [y.detach().double(), *(one.double() for one in found)]
 
-    y, _ = residual.residual(answer, x, weight, bias, seed, SHARE, 1e-5)
+    y, *_ = residual.residual(answer, x, weight, bias, seed, SHARE, 1e-5)
     found = torch.autograd.grad(y, [leaf for leaf in (answer, x, weight, bias) if leaf is not None], grad)
     close([y.double(), *(one.double() for one in found)], spelled_out(dtype), spelled_out(torch.float64), dtype)
 

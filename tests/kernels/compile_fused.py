@@ -44,16 +44,18 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
     """Widths of recipes and an odd one; the parts in use."""
     for width in (37, 512, 1024):
         padded = triton.next_power_of_2(width)
-        for adds, drops, norms in ((1, 1, 1), (0, 0, 1), (1, 1, 0)):
+        for adds, drops, norms, keeps in ((1, 1, 1, 0), (1, 1, 1, 1), (0, 0, 1, 0), (1, 1, 0, 0)):
             absent = [*([] if adds else ["x_ptr"]), *([] if drops else ["seed_ptr"])]
             flags: dict[str, Any] = {"WIDTH": width, "PADDED": padded, "ADDS": bool(adds), "DROPS": bool(drops)}
             blocks = residual.forward_blocks(width)
-            parts = flags | {"NORMS": bool(norms), "ROWS": blocks.rows} | dict.fromkeys(absent)
+            parts = flags | {"NORMS": bool(norms), "KEEPS": bool(keeps), "ROWS": blocks.rows} | dict.fromkeys(absent)
             missing = {} if norms else dict.fromkeys(("weight_ptr", "bias_ptr"))
             yield residual._forward_kernel, parts | missing, blocks.warps
             if norms:
                 blocks = residual.backward_blocks(width)
-                parts = flags | {"ROWS": blocks.rows, "STAGES": blocks.stages} | dict.fromkeys(absent)
+                absent += ["x_ptr", "y_ptr"] if keeps else ["grad_total_ptr"]
+                flags |= {"ADDS": bool(adds and not keeps), "KEPT": bool(keeps), "STAGES": blocks.stages}
+                parts = flags | {"ROWS": blocks.rows} | dict.fromkeys(absent)
                 yield residual._backward_kernel, parts, blocks.warps
     blocks = residual.forward_blocks(512)
     parts = {"WIDTH": 512, "PADDED": 512, "PLACED": True, "DROPS": True, "ROWS": blocks.rows}

@@ -7,6 +7,8 @@ import torch
 
 from saccade.layers import float8
 
+SMALLEST = 2.0**-9  # above 0 in e4m3
+
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
 @pytest.mark.parametrize("shape", [(64, 64), (61, 37), (1, 16), (130, 5)])
@@ -27,7 +29,8 @@ def test_it_is_torchs(shape: tuple[int, int], dtype: torch.dtype) -> None:
 def assert_same(mine: torch.Tensor, other: torch.Tensor) -> None:
     """But for the interpreter, which rounds ties up and forgets to carry to the next power of two; a device doesn't."""
     is_carried = (torch.frexp(other)[0].abs() == 0.5) & (2 * mine == other)
-    assert (is_carried | ((mine - other).abs() <= 0.25 * other.abs())).all()
+    is_near = (mine - other).abs() <= (0.25 * other.abs()).clamp_min(SMALLEST)
+    assert (is_carried | is_near).all()
     assert (mine != other).float().mean() < 0.1 or mine.numel() < 100
 
 

@@ -53,7 +53,7 @@ def test_it_is_as_exact_as_torch(
         torch.nn.init.normal_(norm.bias)
     seed = torch.tensor([(5 << 40) + 11]) if drops else None
     parameters = () if norm is None else (norm.weight, norm.bias)
-    y, _ = layer.residual(answer, x, *(parameters or (None, None)), seed, SHARE, EPSILON)
+    y, *_ = layer.residual(answer, x, *(parameters or (None, None)), seed, SHARE, EPSILON)
     inputs = [tensor for tensor in (answer, x, *parameters) if tensor is not None]
     factor, grad = factors(shape, seed) if seed is not None else None, torch.randn(shape).to(dtype)
     ours = gradients(y, inputs, grad)
@@ -75,7 +75,7 @@ def test_a_weight_of_zero_still_learns(bias: float) -> None:
     x, norm = rows((9, 24), torch.bfloat16), layer.Norm(24)
     with torch.no_grad():
         norm.weight[5], norm.weight[6], norm.bias[5:7] = 0.0, 1e-3, bias
-    y, _ = layer.residual(x, None, norm.weight, norm.bias, None, 0.0, norm.eps)
+    y, *_ = layer.residual(x, None, norm.weight, norm.bias, None, 0.0, norm.eps)
     grad = torch.randn(9, 24)
     (ours,) = torch.autograd.grad(y, norm.weight, grad.bfloat16())
     (theirs,) = torch.autograd.grad(F.layer_norm(x.float(), (24,), norm.weight, norm.bias), norm.weight, grad)
@@ -101,7 +101,7 @@ def test_dropout_is_fair_repeatable_and_each_seed_is_another() -> None:
 def test_the_answer_may_be_wider_than_the_stream_and_lie_anywhere() -> None:
     x, answer = rows((3, 5, 24), torch.bfloat16), rows((5, 3, 24)).detach().transpose(0, 1).requires_grad_()
     norm, seed = layer.Norm(24), torch.tensor([3])
-    y, _ = layer.residual(answer, x, norm.weight, norm.bias, seed, SHARE, norm.eps)
+    y, *_ = layer.residual(answer, x, norm.weight, norm.bias, seed, SHARE, norm.eps)
     assert y.dtype == torch.bfloat16
     assert y.is_contiguous()
     grad_answer, grad_x = torch.autograd.grad(y.float().square().sum(), (answer, x))
@@ -111,9 +111,29 @@ def test_the_answer_may_be_wider_than_the_stream_and_lie_anywhere() -> None:
     torch.testing.assert_close(grad, factors((3, 5, 24), seed), atol=0.01, rtol=0.01)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("share", [0.0, SHARE])
+def test_the_sum_may_be_kept_beside_its_norm(share: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layer, "is_fused", lambda _: True)
+    answer, x, norm = rows((2, 5, 40), dtype), rows((2, 5, 40), dtype, 3.0), layer.Norm(40)
+    torch.nn.init.normal_(norm.weight)
+    leaves, factor = [answer, x, *norm.parameters()], torch.randn(2, 2, 5, 40).to(dtype)
+    found = []
+    for keeps in (True, False):
+        torch.manual_seed(3)
+        stream = layer.Stream(x, answer, share)
+        total, y = stream.read(norm) if keeps else (stream.total(), None)
+        parts = [total, norm(total) if y is None else y]
+        found.append([*parts, *torch.autograd.grad(parts, leaves, list(factor))])
+    for mine, other in zip(*found, strict=True):  # which rounds a gradient once more
+        assert (mine - other).abs().amax() <= 2 * torch.finfo(dtype).eps * other.abs().amax()
+    torch.manual_seed(3)
+    torch.testing.assert_close(layer.Stream(x, answer, share).end(norm), found[0][1], atol=0.05, rtol=0.02)
+
+
 def test_no_rows() -> None:
     x, norm = rows((0, 8)), layer.Norm(8)
-    y, _ = layer.residual(x, x, norm.weight, norm.bias, None, 0.0, 1e-5)
+    y, *_ = layer.residual(x, x, norm.weight, norm.bias, None, 0.0, 1e-5)
     y.sum().backward()
     assert y.shape == (0, 8)
     assert norm.weight.grad is not None

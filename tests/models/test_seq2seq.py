@@ -198,7 +198,9 @@ def test_bfloat16_tracks_float32(cell: str, attention: str) -> None:
         gradients = torch.autograd.grad(vectors.float().square().sum(), list(model.encoder.parameters()))
         assert all(gradient.dtype == torch.float32 for gradient in gradients)
         found.append((vectors.float(), torch.cat([gradient.flatten() for gradient in gradients])))
-    for (exact, narrow), bound in zip(zip(*found, strict=True), (0.02, 0.2), strict=True):  # gradients partly cancel out
+    for (exact, narrow), bound in zip(
+        zip(*found, strict=True), (0.02, 0.2), strict=True
+    ):  # gradients partly cancel out
         assert (exact - narrow).norm() < bound * exact.norm()
 
 

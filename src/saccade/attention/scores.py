@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.attention.headwise import headwise
 from saccade.attention.kernels.unit import unit
 
 LOCATIONS = 512  # positions that the location score knows, unless it is told otherwise
@@ -151,7 +152,7 @@ class General(LearnedScore):
 
     def memory(self, key_BSD: Tensor) -> Tensor:
         """W k, once per source."""
-        return key_BSD @ self.W.mT
+        return headwise(key_BSD, self.W)
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
         """e = q·(W k)."""
@@ -183,15 +184,15 @@ class ReducedRank(LearnedScore):
 
     def memory(self, key_BSD: Tensor) -> Tensor:
         """V k, once per source."""
-        return key_BSD @ self.V.mT
+        return headwise(key_BSD, self.V)
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
         """e = (U q)·(V k)."""
-        return (query_BTD @ self.U.mT) @ memory_BSD.mT
+        return headwise(query_BTD, self.U) @ memory_BSD.mT
 
     def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
         """(U q)·(V k)."""
-        return DotForm(query_BTD @ self.U.mT, memory_BSD, 1.0)
+        return DotForm(headwise(query_BTD, self.U), memory_BSD, 1.0)
 
 
 @final
@@ -225,11 +226,11 @@ class Additive(LearnedScore):
 
     def project(self, query_BTD: Tensor) -> Tensor:
         """W q."""
-        return query_BTD @ self.W.mT
+        return headwise(query_BTD, self.W)
 
     def memory(self, key_BSD: Tensor) -> Tensor:
         """U k + b, once per source."""
-        return key_BSD @ self.U.mT + self.b.unsqueeze(-2)
+        return headwise(key_BSD, self.U) + self.b.unsqueeze(-2)
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
         """e = vᵀ tanh(W q + (U k + b)). Holds a [T, S, A] tensor; `kernels.additive` doesn't."""

@@ -11,13 +11,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from saccade.bench import additive as additive_bench
 from saccade.bench import aligners as aligning_bench
 from saccade.bench import attention as attention_bench
 from saccade.bench import glimpse as glimpse_bench
 from saccade.bench import looking as looking_bench
 from saccade.bench import serving as serving_bench
 from saccade.bench import tables
-from saccade.bench.choices import PEERS_FOLDER, Device, check
+from saccade.bench.additive_goals import goals as found_goals
+from saccade.bench.choices import PEERS_FOLDER, Device, check, machine
 from saccade.bench.speed_commands import bench_decode, bench_train
 from saccade.config.networks import Size
 
@@ -57,6 +59,40 @@ def bench_attention(
     for section, peer in dict.fromkeys((row.section, row.peer) for row in rows):
         found = [row for row in rows if (row.section, row.peer) == (section, peer)]
         console.print("", tables.of_attention(f"{section}, beside {peer}", found))
+
+
+@app.command("additive")
+def bench_additive(
+    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+    quick: Annotated[bool, typer.Option(help="Small shapes, nothing compiled: seconds instead of a minute.")] = False,
+) -> None:
+    """Additive attention beside the plain expression, eager and compiled: time, terms a second, memory, errors."""
+    check(device)
+    place = torch.device(device.value)
+    cases = additive_bench.all_cases(place, quick=quick)
+    torch.manual_seed(1)
+    rows: list[additive_bench.Row] = []
+    with _progress(hidden=as_json) as progress:
+        for case in progress.track(cases, description="measuring"):
+            rows += additive_bench.measure(case, place, most=3 if quick else 30)
+    goals = found_goals(rows, at_full_size=device == Device.cuda and not quick)
+    if as_json:
+        found = {"goals": [goal.as_dict() for goal in goals], "rows": [row.as_dict() for row in rows]}
+        typer.echo(json.dumps({"machine": machine(place), **found}, indent=1))
+    else:
+        console = Console()
+        console.print(f"{machine(place)['name']}, torch {torch.__version__}. Shapes are B x T x S x D, values as wide.")
+        console.print(
+            "wall, eager, compile: how many times their rate; / float32, gradients: RMS error over the plain's."
+        )
+        for name in dict.fromkeys(row.case for row in rows):
+            console.print("", tables.of_additive(name, [row for row in rows if row.case == name]))
+        console.print("", tables.of_goals(goals))
+        for line in tables.problems(rows):
+            console.print(line, style="yellow", markup=False)
+    if any(row.problem for row in rows if row.name in additive_bench.OURS):
+        raise typer.Exit(1)
 
 
 @app.command("align")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from saccade.bench import accelerator, attention, decoding, serving, training
+from saccade.bench import accelerator, additive, attention, decoding, serving, training
+from saccade.bench.additive_goals import Goal
 
 
 def of_attention(title: str, rows: list[attention.Row]) -> Table:
@@ -27,6 +28,50 @@ def of_attention(title: str, rows: list[attention.Row]) -> Table:
             _mebibytes(row.peak_bytes),
             _mebibytes(row.peer_peak_bytes),
         )
+    return table
+
+
+def of_additive(title: str, rows: list[additive.Row]) -> Table:
+    """Everybody in cases of one name: time, rate, ratios, memory and errors."""
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for heading in ("shape", "pass", "", "call", "device", "terms/s", "wall", "eager", "compile", "peak"):
+        table.add_column(heading, justify="left" if heading in ("shape", "pass", "") else "right", no_wrap=True)
+    for heading in ("RMS error", "largest", "/ float32", "gradients"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        place = (row.shape, "both" if row.backward else "forward")
+        of_batch = "" if row.entries == row.batch else f", {row.entries} of {row.batch} entries"
+        name = row.name + ("" if row.dtype == "float32" else f", {row.dtype}") + of_batch
+        if row.rate is None or row.seconds is None or row.call_seconds is None or row.errors is None:
+            table.add_row(*place, name, "-")
+            continue
+        eager = additive.ratio(rows, row, "eager step" if row.case == "step" else "eager")
+        wall = row.rate / additive.WALL if row.device == "cuda" else None
+        ratios = (wall, eager, additive.ratio(rows, row, "compile"))
+        errors = (row.error_ratio(gradients=False), row.error_ratio(gradients=True))
+        table.add_row(
+            *place,
+            name,
+            *(f"{seconds * 1e3:,.3f} ms" for seconds in (row.call_seconds, row.seconds)),
+            f"{row.rate / 1e12:.3g} T" if row.rate >= 1e11 else f"{row.rate / 1e9:.3g} G",
+            *("-" if ratio is None else f"{ratio:.3g}x" for ratio in ratios),
+            _mebibytes(row.peak_bytes),
+            *(f"{error:.1e}" for error in row.errors["output"]),
+            *("-" if ratio is None else f"{ratio:.2f}x" for ratio in errors),
+        )
+    return table
+
+
+def of_goals(goals: list[Goal]) -> Table:
+    """What was wanted, what was found."""
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    table.add_column("goal", no_wrap=True)
+    for heading in ("wanted", "found", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for goal in goals:
+        wanted = f"at least {goal.least:g}" if goal.least is not None else f"at most {goal.most:g}"
+        found = "-" if goal.found is None else f"{goal.found:.3g}"
+        table.add_row(goal.name, wanted, found, "[green]met[/]" if goal.is_met else "[yellow]missed[/]")
     return table
 
 
@@ -90,7 +135,7 @@ def of_decoding(rows: list[decoding.Row]) -> Table:
     return table
 
 
-def problems(rows: list[accelerator.Row] | list[decoding.Row]) -> list[str]:
+def problems(rows: list[accelerator.Row] | list[decoding.Row] | list[additive.Row]) -> list[str]:
     """Why there are rows without figures, each reason once."""
     return list(dict.fromkeys(f"{row.title}: {row.problem}" for row in rows if row.problem is not None))
 

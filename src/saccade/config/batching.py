@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from torch import Tensor
 
+from saccade.attention.kernels import native
 from saccade.attention.kernels.triton_here import HAS_TRITON
 from saccade.attention.scores import SCORES, Score
 from saccade.config import corpora
@@ -63,11 +64,14 @@ def is_steady(config: Config) -> bool:
 
 
 def _asks_nothing(config: Config) -> bool:
-    """RNNs whose attention, if any, is a softmax over the whole source."""
+    """RNNs with a softmax over the whole source, or without; Transformers whose additive heads are one kernel."""
     model = config.model
-    if model.kind != "rnn" or config.training.consistency:
+    if config.training.consistency:
         return False
-    return model.attention == "none" or (model.normalizer == "softmax" and model.scope == "global")
+    is_soft = model.normalizer == "softmax"
+    if model.kind == "rnn":
+        return model.attention == "none" or (is_soft and model.scope == "global")
+    return is_soft and model.score == "additive" and native.refuses(device_for(config)) is None
 
 
 def _kind(config: Config) -> str:

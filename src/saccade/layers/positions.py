@@ -21,6 +21,15 @@ class Sinusoidal(nn.Module):
             raise ValueError(f"width: {width} given; sinusoidal positions need an even one")
         rate_half = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
         self.register_buffer("rate_half", rate_half, persistent=False)
+        self._tables: dict[tuple[int, torch.device], Tensor] = {}
+
+    @torch.inference_mode(False)
+    def table(self, end: int) -> Tensor:
+        """The vectors of all places before `end`, [end, D]; made once and kept, for a captured step to read."""
+        device = self.get_buffer("rate_half").device
+        if (end, device) not in self._tables:
+            self._tables[end, device] = self(Places.following(0, end, device))
+        return self._tables[end, device]
 
     def forward(self, place: Places) -> Tensor:
         """A vector for each place, [..., T, D]."""

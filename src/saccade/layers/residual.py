@@ -6,7 +6,7 @@ come in: under autocast torch would answer a norm in float32. Elsewhere they are
 
 from __future__ import annotations
 
-from typing import final
+from typing import NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +25,7 @@ class Norm(nn.LayerNorm):
         """[..., D] to [..., D]."""
         if not is_fused(x):
             return super().forward(x)
-        y, _ = residual(x, None, self.weight, self.bias, None, 0.0, self.eps)
-        return y
+        return residual(x, None, self.weight, self.bias, None, 0.0, self.eps)[0]
 
 
 def added(x: Tensor, answer: Tensor, share: float, norm: Norm | None = None) -> Tensor:
@@ -35,8 +34,34 @@ def added(x: Tensor, answer: Tensor, share: float, norm: Norm | None = None) -> 
         total = x + dropout(answer, share)
         return total if norm is None else norm(total)
     weight, bias, epsilon = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
-    y, _ = residual(answer, x, weight, bias, drawn_seed(x.device) if share else None, share, epsilon)
-    return y
+    return residual(answer, x, weight, bias, drawn_seed(x.device) if share else None, share, epsilon)[0]
+
+
+class Stream(NamedTuple):
+    """The rows that run through blocks: x + dropout(answer), where the last answer is added when they are next read."""
+
+    x: Tensor
+    answer: Tensor | None = None
+    share: float = 0.0  # of the answer that is dropped now
+
+    def total(self) -> Tensor:
+        """The sum."""
+        return self.x if self.answer is None else added(self.x, self.answer, self.share)
+
+    def read(self, norm: nn.Module) -> tuple[Tensor, Tensor]:
+        """The sum, and its norm; of both there is need later."""
+        if self.answer is None or not isinstance(norm, Norm) or not is_fused(self.x):
+            total = self.total()
+            return total, norm(total)
+        seed = drawn_seed(self.x.device) if self.share else None
+        y, _, total = residual(self.answer, self.x, norm.weight, norm.bias, seed, self.share, norm.eps, True)
+        return total, y
+
+    def end(self, norm: nn.Module) -> Tensor:
+        """The norm of the sum alone."""
+        if self.answer is None or not isinstance(norm, Norm):
+            return cast(Tensor, norm(self.total()))
+        return added(self.x, self.answer, self.share, norm)
 
 
 def streamed(x: Tensor) -> Tensor:
@@ -54,8 +79,8 @@ def is_fused(x: Tensor) -> bool:
 @torch.library.custom_op(
     "saccade::residual",
     mutates_args=(),
-    schema="(Tensor answer, Tensor? x, Tensor? weight, Tensor? bias, Tensor? seed, float share, float epsilon)"
-    " -> (Tensor, Tensor)",
+    schema="(Tensor answer, Tensor? x, Tensor? weight, Tensor? bias, Tensor? seed, float share, float epsilon,"
+    " bool keeps=False) -> (Tensor, Tensor, Tensor)",
 )
 def residual(
     answer: Tensor,
@@ -65,11 +90,15 @@ def residual(
     seed: Tensor | None,
     share: float,
     epsilon: float,
-) -> tuple[Tensor, Tensor]:
-    """norm(x + dropout(answer)), each part where its arguments are given; and mean and 1 / deviation of the rows."""
+    keeps: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """norm(x + dropout(answer)), each part where its arguments are given; mean and 1 / deviation of the rows; the sum.
+
+    The sum is empty unless it is to be kept beside its norm.
+    """
     from saccade.layers.kernels import residual as kernel
 
-    return kernel.forward(answer, x, weight, bias, seed, share, epsilon)
+    return kernel.forward(answer, x, weight, bias, seed, share, epsilon, keeps)
 
 
 @residual.register_fake
@@ -81,22 +110,24 @@ def _(
     seed: Tensor | None,
     share: float,
     epsilon: float,
-) -> tuple[Tensor, Tensor]:
+    keeps: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
     del bias, seed, share, epsilon
     y = torch.empty_like(answer if x is None else x, memory_format=torch.contiguous_format)
     num_rows = 0 if weight is None else answer.numel() // answer.shape[-1]
-    return y, answer.new_empty(2, num_rows, dtype=torch.float32)
+    return y, answer.new_empty(2, num_rows, dtype=torch.float32), y.new_empty(y.shape if keeps else 0)
 
 
 @torch.library.custom_op(
     "saccade::residual_backward",
     mutates_args=(),
-    schema="(Tensor grad, Tensor y, Tensor moments, Tensor answer, Tensor? x, Tensor weight, Tensor bias, Tensor? seed,"
-    " float share) -> (Tensor, Tensor, Tensor)",
+    schema="(Tensor grad, Tensor? grad_total, Tensor? y, Tensor moments, Tensor answer, Tensor? x, Tensor weight,"
+    " Tensor bias, Tensor? seed, float share) -> (Tensor, Tensor, Tensor)",
 )
 def residual_backward(
     grad: Tensor,
-    y: Tensor,
+    grad_total: Tensor | None,
+    y: Tensor | None,
     moments: Tensor,
     answer: Tensor,
     x: Tensor | None,
@@ -105,16 +136,20 @@ def residual_backward(
     seed: Tensor | None,
     share: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of a norm for the sum, the answer (empty if nothing was dropped), and weight and bias [2, D]."""
+    """Gradients of a norm for the sum, the answer (empty if nothing was dropped), and weight and bias [2, D].
+
+    If the sum was kept, it stands for the answer, and what flowed into it is added.
+    """
     from saccade.layers.kernels import residual as kernel
 
-    return kernel.backward(grad, y, moments, answer, x, weight, bias, seed, share)
+    return kernel.backward(grad, grad_total, y, moments, answer, x, weight, bias, seed, share)
 
 
 @residual_backward.register_fake
 def _(
     grad: Tensor,
-    y: Tensor,
+    grad_total: Tensor | None,
+    y: Tensor | None,
     moments: Tensor,
     answer: Tensor,
     x: Tensor | None,
@@ -123,33 +158,39 @@ def _(
     seed: Tensor | None,
     share: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    del grad, moments, x, bias, share
+    del grad_total, y, moments, x, bias, share
     grad_answer = answer.new_empty(0 if seed is None else answer.shape)
-    return torch.empty_like(y), grad_answer, weight.new_empty(2, len(weight), dtype=torch.float32)
+    return torch.empty_like(grad), grad_answer, weight.new_empty(2, len(weight), dtype=torch.float32)
 
 
-Inputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None, float, float]
-Gradients = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, None, None, None]
+Inputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None, float, float, bool]
+Gradients = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, None, None, None, None]
 
 
-def _save(ctx: torch.autograd.function.FunctionCtx, inputs: Inputs, output: tuple[Tensor, Tensor]) -> None:
-    answer, x, weight, bias, seed, ctx.share, _ = inputs  # type: ignore[attr-defined]
+def _save(ctx: torch.autograd.function.FunctionCtx, inputs: Inputs, output: tuple[Tensor, Tensor, Tensor]) -> None:
+    answer, x, weight, bias, seed, ctx.share, _, ctx.keeps = inputs  # type: ignore[attr-defined]
+    y, moments, total = output
     ctx.adds, ctx.dtype = x is not None, answer.dtype  # type: ignore[attr-defined]
-    ctx.mark_non_differentiable(output[1])
-    kept = (None,) * 6 if weight is None else (*output, answer, x, weight, bias)
+    ctx.mark_non_differentiable(moments, *(() if ctx.keeps else (total,)))  # type: ignore[attr-defined]
+    if weight is None:
+        kept: tuple[Tensor | None, ...] = (None,) * 6
+    else:
+        kept = (*((None, moments, total, None) if ctx.keeps else (y, moments, answer, x)), weight, bias)  # type: ignore[attr-defined]
     ctx.save_for_backward(seed, *kept)  # type: ignore[arg-type]
 
 
-def _differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, *unused: Tensor) -> Gradients:
-    del unused
-    seed, y, *kept = ctx.saved_tensors  # type: ignore[attr-defined]
+def _differentiate(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> Gradients:
+    grad, _, grad_total = grads
+    seed, *kept = ctx.saved_tensors  # type: ignore[attr-defined]
     share, adds, dtype = ctx.share, ctx.adds, ctx.dtype  # type: ignore[attr-defined]
-    if y is None:
+    weight = kept[-1]
+    if weight is None:
         answer = grad if seed is None else residual(grad, None, None, None, seed, share, 0.0)[0]
-        return answer.to(dtype), grad if adds else None, None, None, None, None, None
-    total, answer, parameters = residual_backward(grad, y, *kept, seed, share)
-    weight, bias = parameters.to(kept[-1].dtype)
-    return (total if seed is None else answer).to(dtype), total if adds else None, weight, bias, None, None, None
+        return answer.to(dtype), grad if adds else None, None, None, None, None, None, None
+    total, answer, parameters = residual_backward(grad, grad_total if ctx.keeps else None, *kept, seed, share)  # type: ignore[attr-defined]
+    of_weight, of_bias = parameters.to(weight.dtype)
+    of_answer = (total if seed is None else answer).to(dtype)
+    return of_answer, total if adds else None, of_weight, of_bias, None, None, None, None
 
 
 residual.register_autograd(_differentiate, setup_context=_save)

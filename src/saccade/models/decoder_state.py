@@ -88,10 +88,11 @@ class SlotState:
         spread = None
         if bias is not None:
             spread = slots.spread(bias(Places(slots.place_B[:, None], slots.capacity), slots.capacity))
-        place_R = slots.place_R
+        place_R, end = slots.place_R, slots.capacity
         if self.max_places is not None:  # one that is done stands behind its last place
-            place_R = place_R.clamp(max=self.max_places - 1)
-        return Seen(Places(place_R[:, None], 1), slots.past(window), self._sources(), spread)
+            end = min(end, self.max_places)
+            place_R = place_R.clamp(max=end - 1)
+        return Seen(Places(place_R[:, None], end), slots.past(window), self._sources(), spread)
 
     def _sources(self) -> Mask:
         if self.slots.is_fused:

@@ -15,6 +15,7 @@ from saccade.attention.dropout import dropout
 from saccade.attention.places import Places
 from saccade.layers.positions import Relative
 from saccade.layers.recurrent import RecurrentEncoder
+from saccade.layers.residual import Stream
 from saccade.models.transformer import BlockSizes, EncoderBlock, added_positions
 
 
@@ -86,9 +87,10 @@ class TransformerTextEncoder(nn.Module):
         x_BSD = dropout(x_BSD, self.sizes.dropouts.residual, self.training)
         mask = masks.padding(length_B) & self.sizes.scope()
         bias = None if self.bias is None else self.bias(place, steps)
+        stream = Stream(x_BSD)
         for block in self.blocks:
-            x_BSD = block(x_BSD, mask, place, bias)
-        memory_BSD = self.norm(x_BSD)
+            stream = block(stream, mask, place, bias)
+        memory_BSD = stream.end(self.norm)
         return Encoded(memory_BSD, last_steps(memory_BSD, length_B))
 
 

@@ -18,7 +18,7 @@ from saccade.data.packing import Row
 from saccade.layers.embedding import embedded
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
-from saccade.layers.residual import Norm, added, is_fused, streamed
+from saccade.layers.residual import Norm, Stream, added, is_fused, streamed
 from saccade.models.decoder_state import BlockMemory, Seen, SlotState, State
 
 AnyState = TypeVar("AnyState", State, SlotState)
@@ -82,10 +82,14 @@ class Residual(nn.Module):
         self.norm = Norm(sizes.width)
         self.is_pre, self.dropout = sizes.norm == "pre", sizes.dropouts.residual
 
-    def forward(self, x_BTD: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, stream: Stream, layer: Callable[[Tensor], Tensor]) -> Stream:
         """The layer's answer added to its question."""
-        answer = layer(self.norm(x_BTD) if self.is_pre else x_BTD)
-        return added(x_BTD, answer, self.dropout if self.training else 0.0, None if self.is_pre else self.norm)
+        share = self.dropout if self.training else 0.0
+        if not self.is_pre:
+            x_BTD = stream.total()
+            return Stream(added(x_BTD, layer(x_BTD), share, self.norm))
+        x_BTD, question_BTD = stream.read(self.norm)
+        return Stream(x_BTD, layer(question_BTD), share)
 
 
 @final
@@ -97,10 +101,10 @@ class EncoderBlock(nn.Module):
         self.attention, self.feed_forward = sizes.own_attention(), sizes.feed_forward()
         self.residuals = nn.ModuleList(Residual(sizes) for _ in range(2))
 
-    def forward(self, x_BSD: Tensor, mask: Mask, place: Places, bias: Tensor | None) -> Tensor:
+    def forward(self, stream: Stream, mask: Mask, place: Places, bias: Tensor | None) -> Stream:
         """[B, S, D] to [B, S, D]."""
-        x_BSD = self.residuals[0](x_BSD, lambda x: self.attention(x, mask=mask, place=place, bias=bias))
-        return self.residuals[1](x_BSD, self.feed_forward)
+        stream = self.residuals[0](stream, lambda x: self.attention(x, mask=mask, place=place, bias=bias))
+        return cast(Stream, self.residuals[1](stream, self.feed_forward))
 
 
 @final
@@ -118,8 +122,8 @@ class DecoderBlock(nn.Module):
         return self.cross.memory(source_BSD)
 
     def forward(
-        self, x_BTD: Tensor, memory: BlockMemory, seen: Seen, record: list[Tensor] | None = None
-    ) -> tuple[Tensor, BlockMemory]:
+        self, stream: Stream, memory: BlockMemory, seen: Seen, record: list[Tensor] | None = None
+    ) -> tuple[Stream, BlockMemory]:
         """The steps after those already remembered; the memory grows by them, `record` by the weights [B, H, T, S]."""
         past = memory.past
 
@@ -135,9 +139,8 @@ class DecoderBlock(nn.Module):
             record.append(weight_BHTS)
             return cast(Tensor, answer)
 
-        x_BTD = self.residuals[0](x_BTD, own)
-        x_BTD = self.residuals[1](x_BTD, cross)
-        return self.residuals[2](x_BTD, self.feed_forward), BlockMemory(past, memory.source)
+        stream = self.residuals[1](self.residuals[0](stream, own), cross)
+        return self.residuals[2](stream, self.feed_forward), BlockMemory(past, memory.source)
 
 
 @final
@@ -259,33 +262,34 @@ class Transformer(nn.Module):
     def _read(self, x_BSD: Tensor, mask: Mask, place: Places) -> tuple[BlockMemory, ...]:
         """The source through the encoder, as each decoder block will ask it."""
         bias = None if self.encoder_bias is None else self.encoder_bias(place, x_BSD.shape[1])
+        stream = Stream(x_BSD)
         for block in self.encoder:
-            x_BSD = self._through(block, x_BSD, mask, place, bias)
-        memory_BSD = self.encoder_norm(x_BSD)
+            stream = self._through(block, stream, mask, place, bias)
+        memory_BSD = stream.end(self.encoder_norm)
         return tuple(BlockMemory(None, cast(DecoderBlock, block).read(memory_BSD)) for block in self.decoder)
 
     def _write(
         self, memories: tuple[BlockMemory, ...], read_BT: Tensor, seen: Seen, record: list[Tensor] | None = None
     ) -> tuple[Tensor, tuple[BlockMemory, ...]]:
         """The decoder's vectors at these steps, and what its blocks remember after them."""
-        x_BTD, later = self._embedded(self.target, read_BT, seen.place), []
+        stream, later = Stream(self._embedded(self.target, read_BT, seen.place)), []
         for block, memory in zip(self.decoder, memories, strict=True):
-            x_BTD, remembered = self._through(block, x_BTD, memory, seen, record)
+            stream, remembered = self._through(block, stream, memory, seen, record)
             later.append(remembered)
-        return self.decoder_norm(x_BTD), tuple(later)
+        return stream.end(self.decoder_norm), tuple(later)
 
-    def _through(self, block: nn.Module, *inputs: Any) -> Any:
+    def _through(self, block: nn.Module, stream: Stream, *inputs: Any) -> Any:
         """A block's answer; perhaps made again in the backward pass, instead of keeping what it was made of."""
         if self.recomputes and self.training:
-            return checkpoint(block, *inputs, use_reentrant=False)
-        return block(*inputs)
+            return checkpoint(block, Stream(stream.total()), *inputs, use_reentrant=False)
+        return block(stream, *inputs)
 
     def _embedded(self, table: nn.Embedding, ids_BT: Tensor, place: Places) -> Tensor:
-        if not self.training or not is_fused(table.weight) or isinstance(self.positions, Learned):
+        if not is_fused(table.weight) or isinstance(self.positions, Learned):
             return self._placed(table(ids_BT) * self.sizes.width**0.5, place)
-        known = Places.following(0, place.end, ids_BT.device)
-        position_PD = None if self.positions is None else self.positions(known)
-        return embedded(ids_BT, table.weight, place, position_PD, self.sizes.dropouts.residual)
+        position_PD = None if self.positions is None else self.positions.table(place.end)
+        share = self.sizes.dropouts.residual if self.training else 0.0
+        return embedded(ids_BT, table.weight, place, position_PD, share)
 
     def _placed(self, x_BTD: Tensor, place: Places) -> Tensor:
         if self.positions is not None:

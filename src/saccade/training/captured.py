@@ -76,7 +76,7 @@ class Captured:
                 parameter.grad = None
         torch.cuda.empty_cache()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with torch.cuda.graph(graph, self._pool, capture_error_mode="thread_local"):  # another thread pins batches
             shown = self.backward(batch, scale)
         self._pool = self._pool or graph.pool()
         return _Graph(graph, _tensors(batch), scale, shown, [parameter.grad for parameter in self.parameters])

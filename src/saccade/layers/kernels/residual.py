@@ -3,7 +3,7 @@
 With u = (s - mean s) / deviation and y = w u + b (Ba 2016, section 3), the gradient for s is
 (g - mean g - u mean(g u)) / deviation, g = w dy. After a sum, u = (y - b) / w is read off y alone, except in columns
 whose b is large beside w, where y in half precision says too little of u: those few are made again from x and the
-answer. Neither the sum nor a mask is stored; what was dropped is drawn again from the seed.
+answer. Neither the sum (unless it is wanted) nor a mask is stored; what was dropped is drawn again from the seed.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     y_ptr,
     mean_ptr,
     inverse_ptr,
+    total_ptr,
     num_rows,
     threshold,
     factor,
@@ -77,6 +78,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     ADDS: tl.constexpr,
     DROPS: tl.constexpr,
     NORMS: tl.constexpr,
+    KEEPS: tl.constexpr,
     ROWS: tl.constexpr,
     PADDED: tl.constexpr,
 ):
@@ -88,6 +90,9 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
         y = tl.where(_kept(tl.load(seed_ptr), row, threshold, ROWS, PADDED), y * factor, 0.0)
     if ADDS:
         y += tl.load(x_ptr + at, inside, 0.0).to(tl.float32)
+    if KEEPS:
+        y = y.to(total_ptr.dtype.element_ty).to(tl.float32)  # the norm is of what others will read
+        tl.store(total_ptr + at, y, inside)
     if NORMS:
         mean = tl.sum(y, 1) / WIDTH
         y = tl.where((column < WIDTH)[None, :], y - mean[:, None], 0.0)
@@ -103,6 +108,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
 @triton.jit
 def _backward_kernel(  # type: ignore[no-untyped-def]
     grad_ptr,
+    grad_total_ptr,
     y_ptr,
     answer_ptr,
     x_ptr,
@@ -120,6 +126,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     WIDTH: tl.constexpr,
     ADDS: tl.constexpr,
     DROPS: tl.constexpr,
+    KEPT: tl.constexpr,
     ROWS: tl.constexpr,
     PADDED: tl.constexpr,
     STAGES: tl.constexpr,
@@ -143,7 +150,8 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         total = tl.load(answer_ptr + at, again, 0.0).to(tl.float32)
         if DROPS:
             kept = _kept(seed, row, threshold, ROWS, PADDED)
-            total = tl.where(kept, total * factor, 0.0)
+            if not KEPT:
+                total = tl.where(kept, total * factor, 0.0)
         if ADDS:
             total += tl.load(x_ptr + at, again, 0.0).to(tl.float32)
         unit = (total - mean[:, None]) * inverse[:, None]
@@ -156,6 +164,8 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         grad *= weight[None, :]
         along = tl.sum(grad * unit, 1) / WIDTH
         grad = (grad - tl.sum(grad, 1)[:, None] / WIDTH - unit * along[:, None]) * inverse[:, None]
+        if KEPT:
+            grad += tl.load(grad_total_ptr + at, inside, 0.0).to(tl.float32)
         tl.store(grad_sum_ptr + at, grad, inside)
         if DROPS:
             tl.store(grad_answer_ptr + at, tl.where(kept, grad * factor, 0.0), inside)
@@ -178,15 +188,20 @@ def forward(
     seed: Tensor | None,
     share: float,
     epsilon: float,
+    keeps: bool = False,
     blocks: Blocks | None = None,
-) -> tuple[Tensor, Tensor]:
-    """What the given parts make of the answer, in x's dtype; with a weight, mean and 1 / deviation of rows, [2, N]."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What the given parts make of the answer, in x's dtype; with a weight, mean and 1 / deviation of rows, [2, N].
+
+    Last, the sum before the norm, if it is to be kept.
+    """
     width = answer.shape[-1]
     blocks = blocks or forward_blocks(width)
     answer, x = answer.contiguous(), x if x is None else x.contiguous()
     y = torch.empty_like(answer if x is None else x)
     num_rows = y.numel() // max(1, width)
     moments = torch.empty(2, 0 if weight is None else num_rows, dtype=torch.float32, device=y.device)
+    total = y.new_empty(y.shape if keeps else 0)
     if y.numel():
         _forward_kernel[(triton.cdiv(num_rows, blocks.rows),)](
             answer,
@@ -196,6 +211,7 @@ def forward(
             seed,
             y,
             *moments,
+            total,
             num_rows,
             *dropping(share),
             epsilon,
@@ -203,16 +219,18 @@ def forward(
             ADDS=x is not None,
             DROPS=seed is not None,
             NORMS=weight is not None,
+            KEEPS=keeps,
             ROWS=blocks.rows,
             PADDED=max(8, triton.next_power_of_2(width)),
             num_warps=blocks.warps,
         )
-    return y, moments
+    return y, moments, total
 
 
 def backward(
     grad: Tensor,
-    y: Tensor,
+    grad_total: Tensor | None,
+    y: Tensor | None,
     moments: Tensor,
     answer: Tensor,
     x: Tensor | None,
@@ -222,15 +240,20 @@ def backward(
     share: float,
     blocks: Blocks | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of a norm for the sum, the answer (empty if nothing was dropped), and weight and bias [2, D]."""
-    width, grad = y.shape[-1], grad.contiguous()
+    """Gradients of a norm for the sum, the answer (empty if nothing was dropped), and weight and bias [2, D].
+
+    With a gradient of the sum, which was kept: the sum stands where the answer would, and there is no x and no y.
+    """
+    width, grad = grad.shape[-1], grad.contiguous()
+    grad_total = grad_total if grad_total is None else grad_total.contiguous()
     blocks = blocks or backward_blocks(width)
     answer, x, num_rows = answer.contiguous(), x if x is None else x.contiguous(), moments.shape[1]
-    grad_sum, grad_answer = torch.empty_like(y), answer.new_empty(0 if seed is None else answer.shape)
-    num_programs = max(1, min(triton.cdiv(num_rows, blocks.rows), blocks.waves * num_multiprocessors(y.device)))
-    partial = torch.empty(num_programs, 2, width, dtype=torch.float32, device=y.device)
+    grad_sum, grad_answer = torch.empty_like(grad), answer.new_empty(0 if seed is None else answer.shape)
+    num_programs = max(1, min(triton.cdiv(num_rows, blocks.rows), blocks.waves * num_multiprocessors(grad.device)))
+    partial = torch.empty(num_programs, 2, width, dtype=torch.float32, device=grad.device)
     _backward_kernel[(num_programs,)](
         grad,
+        grad_total,
         y,
         answer,
         x,
@@ -246,6 +269,7 @@ def backward(
         WIDTH=width,
         ADDS=x is not None,
         DROPS=seed is not None,
+        KEPT=grad_total is not None,
         ROWS=blocks.rows,
         PADDED=max(8, triton.next_power_of_2(width)),
         STAGES=blocks.stages,

@@ -1,0 +1,295 @@
+"""`saccade bench additive`: our additive attention beside the plain expression, eager and compiled, and float64.
+
+Queries and keys are projected beforehand, so that a term (one query, one key, one dimension) is all that is timed; one
+query a step goes through `attend`, with its projection, as a decoder asks. Peers that would not fit in memory run on
+some entries of the batch, and their time and memory are multiplied.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, final
+
+import psutil
+import torch
+from torch import Tensor
+
+from saccade.attention import attend
+from saccade.attention.kernels import additive, additive_fused, additive_series
+from saccade.attention.scores import Additive
+from saccade.bench.measure import captured_seconds, medians_side_by_side
+from saccade.training.memory import peak_memory
+
+WALL = 4.0e12  # terms a second: the unit of an H200 that computes tanh
+CHECKED = {"cpu": 1 << 22, "cuda": 1 << 28}  # terms computed in float64: whole entries, or the first queries of one
+LAUNCHES = 5e-3  # seconds: what takes longer isn't captured, as launching it takes no time beside
+OURS = ("exact", "series", "attend")
+Run = Callable[..., Tensor]
+Errors = dict[str, tuple[float, float]]  # of the output and of each gradient: RMS, largest
+
+
+class Shape(NamedTuple):
+    """B x T x S x D; values are as wide."""
+
+    batch: int
+    queries: int
+    keys: int
+    width: int
+
+    def __str__(self) -> str:
+        return "x".join(str(size) for size in self)
+
+    @property
+    def terms(self) -> int:
+        """Of one pass."""
+        return self.batch * self.queries * self.keys * self.width
+
+
+@final
+@dataclass(frozen=True)
+class Case:
+    """What is run side by side. `scale`: of queries and keys, whose series has a range."""
+
+    name: str
+    shape: Shape
+    contestants: tuple[str, ...]
+    backward: bool = False
+    dtype: torch.dtype = torch.float32
+    scale: float = 1.0
+
+
+@final
+@dataclass(frozen=True)
+class Row:
+    """One contestant in one case, or why it has no figures."""
+
+    case: str
+    device: str
+    shape: str
+    batch: int
+    backward: bool
+    dtype: str
+    name: str
+    entries: int  # of the batch that were run; seconds and bytes are of all
+    call_seconds: float | None = None  # as it is called
+    seconds: float | None = None  # on the device alone, where the two differ
+    rate: float | None = None  # terms a second
+    peak_bytes: int | None = None  # with inputs and gradients
+    errors: Errors | None = None
+    plain_errors: Errors | None = None  # of the plain expression in float32
+    problem: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @property
+    def title(self) -> str:
+        """In a list of problems."""
+        return f"{self.name}, {self.shape}, {'both passes' if self.backward else 'forward'}"
+
+    def error_ratio(self, *, gradients: bool) -> float | None:
+        """RMS error over the plain expression's in float32; of gradients the worst."""
+        both = self.errors or {}, self.plain_errors or {}
+        names = [name for name in both[0] if (name != "output") == gradients]
+        return max((both[0][name][0] / max(both[1][name][0], 1e-30) for name in names), default=None)
+
+    @property
+    def largest_error(self) -> float:
+        """Of the output."""
+        return self.errors["output"][1] if self.errors else math.inf
+
+
+def plain(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
+    """The expression as it is written; eager it is quickest with a matrix product."""
+    hidden_NTSA = torch.tanh(query_NTA.unsqueeze(-2) + key_NSA.unsqueeze(-3))
+    return (hidden_NTSA @ v_NA[:, None, :, None]).squeeze(-1).softmax(-1) @ value_NSD
+
+
+def summed(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
+    """The same with a sum, which compilers fuse with what is summed."""
+    hidden_NTSA = torch.tanh(query_NTA.unsqueeze(-2) + key_NSA.unsqueeze(-3))
+    return (hidden_NTSA * v_NA[:, None, None]).sum(-1).softmax(-1) @ value_NSD
+
+
+def exact(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
+    """What backend="additive" runs once queries and keys are projected."""
+    if query_NTA.device.type == "cpu":
+        return additive.additive_score(query_NTA, key_NSA, v_NA).softmax(-1) @ value_NSD
+    inputs = (query_NTA, key_NSA, v_NA.float(), value_NSD)
+    return additive_fused.additive_attention(*inputs, None, None, None, 1, 0.0, None)[0]
+
+
+def series(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
+    """What backend="series" runs."""
+    inputs = (query_NTA, key_NSA, v_NA.float(), value_NSD)
+    return additive_series.additive_series(*inputs, None, None, None, 1, 0.0, None)[0]
+
+
+@functools.cache
+def _score(width: int, device: torch.device, dtype: torch.dtype) -> Additive:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        return Additive(width, width).requires_grad_(False).to(device, dtype)
+
+
+def step(query_N1A: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor, backend: str = "auto") -> Tensor:
+    """A decoder's step; W and v are its score's own."""
+    del v_NA
+    score = _score(query_N1A.shape[-1], query_N1A.device, query_N1A.dtype)
+    return attend(query_N1A, None, value_NSD, memory=key_NSA, score=score, backend=backend)
+
+
+def compiled() -> Run:
+    """The sum, compiled afresh."""
+    torch.compiler.reset()
+    return torch.compile(summed, dynamic=False)
+
+
+def contestant(name: str) -> Run:
+    """By its name, as it is now."""
+    found: dict[str, Callable[[], Run]] = {
+        "exact": lambda: exact,
+        "series": lambda: series,
+        "eager": lambda: plain,
+        "compile": compiled,
+        "attend": lambda: step,
+        "eager step": lambda: functools.partial(step, backend="reference"),
+    }
+    return found[name]()
+
+
+def all_cases(device: torch.device, *, quick: bool = False) -> list[Case]:
+    """The shapes that issue 7 names on an accelerator, smaller ones on a CPU; `quick`: small, and nothing compiled."""
+    is_cuda = device.type == "cuda"
+    large, small, long = Shape(16, 1024, 1024, 256), Shape(64, 64, 64, 512), Shape(1, 32_768, 32_768, 128)
+    steps = [Shape(64, 1, 30, 512), Shape(64, 1, 30, 1000)]
+    if not is_cuda:
+        large, small, long = Shape(4, 256, 256, 128), Shape(16, 32, 32, 256), Shape(1, 2048, 2048, 64)
+    if quick:
+        large, small, long, steps = Shape(2, 64, 64, 32), Shape(4, 16, 16, 64), Shape(1, 256, 256, 32), steps[:1]
+    names = ("exact", "eager") if quick else ("exact", "eager", "compile")
+    pairs = [(shape, backward) for backward in (False, True) for shape in (("large", large), ("small", small))]
+    cases = [Case(name, shape, names, backward) for (name, shape), backward in pairs]
+    if is_cuda:
+        types = (torch.float32, torch.bfloat16)
+        cases += [Case("narrow", large, ("exact", "series"), dtype=dtype, scale=0.45) for dtype in types]
+    cases += [Case("step", shape, ("attend", "eager step"), backward) for shape in steps for backward in (False, True)]
+    return [*cases, Case("long", long, ("exact",), backward=True)]
+
+
+def measure(case: Case, device: torch.device, *, most: int = 30) -> list[Row]:
+    """Everybody in turns, `most` of them; what a contestant trips over is its row, not the end of the others."""
+    _forget(device)
+    inputs = _inputs(case, device)
+    grad = torch.randn(case.shape.batch, case.shape.queries, case.shape.width, device=device, dtype=case.dtype)
+    rows, passes = {}, {}
+    for name in case.contestants:
+        entries = case.shape.batch if name in OURS else _fitting(case, device)
+        dtype = str(case.dtype).removeprefix("torch.")
+        shape = (str(case.shape), case.shape.batch)
+        rows[name] = Row(case.name, device.type, *shape, case.backward, dtype, name, entries)
+        part = ([x[:entries] for x in inputs], grad[:entries], case.backward)
+        try:
+            run = functools.partial(_pass, contestant(name), *part)
+            errors, plain_errors = _errors(run(), inputs, grad, case.backward)
+            peak = peak_memory(run, device)
+            held = sum(x[:entries].nbytes for x in (*inputs, grad))
+            peak = None if peak is None else (peak + held) * case.shape.batch // entries
+            rows[name] = replace(rows[name], errors=errors, plain_errors=plain_errors, peak_bytes=peak)
+            passes[name] = run
+        except Exception as error:
+            rows[name] = replace(rows[name], problem=_problem(error))
+        _forget(device)
+    try:
+        calls = medians_side_by_side(passes, device, at_least=0.2, most=most) if passes else {}
+    except Exception as error:
+        return [replace(row, problem=row.problem or _problem(error)) for row in rows.values()]
+    for name, seconds in calls.items():
+        times = case.shape.batch / rows[name].entries
+        alone = _alone(passes[name], seconds, device)
+        rate = case.shape.terms / (alone * times)
+        rows[name] = replace(rows[name], call_seconds=seconds * times, seconds=alone * times, rate=rate)
+    return list(rows.values())
+
+
+def _inputs(case: Case, device: torch.device) -> list[Tensor]:
+    batch, queries, keys, width = case.shape
+    query, key = (torch.randn(batch, steps, width, device=device) * case.scale for steps in (queries, keys))
+    if case.scale != 1:  # within the series' range, whatever is drawn
+        query, key = (x.clamp_(-additive_series.RANGE / 2, additive_series.RANGE / 2) for x in (query, key))
+    v, value = torch.randn(batch, width, device=device) * width**-0.5, torch.randn(batch, keys, width, device=device)
+    return [x.to(case.dtype).requires_grad_(case.backward) for x in (query, key, v, value)]
+
+
+def _pass(run: Run, inputs: Sequence[Tensor], grad: Tensor, backward: bool) -> dict[str, Tensor]:
+    """The output and, after a backward pass, gradients by name."""
+    if not backward:
+        with torch.no_grad():
+            return {"output": run(*inputs)}
+    output = run(*inputs)
+    gradients = torch.autograd.grad(output, inputs, grad, allow_unused=True)
+    named = zip(("query", "key", "v", "value"), gradients, strict=True)
+    return {"output": output.detach(), **{name: x for name, x in named if x is not None}}
+
+
+def _errors(found: dict[str, Tensor], inputs: list[Tensor], grad: Tensor, backward: bool) -> tuple[Errors, Errors]:
+    """Against float64, as many terms as are checked: what was found, and the plain expression in float32."""
+    (entries, queries, width), keys = inputs[0].shape, inputs[1].shape[1]
+    most = CHECKED[grad.device.type]
+    entries = min(entries, max(1, most // (queries * keys * width)), len(found["output"]))
+    steps = min(queries, max(1, most // (keys * width)))
+    reference = functools.partial(step, backend="reference") if queries == 1 else plain
+
+    def checked(dtype: torch.dtype) -> dict[str, Tensor]:
+        cut = [x[:entries].detach().to(dtype).requires_grad_(backward) for x in (inputs[0][:, :steps], *inputs[1:])]
+        return _pass(reference, cut, grad[:entries, :steps].to(dtype), backward)
+
+    exactly, plainly = checked(torch.float64), checked(torch.float32)
+    names = [name for name in exactly if name in ("output", "query") or steps == queries]
+
+    def away(results: dict[str, Tensor]) -> Errors:
+        far = {name: results[name][:entries, : exactly[name].shape[1]].double() - exactly[name] for name in names}
+        return {name: (float(x.square().mean().sqrt()), float(x.abs().amax())) for name, x in far.items()}
+
+    return away(found), away(plainly)
+
+
+def _alone(run: Callable[[], object], seconds: float, device: torch.device) -> float:
+    """Without the host's time, where a graph can be captured; never more than a call."""
+    if device.type != "cuda" or seconds > LAUNCHES:
+        return seconds
+    try:
+        return min(seconds, captured_seconds(run))
+    except RuntimeError:
+        return seconds
+
+
+def _fitting(case: Case, device: torch.device) -> int:
+    """Entries of the batch whose broadcast tensors fit in memory: three forward, five with the way back."""
+    room = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available // 2
+    entries, each = case.shape.batch, case.shape.terms // case.shape.batch * case.dtype.itemsize
+    while entries > 1 and entries * each * (5 if case.backward else 3) > 0.9 * room:
+        entries //= 2
+    return entries
+
+
+def _forget(device: torch.device) -> None:
+    if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def _problem(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+
+
+def ratio(rows: Sequence[Row], row: Row, peer: str) -> float | None:
+    """How many times a peer's rate in the same case this one is."""
+    case = (row.case, row.shape, row.backward, row.dtype)
+    rates = [r.rate for r in rows if r.name == peer and (r.case, r.shape, r.backward, r.dtype) == case]
+    return row.rate / rates[0] if row.rate and rates and rates[0] else None
