@@ -151,6 +151,21 @@ def test_local_p_looks_around_the_predicted_centre() -> None:
     assert (weights.sum(-1) < 1).all()  # the Gaussian is not normalised again (Luong 2015, equation 10)
 
 
+def test_a_mask_knows_the_local_p_it_was_joined_with() -> None:
+    centre, padding = torch.rand(2, 4, 5), masks.padding(torch.tensor([3, 7]))
+    local = masks.around(centre, 2)
+    for joined in (padding & local, local & padding & masks.full()):
+        assert joined.local is not None
+        assert joined.local.centre is centre
+        assert joined.local.radius == 2
+        assert joined.local.others.dense(5, 7, num_axes=1).equal(padding.dense(5, 7))
+    grouped = (local & padding).grouped(2).local
+    assert grouped is not None
+    assert grouped.centre.shape == (2, 2, 2, 5)
+    for other in (local & local, local.shifted(1, 1), masks.causal() & padding):
+        assert other.local is None
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -119,3 +119,10 @@ def test_randomness_is_repeatable_under_a_seed(arguments: dict[str, object]) -> 
         drawn.append(attend(query, key, key, **arguments))  # type: ignore[call-overload]
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
+
+
+@pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
+def test_a_row_with_nan_is_nan_and_nothing_else_breaks(name: str) -> None:
+    score = torch.tensor([[1.0, torch.nan, 0.5], [2.0, 0.0, 0.0]])
+    weight = NORMALIZERS[name]()(score, torch.tensor([True, True, False]))
+    assert weight.isnan().tolist() == [[True, True, False], [False] * 3]

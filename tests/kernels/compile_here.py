@@ -1,4 +1,4 @@
-"""Compile the shipped kernels for an H200 (sm_90), without one: `python compile_here.py`; a line for each.
+"""Compile the shipped kernels for an H200 (sm_90), without one: `python compile_here.py [all]`; a line for each.
 
 The launchers run as they are, on CPU tensors; Triton is told of a device that isn't there, and only compiles.
 """
@@ -6,6 +6,7 @@ The launchers run as they are, on CPU tensors; Triton is told of a device that i
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 os.environ.pop("TRITON_INTERPRET", None)
@@ -76,6 +77,26 @@ def step(dtype: torch.dtype, rows: int, ancestor: torch.Tensor | None, is_new: b
     step_attention(query, *caches, torch.zeros(rows, dtype=torch.int32), ancestor, *new, 0.125)
 
 
+def streamed(
+    dtype: torch.dtype,
+    width: int,
+    num_keys: int,
+    kind: str,
+    mask: torch.Tensor | None = None,
+    high: int | None = None,
+    is_local: bool = False,
+    dropout: float = 0.0,
+) -> None:
+    """Forward and backward, the tensors slices of a projection as a model has them; four heads share two of keys."""
+    from saccade.attention.kernels.streamed import streamed_attention, streamed_attention_backward
+
+    query, keys = (torch.randn(2, num_keys, heads, width, dtype=dtype).transpose(1, 2) for heads in (4, 2))
+    centre = torch.rand(2, 4, num_keys) if is_local else None
+    more = (mask, centre, torch.zeros(1, dtype=torch.int64), kind, 0.125, None, high, 5, dropout)
+    output, peak = streamed_attention(query, keys, keys, *more)
+    streamed_attention_backward(output, query, keys, keys, peak, *more)
+
+
 if __name__ == "__main__":
     compile_only()
     for dtype in (torch.bfloat16, torch.float32):
@@ -85,3 +106,11 @@ if __name__ == "__main__":
     step(torch.bfloat16, 64, torch.zeros(64, 32, dtype=torch.int32), is_new=True)
     step(torch.bfloat16, 600, torch.zeros(600, dtype=torch.int32), is_new=False)
     step(torch.float32, 600, None, is_new=True)
+    by_key, by_pair = torch.ones(2, 1, 1, 400, dtype=torch.bool), torch.ones(1, 1, 100, 100, dtype=torch.bool)
+    streamed(torch.bfloat16, 64, 400, "entmax15", by_key, high=0, dropout=0.1)
+    streamed(torch.bfloat16, 64, 100, "softmax", by_pair, is_local=True)
+    if "all" in sys.argv:  # every tiling that is shipped: a minute
+        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+            for width in (64, 128, 256):
+                for num_keys in (100, 400):
+                    streamed(dtype, width, num_keys, "sparsemax")

@@ -6,11 +6,13 @@ import importlib.util
 import os
 from typing import Any
 
+import numpy as np
 import pytest
 
 from saccade.attention.kernels import triton_here
 
 if importlib.util.find_spec("triton") is not None:
+    import triton.language as tl
     from triton.runtime import interpreter
 
     patch = interpreter._patch_lang_tensor
@@ -20,12 +22,34 @@ if importlib.util.find_spec("triton") is not None:
         patch(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
 
+    def called(self: Any, *args: Any, **options: Any) -> Any:
+        """A function that a kernel calls: what the kernel sees of the language is patched already, so not again."""
+        if self.fn.__globals__.get("tl") is not tl:
+            interpreter._patch_lang(self.fn)
+        return self.rewrite()(*args, **options)
+
     interpreter._patch_lang_tensor = patched
+    interpreter.InterpretedFunction.__call__ = called
 
 
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_here, "INTERPRETED", True)
+
+
+@pytest.fixture
+def widened_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter would multiply the bits of bfloat16."""
+
+    def widened(x: Any) -> Any:
+        return (x.data.astype(np.uint32) << 16).view(np.float32) if x.dtype == tl.bfloat16 else x.data
+
+    def dot(self: Any, a: Any, b: Any, sum_so_far: Any, *precision: Any) -> Any:
+        del self, precision
+        product = np.matmul(widened(a), widened(b), dtype=np.float32) + sum_so_far.data
+        return interpreter.TensorHandle(product, sum_so_far.dtype.scalar)
+
+    monkeypatch.setattr(interpreter.InterpreterBuilder, "create_dot", dot)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

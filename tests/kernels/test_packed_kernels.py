@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -23,24 +22,7 @@ from saccade.attention.masks import Mask
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(autouse=True)
-def _widened_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter would multiply the bits of bfloat16."""
-    if importlib.util.find_spec("triton") is None:
-        return
-    import triton.language as tl
-    from triton.runtime import interpreter
-
-    def widened(x: Any) -> Any:
-        return (x.data.astype(np.uint32) << 16).view(np.float32) if x.dtype == tl.bfloat16 else x.data
-
-    def dot(self: Any, a: Any, b: Any, sum_so_far: Any, *precision: Any) -> Any:
-        del self, precision
-        product = np.matmul(widened(a), widened(b), dtype=np.float32) + sum_so_far.data
-        return interpreter.TensorHandle(product, sum_so_far.dtype.scalar)
-
-    monkeypatch.setattr(interpreter.InterpreterBuilder, "create_dot", dot)
-
+pytestmark = pytest.mark.usefixtures("widened_products")
 
 # lengths of queries, of keys (None: the same), heads, heads that share a key's, widths of keys and values, band
 CASES: dict[str, tuple[list[int], list[int] | None, int, int, int, int, Mask]] = {
@@ -172,6 +154,8 @@ def test_kernels_compile_for_the_device() -> None:
         "forward_kernel",
         "backward_kernel",
         "step_kernel",
+        "query_kernel",
+        "key_kernel",
     }
 
 

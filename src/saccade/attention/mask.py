@@ -35,6 +35,22 @@ class Packing(NamedTuple):
     longest: int  # no sentence has more queries or keys than this
 
 
+class Local(NamedTuple):
+    """Keys near a centre, weighed by a Gaussian (local_p): |s - centre_t| <= radius, of sigma radius / 2."""
+
+    centre: Tensor  # [*batch, T]
+    radius: int
+    others: Mask  # what else a key must pass
+
+    def grouped(self, repeats: int) -> Local:
+        """The same for heads in groups."""
+        batch_shape, others = self.centre.shape[:-1], self.others.grouped(repeats)
+        if len(batch_shape) < 2:
+            return Local(self.centre, self.radius, others)
+        members = (-1, repeats) if batch_shape[1] > 1 else (1, 1)
+        return Local(self.centre.unflatten(1, members), self.radius, others)
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Mask:
@@ -50,6 +66,7 @@ class Mask:
     reads_query_step: bool = True
     table: Tensor | None = None  # the mask itself as booleans [*batch, T, S], where that is what it was made of
     factor: Predicate | None = None  # multiplies the weights after they are normalised (local-p's Gaussian)
+    local: Local | None = None  # where it is the whole mask, and its Gaussian the factor
     length: Tensor | None = None  # [B], where s < length is the whole mask
 
     @property
@@ -75,7 +92,7 @@ class Mask:
         band = (_tightest(max, low, other_low), _tightest(min, high, other_high))
         joined = self._join(other, lambda i: self.allows(i) & other.allows(i), band, self._factors(other))
         packing = self.packing if other.is_band else other.packing if self.is_band else None
-        return replace(joined, is_band=self.is_band and other.is_band, packing=packing)
+        return replace(joined, is_band=self.is_band and other.is_band, packing=packing, local=self._locals(other))
 
     def __or__(self, other: Mask) -> Mask:
         _need_mask(other)
@@ -127,6 +144,7 @@ class Mask:
             num_keys=None,
             packing=None,
             length=None,
+            local=None,
             band=(_plus(self.band[0], offset), _plus(self.band[1], offset)),
         )
 
@@ -140,7 +158,7 @@ class Mask:
             return self.allows(Index(index.batch[1:], index.t + moved, index.s + moved))
 
         shape = (num_blocks, *self.batch_shape)
-        return replace(self, allows=allows, batch_shape=shape, packing=None, length=None, table=None)
+        return replace(self, allows=allows, batch_shape=shape, packing=None, length=None, table=None, local=None)
 
     def fits(self, leading: tuple[int, ...], num_queries: int, num_keys: int) -> str | None:
         """What doesn't fit a query [*leading, T, D] and its keys, in words; None when all does."""
@@ -170,6 +188,7 @@ class Mask:
             allows=lambda i: self.allows(ungrouped(i)),
             batch_shape=(batch, heads // repeats, repeats, *rest) if heads > 1 else (batch, 1, 1, *rest),
             factor=None if factor is None else lambda i: factor(ungrouped(i)),
+            local=None if self.local is None else self.local.grouped(repeats),
         )
 
     def _factors(self, other: Mask) -> Predicate | None:
@@ -177,6 +196,15 @@ class Mask:
         if mine is None or theirs is None:
             return mine or theirs
         return lambda index: mine(index) * theirs(index)
+
+    def _locals(self, other: Mask) -> Local | None:
+        """Whichever side has one, with the other side among what else a key must pass; two can't be told as one."""
+        mine, theirs = self.local, other.local
+        if self.factor is not None and other.factor is not None:
+            return None
+        if mine is not None:
+            return mine._replace(others=mine.others & other)
+        return None if theirs is None else theirs._replace(others=self & theirs.others)
 
     def _join(self, other: Mask, allows: Predicate, band: Band, factor: Predicate | None) -> Mask:
         return Mask(

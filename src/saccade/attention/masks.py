@@ -16,7 +16,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from saccade.attention.mask import Index, Mask, Packing, same_start
+from saccade.attention.mask import Index, Local, Mask, Packing, same_start
 from saccade.attention.precision import widened
 
 __all__ = [
@@ -170,6 +170,7 @@ def around(centre: Tensor, radius: int) -> Mask:
         batch_shape=tuple(centre.shape[:-1]),
         num_queries=centre.shape[-1],
         factor=gaussian,
+        local=Local(centre, radius, full()),
     )
 
 

@@ -118,7 +118,7 @@ def _support(score_BTS: Tensor, thresholds_of: Callable[[Tensor, Tensor], Tensor
         rank = torch.arange(1, score_BTS.shape[-1] + 1, device=score_BTS.device, dtype=score_BTS.dtype)
         thresholds = thresholds_of(ordered, rank)
         size = (thresholds < ordered).sum(-1, keepdim=True)
-        support = score_BTS >= ordered.gather(-1, size - 1)
+        support = score_BTS >= ordered.gather(-1, (size - 1).clamp_min(0))  # of NaN there is none
         return support.to(score_BTS.dtype), support.sum(-1, keepdim=True)
 
 

@@ -9,3 +9,9 @@ from torch import Tensor
 def widened(tensor: Tensor) -> Tensor:
     """The tensor in float32, or in float64 if it is."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def computed_in(tensor: Tensor) -> torch.dtype:
+    """The dtype a kernel computes in: autocast's, or the tensor's own."""
+    device = tensor.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype

@@ -17,6 +17,7 @@ from saccade.attention.call import Attended, Call
 from saccade.attention.dropout import drawn_seed
 from saccade.attention.kernels.triton_here import runs_on
 from saccade.attention.normalizers import Softmax
+from saccade.attention.precision import computed_in
 from saccade.attention.scores import Score
 
 REASON = "the sentences of the row are packed, so only pairs within each are computed"
@@ -38,8 +39,8 @@ def refuses(call: Call) -> str | None:
         return f"the score {getattr(call.score, '__name__', type(call.score).__name__)} is not a dot product"
     if not isinstance(call.normalizer, Softmax):
         return "the normalizer is not softmax"
-    if _dtype(call.query) not in DTYPES:
-        return f"the kernel computes in half and single precision, not in {_dtype(call.query)}"
+    if computed_in(call.query) not in DTYPES:
+        return f"the kernel computes in half and single precision, not in {computed_in(call.query)}"
     if max(call.query.shape[-1], call.memory.shape[-1], call.value.shape[-1]) > WIDEST:
         return f"a head is wider than {WIDEST}"
     return None
@@ -52,7 +53,7 @@ def run(call: Call) -> Attended:
     form = call.score.as_dot(call.query, call.memory)
     assert form is not None
     assert form.scale > 0  # the kernel takes a row's maximum before it scales
-    leading, dtype, packing = call.leading, _dtype(call.query), call.mask.packing
+    leading, dtype, packing = call.leading, computed_in(call.query), call.mask.packing
     query = form.query.to(dtype).expand(*leading, -1, -1)
     shared = len(leading) > 0 and all(x.dim() < 3 or x.shape[-3] == 1 for x in (form.key, call.value))
     own = (*leading[:-1], 1) if shared else leading  # heads in groups: keys and values stay as few as they are
@@ -215,8 +216,3 @@ def _differentiate(
 
 
 packed_attention.register_autograd(_differentiate, setup_context=_save)
-
-
-def _dtype(query: Tensor) -> torch.dtype:
-    device = query.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else query.dtype

@@ -15,11 +15,23 @@ from saccade.attention.kernels import (
     one_row,
     packed,
     sdpa,
+    streamed,
     window,
 )
 from saccade.attention.reference import reference
 
-BACKENDS = ("auto", "reference", "sdpa", "additive", "additive_step", "series", "window", "one_row", "packed")
+BACKENDS = (
+    "auto",
+    "reference",
+    "sdpa",
+    "additive",
+    "additive_step",
+    "series",
+    "window",
+    "one_row",
+    "packed",
+    "streamed",
+)
 
 
 class Choice(NamedTuple):
@@ -47,6 +59,8 @@ def select(call: Call, backend: str = "auto") -> Choice:
         return _SINGLE
     if additive_fused.refuses(call) is None and additive.pays(call):  # it skips what lies outside a band by itself
         return _FUSED
+    if one_row.refuses(call) is not None and _streams(call):
+        return _STREAMED
     if window.refuses(call) is None and window.pays(call):
         return _WINDOW
     if one_row.refuses(call) is None:
@@ -58,9 +72,15 @@ def _whole(call: Call) -> Choice:
     """The quickest of those that compute all pairs."""
     if additive.refuses(call) is None:
         return _ADDITIVE if additive.pays(call) else Choice("reference", "so few terms are quicker at once", reference)
+    if _streams(call):
+        return _STREAMED
     if (refusal := sdpa.refuses(call)) is None:
         return _SDPA
     return Choice("reference", refusal, reference)
+
+
+def _streams(call: Call) -> bool:
+    return call.query.device.type == "cuda" and streamed.pays(call) and streamed.refuses(call) is None
 
 
 def _named(call: Call, backend: str) -> Choice:
@@ -74,6 +94,7 @@ def _named(call: Call, backend: str) -> Choice:
         "window": (window.refuses, _WINDOW),
         "one_row": (one_row.refuses, _ONE_ROW),
         "packed": (packed.refuses, _PACKED),
+        "streamed": (streamed.refuses, _STREAMED),
     }[backend]
     if (refusal := refuses(call)) is not None:
         raise ValueError(f"backend: {backend!r} can't run this call: {refusal}")
@@ -85,6 +106,7 @@ def _run_whole(call: Call) -> Attended:
 
 
 _PACKED = Choice("packed", packed.REASON, packed.run)
+_STREAMED = Choice("streamed", streamed.REASON, streamed.run)
 _SDPA = Choice("sdpa", sdpa.REASON, sdpa.run)
 _ADDITIVE = Choice("additive", additive.REASON, additive.run)
 _FUSED = Choice("additive", additive_fused.REASON, additive_fused.run)
