@@ -191,17 +191,17 @@ def test_the_host_waits_for_nothing(cell: str, attention: str, scope: str, monke
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("attention", DECODERS)
 def test_bfloat16_tracks_float32(cell: str, attention: str) -> None:
-    model, found = build(cell, attention=attention).float(), []
+    sizes, found = RecurrentSizes(48, 40, num_layers=2, cell=cell), []  # large enough that roundings average out
+    model = Seq2Seq(source=31, target_vocabulary=33, sizes=sizes, look=ADDITIVE, attention=attention).eval()
+    source, length, read = torch.randint(0, 31, (16, 12)), 2 + torch.arange(16) % 11, torch.randint(0, 33, (16, 9))
     for is_narrow in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=is_narrow):
-            vectors = model(SOURCE, LENGTH, READ)
+            vectors = model(source, length, read)
         gradients = torch.autograd.grad(vectors.float().square().sum(), list(model.encoder.parameters()))
         assert all(gradient.dtype == torch.float32 for gradient in gradients)
         found.append((vectors.float(), torch.cat([gradient.flatten() for gradient in gradients])))
-    for (exact, narrow), bound in zip(
-        zip(*found, strict=True), (0.02, 0.2), strict=True
-    ):  # gradients partly cancel out
-        assert (exact - narrow).norm() < bound * exact.norm()
+    for exact, narrow in zip(*found, strict=True):
+        assert (exact - narrow).norm() < 0.03 * exact.norm()
 
 
 @pytest.mark.parametrize(

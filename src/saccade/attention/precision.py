@@ -12,6 +12,6 @@ def widened(tensor: Tensor) -> Tensor:
 
 
 def computed_in(tensor: Tensor) -> torch.dtype:
-    """The dtype a kernel computes in: autocast's, or the tensor's own."""
+    """The dtype of a product with it: autocast's, or the tensor's own."""
     device = tensor.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype

@@ -164,7 +164,7 @@ def contestant(name: str) -> Run:
 
 
 def all_cases(device: torch.device, *, quick: bool = False) -> list[Case]:
-    """The shapes that issue 7 names on an accelerator, smaller ones on a CPU; `quick`: small, and nothing compiled."""
+    """The shapes of the goals on an accelerator, smaller ones on a CPU; `quick`: small, and nothing compiled."""
     is_cuda = device.type == "cuda"
     large, small, long = Shape(16, 1024, 1024, 256), Shape(64, 64, 64, 512), Shape(1, 32_768, 32_768, 128)
     steps = [Shape(64, 1, 30, 512), Shape(64, 1, 30, 1000)]

@@ -1,4 +1,4 @@
-"""What issue 7 wants of additive attention, held against what `saccade bench additive` found."""
+"""What additive attention is to reach on one H200, held against what `saccade bench additive` found."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Goal:
 
 
 def goals(rows: Sequence[Row], *, at_full_size: bool) -> list[Goal]:
-    """Issue 7's first four. Those of speed and memory belong to its shapes on one H200, that of errors to all."""
+    """Those of speed and memory belong to the full shapes on one H200, that of errors to all."""
     found = []
     for kind in ("output", "gradients"):
         ours = [row for row in rows if row.name in ("exact", "attend") and row.dtype == "float32"]

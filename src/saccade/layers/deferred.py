@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Protocol, cast, final
 import torch
 from torch import Tensor
 
+from saccade.attention.precision import computed_in
+
 Gradients = tuple[Tensor | None, ...]
 
 
@@ -114,7 +116,7 @@ class StepLinear:
     """nn.functional.linear for the steps of one loop: y = W x + b; without a bias, rows are added instead."""
 
     def __init__(self, weight_GD: Tensor, bias_G: Tensor | None = None) -> None:
-        dtype = step_dtype(weight_GD)
+        dtype = computed_in(weight_GD)  # asked once, and not at every step
         shared = [tensor.to(dtype) for tensor in (weight_GD, bias_G) if tensor is not None]
         self._weight_GD, *self._bias = (tensor.detach() for tensor in shared)
         self._ledger = _Products(has_bias=bias_G is not None)
@@ -129,9 +131,3 @@ class StepLinear:
         note = Note(x_BD.detach(), [None])
         self._ledger.notes.append(note)
         return cast(Tensor, Product.apply(note, self._token, x_BD, self._weight_GD, added))
-
-
-def step_dtype(tensor: Tensor) -> torch.dtype:
-    """What a loop's products are computed in: autocast's choice, made once and not at every step."""
-    kind = tensor.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else tensor.dtype

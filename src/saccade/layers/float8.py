@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from saccade.attention.precision import computed_in
 from saccade.layers import feed_forward
 from saccade.layers.residual import is_fused
 
@@ -54,9 +55,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`F.linear` in float8; widths that don't fill tiles stay wide."""
     if any(width % TILE for width in weight.shape):
         return F.linear(x, weight, bias)
-    kind = x.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-    return float8_linear(x, weight, bias, dtype)[0]
+    return float8_linear(x, weight, bias, computed_in(x))[0]
 
 
 def narrow(x_NK: Tensor, dtype: torch.dtype) -> Narrow:

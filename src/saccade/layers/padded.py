@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention.dropout import dropout
-from saccade.layers.deferred import step_dtype
+from saccade.attention.precision import computed_in
 
 Hidden = tuple[Tensor, ...]  # h, and c of an LSTM; each [L, B, D]
 CLOSED = 1e4  # a gate this far from 0 is shut (or open) to the last bit
@@ -65,7 +65,7 @@ def _scan(
 
     Under autocast it runs in autocast's dtype; cuDNN left to itself would take float16.
     """
-    dtype = step_dtype(x_BSD)
+    dtype = computed_in(x_BSD)
     is_lstm = cells.mode == "LSTM"
     if is_lstm and length_B is not None:
         x_BSD, weights = _keeping(x_BSD, weights, length_B)

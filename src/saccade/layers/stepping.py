@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.attention.dropout import dropout
-from saccade.attention.precision import widened
-from saccade.layers.deferred import StepLinear, step_dtype
+from saccade.attention.precision import computed_in, widened
+from saccade.layers.deferred import StepLinear
 
 States = list[tuple[Tensor, ...]]  # of each layer: h, and c of an LSTM; [B, D]
 
@@ -26,7 +26,7 @@ class Unrolled:
     def __init__(self, cells: nn.RNNBase, x_BTD: Tensor) -> None:
         width, (first, *others) = x_BTD.shape[-1], cells.all_weights
         self._cells, self._cell = cells, CELLS[cells.mode]
-        self._x_TBG = F.linear(x_BTD, first[0][:, :width], first[2]).to(step_dtype(x_BTD)).unbind(1)
+        self._x_TBG = F.linear(x_BTD, first[0][:, :width], first[2]).to(computed_in(x_BTD)).unbind(1)
         inputs = [(first[0][:, width:], None), *((weight, bias) for weight, _, bias, _ in others)]
         self._inputs = [StepLinear(weight, bias) for weight, bias in inputs]
         self._hiddens = [StepLinear(weight, bias) for _, weight, _, bias in cells.all_weights]

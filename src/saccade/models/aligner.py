@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import NORMALIZERS, SCORES, attend, masks
+from saccade.attention.precision import computed_in
 from saccade.attention.scores import Score
-from saccade.layers.deferred import Gradients, Note, Noted, anchored, step_dtype
+from saccade.layers.deferred import Gradients, Note, Noted, anchored
 
 SCOPES = ("global", "local_m", "local_p")
 Module = TypeVar("Module", bound=nn.Module)
@@ -117,7 +118,7 @@ class Looking:
     """
 
     def __init__(self, aligner: Aligner, source: Source, first: int) -> None:
-        dtype = step_dtype(source.value_BSD)
+        dtype = computed_in(source.value_BSD)
         value_BSD, memory_BSD = source.value_BSD.to(dtype), source.memory_BSD.to(dtype)
         self._frozen, self._num_steps = _frozen(aligner), first
         self._source = Source(value_BSD.detach(), memory_BSD.detach(), source.length_B)
@@ -150,6 +151,6 @@ def _frozen(module: Module) -> Module:
     parts = {name: part if part is None else _frozen(part) for name, part in module._modules.items()}
     kept = {name: None if p is None else p.detach() for name, p in module._parameters.items()}
     if isinstance(module, Score):
-        kept = {name: p.to(step_dtype(p)) if p is not None and p.dim() else p for name, p in kept.items()}
+        kept = {name: p.to(computed_in(p)) if p is not None and p.dim() else p for name, p in kept.items()}
     twin.__dict__ |= {"_modules": parts, "_parameters": kept}
     return twin
