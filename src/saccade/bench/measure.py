@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from saccade.layers.graphs import recorded, warmed
+
 
 def medians_side_by_side(
     functions: Mapping[str, Callable[[], object]], device: torch.device, *, at_least: float = 0.4, most: int = 200
@@ -26,15 +28,8 @@ def medians_side_by_side(
 
 def captured_seconds(function: Callable[[], object], *, at_least: float = 0.02, rounds: int = 5) -> float:
     """Time of a CUDA device alone: a captured graph, replayed back to back between two events; the median."""
-    current, side = torch.cuda.current_stream(), torch.cuda.Stream()
-    side.wait_stream(current)
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            function()
-    current.wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        function()
+    warmed(function, torch.device("cuda"))
+    graph, _ = recorded(function)
     times = max(3, int(at_least / _between_events(graph.replay, 3)))
     return statistics.median(_between_events(graph.replay, times) for _ in range(rounds))
 

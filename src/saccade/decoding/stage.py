@@ -14,6 +14,7 @@ from saccade.decoding.board import Board, GreedyBoard, Size
 from saccade.decoding.constraints import Constraints
 from saccade.decoding.likeliest import likeliest
 from saccade.decoding.stepper import Slotted
+from saccade.layers.graphs import recorded, warmed
 
 
 @final
@@ -67,14 +68,6 @@ def to_host(tensor: Tensor) -> Tensor:
 
 
 def _captured(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """The step as one CUDA graph. It is tried first: what libraries set up on first use must not be captured."""
-    side = torch.cuda.Stream(device)
-    side.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(side):
-        for _ in range(2):
-            step()
-    torch.cuda.current_stream(device).wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        step()
-    return graph.replay
+    """The step as one CUDA graph."""
+    warmed(step, device)
+    return recorded(step)[0].replay

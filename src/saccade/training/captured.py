@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-WARM_UPS = 2
+from saccade.layers.graphs import recorded, warmed
+
 MOST_GRAPHS = 64
 Backward = Callable[[Any, Any], Tensor]  # of a batch and a factor: adds the gradients, returns what is shown
 
@@ -65,19 +67,13 @@ class Captured:
         for parameter in self.parameters:
             if self.adds and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        stream, current = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
-        stream.wait_stream(current)
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UPS):
-                self.backward(batch, scale)
-        current.wait_stream(stream)
+        step = partial(self.backward, batch, scale)
+        warmed(step, self.device)
         if not self.adds:
             for parameter in self.parameters:
                 parameter.grad = None
         torch.cuda.empty_cache()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, self._pool, capture_error_mode="thread_local"):  # another thread pins batches
-            shown = self.backward(batch, scale)
+        graph, shown = recorded(step, self._pool)
         self._pool = self._pool or graph.pool()
         return _Graph(graph, _tensors(batch), scale, shown, [parameter.grad for parameter in self.parameters])
 
