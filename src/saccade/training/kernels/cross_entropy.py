@@ -33,7 +33,7 @@ TWICE = Blocks(4096, 16, keeps=False)
 def blocks_for(logits_NV: Tensor) -> Blocks:
     """The row in registers where it fits: of 64 a thread, so that 32 warps run on a multiprocessor, or of 128."""
     vocabulary = logits_NV.shape[1]
-    if logits_NV.dtype != torch.bfloat16 or vocabulary > 92 << 10 or not _is_aligned(logits_NV):
+    if logits_NV.dtype != torch.bfloat16 or vocabulary > 88 << 10 or not _is_aligned(logits_NV):
         return TWICE
     warps = min(16, triton.next_power_of_2(triton.cdiv(vocabulary, 2560)))  # 40 registers of pairs, 24 to work with
     return Blocks(256 * warps, warps, 64 if vocabulary <= 40 << 10 else 128)
