@@ -19,17 +19,14 @@ import psutil
 import torch
 from torch import Tensor
 
-from saccade.attention import attend
-from saccade.attention.kernels import additive, additive_fused, additive_series
-from saccade.attention.scores import Additive
+from saccade.attention.kernels import additive_series
+from saccade.bench.additive_contestants import OURS, Run, contestant, plain, step
 from saccade.bench.measure import captured_seconds, medians_side_by_side, queued_seconds
 from saccade.training.memory import peak_memory
 
 WALL = 4.0e12  # terms a second: the unit of an H200 that computes tanh
 CHECKED = {"cpu": 1 << 22, "cuda": 1 << 28}  # terms computed in float64: whole entries, or the first queries of one
 LAUNCHES = 1e-3  # seconds: what takes longer isn't captured, as it is launched while the last call runs
-OURS = ("exact", "series", "attend")
-Run = Callable[..., Tensor]
 Errors = dict[str, tuple[float, float]]  # of the output and of each gradient: RMS, largest
 
 
@@ -105,65 +102,6 @@ class Row:
         return self.errors["output"][1] if self.errors else math.inf
 
 
-def plain(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
-    """The expression as it is written; eager it is quickest with a matrix product."""
-    hidden_NTSA = torch.tanh(query_NTA.unsqueeze(-2) + key_NSA.unsqueeze(-3))
-    return (hidden_NTSA @ v_NA[:, None, :, None]).squeeze(-1).softmax(-1) @ value_NSD
-
-
-def summed(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
-    """The same with a sum, which compilers fuse with what is summed."""
-    hidden_NTSA = torch.tanh(query_NTA.unsqueeze(-2) + key_NSA.unsqueeze(-3))
-    return (hidden_NTSA * v_NA[:, None, None]).sum(-1).softmax(-1) @ value_NSD
-
-
-def exact(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
-    """What backend="additive" runs once queries and keys are projected."""
-    if query_NTA.device.type == "cpu":
-        return additive.additive_score(query_NTA, key_NSA, v_NA).softmax(-1) @ value_NSD
-    inputs = (query_NTA, key_NSA, v_NA.float(), value_NSD)
-    return additive_fused.additive_attention(*inputs, None, None, None, 1, 0.0, None)[0]
-
-
-def series(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
-    """What backend="series" runs."""
-    inputs = (query_NTA, key_NSA, v_NA.float(), value_NSD)
-    return additive_series.additive_series(*inputs, None, None, None, 1, 0.0, None)[0]
-
-
-@functools.cache
-def _score(width: int, device: torch.device, dtype: torch.dtype) -> Additive:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(7)
-        return Additive(width, width).requires_grad_(False).to(device, dtype)
-
-
-def step(query_N1A: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor, backend: str = "auto") -> Tensor:
-    """A decoder's step; W and v are its score's own."""
-    del v_NA
-    score = _score(query_N1A.shape[-1], query_N1A.device, query_N1A.dtype)
-    return attend(query_N1A, None, value_NSD, memory=key_NSA, score=score, backend=backend)
-
-
-def compiled() -> Run:
-    """The sum, compiled afresh for the shapes of one case."""
-    torch.compiler.reset()
-    return torch.compile(summed, dynamic=False)
-
-
-def contestant(name: str) -> Run:
-    """By its name, as it is now."""
-    found: dict[str, Callable[[], Run]] = {
-        "exact": lambda: exact,
-        "series": lambda: series,
-        "eager": lambda: plain,
-        "compile": compiled,
-        "attend": lambda: step,
-        "eager step": lambda: functools.partial(step, backend="reference"),
-    }
-    return found[name]()
-
-
 def all_cases(device: torch.device, *, quick: bool = False) -> list[Case]:
     """The shapes of the goals on an accelerator, smaller ones on a CPU; `quick`: small, and nothing compiled."""
     is_cuda = device.type == "cuda"
@@ -203,8 +141,10 @@ def measure(case: Case, device: torch.device, *, most: int = 30) -> list[Row]:
     for name, seconds in calls.items():
         times = case.shape.batch / rows[name].entries
         alone, problem = _alone(passes[name], seconds, device)
-        figures = {"call_seconds": seconds * times, "seconds": alone * times, "rate": case.shape.terms / alone / times}
-        rows[name] = replace(rows[name], **figures, problem=problem)
+        rate = case.shape.terms / (alone * times)
+        rows[name] = replace(
+            rows[name], call_seconds=seconds * times, seconds=alone * times, rate=rate, problem=problem
+        )
     return list(rows.values())
 
 
@@ -220,15 +160,14 @@ def _checked(
     device = grad.device
     try:
         entries = case.shape.batch if row.name in OURS else _fitting(case, device)
-        # Leaves of its own: a view would remember the stream it was made on, which a graph must not wait for.
-        own = [x[:entries].detach().requires_grad_(case.backward) for x in inputs]
+        own = [x[:entries] for x in inputs]
         run = functools.partial(_pass, contestant(row.name), own, grad[:entries], case.backward)
         errors, plain_errors = _errors(run(), inputs, grad, case.backward)
         peak = peak_memory(run, device)
         held = sum(x.nbytes for x in (*own, grad[:entries]))
         peak = None if peak is None else (peak + held) * case.shape.batch // entries
-        figures = {"errors": errors, "plain_errors": plain_errors, "peak_bytes": peak}
-        return replace(row, entries=entries, **figures), run
+        row = replace(row, entries=entries, errors=errors, plain_errors=plain_errors, peak_bytes=peak)
+        return row, run
     except Exception as error:
         return replace(row, problem=_problem(error)), None
 
@@ -248,8 +187,10 @@ def _pass(run: Run, inputs: Sequence[Tensor], grad: Tensor, backward: bool) -> d
     if not backward:
         with torch.no_grad():
             return {"output": run(*inputs)}
-    output = run(*inputs)
-    gradients = torch.autograd.grad(output, inputs, grad, allow_unused=True)
+    # Leaves of this pass: autograd waits for the stream on which a tensor's history began, and a graph must not wait.
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    output = run(*leaves)
+    gradients = torch.autograd.grad(output, leaves, grad, allow_unused=True)
     named = zip(("query", "key", "v", "value"), gradients, strict=True)
     return {"output": output.detach(), **{name: x for name, x in named if x is not None}}
 
@@ -263,7 +204,7 @@ def _errors(found: dict[str, Tensor], inputs: list[Tensor], grad: Tensor, backwa
     reference = functools.partial(step, backend="reference") if queries == 1 else plain
 
     def checked(dtype: torch.dtype) -> dict[str, Tensor]:
-        cut = [x[:entries].detach().to(dtype).requires_grad_(backward) for x in (inputs[0][:, :steps], *inputs[1:])]
+        cut = [x[:entries].to(dtype) for x in (inputs[0][:, :steps], *inputs[1:])]
         return _pass(reference, cut, grad[:entries, :steps].to(dtype), backward)
 
     exactly, plainly = checked(torch.float64), checked(torch.float32)
