@@ -123,7 +123,7 @@ def all_cases(device: torch.device, *, quick: bool = False) -> list[Case]:
 
 
 def measure(case: Case, device: torch.device, *, most: int = 30) -> list[Row]:
-    """Everybody in turns, `most` of them; what goes wrong is a row's problem, never the end of other rows or cases."""
+    """Everybody in turns, `most` of them; what goes wrong is said in rows, and never the end of other cases."""
     rows = {name: _row(case, device, name) for name in case.contestants}
     try:
         _forget(device)

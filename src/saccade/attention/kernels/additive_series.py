@@ -89,7 +89,7 @@ def additive_series(
         score = fused.wide_product(made.query[part, steps], made.key[part].mT)
         masked = Masked(scope, drawing, part.start, steps.start)
         weight = _weights(score, log_sum[part, steps], masked, value_NSD.dtype)
-        output[part, steps] = weight @ value_NSD[part]
+        torch.bmm(weight, value_NSD[part], out=output[part, steps])
     tiling = cuda.tiling_to_attend(count, num_queries, value_NSD.shape[-1])
     assert tiling is not None
     beyond = cuda.Beyond(made.range_N2, RANGE)
