@@ -31,8 +31,9 @@ from saccade.attention.kernels.packed_tiles import (
 
 
 def blocks_for(longest: int, dtype: torch.dtype) -> Blocks:
-    """Four warps for a tile: there is too much to hold for fewer."""
-    return Blocks(block_steps(longest), warps=8 if dtype == torch.float32 else 4)
+    """Two warps for a tile, held to the registers of which eight programs fit a multiprocessor."""
+    steps = block_steps(longest)
+    return Blocks(steps, warps=8) if dtype == torch.float32 else Blocks(steps, warps=2, registers=128)
 
 
 def backward(
