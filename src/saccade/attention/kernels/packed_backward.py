@@ -19,10 +19,11 @@ from saccade.attention.kernels.packed_tiles import (
     Sentences,
     find_work,
     in_band,
-    in_reach,
     is_kept,
+    keys_in_reach,
     launches,
     product,
+    queries_in_reach,
     read,
     short_steps,
     write,
@@ -30,12 +31,12 @@ from saccade.attention.kernels.packed_tiles import (
 
 
 def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[Blocks, Blocks]:
-    """For short and for long sentences; with few registers more programs wait for memory at once."""
+    """For short and for long sentences: as few registers as spill next to nothing, for many programs at once."""
     steps = short_steps(longest)
     if dtype == torch.float32:
         return Blocks(steps, warps=8), Blocks(32, warps=8)
     if width <= 64:
-        return Blocks(steps, warps=2, registers=128), Blocks(64, warps=4, registers=168)
+        return Blocks(steps, warps=2), Blocks(64, warps=4, registers=168)
     return Blocks(steps, warps=4), Blocks(64, warps=8)
 
 
@@ -72,10 +73,10 @@ def backward(
 
 @triton.jit
 def read_queries(query, grad, peak, head, first, end, sentences, BLOCK: tl.constexpr):
-    """A tile of queries, the gradients of what they found, and their peaks."""
+    """A tile of queries, the gradients of what they found, their places and their peaks."""
     q, g = read(query, head, first, end, BLOCK), read(grad, head, first, end, BLOCK)
     t = first + tl.arange(0, BLOCK)
-    return q, g, tl.load(peak + tl.cast(head, tl.int64) * sentences.num_queries + t, t < end, float("inf")), t
+    return q, g, t, tl.load(peak + tl.cast(head, tl.int64) * sentences.num_queries + t, t < end, float("inf"))
 
 
 @triton.jit
@@ -85,17 +86,18 @@ def dot_rows(g, o):
 
 
 @triton.jit
-def weigh(k, v, q, g, peaks, mean, t, s, row, place, key_end, band, dropping, scale, DROPS: tl.constexpr):
+def weigh(k, v, s, queries, mean, row, key_first, key_end, band, dropping, scale, DROPS: tl.constexpr):
     """Of keys and queries [S, T]: the weights after dropout, and the gradients of the scores.
 
     Without `mean`, the products of gradient and output, all keys are here and give it.
     """
+    q, g, t, peaks = queries
     inside = in_band(t[None, :], s[:, None], key_end, band.low, band.high, band.has_low, band.has_high)
     score = tl.where(inside, product(k, tl.trans(q)), -float("inf"))
     weight = tl.exp2(score * scale - peaks[None, :])
     used, grad_weight = weight, product(v, tl.trans(g))
     if DROPS:
-        kept = is_kept(tl.load(dropping.seed), row[None, :], place[:, None], dropping.threshold)
+        kept = is_kept(tl.load(dropping.seed), (row + t)[None, :], (s - key_first)[:, None], dropping.threshold)
         used = tl.where(kept, weight * dropping.factor, 0.0)
         grad_weight = tl.where(kept, grad_weight * dropping.factor, 0.0)
     if mean is None:
@@ -148,45 +150,30 @@ def backward_kernel(
             head = group * REPEATS + repeat
             row = head * sentences.num_queries
             if is_whole:
-                q, g, peaks, t = read_queries(query, grad, peak, head, first_t, query_end, sentences, BLOCK)
-                used, grad_score = weigh(
-                    k, v, q, g, peaks, None, t, s, row + t, step, key_end, band, dropping, scale, DROPS
-                )
-                value_sum += product(used, g)
-                key_sum += product(grad_score, q)
+                queries = read_queries(query, grad, peak, head, first_t, query_end, sentences, BLOCK)
+                used, grad_score = weigh(k, v, s, queries, None, row, key_first, key_end, band, dropping, scale, DROPS)
+                value_sum += product(used, queries[1])
+                key_sum += product(grad_score, queries[0])
                 query_sum = product(tl.trans(grad_score), k) * score_scale
                 write(grad_query, head, first_t, query_end, query_sum, BLOCK)
             elif SKIP > 0:
                 if first_t < query_end:
-                    q, g, peaks, t = read_queries(query, grad, peak, head, first_t, query_end, sentences, BLOCK)
-                    mean = dot_rows(g, read(output, head, first_t, query_end, BLOCK))
+                    queries = read_queries(query, grad, peak, head, first_t, query_end, sentences, BLOCK)
+                    mean = dot_rows(queries[1], read(output, head, first_t, query_end, BLOCK))
                     query_sum = tl.zeros((BLOCK, grad_query.padded), tl.float32)
-                    start, stop = in_reach(
-                        first_t,
-                        first_t + BLOCK,
-                        key_first,
-                        key_end,
-                        band.low,
-                        band.high,
-                        BLOCK,
-                        band.has_low,
-                        band.has_high,
-                    )
+                    start, stop = keys_in_reach(first_t, key_first, key_end, band, BLOCK)
                     for block in range(start, stop, BLOCK):
                         k_there = read(key, group, block, key_end, BLOCK)
+                        s_there = block + step
                         v_there = read(value, group, block, key_end, BLOCK)
-                        place = block - key_first + step
                         _, grad_score = weigh(
                             k_there,
                             v_there,
-                            q,
-                            g,
-                            peaks,
+                            s_there,
+                            queries,
                             mean,
-                            t,
-                            block + step,
-                            row + t,
-                            place,
+                            row,
+                            key_first,
                             key_end,
                             band,
                             dropping,
@@ -195,24 +182,14 @@ def backward_kernel(
                         )
                         query_sum += product(tl.trans(grad_score), k_there)
                     write(grad_query, head, first_t, query_end, query_sum * score_scale, BLOCK)
-                start, stop = in_reach(
-                    first_s,
-                    first_s + BLOCK,
-                    query_first,
-                    query_end,
-                    -band.high,
-                    -band.low,
-                    BLOCK,
-                    band.has_high,
-                    band.has_low,
-                )
+                start, stop = queries_in_reach(first_s, query_first, query_end, band, BLOCK)
                 for block in range(start, tl.where(first_s < key_end, stop, start), BLOCK):
-                    q, g, peaks, t = read_queries(query, grad, peak, head, block, query_end, sentences, BLOCK)
-                    mean = dot_rows(g, read(output, head, block, query_end, BLOCK))
+                    queries = read_queries(query, grad, peak, head, block, query_end, sentences, BLOCK)
+                    mean = dot_rows(queries[1], read(output, head, block, query_end, BLOCK))
                     used, grad_score = weigh(
-                        k, v, q, g, peaks, mean, t, s, row + t, begin + step, key_end, band, dropping, scale, DROPS
+                        k, v, s, queries, mean, row, key_first, key_end, band, dropping, scale, DROPS
                     )
-                    value_sum += product(used, g)
-                    key_sum += product(grad_score, q)
+                    value_sum += product(used, queries[1])
+                    key_sum += product(grad_score, queries[0])
         write(grad_key, group, first_s, key_end, key_sum * score_scale, BLOCK)
         write(grad_value, group, first_s, key_end, value_sum, BLOCK)

@@ -18,8 +18,8 @@ from saccade.attention.kernels.packed_tiles import (
     Sentences,
     find_work,
     in_band,
-    in_reach,
     is_kept,
+    keys_in_reach,
     launches,
     product,
     read,
@@ -74,7 +74,7 @@ def above(top):
 
 @triton.jit
 def powers(q, k, t, s, top, key_end, band, scale):
-    """exp(q·k - top) with 0 where the query may not look, and the new top; a positive scale takes it to powers of two."""
+    """exp(q·k - top), 0 where the query may not look, and the new top; `scale` > 0 takes it to powers of two."""
     inside = in_band(t[:, None], s[None, :], key_end, band.low, band.high, band.has_low, band.has_high)
     score = tl.where(inside, product(q, tl.trans(k)), -float("inf"))
     top = tl.maximum(top, tl.max(score, 1))
@@ -122,9 +122,7 @@ def forward_kernel(
         row = head * sentences.num_queries + t
         start, stop = key_first, key_end
         if SKIP > 0:
-            start, stop = in_reach(
-                first, first + BLOCK, key_first, key_end, band.low, band.high, BLOCK, band.has_low, band.has_high
-            )
+            start, stop = keys_in_reach(first, key_first, key_end, band, BLOCK)
         q = read(query, head, first, query_end, BLOCK)
         k, v = read(key, group, start, key_end, BLOCK), read(value, group, start, key_end, BLOCK)
         # the first block of keys, with most sentences the only one, has nothing before it to be scaled

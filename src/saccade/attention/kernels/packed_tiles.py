@@ -1,10 +1,10 @@
 # mypy: disable-error-code="no-untyped-def"
-"""What the kernels of packed attention share: what a call asks, which tile is a program's, how tiles are read and masked.
+"""What the kernels of packed attention share: which tile is a program's, and how tiles are read, written and masked.
 
-Sentences of up to 32 steps, the usual ones, and longer ones are two launches of a kernel. For the short a program is one
+Sentences of up to 32 steps, the usual ones, and longer ones are two launches of a kernel. For the short a program has a
 sentence. The long are found without a list: the row is cut into windows of half a tile, and a program has the sentence
-in which its window ends: L steps, half a tile or more, hold L // half window ends, enough for all their tiles. What lies
-behind the last sentence is one more sentence, whose tiles are zeros.
+in which its window ends; L steps, more than such a window, hold the ends of L // window at least, enough for all their
+tiles. What lies behind the last sentence is one more sentence, whose tiles are zeros.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Sentences(NamedTuple):
 
     query_start: Tensor
     key_start: Tensor | None  # None: queries and keys are one row
-    count: int
+    num_sentences: int
     num_queries: int
     num_keys: int
 
@@ -108,13 +108,13 @@ def launches(cuts: tuple[Blocks, Blocks], sentences: Sentences, longest: int) ->
     The last launch has the padding, too.
     """
     short, long = cuts
-    told = {"sentences": sentences, "HALVINGS": sentences.count.bit_length()}
+    told = {"sentences": sentences, "HALVINGS": sentences.num_sentences.bit_length()}
     if longest <= short.steps:
         padding = max(sentences.num_queries, sentences.num_keys) // short.steps + 1
-        yield sentences.count + padding, {**told, **short.options(), "SKIP": 0}
+        yield sentences.num_sentences + padding, {**told, **short.options(), "SKIP": 0}
     else:
         num_steps = sentences.num_queries + (0 if sentences.key_start is None else sentences.num_keys)
-        yield sentences.count, {**told, **short.options(), "SKIP": 0}
+        yield sentences.num_sentences, {**told, **short.options(), "SKIP": 0}
         yield triton.cdiv(num_steps, long.steps // 2), {**told, **long.options(), "SKIP": short.steps}
 
 
@@ -187,12 +187,12 @@ def along(sentences, query, key):
 def find_tile(slot, sentences, HALVINGS: tl.constexpr, BLOCK: tl.constexpr, SKIP: tl.constexpr):
     """The sentence of a program (the last: the padding), and which of its tiles; `SKIP`: shorter ones are left out."""
     if SKIP == 0:
-        low = tl.minimum(slot, sentences.count)
+        low = tl.minimum(slot, sentences.num_sentences)
         index = slot - low
     else:
         last = along(sentences, sentences.num_queries, sentences.num_keys) - 1
         window_end = tl.minimum((slot + 1) * (BLOCK // 2) - 1, last)
-        low, high = 0, sentences.count + 1
+        low, high = 0, sentences.num_sentences + 1
         for _ in tl.static_range(HALVINGS):
             middle = (low + high) // 2
             query, key = begins(sentences, middle)
@@ -207,9 +207,9 @@ def find_tile(slot, sentences, HALVINGS: tl.constexpr, BLOCK: tl.constexpr, SKIP
 def find_work(slot, sentences, HALVINGS: tl.constexpr, BLOCK: tl.constexpr, SKIP: tl.constexpr):
     """First and end of a program's queries and keys, its first step of both, whether it is padding, and has work."""
     sentence, index = find_tile(slot, sentences, HALVINGS, BLOCK, SKIP)
-    is_padding = sentence == sentences.count
+    is_padding = sentence == sentences.num_sentences
     query_first, key_first = begins(sentences, sentence)
-    query_end, key_end = begins(sentences, tl.minimum(sentence + 1, sentences.count))
+    query_end, key_end = begins(sentences, tl.minimum(sentence + 1, sentences.num_sentences))
     query_end = tl.where(is_padding, sentences.num_queries, query_end)
     key_end = tl.where(is_padding, sentences.num_keys, key_end)
     longest = tl.maximum(query_end - query_first, key_end - key_first)
@@ -282,3 +282,17 @@ def in_reach(
     if HAS_HIGH:
         stop = tl.minimum(stop, end + high)
     return start, stop
+
+
+@triton.jit
+def keys_in_reach(first, key_first, key_end, band, BLOCK: tl.constexpr):
+    """The keys that a tile of queries may meet."""
+    end = first + BLOCK
+    return in_reach(first, end, key_first, key_end, band.low, band.high, BLOCK, band.has_low, band.has_high)
+
+
+@triton.jit
+def queries_in_reach(first, query_first, query_end, band, BLOCK: tl.constexpr):
+    """The queries that a tile of keys may meet."""
+    end = first + BLOCK
+    return in_reach(first, end, query_first, query_end, -band.high, -band.low, BLOCK, band.has_high, band.has_low)
