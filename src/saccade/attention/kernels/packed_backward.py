@@ -26,6 +26,7 @@ from saccade.attention.kernels.packed_tiles import (
     queries_in_reach,
     read,
     short_steps,
+    turned,
     write,
 )
 
@@ -73,10 +74,12 @@ def backward(
 
 @triton.jit
 def read_queries(query, grad, peak, head, first, end, sentences, BLOCK: tl.constexpr):
-    """A tile of queries, the gradients of what they found, their places and their peaks."""
-    q, g = read(query, head, first, end, BLOCK), read(grad, head, first, end, BLOCK)
+    """A tile of queries and the gradients of what they found, the same turned, their places and their peaks."""
     t = first + tl.arange(0, BLOCK)
-    return q, g, t, tl.load(peak + tl.cast(head, tl.int64) * sentences.num_queries + t, t < end, float("inf"))
+    peaks = tl.load(peak + tl.cast(head, tl.int64) * sentences.num_queries + t, t < end, float("inf"))
+    q, g = read(query, head, first, end, BLOCK), read(grad, head, first, end, BLOCK)
+    q_KT, g_KT = turned(query, q, head, first, end, BLOCK), turned(grad, g, head, first, end, BLOCK)
+    return q, g, q_KT, g_KT, t, peaks
 
 
 @triton.jit
@@ -91,11 +94,11 @@ def weigh(k, v, s, queries, mean, row, key_first, key_end, band, dropping, scale
 
     Without `mean`, the products of gradient and output, all keys are here and give it.
     """
-    q, g, t, peaks = queries
+    q, g, q_KT, g_KT, t, peaks = queries
     inside = in_band(t[None, :], s[:, None], key_end, band.low, band.high, band.has_low, band.has_high)
-    score = tl.where(inside, product(k, tl.trans(q)), -float("inf"))
+    score = tl.where(inside, product(k, q_KT), -float("inf"))
     weight = tl.exp2(score * scale - peaks[None, :])
-    used, grad_weight = weight, product(v, tl.trans(g))
+    used, grad_weight = weight, product(v, g_KT)
     if DROPS:
         kept = is_kept(tl.load(dropping.seed), (row + t)[None, :], (s - key_first)[:, None], dropping.threshold)
         used = tl.where(kept, weight * dropping.factor, 0.0)
@@ -145,12 +148,12 @@ def backward_kernel(
         is_whole = tl.maximum(query_end - query_first, key_end - key_first) <= BLOCK
         step = tl.arange(0, BLOCK)
         s = first_s + step
-        k, v = read(key, group, first_s, key_end, BLOCK), read(value, group, first_s, key_end, BLOCK)
         for repeat in range(REPEATS):
             head = group * REPEATS + repeat
             row = head * sentences.num_queries
-            if is_whole:
+            if SKIP == 0 or is_whole:
                 queries = read_queries(query, grad, peak, head, first_t, query_end, sentences, BLOCK)
+                k, v = read(key, group, first_s, key_end, BLOCK), read(value, group, first_s, key_end, BLOCK)
                 used, grad_score = weigh(k, v, s, queries, None, row, key_first, key_end, band, dropping, scale, DROPS)
                 value_sum += product(used, queries[1])
                 key_sum += product(grad_score, queries[0])
@@ -182,6 +185,7 @@ def backward_kernel(
                         )
                         query_sum += product(tl.trans(grad_score), k_there)
                     write(grad_query, head, first_t, query_end, query_sum * score_scale, BLOCK)
+                k, v = read(key, group, first_s, key_end, BLOCK), read(value, group, first_s, key_end, BLOCK)
                 start, stop = queries_in_reach(first_s, query_first, query_end, band, BLOCK)
                 for block in range(start, tl.where(first_s < key_end, stop, start), BLOCK):
                     queries = read_queries(query, grad, peak, head, block, query_end, sentences, BLOCK)

@@ -24,6 +24,7 @@ from saccade.attention.kernels.packed_tiles import (
     product,
     read,
     short_steps,
+    turned,
     write,
 )
 
@@ -73,10 +74,10 @@ def above(top):
 
 
 @triton.jit
-def powers(q, k, t, s, top, key_end, band, scale):
+def powers(q, k_KS, t, s, top, key_end, band, scale):
     """exp(q·k - top), 0 where the query may not look, and the new top; `scale` > 0 takes it to powers of two."""
     inside = in_band(t[:, None], s[None, :], key_end, band.low, band.high, band.has_low, band.has_high)
-    score = tl.where(inside, product(q, tl.trans(k)), -float("inf"))
+    score = tl.where(inside, product(q, k_KS), -float("inf"))
     top = tl.maximum(top, tl.max(score, 1))
     return tl.exp2(score * scale - (above(top) * scale)[:, None]), top
 
@@ -124,16 +125,18 @@ def forward_kernel(
         if SKIP > 0:
             start, stop = keys_in_reach(first, key_first, key_end, band, BLOCK)
         q = read(query, head, first, query_end, BLOCK)
-        k, v = read(key, group, start, key_end, BLOCK), read(value, group, start, key_end, BLOCK)
+        k_KS = turned(key, read(key, group, start, key_end, BLOCK), group, start, key_end, BLOCK)
+        v = read(value, group, start, key_end, BLOCK)
         # the first block of keys, with most sentences the only one, has nothing before it to be scaled
         top = tl.full((BLOCK,), -float("inf"), tl.float32)
-        weight, top = powers(q, k, t, start + step, top, key_end, band, scale)
+        weight, top = powers(q, k_KS, t, start + step, top, key_end, band, scale)
         total = tl.sum(weight, 1)
         summed = product(used(weight, row, start - key_first + step, dropping, DROPS).to(v.dtype), v)
         if SKIP > 0:
             for block in range(start + BLOCK, stop, BLOCK):
-                k, v = read(key, group, block, key_end, BLOCK), read(value, group, block, key_end, BLOCK)
-                weight, higher = powers(q, k, t, block + step, top, key_end, band, scale)
+                k_KS = turned(key, read(key, group, block, key_end, BLOCK), group, block, key_end, BLOCK)
+                v = read(value, group, block, key_end, BLOCK)
+                weight, higher = powers(q, k_KS, t, block + step, top, key_end, band, scale)
                 fade = tl.exp2((top - above(higher)) * scale)
                 total = total * fade + tl.sum(weight, 1)
                 weight = used(weight, row, block - key_first + step, dropping, DROPS)

@@ -225,6 +225,17 @@ def read(x, head, first, end, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def turned(x, block, head, first, end, BLOCK: tl.constexpr):
+    """What `read` read, [K, T]. A small tile is loaded so: to turn it, Triton would wait for it before other loads."""
+    if BLOCK < 64:
+        at, inside = tile(x.data + tl.cast(head, tl.int64) * x.head, first, end, x.step, x.width, x.padded, BLOCK)
+        block_KT = tl.load(tl.trans(at), tl.trans(tl.broadcast_to(inside, (BLOCK, x.padded))), 0.0)
+    else:
+        block_KT = tl.trans(block)
+    return block_KT
+
+
+@triton.jit
 def write(x, head, first, end, block, BLOCK: tl.constexpr):
     """Steps first.. of one head, up to `end`."""
     put(x.data + tl.cast(head, tl.int64) * x.head, first, end, x.step, block, x.width, x.padded, BLOCK)
