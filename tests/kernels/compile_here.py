@@ -38,7 +38,7 @@ def compile_only() -> None:
     def compiled(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
         del warmup
         kernel = run(self, *args, grid=grid, warmup=True, **options)
-        dtype = next(x.dtype for x in args if isinstance(x, torch.Tensor))
+        dtype = (args[0] if isinstance(args[0], torch.Tensor) else args[0].data).dtype
         print(self.fn.__name__, dtype, f"{kernel.metadata.shared} bytes shared")  # noqa: T201
         return kernel
 

@@ -30,6 +30,7 @@ CASES: dict[str, tuple[list[int], list[int] | None, int, int, int, int, Mask]] =
     "causal, several tiles": ([3, 70, 33, 0, 0], None, 1, 1, 16, 16, masks.causal()),
     "window, cross, shared heads": ([5, 40, 1, 3], [7, 3, 0, 37], 1, 2, 8, 20, masks.window(4)),
     "cross": ([2, 33], [41, 9], 1, 1, 16, 16, masks.full()),
+    "whole in a larger tile": ([64, 1, 33, 20, 47], None, 1, 1, 16, 16, masks.causal()),
     "short": ([16, 7, 2], None, 1, 1, 16, 16, masks.causal()),
 }
 
@@ -37,9 +38,14 @@ CASES: dict[str, tuple[list[int], list[int] | None, int, int, int, int, Mask]] =
 @pytest.mark.parametrize("name", list(CASES))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_the_kernel_is_as_exact_as_the_reference(name: str, dtype: torch.dtype) -> None:
+    query_lengths, key_lengths, *sizes, band = CASES[name]
+    check_against_the_reference(dtype, packed(query_lengths, key_lengths) & band, *sizes)
+
+
+def check_against_the_reference(
+    dtype: torch.dtype, mask: Mask, heads: int, repeats: int, width: int, value_width: int, padding: int = 3
+) -> None:
     torch.manual_seed(0)
-    query_lengths, key_lengths, heads, repeats, width, value_width, band = CASES[name]
-    mask = packed(query_lengths, key_lengths) & band
     assert mask.num_queries is not None
     assert mask.num_keys is not None
     query = torch.randn(1, mask.num_queries, heads * repeats * width).to(dtype)
@@ -61,7 +67,18 @@ def test_the_kernel_is_as_exact_as_the_reference(name: str, dtype: torch.dtype) 
     for ours, exact, plain in triple:
         bound = 3 * (plain.double() - exact).abs().max() + rounding * exact.abs().max()
         assert (ours.double() - exact).abs().max() <= bound
-        assert (ours[:, -3:] == 0).all()  # the padding
+        assert (ours[:, ours.shape[1] - padding :] == 0).all()
+
+
+@pytest.mark.parametrize(("padding", "longest"), [(0, 32), (33, 32), (0, 110), (1, 110), (150, 40)])
+def test_every_step_is_some_programs(padding: int, longest: int) -> None:
+    generator = torch.Generator().manual_seed(padding)
+    lengths_2N = torch.randint(1, longest + 1, (2, 6), generator=generator)
+    lengths_2N[torch.rand(2, 6, generator=generator) < 0.2] = 0
+    for key_lengths in (None, lengths_2N[1].tolist()):
+        mask = packed(lengths_2N[0].tolist(), key_lengths, padding)
+        for dtype in (torch.float32, torch.float16):  # whose tiles differ
+            check_against_the_reference(dtype, mask, 1, 1, 8, 8, padding)
 
 
 def test_dropout_is_drawn_again_backwards() -> None:
@@ -159,11 +176,11 @@ def test_kernels_compile_for_the_device() -> None:
     }
 
 
-def packed(query_lengths: list[int], key_lengths: list[int] | None) -> Mask:
-    """Sentences of these lengths, and three tokens of padding."""
+def packed(query_lengths: list[int], key_lengths: list[int] | None, padding: int = 3) -> Mask:
+    """Sentences of these lengths, and tokens of padding."""
     starts = [
         torch.tensor([0, *np.cumsum(n)], dtype=torch.int32) for n in (query_lengths, key_lengths) if n is not None
     ]
-    sizes = [int(start[-1]) + 3 for start in starts]
+    sizes = [int(start[-1]) + padding for start in starts]
     longest = max([*query_lengths, *(key_lengths or [])])
     return masks.packed(*starts, num_queries=sizes[0], num_keys=sizes[-1], longest=longest)

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def"
 """The gradients of packed attention, in Triton, with no sum that depends on the order of programs.
 
-A sentence that fits one tile (the usual one) is one program: its weights are made once and give all three gradients.
+A sentence that fits one tile (nearly every one) is one program: its weights are made once and give all three gradients.
 Of a longer one each program has a tile of queries, which it asks all keys, and a tile of keys, which all queries ask.
 """
 
@@ -14,25 +14,31 @@ from torch import Tensor
 
 from saccade.attention.kernels.packed_tiles import (
     Blocks,
+    Rows,
     Rules,
-    block_steps,
-    fetch,
-    find_tile,
-    halvings,
+    Sentences,
+    find_work,
     in_band,
-    in_reach,
     is_kept,
+    keys_in_reach,
+    launches,
     product,
-    put,
-    rows,
-    span,
-    widths,
+    queries_in_reach,
+    read,
+    short_steps,
+    turned,
+    write,
 )
 
 
-def blocks_for(longest: int, dtype: torch.dtype) -> Blocks:
-    """Four warps for a tile: there is too much to hold for fewer."""
-    return Blocks(block_steps(longest), warps=8 if dtype == torch.float32 else 4)
+def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[Blocks, Blocks]:
+    """For short and for long sentences: as few registers as spill next to nothing, for many programs at once."""
+    steps = short_steps(longest)
+    if dtype == torch.float32:
+        return Blocks(steps, warps=8), Blocks(32, warps=8)
+    if width <= 64:
+        return Blocks(steps, warps=2), Blocks(64, warps=4, registers=168)
+    return Blocks(steps, warps=4), Blocks(32, warps=4)
 
 
 def backward(
@@ -49,71 +55,57 @@ def backward(
     gradients: tuple[Tensor, Tensor, Tensor],
 ) -> None:
     """Fill the gradients of query, key and value, given in the shape of each and with any strides."""
-    grad, query, key, value = rows(grad_THW), rows(query_HTK), rows(key_GSK), rows(value_GSW)
-    (num_heads, num_queries, _), (num_groups, num_keys, _) = query.shape, key.shape
-    num_sentences, same = query_start.shape[0] - 1, key_start is None
-    blocks = blocks_for(rules.longest, query.dtype)
-    slots = num_queries // blocks.steps + (0 if same else num_keys // blocks.steps) + num_sentences + 1
-    strides = [stride for tensor in (query, key, value, *gradients) for stride in tensor.stride()[:2]]
-    backward_kernel[(slots * num_groups,)](
-        query,
-        key,
-        value,
-        output_THW,
-        grad,
-        peak_HT,
-        *gradients,
-        query_start,
-        query_start if key_start is None else key_start,
-        query_start if seed is None else seed,
-        *strides,
-        output_THW.stride(1),
-        output_THW.stride(0),
-        grad.stride(1),
-        grad.stride(0),
-        num_groups,
-        num_queries,
-        num_keys,
-        num_sentences,
-        score_scale=rules.scale,
-        REPEATS=num_heads // num_groups,
-        HALVINGS=halvings(query_start),
-        SAME=same,
-        **blocks.options(),
-        **widths(key, value),
-        **rules.arguments(),
-    )
+    (num_heads, num_queries, width), (num_groups, num_keys, value_width) = query_HTK.shape, value_GSW.shape
+    by_step = (output_THW.transpose(0, 1), grad_THW.transpose(0, 1))
+    tensors = [Rows.of(x) for x in (query_HTK, key_GSK, value_GSW, *by_step, *gradients)]
+    sentences = Sentences(query_start, key_start, query_start.shape[0] - 1, num_queries, num_keys)
+    cuts = blocks_for(rules.longest, max(width, value_width), query_HTK.dtype)
+    for slots, options in launches(cuts, sentences, rules.longest):
+        backward_kernel[(slots * num_groups,)](
+            *tensors,
+            peak_HT,
+            num_groups=num_groups,
+            score_scale=rules.scale,
+            REPEATS=num_heads // num_groups,
+            **options,
+            **rules.arguments(seed),
+        )
 
 
 @triton.jit
-def weigh(
-    score,
-    grad_weight,
-    peaks,
-    t,
-    s,
-    row,
-    key_first,
-    key_end,
-    seed,
-    scale,
-    low,
-    high,
-    threshold,
-    factor,
-    HAS_LOW: tl.constexpr,
-    HAS_HIGH: tl.constexpr,
-    DROPS: tl.constexpr,
-):
-    """Weights before and after dropout and the gradient of the former, [T, S] or [S, T] as the indices are."""
-    inside = in_band(t, s, key_end, low, high, HAS_LOW, HAS_HIGH)
-    weight = tl.exp2(tl.where(inside, score, -float("inf")) * scale - peaks)
-    used = weight
+def read_queries(query, grad, peak, head, first, end, sentences, BLOCK: tl.constexpr):
+    """A tile of queries and the gradients of what they found, the same turned, their places and their peaks."""
+    t = first + tl.arange(0, BLOCK)
+    peaks = tl.load(peak + tl.cast(head, tl.int64) * sentences.num_queries + t, t < end, float("inf"))
+    q, g = read(query, head, first, end, BLOCK), read(grad, head, first, end, BLOCK)
+    q_KT, g_KT = turned(query, q, head, first, end, BLOCK), turned(grad, g, head, first, end, BLOCK)
+    return q, g, q_KT, g_KT, t, peaks
+
+
+@triton.jit
+def dot_rows(g, o):
+    """The products of rows."""
+    return tl.sum(g.to(tl.float32) * o.to(tl.float32), 1)
+
+
+@triton.jit
+def weigh(k, v, s, queries, mean, row, key_first, key_end, band, dropping, scale, DROPS: tl.constexpr):
+    """Of keys and queries [S, T]: the weights after dropout, and the gradients of the scores.
+
+    Without `mean`, the products of gradient and output, all keys are here and give it.
+    """
+    q, g, q_KT, g_KT, t, peaks = queries
+    inside = in_band(t[None, :], s[:, None], key_end, band.low, band.high, band.has_low, band.has_high)
+    score = tl.where(inside, product(k, q_KT), -float("inf"))
+    weight = tl.exp2(score * scale - peaks[None, :])
+    used, grad_weight = weight, product(v, g_KT)
     if DROPS:
-        kept = is_kept(tl.load(seed), row, s - key_first, threshold)
-        used = tl.where(kept, weight * factor, 0.0)
-        grad_weight = tl.where(kept, grad_weight * factor, 0.0)
-    return weight, used, grad_weight
+        kept = is_kept(tl.load(dropping.seed), (row + t)[None, :], (s - key_first)[:, None], dropping.threshold)
+        used = tl.where(kept, weight * dropping.factor, 0.0)
+        grad_weight = tl.where(kept, grad_weight * dropping.factor, 0.0)
+    if mean is None:
+        mean = tl.sum(weight * grad_weight, 0)
+    return used.to(g.dtype), (weight * (grad_weight - mean[None, :])).to(q.dtype)
 
 
 @triton.jit
@@ -123,183 +115,85 @@ def backward_kernel(
     value,
     output,
     grad,
-    peak,
     grad_query,
     grad_key,
     grad_value,
-    query_start,
-    key_start,
-    seed,
-    query_head,
-    query_step: tl.constexpr,
-    key_head,
-    key_step: tl.constexpr,
-    value_head,
-    value_step: tl.constexpr,
-    grad_query_head,
-    grad_query_step: tl.constexpr,
-    grad_key_head,
-    grad_key_step: tl.constexpr,
-    grad_value_head,
-    grad_value_step: tl.constexpr,
-    output_head,
-    output_step: tl.constexpr,
-    grad_head,
-    grad_step: tl.constexpr,
-    num_groups,
-    num_queries,
-    num_keys,
-    num_sentences,
-    score_scale,
+    peak,
+    sentences,
+    band,
+    dropping,
     scale,
-    low,
-    high,
-    threshold,
-    factor,
+    score_scale,
+    num_groups,
     REPEATS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    PADDED: tl.constexpr,
-    VALUE_WIDTH: tl.constexpr,
-    VALUE_PADDED: tl.constexpr,
-    BLOCK: tl.constexpr,
     HALVINGS: tl.constexpr,
-    SAME: tl.constexpr,
-    HAS_LOW: tl.constexpr,
-    HAS_HIGH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SKIP: tl.constexpr,
     DROPS: tl.constexpr,
 ):
-    """Tile `index` of a sentence's queries and of its keys, for one head of the keys and all heads that read it."""
+    """A tile of a sentence's queries and of its keys, for one head of the keys and all heads that read it."""
     group, slot = tl.program_id(0) % num_groups, tl.program_id(0) // num_groups
-    sentence, index = find_tile(slot, query_start, key_start, num_sentences, HALVINGS, BLOCK, not SAME)
-    query_first, query_end = span(query_start, sentence, num_sentences, num_queries)
-    key_first, key_end = span(key_start, sentence, num_sentences, num_keys)
-    first_t, first_s = query_first + index * BLOCK, key_first + index * BLOCK
-    has_tile = (index >= 0) & ((first_t < query_end) | (first_s < key_end))
-    is_whole = tl.maximum(query_end - query_first, key_end - key_first) <= BLOCK
-    is_padding = sentence == num_sentences
-    group_at = group.to(tl.int64)
-    key += group_at * key_head
-    value += group_at * value_head
-    grad_key += group_at * grad_key_head
-    grad_value += group_at * grad_value_head
-    step = tl.arange(0, BLOCK)
-    s = first_s + step
-    key_sum = tl.zeros((BLOCK, PADDED), tl.float32)
-    value_sum = tl.zeros((BLOCK, VALUE_PADDED), tl.float32)
-    if has_tile & is_padding:
+    query_first, query_end, key_first, key_end, begin, is_padding, has_work = find_work(
+        slot, sentences, HALVINGS, BLOCK, SKIP
+    )
+    first_t, first_s = query_first + begin, key_first + begin
+    key_sum = tl.zeros((BLOCK, grad_key.padded), tl.float32)
+    value_sum = tl.zeros((BLOCK, grad_value.padded), tl.float32)
+    if has_work & is_padding:
         for repeat in range(REPEATS):
-            here = grad_query + (group_at * REPEATS + repeat) * grad_query_head
-            put(here, first_t, query_end, grad_query_step, key_sum, WIDTH, PADDED, BLOCK)
-        put(grad_key, first_s, key_end, grad_key_step, key_sum, WIDTH, PADDED, BLOCK)
-        put(grad_value, first_s, key_end, grad_value_step, value_sum, VALUE_WIDTH, VALUE_PADDED, BLOCK)
-    elif has_tile:
-        k = fetch(key, first_s, key_end, key_step, WIDTH, PADDED, BLOCK)
-        v = fetch(value, first_s, key_end, value_step, VALUE_WIDTH, VALUE_PADDED, BLOCK)
+            write(grad_query, group * REPEATS + repeat, first_t, query_end, key_sum, BLOCK)
+        write(grad_key, group, first_s, key_end, key_sum, BLOCK)
+        write(grad_value, group, first_s, key_end, value_sum, BLOCK)
+    elif has_work:
+        is_whole = tl.maximum(query_end - query_first, key_end - key_first) <= BLOCK
+        step = tl.arange(0, BLOCK)
+        s = first_s + step
         for repeat in range(REPEATS):
             head = group * REPEATS + repeat
-            head_at = tl.cast(head, tl.int64)
-            queries, grads = query + head_at * query_head, grad + head_at * grad_head
-            outputs, peaks_at = output + head_at * output_head, peak + head_at * num_queries
-            grad_queries = grad_query + head_at * grad_query_head
-            if is_whole:
-                t = first_t + step
-                q = fetch(queries, first_t, query_end, query_step, WIDTH, PADDED, BLOCK)
-                g = fetch(grads, first_t, query_end, grad_step, VALUE_WIDTH, VALUE_PADDED, BLOCK)
-                peaks = tl.load(peaks_at + t, t < query_end, float("inf"))
-                weight, used, grad_weight = weigh(
-                    product(k, tl.trans(q)),
-                    product(v, tl.trans(g)),
-                    peaks[None, :],
-                    t[None, :],
-                    s[:, None],
-                    (head * num_queries + t)[None, :],
-                    key_first,
-                    key_end,
-                    seed,
-                    scale,
-                    low,
-                    high,
-                    threshold,
-                    factor,
-                    HAS_LOW,
-                    HAS_HIGH,
-                    DROPS,
-                )
-                mean = tl.sum(weight * grad_weight, 0)  # all keys are here, so this is grad · output
-                grad_score = (weight * (grad_weight - mean[None, :])).to(q.dtype)
-                value_sum += product(used.to(g.dtype), g)
-                key_sum += product(grad_score, q)
+            row = head * sentences.num_queries
+            if SKIP == 0 or is_whole:
+                queries = read_queries(query, grad, peak, head, first_t, query_end, sentences, BLOCK)
+                k, v = read(key, group, first_s, key_end, BLOCK), read(value, group, first_s, key_end, BLOCK)
+                used, grad_score = weigh(k, v, s, queries, None, row, key_first, key_end, band, dropping, scale, DROPS)
+                value_sum += product(used, queries[1])
+                key_sum += product(grad_score, queries[0])
                 query_sum = product(tl.trans(grad_score), k) * score_scale
-                put(grad_queries, first_t, query_end, grad_query_step, query_sum, WIDTH, PADDED, BLOCK)
-            else:
+                write(grad_query, head, first_t, query_end, query_sum, BLOCK)
+            elif SKIP > 0:
                 if first_t < query_end:
-                    t = first_t + step
-                    q = fetch(queries, first_t, query_end, query_step, WIDTH, PADDED, BLOCK)
-                    g = fetch(grads, first_t, query_end, grad_step, VALUE_WIDTH, VALUE_PADDED, BLOCK)
-                    o = fetch(outputs, first_t, query_end, output_step, VALUE_WIDTH, VALUE_PADDED, BLOCK)
-                    peaks = tl.load(peaks_at + t, t < query_end, float("inf"))
-                    mean = tl.sum(g.to(tl.float32) * o.to(tl.float32), 1)
-                    query_sum = tl.zeros((BLOCK, PADDED), tl.float32)
-                    start, stop = in_reach(
-                        first_t, first_t + BLOCK, key_first, key_end, low, high, BLOCK, HAS_LOW, HAS_HIGH
-                    )
+                    queries = read_queries(query, grad, peak, head, first_t, query_end, sentences, BLOCK)
+                    mean = dot_rows(queries[1], read(output, head, first_t, query_end, BLOCK))
+                    query_sum = tl.zeros((BLOCK, grad_query.padded), tl.float32)
+                    start, stop = keys_in_reach(first_t, key_first, key_end, band, BLOCK)
                     for block in range(start, stop, BLOCK):
-                        k_there = fetch(key, block, key_end, key_step, WIDTH, PADDED, BLOCK)
-                        v_there = fetch(value, block, key_end, value_step, VALUE_WIDTH, VALUE_PADDED, BLOCK)
-                        weight, used, grad_weight = weigh(
-                            product(q, tl.trans(k_there)),
-                            product(g, tl.trans(v_there)),
-                            peaks[:, None],
-                            t[:, None],
-                            (block + step)[None, :],
-                            (head * num_queries + t)[:, None],
+                        k_there = read(key, group, block, key_end, BLOCK)
+                        s_there = block + step
+                        v_there = read(value, group, block, key_end, BLOCK)
+                        _, grad_score = weigh(
+                            k_there,
+                            v_there,
+                            s_there,
+                            queries,
+                            mean,
+                            row,
                             key_first,
                             key_end,
-                            seed,
+                            band,
+                            dropping,
                             scale,
-                            low,
-                            high,
-                            threshold,
-                            factor,
-                            HAS_LOW,
-                            HAS_HIGH,
                             DROPS,
                         )
-                        grad_score = (weight * (grad_weight - mean[:, None])).to(q.dtype)
-                        query_sum += product(grad_score, k_there)
-                    query_sum *= score_scale
-                    put(grad_queries, first_t, query_end, grad_query_step, query_sum, WIDTH, PADDED, BLOCK)
-                start, stop = in_reach(
-                    first_s, first_s + BLOCK, query_first, query_end, -high, -low, BLOCK, HAS_HIGH, HAS_LOW
-                )
+                        query_sum += product(tl.trans(grad_score), k_there)
+                    write(grad_query, head, first_t, query_end, query_sum * score_scale, BLOCK)
+                k, v = read(key, group, first_s, key_end, BLOCK), read(value, group, first_s, key_end, BLOCK)
+                start, stop = queries_in_reach(first_s, query_first, query_end, band, BLOCK)
                 for block in range(start, tl.where(first_s < key_end, stop, start), BLOCK):
-                    t = block + step
-                    q = fetch(queries, block, query_end, query_step, WIDTH, PADDED, BLOCK)
-                    g = fetch(grads, block, query_end, grad_step, VALUE_WIDTH, VALUE_PADDED, BLOCK)
-                    o = fetch(outputs, block, query_end, output_step, VALUE_WIDTH, VALUE_PADDED, BLOCK)
-                    peaks = tl.load(peaks_at + t, t < query_end, float("inf"))
-                    mean = tl.sum(g.to(tl.float32) * o.to(tl.float32), 1)
-                    weight, used, grad_weight = weigh(
-                        product(k, tl.trans(q)),
-                        product(v, tl.trans(g)),
-                        peaks[None, :],
-                        t[None, :],
-                        s[:, None],
-                        (head * num_queries + t)[None, :],
-                        key_first,
-                        key_end,
-                        seed,
-                        scale,
-                        low,
-                        high,
-                        threshold,
-                        factor,
-                        HAS_LOW,
-                        HAS_HIGH,
-                        DROPS,
+                    queries = read_queries(query, grad, peak, head, block, query_end, sentences, BLOCK)
+                    mean = dot_rows(queries[1], read(output, head, block, query_end, BLOCK))
+                    used, grad_score = weigh(
+                        k, v, s, queries, mean, row, key_first, key_end, band, dropping, scale, DROPS
                     )
-                    grad_score = (weight * (grad_weight - mean[None, :])).to(q.dtype)
-                    value_sum += product(used.to(g.dtype), g)
-                    key_sum += product(grad_score, q)
-        put(grad_key, first_s, key_end, grad_key_step, key_sum * score_scale, WIDTH, PADDED, BLOCK)
-        put(grad_value, first_s, key_end, grad_value_step, value_sum, VALUE_WIDTH, VALUE_PADDED, BLOCK)
+                    value_sum += product(used, queries[1])
+                    key_sum += product(grad_score, queries[0])
+        write(grad_key, group, first_s, key_end, key_sum * score_scale, BLOCK)
+        write(grad_value, group, first_s, key_end, value_sum, BLOCK)

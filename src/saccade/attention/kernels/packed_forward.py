@@ -13,28 +13,30 @@ from torch import Tensor
 
 from saccade.attention.kernels.packed_tiles import (
     Blocks,
+    Rows,
     Rules,
-    block_steps,
-    fetch,
-    find_tile,
-    halvings,
+    Sentences,
+    find_work,
     in_band,
-    in_reach,
     is_kept,
+    keys_in_reach,
+    launches,
     product,
-    put,
-    rows,
-    span,
-    widths,
+    read,
+    short_steps,
+    turned,
+    write,
 )
 
 
-def blocks_for(longest: int, width: int, dtype: torch.dtype) -> Blocks:
-    """A warp for a tile: nothing is exchanged between warps, and twelve programs fit a multiprocessor."""
-    steps = block_steps(longest)
+def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[Blocks, Blocks]:
+    """For short and for long sentences. A warp for a small tile: nothing is exchanged, and twelve programs fit."""
+    steps = short_steps(longest)
     if dtype == torch.float32:
-        return Blocks(steps, warps=8)  # no matrix unit multiplies float32 exactly
-    return Blocks(steps, warps=1, registers=168) if width <= 64 else Blocks(steps, warps=2)
+        return Blocks(steps, warps=8), Blocks(32, warps=8)  # no matrix unit multiplies float32 exactly
+    if width <= 64:
+        return Blocks(steps, warps=1, registers=168), Blocks(64, warps=4, registers=128)
+    return Blocks(steps, warps=2), Blocks(64, warps=4)
 
 
 def forward(
@@ -47,59 +49,22 @@ def forward(
     rules: Rules,
 ) -> tuple[Tensor, Tensor]:
     """The output [T, H, W], as the next projection wants to read it, and the peaks [H, T]."""
-    query, key, value = rows(query_HTK), rows(key_GSK), rows(value_GSW)
-    (num_heads, num_queries, _), num_sentences = query.shape, query_start.shape[0] - 1
-    output = query.new_empty(num_queries, num_heads, value.shape[-1])
-    peak = query.new_empty(num_heads, num_queries, dtype=torch.float32)
-    blocks = blocks_for(rules.longest, max(query.shape[-1], value.shape[-1]), query.dtype)
-    slots = num_queries // blocks.steps + num_sentences + 1
-    forward_kernel[(slots * num_heads,)](
-        query,
-        key,
-        value,
-        output,
-        peak,
-        query_start,
-        query_start if key_start is None else key_start,
-        query_start if seed is None else seed,
-        *query.stride()[:2],
-        *key.stride()[:2],
-        *value.stride()[:2],
-        output.stride(1),
-        output.stride(0),
-        num_heads,
-        num_queries,
-        num_sentences,
-        REPEATS=num_heads // key.shape[0],
-        HALVINGS=halvings(query_start),
-        **blocks.options(),
-        **widths(key, value),
-        **rules.arguments(),
-    )
+    (num_heads, num_queries, width), (num_groups, num_keys, value_width) = query_HTK.shape, value_GSW.shape
+    output = query_HTK.new_empty(num_queries, num_heads, value_width)
+    peak = query_HTK.new_empty(num_heads, num_queries, dtype=torch.float32)
+    tensors = [Rows.of(x) for x in (query_HTK, key_GSK, value_GSW, output.transpose(0, 1))]
+    sentences = Sentences(query_start, key_start, query_start.shape[0] - 1, num_queries, num_keys)
+    cuts = blocks_for(rules.longest, max(width, value_width), query_HTK.dtype)
+    for slots, options in launches(cuts, sentences, rules.longest):
+        forward_kernel[(slots * num_heads,)](
+            *tensors,
+            peak,
+            num_heads=num_heads,
+            REPEATS=num_heads // num_groups,
+            **options,
+            **rules.arguments(seed),
+        )
     return output, peak
-
-
-@triton.jit
-def masked_score(
-    q,
-    key,
-    key_step: tl.constexpr,
-    t,
-    block,
-    key_end,
-    low,
-    high,
-    WIDTH: tl.constexpr,
-    PADDED: tl.constexpr,
-    BLOCK: tl.constexpr,
-    HAS_LOW: tl.constexpr,
-    HAS_HIGH: tl.constexpr,
-):
-    """q·k of a block of keys, -inf where the query may not look."""
-    k = fetch(key, block, key_end, key_step, WIDTH, PADDED, BLOCK)
-    s = block + tl.arange(0, BLOCK)
-    inside = in_band(t[:, None], s[None, :], key_end, low, high, HAS_LOW, HAS_HIGH)
-    return tl.where(inside, product(q, tl.trans(k)), -float("inf"))
 
 
 @triton.jit
@@ -109,9 +74,21 @@ def above(top):
 
 
 @triton.jit
-def powers(score, top, scale):
-    """exp(score - top), with a positive scale that takes it to powers of two."""
-    return tl.exp2(score * scale - (above(top) * scale)[:, None])
+def powers(q, k_KS, t, s, top, key_end, band, scale):
+    """exp(q·k - top), 0 where the query may not look, and the new top; `scale` > 0 takes it to powers of two."""
+    inside = in_band(t[:, None], s[None, :], key_end, band.low, band.high, band.has_low, band.has_high)
+    score = tl.where(inside, product(q, k_KS), -float("inf"))
+    top = tl.maximum(top, tl.max(score, 1))
+    return tl.exp2(score * scale - (above(top) * scale)[:, None]), top
+
+
+@triton.jit
+def used(weight, row, place, dropping, DROPS: tl.constexpr):
+    """The weights that dropout leaves."""
+    if DROPS:
+        kept = is_kept(tl.load(dropping.seed), row[:, None], place[None, :], dropping.threshold)
+        weight = tl.where(kept, weight, 0.0)
+    return weight
 
 
 @triton.jit
@@ -121,85 +98,52 @@ def forward_kernel(
     value,
     output,
     peak,
-    query_start,
-    key_start,
-    seed,
-    query_head,
-    query_step: tl.constexpr,
-    key_head,
-    key_step: tl.constexpr,
-    value_head,
-    value_step: tl.constexpr,
-    output_head,
-    output_step: tl.constexpr,
-    num_heads,
-    num_queries,
-    num_sentences,
+    sentences,
+    band,
+    dropping,
     scale,
-    low,
-    high,
-    threshold,
-    factor,
+    num_heads,
     REPEATS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    PADDED: tl.constexpr,
-    VALUE_WIDTH: tl.constexpr,
-    VALUE_PADDED: tl.constexpr,
-    BLOCK: tl.constexpr,
     HALVINGS: tl.constexpr,
-    HAS_LOW: tl.constexpr,
-    HAS_HIGH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SKIP: tl.constexpr,
     DROPS: tl.constexpr,
 ):
-    """A tile of queries against all keys of its sentence, with a running maximum and sum."""
+    """A tile of queries against all keys of its sentence, with a running maximum and sum where those are many."""
     head, slot = tl.program_id(0) % num_heads, tl.program_id(0) // num_heads
-    sentence, index = find_tile(slot, query_start, key_start, num_sentences, HALVINGS, BLOCK, False)
-    query_first, query_end = span(query_start, sentence, num_sentences, num_queries)
-    key_first, key_end = span(key_start, sentence, num_sentences, 0)  # padding has no keys: its output is 0
-    first = query_first + index * BLOCK
-    if (index >= 0) & (first < query_end):
-        key += (head // REPEATS).to(tl.int64) * key_head
-        value += (head // REPEATS).to(tl.int64) * value_head
-        q = fetch(query + head.to(tl.int64) * query_head, first, query_end, query_step, WIDTH, PADDED, BLOCK)
+    query_first, query_end, key_first, key_end, begin, is_padding, has_work = find_work(
+        slot, sentences, HALVINGS, BLOCK, SKIP
+    )
+    first = query_first + begin
+    if has_work & (first < query_end):
+        group = head // REPEATS
+        key_end = tl.where(is_padding, key_first, key_end)  # its output is 0
         step = tl.arange(0, BLOCK)
         t = first + step
-        row = head * num_queries + t
-        start, stop = in_reach(first, first + BLOCK, key_first, key_end, low, high, BLOCK, HAS_LOW, HAS_HIGH)
-        # the first block of keys, with the usual sentence the only one, has nothing before it to be scaled
-        score = masked_score(q, key, key_step, t, start, key_end, low, high, WIDTH, PADDED, BLOCK, HAS_LOW, HAS_HIGH)
-        top = tl.max(score, 1)
-        weight = powers(score, top, scale)
+        row = head * sentences.num_queries + t
+        start, stop = key_first, key_end
+        if SKIP > 0:
+            start, stop = keys_in_reach(first, key_first, key_end, band, BLOCK)
+        q = read(query, head, first, query_end, BLOCK)
+        k_KS = turned(key, read(key, group, start, key_end, BLOCK), group, start, key_end, BLOCK)
+        v = read(value, group, start, key_end, BLOCK)
+        # the first block of keys, with most sentences the only one, has nothing before it to be scaled
+        top = tl.full((BLOCK,), -float("inf"), tl.float32)
+        weight, top = powers(q, k_KS, t, start + step, top, key_end, band, scale)
         total = tl.sum(weight, 1)
-        if DROPS:
-            kept = is_kept(tl.load(seed), row[:, None], (start - key_first + step)[None, :], threshold)
-            weight = tl.where(kept, weight, 0.0)
-        v = fetch(value, start, key_end, value_step, VALUE_WIDTH, VALUE_PADDED, BLOCK)
-        summed = product(weight.to(v.dtype), v)
-        for block in range(start + BLOCK, stop, BLOCK):
-            score = masked_score(
-                q, key, key_step, t, block, key_end, low, high, WIDTH, PADDED, BLOCK, HAS_LOW, HAS_HIGH
-            )
-            higher = tl.maximum(top, tl.max(score, 1))
-            weight, fade = powers(score, higher, scale), tl.exp2((top - above(higher)) * scale)
-            total = total * fade + tl.sum(weight, 1)
-            if DROPS:
-                kept = is_kept(tl.load(seed), row[:, None], (block - key_first + step)[None, :], threshold)
-                weight = tl.where(kept, weight, 0.0)
-            v = fetch(value, block, key_end, value_step, VALUE_WIDTH, VALUE_PADDED, BLOCK)
-            summed = summed * fade[:, None] + product(weight.to(v.dtype), v)
-            top = higher
+        summed = product(used(weight, row, start - key_first + step, dropping, DROPS).to(v.dtype), v)
+        if SKIP > 0:
+            for block in range(start + BLOCK, stop, BLOCK):
+                k_KS = turned(key, read(key, group, block, key_end, BLOCK), group, block, key_end, BLOCK)
+                v = read(value, group, block, key_end, BLOCK)
+                weight, higher = powers(q, k_KS, t, block + step, top, key_end, band, scale)
+                fade = tl.exp2((top - above(higher)) * scale)
+                total = total * fade + tl.sum(weight, 1)
+                weight = used(weight, row, block - key_first + step, dropping, DROPS)
+                summed = summed * fade[:, None] + product(weight.to(v.dtype), v)
+                top = higher
         is_empty = total == 0  # no key was seen: the output is 0, and the peak above every score
         total = tl.where(is_empty, 1.0, total)
-        summed *= (factor / total)[:, None]
-        put(
-            output + head.to(tl.int64) * output_head,
-            first,
-            query_end,
-            output_step,
-            summed,
-            VALUE_WIDTH,
-            VALUE_PADDED,
-            BLOCK,
-        )
+        write(output, head, first, query_end, summed * (dropping.factor / total)[:, None], BLOCK)
         peaks = tl.where(is_empty, float("inf"), top * scale + tl.log2(total))
-        tl.store(peak + head.to(tl.int64) * num_queries + t, peaks, t < query_end)
+        tl.store(peak + head.to(tl.int64) * sentences.num_queries + t, peaks, t < query_end)

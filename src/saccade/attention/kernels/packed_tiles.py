@@ -1,15 +1,17 @@
 # mypy: disable-error-code="no-untyped-def"
 """What the kernels of packed attention share: which tile is a program's, and how tiles are read, written and masked.
 
-Tiles are handed out without a list: sentence i's first slot is start_i // BLOCK + i, which leaves room for all its
-tiles (L tokens have at most (start_i + L) // BLOCK - start_i // BLOCK + 1), so a program finds its sentence by halving
-the starts. What lies behind the last sentence is one more sentence, whose tiles are zeros.
+Sentences of up to 32 steps, the usual ones, and longer ones are two launches of a kernel. For the short a program has a
+sentence. The long are found without a list: the row is cut into windows of half a tile, and a program has the sentence
+in which its window ends; L steps, more than such a window, hold the ends of L // window at least, enough for all their
+tiles. What lies behind the last sentence is one more sentence, whose tiles are zeros.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import triton
 import triton.language as tl
@@ -31,37 +33,104 @@ class Blocks(NamedTuple):
         return {"BLOCK": self.steps, "num_warps": self.warps, "num_stages": 1, "maxnreg": self.registers}
 
 
+class Rows(NamedTuple):
+    """A tensor [H, T, K] as a kernel reads it, the numbers of one step side by side."""
+
+    data: Tensor
+    head: int
+    step: tl.constexpr
+    width: tl.constexpr
+    padded: tl.constexpr  # to a power of two; a product wants 16 at least
+
+    @staticmethod
+    def of(tensor: Tensor) -> Rows:
+        """Copied only where a step's numbers lie apart."""
+        tensor = rows(tensor)
+        sizes = (tensor.stride(1), tensor.shape[2], padded(tensor.shape[2]))
+        return Rows(tensor, tensor.stride(0), *(tl.constexpr(n) for n in sizes))
+
+
+class Sentences(NamedTuple):
+    """Where the sentences of the queries' row and of the keys' row begin."""
+
+    query_start: Tensor
+    key_start: Tensor | None  # None: queries and keys are one row
+    num_sentences: int
+    num_queries: int
+    num_keys: int
+
+
+class Dropping(NamedTuple):
+    """Which weights are dropped, and by how much the others grow."""
+
+    seed: Tensor | None
+    threshold: int
+    factor: float
+
+    @staticmethod
+    def of(share: float, seed: Tensor | None) -> Dropping:
+        """A share of the weights, as the seed says."""
+        return Dropping(seed, round(share * THRESHOLDS), 1 / (1 - share))
+
+
+class Band(NamedTuple):
+    """Which keys a query may see: low <= s - t <= high, where there are such bounds."""
+
+    low: int
+    high: int
+    has_low: tl.constexpr
+    has_high: tl.constexpr
+
+
 class Rules(NamedTuple):
     """What a call asks beside its tensors."""
 
     scale: float
-    low: int | None  # low <= s - t <= high
+    low: int | None
     high: int | None
     dropout: float
     longest: int  # no sentence has more queries or keys
 
-    def arguments(self) -> dict[str, object]:
+    def arguments(self, seed: Tensor | None) -> dict[str, object]:
         """What both kernels are told of it."""
+        bounds = (self.low is not None, self.high is not None)
         return {
+            "band": Band(self.low or 0, self.high or 0, *(tl.constexpr(has) for has in bounds)),
+            "dropping": Dropping.of(self.dropout, seed),
             "scale": self.scale * TO_BITS,
-            "low": self.low or 0,
-            "high": self.high or 0,
-            "threshold": round(self.dropout * THRESHOLDS),
-            "factor": 1 / (1 - self.dropout),
-            "HAS_LOW": self.low is not None,
-            "HAS_HIGH": self.high is not None,
             "DROPS": self.dropout > 0,
         }
 
 
+def launches(cuts: tuple[Blocks, Blocks], sentences: Sentences, longest: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Programs that each head wants and what they are told: for short sentences, and for long ones if there may be any.
+
+    The last launch has the padding, too.
+    """
+    short, long = cuts
+    told = {"sentences": sentences, "HALVINGS": sentences.num_sentences.bit_length()}
+    if longest <= short.steps:
+        padding = max(sentences.num_queries, sentences.num_keys) // short.steps + 1
+        yield sentences.num_sentences + padding, {**told, **short.options(), "SKIP": 0}
+    else:
+        num_steps = sentences.num_queries + (0 if sentences.key_start is None else sentences.num_keys)
+        yield sentences.num_sentences, {**told, **short.options(), "SKIP": 0}
+        yield triton.cdiv(num_steps, long.steps // 2), {**told, **long.options(), "SKIP": short.steps}
+
+
+def padded(width: int) -> int:
+    """The power of two that holds a width; a product wants 16 at least."""
+    return max(16, triton.next_power_of_2(width))
+
+
 def widths(key: Tensor, value: Tensor) -> dict[str, int]:
-    """The widths of keys and values, and the powers of two that hold them; a product wants 16 at least."""
+    """The widths of keys and values, and the powers of two that hold them."""
     width, value_width = key.shape[-1], value.shape[-1]
     return {
         "WIDTH": width,
-        "PADDED": max(16, triton.next_power_of_2(width)),
+        "PADDED": padded(width),
         "VALUE_WIDTH": value_width,
-        "VALUE_PADDED": max(16, triton.next_power_of_2(value_width)),
+        "VALUE_PADDED": padded(value_width),
     }
 
 
@@ -70,13 +139,8 @@ def rows(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
-def halvings(start: Tensor) -> int:
-    """How often the sentences (and the padding behind them) must be halved to find one."""
-    return (start.shape[0] - 1).bit_length()
-
-
-def block_steps(longest: int) -> int:
-    """Tiles that hold the usual sentence whole: a longer one is several tiles, a shorter one wastes little."""
+def short_steps(longest: int) -> int:
+    """Tiles that hold the usual sentence whole, and waste little on a shorter one."""
     return 16 if longest <= 16 else 32
 
 
@@ -104,37 +168,77 @@ def is_kept(seed, row, column, threshold):
 
 
 @triton.jit
-def find_tile(
-    slot, query_start, key_start, num_sentences, HALVINGS: tl.constexpr, BLOCK: tl.constexpr, BOTH: tl.constexpr
-):
-    """The sentence of a slot (num_sentences: the padding behind all) and which of its tiles this is.
-
-    With BOTH there are tiles enough for the longer of the sentence's queries and keys, else for its queries.
-    """
-    low, high = 0, num_sentences + 1
-    for _ in tl.static_range(HALVINGS):
-        middle = (low + high) // 2
-        first = first_slot(middle, query_start, key_start, BLOCK, BOTH)
-        low = tl.where(first <= slot, middle, low)
-        high = tl.where(first <= slot, high, middle)
-    return low, slot - first_slot(low, query_start, key_start, BLOCK, BOTH)
+def begins(sentences, sentence):
+    """The first query and the first key of a sentence."""
+    query = tl.load(sentences.query_start + sentence).to(tl.int32)
+    key = query
+    if sentences.key_start is not None:
+        key = tl.load(sentences.key_start + sentence).to(tl.int32)
+    return query, key
 
 
 @triton.jit
-def first_slot(sentence, query_start, key_start, BLOCK: tl.constexpr, BOTH: tl.constexpr):
-    """Where a sentence's tiles begin."""
-    slot = sentence + tl.load(query_start + sentence).to(tl.int32) // BLOCK
-    if BOTH:
-        slot += tl.load(key_start + sentence).to(tl.int32) // BLOCK
-    return slot
+def along(sentences, query, key):
+    """Where a query and a key are in the two rows, counted together."""
+    return query if sentences.key_start is None else query + key
 
 
 @triton.jit
-def span(start, sentence, num_sentences, num_steps):
-    """The first step of a sentence, and one past its last."""
-    first = tl.load(start + sentence).to(tl.int32)
-    end = tl.load(start + tl.minimum(sentence + 1, num_sentences)).to(tl.int32)
-    return first, tl.where(sentence == num_sentences, num_steps, end)
+def find_tile(slot, sentences, HALVINGS: tl.constexpr, BLOCK: tl.constexpr, SKIP: tl.constexpr):
+    """The sentence of a program (the last: the padding), and which of its tiles; `SKIP`: shorter ones are left out."""
+    if SKIP == 0:
+        low = tl.minimum(slot, sentences.num_sentences)
+        index = slot - low
+    else:
+        last = along(sentences, sentences.num_queries, sentences.num_keys) - 1
+        window_end = tl.minimum((slot + 1) * (BLOCK // 2) - 1, last)
+        low, high = 0, sentences.num_sentences + 1
+        for _ in tl.static_range(HALVINGS):
+            middle = (low + high) // 2
+            query, key = begins(sentences, middle)
+            is_before = along(sentences, query, key) <= window_end
+            low, high = tl.where(is_before, middle, low), tl.where(is_before, high, middle)
+        query, key = begins(sentences, low)
+        index = slot - along(sentences, query, key) // (BLOCK // 2)
+    return low, index
+
+
+@triton.jit
+def find_work(slot, sentences, HALVINGS: tl.constexpr, BLOCK: tl.constexpr, SKIP: tl.constexpr):
+    """First and end of a program's queries and keys, its first step of both, whether it is padding, and has work."""
+    sentence, index = find_tile(slot, sentences, HALVINGS, BLOCK, SKIP)
+    is_padding = sentence == sentences.num_sentences
+    query_first, key_first = begins(sentences, sentence)
+    query_end, key_end = begins(sentences, tl.minimum(sentence + 1, sentences.num_sentences))
+    query_end = tl.where(is_padding, sentences.num_queries, query_end)
+    key_end = tl.where(is_padding, sentences.num_keys, key_end)
+    longest = tl.maximum(query_end - query_first, key_end - key_first)
+    is_mine = (longest <= BLOCK) if SKIP == 0 else (longest > SKIP)
+    has_work = (is_mine | is_padding) & (index * BLOCK < longest)
+    return query_first, query_end, key_first, key_end, index * BLOCK, is_padding, has_work
+
+
+@triton.jit
+def read(x, head, first, end, BLOCK: tl.constexpr):
+    """Steps first.. of one head, zeros from `end` on."""
+    return fetch(x.data + tl.cast(head, tl.int64) * x.head, first, end, x.step, x.width, x.padded, BLOCK)
+
+
+@triton.jit
+def turned(x, block, head, first, end, BLOCK: tl.constexpr):
+    """What `read` read, [K, T]. A small tile is loaded so: to turn it, Triton would wait for it before other loads."""
+    if BLOCK < 64:
+        at, inside = tile(x.data + tl.cast(head, tl.int64) * x.head, first, end, x.step, x.width, x.padded, BLOCK)
+        block_KT = tl.load(tl.trans(at), tl.trans(tl.broadcast_to(inside, (BLOCK, x.padded))), 0.0)
+    else:
+        block_KT = tl.trans(block)
+    return block_KT
+
+
+@triton.jit
+def write(x, head, first, end, block, BLOCK: tl.constexpr):
+    """Steps first.. of one head, up to `end`."""
+    put(x.data + tl.cast(head, tl.int64) * x.head, first, end, x.step, block, x.width, x.padded, BLOCK)
 
 
 @triton.jit
@@ -189,3 +293,17 @@ def in_reach(
     if HAS_HIGH:
         stop = tl.minimum(stop, end + high)
     return start, stop
+
+
+@triton.jit
+def keys_in_reach(first, key_first, key_end, band, BLOCK: tl.constexpr):
+    """The keys that a tile of queries may meet."""
+    end = first + BLOCK
+    return in_reach(first, end, key_first, key_end, band.low, band.high, BLOCK, band.has_low, band.has_high)
+
+
+@triton.jit
+def queries_in_reach(first, query_first, query_end, band, BLOCK: tl.constexpr):
+    """The queries that a tile of keys may meet."""
+    end = first + BLOCK
+    return in_reach(first, end, query_first, query_end, -band.high, -band.low, BLOCK, band.has_high, band.has_low)

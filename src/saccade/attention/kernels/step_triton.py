@@ -12,13 +12,10 @@ from torch import Tensor
 
 from saccade.attention.kernels.packed_tiles import TO_BITS, rows
 
-FEW_PROGRAMS = 4096  # fewer than this don't fill the device with one warp each
 
-
-def blocks_for(num_programs: int, capacity: int) -> tuple[int, int]:
-    """Steps in a block, and warps of a program."""
-    steps = max(16, min(32, triton.next_power_of_2(capacity)))
-    return (steps, 1) if num_programs >= FEW_PROGRAMS else (min(64, 2 * steps), 4)
+def block_steps(capacity: int) -> int:
+    """Steps that a program's one warp takes at once; more warps would only wait for each other."""
+    return max(16, min(32, triton.next_power_of_2(capacity)))
 
 
 def step(
@@ -36,7 +33,6 @@ def step(
     assert key_RCGK.stride(-1) == value_RCGK.stride(-1) == 1
     new_key, new_value = (query, query) if new is None else (rows(new[0]), rows(new[1]))
     output = query.new_empty(query.shape)
-    steps, warps = blocks_for(num_rows * num_heads, capacity)
     step_kernel[(num_rows * num_heads,)](
         query,
         key_RCGK,
@@ -60,8 +56,8 @@ def step(
         REPEATS=num_heads // groups,
         WIDTH=width,
         PADDED=triton.next_power_of_2(width),
-        BLOCK=steps,
-        num_warps=warps,
+        BLOCK=block_steps(capacity),
+        num_warps=1,
     )
     return output
 

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from saccade.attention.kernels.packed_tiles import THRESHOLDS, TO_BITS, in_band, in_reach, is_kept, rows
+from saccade.attention.kernels.packed_tiles import TO_BITS, Dropping, in_band, in_reach, is_kept, rows
 from saccade.attention.kernels.scope import Scope
 
 UNITS = {"softmax": TO_BITS, "sparsemax": 1.0, "entmax15": 0.5}
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
             "scope": Pairs(
                 *sizes, low or 0, high or 0, data, by_batch, by_head, by_step, by_key, self.centre_BHT, self.radius
             ),
-            "dropping": Dropping(self.seed, round(self.dropout * THRESHOLDS), 1 / (1 - self.dropout)),
+            "dropping": Dropping.of(self.dropout, self.seed),
             "unit": self.scale * UNITS[self.kind],
             "REPEATS": query.shape[1] // key.shape[1],
             "RULES": Rules(
@@ -102,14 +102,6 @@ class Pairs(NamedTuple):
     mask_key: int
     centre: Tensor | None
     radius: int
-
-
-class Dropping(NamedTuple):
-    """Which weights are dropped, and by how much the others grow."""
-
-    seed: Tensor | None
-    threshold: int
-    factor: float
 
 
 class Rules(NamedTuple):
