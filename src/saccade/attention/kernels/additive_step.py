@@ -94,12 +94,15 @@ def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], 
     *kept, _ = inputs
     ctx.save_for_backward(*kept, output[1])
     ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
 
 
 def _differentiate(
-    ctx: torch.autograd.function.FunctionCtx, grad: Tensor, *unused: Tensor
+    ctx: torch.autograd.function.FunctionCtx, grad: Tensor | None, *unused: Tensor | None
 ) -> tuple[Tensor | None, ...]:
     del unused
+    if grad is None:
+        return None, None, None, None, None
     return additive_step_backward(grad, *ctx.saved_tensors), None, None, None, None  # type: ignore[attr-defined]
 
 
