@@ -1,6 +1,11 @@
-"""A GRU's step and a maxout in Triton kernels: the equations in float64, in the interpreter."""
+"""A GRU's step and a maxout in Triton kernels: the equations in float64, in the interpreter; and that they compile."""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -55,3 +60,12 @@ def test_maxout_of_pairs(dtype_name: str, shape: tuple[int, ...]) -> None:
         y = largest(leaf)
         found.append((y, *torch.autograd.grad((y * torch.arange(1, 1 + y.shape[-1])).sum(), leaf)))
     torch.testing.assert_close(found[1], found[0], atol=0, rtol=0)
+
+
+def test_the_compiler_takes_them(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("compile_rnn.py")
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(tmp_path)
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, env=environment)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == ""
