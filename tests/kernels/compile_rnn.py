@@ -21,7 +21,7 @@ from saccade.attention.kernels import additive_step_triton as additive
 from saccade.layers.kernels import gru, maxout
 
 WIDE = ("state", "wide", "grad_wide", "grad_state", "score", "log_sum")
-NUMBERS = {"length": "*i64", "num_keys": "i32", "stride": "i32", "num_pairs": "i32", **dict.fromkeys(WIDE, "*fp32")}
+NUMBERS = {"length": "*i64", "num_keys": "i32", "num_steps": "i32", "num_pairs": "i32", **dict.fromkeys(WIDE, "*fp32")}
 
 
 def main() -> None:

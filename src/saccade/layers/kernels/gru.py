@@ -31,23 +31,23 @@ def _three(start, inside, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _gates(known, given, hidden, row, column, stride, WIDTH: tl.constexpr):
+def _gates(known, given, hidden, row, column, num_steps, WIDTH: tl.constexpr):
     """r, z, n and the state's part in n."""
     inside, at = column < WIDTH, row * (3 * WIDTH) + column
     g_r, g_z, g_n = _three(given + at, inside, WIDTH)
     u_r, u_z, u_n = _three(hidden + at, inside, WIDTH)
     if known is not None:
-        x_r, x_z, x_n = _three(known + row * stride + column, inside, WIDTH)
+        x_r, x_z, x_n = _three(known + row * num_steps * (3 * WIDTH) + column, inside, WIDTH)
         g_r, g_z, g_n = g_r + x_r, g_z + x_z, g_n + x_n
     r = _sigmoid(g_r + u_r)
     return r, _sigmoid(g_z + u_z), _tanh(g_n + r * u_n), u_n
 
 
 @triton.jit
-def _forward_kernel(known, given, hidden, state, wide, narrow, stride, WIDTH: tl.constexpr, COLUMNS: tl.constexpr):
+def _forward_kernel(known, given, hidden, state, wide, narrow, num_steps, WIDTH: tl.constexpr, COLUMNS: tl.constexpr):
     row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < WIDTH
-    _, z, n, _ = _gates(known, given, hidden, row, column, stride, WIDTH)
+    _, z, n, _ = _gates(known, given, hidden, row, column, num_steps, WIDTH)
     h = tl.load(state + row * WIDTH + column, inside, 0.0)
     h = n + z * (h - n)
     tl.store(wide + row * WIDTH + column, h, inside)
@@ -65,13 +65,13 @@ def _backward_kernel(
     grad_given,
     grad_hidden,
     grad_state,
-    stride,
+    num_steps,
     WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < WIDTH
-    r, z, n, u_n = _gates(known, given, hidden, row, column, stride, WIDTH)
+    r, z, n, u_n = _gates(known, given, hidden, row, column, num_steps, WIDTH)
     h = tl.load(state + row * WIDTH + column, inside, 0.0)
     grad = tl.zeros([COLUMNS], tl.float32)
     if grad_wide is not None:
@@ -97,9 +97,9 @@ def forward(known_BG: Tensor | None, given_BG: Tensor, hidden_BG: Tensor, h_BD: 
     """The state in float32, and in the gates' dtype."""
     wide_BD = torch.empty_like(h_BD, memory_format=torch.contiguous_format)
     narrow_BD = torch.empty_like(wide_BD, dtype=given_BG.dtype)
-    known_BG, stride = rows(known_BG)
+    known_BG, num_steps = rows(known_BG)
     tensors = [x.contiguous() for x in (given_BG, hidden_BG, h_BD)]
-    _forward_kernel[grid(h_BD)](known_BG, *tensors, wide_BD, narrow_BD, stride, **constants(h_BD))
+    _forward_kernel[grid(h_BD)](known_BG, *tensors, wide_BD, narrow_BD, num_steps, **constants(h_BD))
     return wide_BD, narrow_BD
 
 
@@ -114,17 +114,20 @@ def backward(
     """The gradients for the gates of the input and those of the state, in their dtype, and for the state before."""
     grads = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (given_BG, hidden_BG, h_BD)]
     flowed = [None if x is None else x.contiguous() for x in (grad_wide, grad_narrow)]
-    known_BG, stride = rows(known_BG)
+    known_BG, num_steps = rows(known_BG)
     tensors = [x.contiguous() for x in (given_BG, hidden_BG, h_BD)]
-    _backward_kernel[grid(h_BD)](*flowed, known_BG, *tensors, *grads, stride, **constants(h_BD))
+    _backward_kernel[grid(h_BD)](*flowed, known_BG, *tensors, *grads, num_steps, **constants(h_BD))
     return grads[0], grads[1], grads[2]
 
 
 def rows(x_BG: Tensor | None) -> tuple[Tensor | None, int]:
-    """As it is, if each row is one piece: a loop's steps are slices of one tensor; and where the next row begins."""
-    if x_BG is not None and x_BG.stride(-1) != 1:
+    """As it is, if it is a step of some [B, T, G]; and T."""
+    if x_BG is None:
+        return None, 0
+    width = x_BG.shape[1]
+    if x_BG.stride(1) != 1 or x_BG.stride(0) % width:
         x_BG = x_BG.contiguous()
-    return x_BG, 0 if x_BG is None else x_BG.stride(0)
+    return x_BG, x_BG.stride(0) // width
 
 
 def grid(h_BD: Tensor) -> tuple[int, int]:
