@@ -77,12 +77,12 @@ class Product(torch.autograd.Function):
     """y = x Wᵀ + added, [B, D] to [B, G]; the weight is a constant here, and dy is noted for it."""
 
     @staticmethod
-    def forward(ctx: Any, note: Note, token: Tensor, x_BD: Tensor, weight_GD: Tensor, added: Tensor) -> Tensor:
-        """One product; `added` is a bias [G], or rows [B, G]."""
+    def forward(ctx: Any, note: Note, token: Tensor, x_BD: Tensor, weight_GD: Tensor, added: Tensor | None) -> Tensor:
+        """One product; `added` is a bias [G], or rows [B, G], or nothing."""
         del token
         ctx.note = note
         ctx.save_for_backward(weight_GD)
-        return torch.addmm(added, x_BD, weight_GD.mT)
+        return _product(x_BD, weight_GD, added)
 
     @staticmethod
     def backward(ctx: Any, *grad: Tensor) -> Gradients:
@@ -91,6 +91,10 @@ class Product(torch.autograd.Function):
         ctx.note.flowed[0] = grad_BG
         _, _, reads, _, adds = ctx.needs_input_grad
         return None, None, grad_BG @ weight_GD if reads else None, None, grad_BG if adds else None
+
+
+def _product(x_BD: Tensor, weight_GD: Tensor, added: Tensor | None) -> Tensor:
+    return x_BD @ weight_GD.mT if added is None else torch.addmm(added, x_BD, weight_GD.mT)
 
 
 @final
@@ -113,7 +117,7 @@ class _Products:
 
 @final
 class StepLinear:
-    """nn.functional.linear for the steps of one loop: y = W x + b; without a bias, rows are added instead."""
+    """nn.functional.linear for the steps of one loop: y = W x + b; without a bias, rows may be added instead."""
 
     def __init__(self, weight_GD: Tensor, bias_G: Tensor | None = None) -> None:
         dtype = computed_in(weight_GD)  # asked once, and not at every step
@@ -124,10 +128,10 @@ class StepLinear:
 
     def __call__(self, x_BD: Tensor, rows_BG: Tensor | None = None) -> Tensor:
         """A step's answer, [B, G]."""
-        added = self._bias[0] if rows_BG is None else rows_BG
+        added = self._bias[0] if self._bias else rows_BG
         x_BD = x_BD.to(self._weight_GD.dtype)
         if self._token is None:
-            return torch.addmm(added, x_BD, self._weight_GD.mT)
+            return _product(x_BD, self._weight_GD, added)
         note = Note(x_BD.detach(), [None])
         self._ledger.notes.append(note)
         return cast(Tensor, Product.apply(note, self._token, x_BD, self._weight_GD, added))

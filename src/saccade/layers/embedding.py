@@ -10,9 +10,9 @@ from saccade.attention.places import Places
 from saccade.layers.residual import residual, streamed
 
 
-def embedded(ids: Tensor, table_VD: Tensor, place: Places, position_PD: Tensor | None, share: float) -> Tensor:
+def embedded(ids: Tensor, table_VD: Tensor, place: Places | None, position_PD: Tensor | None, share: float) -> Tensor:
     """dropout(√D W[id] + P[place]) [..., D] in the dtype of a block's rows. `position_PD` gets no gradient."""
-    at = None if position_PD is None else place.at
+    at = None if place is None or position_PD is None else place.at
     seed, dtype = drawn_seed(ids.device) if share else None, streamed(table_VD.new_empty(0)).dtype
     return embedding(ids, table_VD, at, position_PD, seed, table_VD.shape[1] ** 0.5, share, dtype)
 

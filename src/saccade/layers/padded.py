@@ -7,12 +7,14 @@ each row's own end, because its real steps are reversed; padding stands behind t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from saccade.attention.dropout import dropout
-from saccade.attention.precision import computed_in
+from saccade.layers.aligned import aligned, filled
 
 Hidden = tuple[Tensor, ...]  # h, and c of an LSTM; each [L, B, D]
 CLOSED = 1e4  # a gate this far from 0 is shut (or open) to the last bit
@@ -25,7 +27,7 @@ def scanned(
     """The top layer's outputs, zeros behind the length, and the states after each row's last step, [L, B, D]."""
     states: list[Sequence[Tensor]] = []
     for layer in range(cells.num_layers):
-        x_BSD = dropout(x_BSD, cells.dropout, cells.training) if layer else x_BSD
+        x_BSD = filled(dropout(x_BSD, cells.dropout, cells.training) if layer else x_BSD)
         outputs = []
         for is_turned in (False, True) if cells.bidirectional else (False,):
             place = len(states)
@@ -44,8 +46,25 @@ def reversed_steps(x_BSD: Tensor, length_B: Tensor) -> Tensor:
     """Each row's real steps from last to first; padding stays where it is."""
     step_S = torch.arange(x_BSD.shape[1], device=x_BSD.device)
     from_end_BS = length_B[:, None] - 1 - step_S
-    index_BS = torch.where(from_end_BS >= 0, from_end_BS, step_S)
-    return x_BSD.gather(1, index_BS[..., None].expand_as(x_BSD))
+    first_B1 = torch.arange(len(x_BSD), device=x_BSD.device).unsqueeze(1) * x_BSD.shape[1]
+    place_BS = first_B1 + torch.where(from_end_BS >= 0, from_end_BS, step_S)
+    return cast(Tensor, Exchanged.apply(x_BSD, place_BS))
+
+
+@final
+class Exchanged(torch.autograd.Function):
+    """Steps in places that go in pairs: done twice it changes nothing, so its gradient is exchanged the same way."""
+
+    @staticmethod
+    def forward(ctx: Any, x_BSD: Tensor, place_BS: Tensor) -> Tensor:
+        """What stands at those places of all rows."""
+        ctx.save_for_backward(place_BS)
+        return x_BSD.flatten(0, 1)[place_BS]
+
+    @staticmethod
+    def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor, None]:
+        """The gradients, from where the steps went."""
+        return cast(Tensor, Exchanged.apply(grad[0], *ctx.saved_tensors)), None
 
 
 def _turned(x_BSD: Tensor, length_B: Tensor | None) -> Tensor:
@@ -63,38 +82,52 @@ def _scan(
 ) -> tuple[Tensor, Hidden]:
     """One layer in one direction: its outputs, and its states [1, B, D] after each row's last step.
 
-    Under autocast it runs in autocast's dtype; cuDNN left to itself would take float16.
+    It runs in the dtype of x; under autocast, cuDNN left to itself would take float16. More units, whose weights are
+    all zeros, stay 0 in every kind of cell: they make the state as wide as products want it.
     """
-    dtype = computed_in(x_BSD)
+    dtype, width = x_BSD.dtype, cells.hidden_size
+    more = aligned(width, x_BSD.device, dtype) - width
     is_lstm = cells.mode == "LSTM"
+    weights = [
+        _filled(weight, width, x_BSD.shape[-1] if i == 0 else width + more, more) for i, weight in enumerate(weights)
+    ]
     if is_lstm and length_B is not None:
         x_BSD, weights = _keeping(x_BSD, weights, length_B)
     if before is None:
-        before = (x_BSD.new_zeros(1, len(x_BSD), cells.hidden_size),) * (2 if is_lstm else 1)
-    narrow = [state.to(dtype).contiguous() for state in before]
+        before = (x_BSD.new_zeros(1, len(x_BSD), width),) * (2 if is_lstm else 1)
+    narrow = [F.pad(state.to(dtype), (0, more)).contiguous() for state in before]
     flat = torch.cat([weight.flatten() for weight in weights]).to(dtype)  # one piece of memory, as cuDNN wants it
     sizes = [weight.numel() for weight in weights]
     parts = [part.view_as(weight) for part, weight in zip(flat.split(sizes), weights, strict=True)]
     options = (parts, True, 1, 0.0, cells.training, False, True)
     with torch.autocast(x_BSD.device.type, enabled=False):
         if is_lstm:
-            output_BSD, *after = torch.lstm(x_BSD.to(dtype), narrow, *options)
+            output_BSD, *after = torch.lstm(x_BSD, narrow, *options)
         else:
             run = torch.gru if cells.mode == "GRU" else torch.rnn_tanh
-            output_BSD, *after = run(x_BSD.to(dtype), narrow[0], *options)
+            output_BSD, *after = run(x_BSD, narrow[0], *options)
+    output_BSD, *after = (tensor[..., :width] for tensor in (output_BSD, *after))
     if length_B is not None:  # what was returned is the state after the padding
         last_B11 = (length_B - 1)[:, None, None]
         after[0] = output_BSD.take_along_dim(last_B11, 1).transpose(0, 1)
     return output_BSD, tuple(after)
 
 
+def _filled(weight: Tensor, width: int, input_width: int, more: int) -> Tensor:
+    """[G, D] or [G], each gate with more rows of zeros, and columns of zeros up to the input's width."""
+    behind = (0, input_width - weight.shape[-1]) if weight.dim() > 1 else ()
+    if not more and not any(behind):
+        return weight
+    return F.pad(weight.unflatten(0, (-1, width)), (*behind, 0, more)).flatten(0, 1)
+
+
 def _keeping(x_BSD: Tensor, weights: Sequence[Tensor], length_B: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
     """An LSTM that keeps its c over padding: a flag there shuts the input gate and opens the forget gate."""
     weight_GD, *others = weights
-    flag_BS8 = torch.nn.functional.pad(1 - _real(x_BSD, length_B), (0, FLAGS - 1))
+    flag_BS8 = F.pad(1 - _real(x_BSD, length_B), (0, FLAGS - 1))
     gate_4 = weight_GD.new_zeros(4)
     gate_4[0].fill_(-CLOSED)  # in torch's order: input, forget, cell, output
     gate_4[1].fill_(CLOSED)
     column_G1 = gate_4.repeat_interleave(len(weight_GD) // 4).unsqueeze(-1)
-    flagged_GD = torch.cat([weight_GD, torch.nn.functional.pad(column_G1, (0, FLAGS - 1))], -1)
+    flagged_GD = torch.cat([weight_GD, F.pad(column_G1, (0, FLAGS - 1))], -1)
     return torch.cat([x_BSD, flag_BS8.to(x_BSD.dtype)], -1), [flagged_GD, *others]

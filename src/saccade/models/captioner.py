@@ -93,7 +93,7 @@ class CaptionDecoder(nn.Module):
         look, cells = Looking(self.gaze.aligner, state.source, 0), self.layers.unrolled(x_BTD)
         states, contexts, outputs = cells.begin(state.hidden), [], []
         for step in range(num_steps):
-            query_BD = states[-1][0]
+            query_BD = states[-1].read_BD
             context_BD, glance = self.gaze(query_BD, look, value_BSD, expect_B)
             contexts.append(torch.sigmoid(self.gate(query_BD)) * context_BD)
             kept_BD = contexts[-1] * dropout(torch.ones_like(context_BD[:, :1]), self.forgetting, self.training)

@@ -8,9 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention.dropout import dropout
+from saccade.layers.aligned import joined, linear
 from saccade.layers.deferred import StepLinear
+from saccade.layers.embedding import embedded
+from saccade.layers.maxout import maxout
 from saccade.layers.padded import Hidden
 from saccade.layers.recurrent import Recurrent, RecurrentEncoder
+from saccade.layers.residual import is_fused
 from saccade.layers.stepping import end
 from saccade.models.aligner import ADDITIVE, Aligner, Look, Looking, Source
 
@@ -97,12 +101,13 @@ class BahdanauDecoder(nn.Module):
         look, cells = Looking(self.aligner, state.source, state.num_steps), self.layers.unrolled(x_BTD)
         states, contexts, outputs = cells.begin(state.hidden), [], []
         for step in range(x_BTD.shape[1]):
-            contexts.append(look(states[-1][0], record))
+            contexts.append(look(states[-1].read_BD, record))
             output_BD, states = cells(step, contexts[-1], states)
             outputs.append(output_BD)
-        joined_BTD = torch.cat([torch.stack(outputs, 1), x_BTD, torch.stack(contexts, 1)], -1)
-        pairs_BTD2 = self.readout(dropout(joined_BTD, self.dropout, self.training)).unflatten(-1, (-1, 2))
-        return pairs_BTD2.amax(-1), state._replace(hidden=end(states))
+        joined_BTD = joined(torch.stack(outputs, 1), x_BTD, torch.stack(contexts, 1))
+        joined_BTD = dropout(joined_BTD, self.dropout, self.training)
+        vectors_BTD = maxout(linear(joined_BTD, self.readout.weight, self.readout.bias))
+        return vectors_BTD, state._replace(hidden=end(states))
 
 
 @final
@@ -230,6 +235,8 @@ class Seq2Seq(nn.Module):
         return vectors_BSD, length_B
 
     def _embed(self, table: nn.Embedding, ids_BT: Tensor) -> Tensor:
+        if is_fused(table.weight):
+            return embedded(ids_BT, table.weight, None, None, self.dropout if self.training else 0.0)
         return dropout(table(ids_BT) * self.scale, self.dropout, self.training)
 
 

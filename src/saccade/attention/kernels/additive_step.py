@@ -53,53 +53,69 @@ def run(call: Call) -> Attended:
     length_B = call.mask.length
     if length_B is None:
         length_B = torch.full((len(query_BA),), call.num_keys, device=query_BA.device)
-    context_BD, weight_BS = additive_step(query_BA, call.memory, call.score.v, call.value, length_B)
-    weight_B1S = weight_BS.to(query_BA.dtype).unsqueeze(1) if call.wants_weights else None
-    return Attended(context_BD.unsqueeze(1), weight_B1S)
+    context_BD, score_BS, log_sum_B = additive_step(query_BA, call.memory, call.score.v, call.value, length_B)
+    if not call.wants_weights:
+        return Attended(context_BD.unsqueeze(1), None)
+    is_real_BS = torch.arange(call.num_keys, device=query_BA.device) < length_B[:, None]
+    weight_BS = torch.where(is_real_BS, torch.exp(score_BS - log_sum_B[:, None]), 0)
+    return Attended(context_BD.unsqueeze(1), weight_BS.to(query_BA.dtype).unsqueeze(1))
 
 
 @torch.library.custom_op("saccade::additive_step", mutates_args=())
 def additive_step(
     query_BA: Tensor, memory_BSA: Tensor, v_A: Tensor, value_BSD: Tensor, length_B: Tensor
-) -> tuple[Tensor, Tensor]:
-    """c = sum_s a_s v_s with a = softmax(vᵀ tanh(q + k_s)) over s < length; and a in float32, [B, S]."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """c = sum_s a_s v_s with a = softmax(e), e_s = vᵀ tanh(q + k_s) over s < length; e [B, S] and its log-sums [B]."""
     from saccade.attention.kernels import additive_step_triton
 
     return additive_step_triton.forward(query_BA, memory_BSA, v_A, value_BSD, length_B)
 
 
 @additive_step.register_fake
-def _(query: Tensor, memory: Tensor, v: Tensor, value: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+def _(query: Tensor, memory: Tensor, v: Tensor, value: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     del query, v, length
-    return value.new_empty(len(value), value.shape[-1]), memory.new_empty(memory.shape[:2], dtype=torch.float32)
+    score = memory.new_empty(memory.shape[:2], dtype=torch.float32)
+    return value.new_empty(len(value), value.shape[-1]), score, score.new_empty(len(score))
 
 
 @torch.library.custom_op("saccade::additive_step_backward", mutates_args=())
 def additive_step_backward(
-    grad_BD: Tensor, query_BA: Tensor, memory_BSA: Tensor, v_A: Tensor, value_BSD: Tensor, weight_BS: Tensor
+    grad_BD: Tensor,
+    query_BA: Tensor,
+    memory_BSA: Tensor,
+    v_A: Tensor,
+    value_BSD: Tensor,
+    length_B: Tensor,
+    context_BD: Tensor,
+    score_BS: Tensor,
+    log_sum_B: Tensor,
 ) -> Tensor:
     """The gradient for q, [B, A]."""
     from saccade.attention.kernels import additive_step_triton
 
-    return additive_step_triton.backward(grad_BD, query_BA, memory_BSA, v_A, value_BSD, weight_BS)
+    return additive_step_triton.backward(
+        grad_BD, query_BA, memory_BSA, v_A, value_BSD, length_B, context_BD, score_BS, log_sum_B
+    )
 
 
 @additive_step_backward.register_fake
-def _(grad: Tensor, query: Tensor, memory: Tensor, v: Tensor, value: Tensor, weight: Tensor) -> Tensor:
-    del grad, memory, v, value, weight
+def _(grad: Tensor, query: Tensor, *kept: Tensor) -> Tensor:
+    del grad, kept
     return torch.empty_like(query)
 
 
-def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
-    *kept, _ = inputs
-    ctx.save_for_backward(*kept, output[1])
-    ctx.mark_non_differentiable(output[1])
+def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*inputs, *output)
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
 
 
 def _differentiate(
-    ctx: torch.autograd.function.FunctionCtx, grad: Tensor, *unused: Tensor
+    ctx: torch.autograd.function.FunctionCtx, grad: Tensor | None, *unused: Tensor | None
 ) -> tuple[Tensor | None, ...]:
     del unused
+    if grad is None:
+        return None, None, None, None, None
     return additive_step_backward(grad, *ctx.saved_tensors), None, None, None, None  # type: ignore[attr-defined]
 
 

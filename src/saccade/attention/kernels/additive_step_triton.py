@@ -1,38 +1,54 @@
 # mypy: disable-error-code="no-untyped-def"
-"""The kernels of `additive_step`: a program has a row of the batch, and goes over the width in blocks.
+"""The kernels of `additive_step`: a program has a row of the batch, and goes over its keys, a few at a time.
 
-Memory bounds them: keys and values are read once each, forward and backward. The widths are constants of the compiled
-kernel, so that it knows how rows are aligned.
+Memory bounds them: forward and backward each read the keys and the values once, together. The softmax is corrected as
+larger scores come; sum_s a_s da_s, which its gradient asks for, is the context times its gradient. The widths are
+constants of the compiled kernel, so that it knows how rows are aligned.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-TILE = 8192  # elements of keys or values that a program holds at a time
-WARPS = 8
+
+class Blocks(NamedTuple):
+    """How the work is cut: elements of keys that a program has at a time, its warps, and loads ahead."""
+
+    tile: int
+    warps: int
+    stages: int
+
+
+FEW = 264  # rows up to here are two for a multiprocessor at most
+MOST_KEYS = 16  # at a time
+TILES = {True: Blocks(8192, 4, 3), False: Blocks(8192, 4, 2)}  # few rows; many
 
 
 @triton.jit
-def _tanh(x):
-    return 1 - 2 / (1 + tl.exp(2 * x))
+def _tanh(x, FAST: tl.constexpr):
+    """To the last bits; or as the device's own instruction has it, to 2^-11, which half precision doesn't see."""
+    if FAST:
+        y = tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        y = 1 - 2 / (1 + tl.exp(2 * x))
+    return y
 
 
 @triton.jit
-def _block(start, row, real_S, first, width: tl.constexpr, BLOCK: tl.constexpr):
-    """Columns `first`.. of the real rows, [S, BLOCK], in float32; zeros elsewhere."""
-    column = first + tl.arange(0, BLOCK)
-    is_there = real_S[:, None] & (column < width)[None, :]
-    return tl.load(start + row[:, None] * width + column[None, :], is_there, 0.0).to(tl.float32)
-
-
-@triton.jit
-def _vector(start, first, width: tl.constexpr, BLOCK: tl.constexpr):
-    column = first + tl.arange(0, BLOCK)
+def _vector(start, column, width: tl.constexpr):
     return tl.load(start + column, column < width, 0.0).to(tl.float32)
+
+
+@triton.jit
+def _rows(start, row, is_real, column, width: tl.constexpr):
+    """Real rows, [KEYS, BLOCK]; zeros elsewhere."""
+    is_there = is_real[:, None] & (column < width)[None, :]
+    return tl.load(start + row[:, None] * width + column[None, :], is_there, 0.0).to(tl.float32)
 
 
 @triton.jit
@@ -43,32 +59,40 @@ def _forward(
     value,
     length,
     context,
-    weight,
+    score,
+    log_sum,
     num_keys,
     width: tl.constexpr,
     value_width: tl.constexpr,
     KEYS: tl.constexpr,
     BLOCK: tl.constexpr,
+    VALUE_BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+    FAST: tl.constexpr,
 ):
     b = tl.program_id(0).to(tl.int64)
-    s = tl.arange(0, KEYS)
-    row = b * num_keys + s
-    is_real = (s < num_keys) & (s < tl.load(length + b))
-    score = tl.zeros([KEYS], tl.float32)
-    for first in range(0, width, BLOCK):
-        q = _vector(query + b * width, first, width, BLOCK)
-        hidden = _tanh(_block(memory, row, is_real, first, width, BLOCK) + q[None, :])
-        score += tl.sum(hidden * _vector(v, first, width, BLOCK)[None, :], 1)
-    score = tl.where(is_real, score, float("-inf"))
-    highest = tl.max(score, 0)
-    power = tl.exp(score - tl.where(highest == float("-inf"), 0.0, highest))
-    total = tl.sum(power, 0)
-    share = power / tl.where(total == 0.0, 1.0, total)  # no key at all: zeros
-    tl.store(weight + row, share, s < num_keys)
-    for first in range(0, value_width, BLOCK):
-        summed = tl.sum(_block(value, row, is_real, first, value_width, BLOCK) * share[:, None], 0)
-        column = first + tl.arange(0, BLOCK)
-        tl.store(context + b * value_width + column, summed.to(context.dtype.element_ty), column < value_width)
+    column, value_column = tl.arange(0, BLOCK), tl.arange(0, VALUE_BLOCK)
+    q, v_A = _vector(query + b * width, column, width), _vector(v, column, width)
+    real = tl.minimum(tl.load(length + b), num_keys).to(tl.int32)
+    summed = tl.zeros([VALUE_BLOCK], tl.float32)
+    highest, total = float("-inf"), 0.0
+    for first in tl.range(0, real, KEYS, num_stages=STAGES):
+        s = first + tl.arange(0, KEYS)
+        row = b * num_keys + s
+        key = _rows(memory, row, s < real, column, width)
+        found = _rows(value, row, s < real, value_column, value_width)
+        e = tl.sum(_tanh(key + q[None, :], FAST) * v_A[None, :], 1)
+        tl.store(score + row, e, s < real)
+        e = tl.where(s < real, e, float("-inf"))
+        higher = tl.maximum(highest, tl.max(e, 0))
+        power, kept = tl.exp(e - higher), tl.exp(highest - higher)
+        summed = summed * kept + tl.sum(found * power[:, None], 0)
+        total = total * kept + tl.sum(power, 0)
+        highest = higher
+    total = tl.where(real > 0, total, 1.0)  # no key at all: zeros
+    tl.store(log_sum + b, tl.where(real > 0, highest, 0.0) + tl.log(total))
+    out = context + b * value_width + value_column
+    tl.store(out, (summed / total).to(context.dtype.element_ty), value_column < value_width)
 
 
 @triton.jit
@@ -78,58 +102,86 @@ def _backward(
     memory,
     v,
     value,
-    weight,
+    length,
+    context,
+    score,
+    log_sum,
     grad_query,
     num_keys,
     width: tl.constexpr,
     value_width: tl.constexpr,
     KEYS: tl.constexpr,
     BLOCK: tl.constexpr,
+    VALUE_BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+    FAST: tl.constexpr,
 ):
     b = tl.program_id(0).to(tl.int64)
-    s = tl.arange(0, KEYS)
-    row = b * num_keys + s
-    share = tl.load(weight + row, s < num_keys, 0.0)
-    is_real = share > 0  # what weighs nothing moves nothing
-    grad_share = tl.zeros([KEYS], tl.float32)
-    for first in range(0, value_width, BLOCK):
-        g = _vector(grad + b * value_width, first, value_width, BLOCK)
-        grad_share += tl.sum(_block(value, row, is_real, first, value_width, BLOCK) * g[None, :], 1)
-    grad_score = share * (grad_share - tl.sum(share * grad_share, 0))
-    for first in range(0, width, BLOCK):
-        q = _vector(query + b * width, first, width, BLOCK)
-        hidden = _tanh(_block(memory, row, is_real, first, width, BLOCK) + q[None, :])
-        summed = tl.sum((1 - hidden * hidden) * grad_score[:, None], 0) * _vector(v, first, width, BLOCK)
-        column = first + tl.arange(0, BLOCK)
-        tl.store(grad_query + b * width + column, summed.to(grad_query.dtype.element_ty), column < width)
+    column, value_column = tl.arange(0, BLOCK), tl.arange(0, VALUE_BLOCK)
+    q = _vector(query + b * width, column, width)
+    g = _vector(grad + b * value_width, value_column, value_width)
+    mean = tl.sum(g * _vector(context + b * value_width, value_column, value_width), 0)
+    real, peak = tl.minimum(tl.load(length + b), num_keys).to(tl.int32), tl.load(log_sum + b)
+    summed = tl.zeros([BLOCK], tl.float32)
+    for first in tl.range(0, real, KEYS, num_stages=STAGES):
+        s = first + tl.arange(0, KEYS)
+        row = b * num_keys + s
+        key = _rows(memory, row, s < real, column, width)
+        found = _rows(value, row, s < real, value_column, value_width)
+        share = tl.exp(tl.load(score + row, s < real, float("-inf")) - peak)
+        grad_score = share * (tl.sum(found * g[None, :], 1) - mean)
+        hidden = _tanh(key + q[None, :], FAST)
+        summed += tl.sum((1 - hidden * hidden) * grad_score[:, None], 0)
+    summed *= _vector(v, column, width)
+    tl.store(grad_query + b * width + column, summed.to(grad_query.dtype.element_ty), column < width)
 
 
 def forward(
     query_BA: Tensor, memory_BSA: Tensor, v_A: Tensor, value_BSD: Tensor, length_B: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Contexts in the values' dtype, and weights in float32."""
-    num_rows, num_keys, width = memory_BSA.shape
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Contexts in the values' dtype; scores, of which those behind a length are nothing, and log-sums in float32."""
+    num_rows, num_keys, _ = memory_BSA.shape
     context_BD = value_BSD.new_empty(num_rows, value_BSD.shape[-1])
-    weight_BS = torch.empty(num_rows, num_keys, dtype=torch.float32, device=query_BA.device)
+    score_BS = torch.empty(num_rows, num_keys, dtype=torch.float32, device=query_BA.device)
+    log_sum_B = torch.empty_like(score_BS[:, 0])
     tensors = [x.contiguous() for x in (query_BA, memory_BSA, v_A, value_BSD, length_B)]
-    sizes = (num_keys, width, value_BSD.shape[-1])
-    _forward[(num_rows,)](*tensors, context_BD, weight_BS, *sizes, **blocks(num_keys), num_warps=WARPS)
-    return context_BD, weight_BS
+    _forward[(num_rows,)](*tensors, context_BD, score_BS, log_sum_B, num_keys, **constants(memory_BSA, value_BSD))
+    return context_BD, score_BS, log_sum_B
 
 
 def backward(
-    grad_BD: Tensor, query_BA: Tensor, memory_BSA: Tensor, v_A: Tensor, value_BSD: Tensor, weight_BS: Tensor
+    grad_BD: Tensor,
+    query_BA: Tensor,
+    memory_BSA: Tensor,
+    v_A: Tensor,
+    value_BSD: Tensor,
+    length_B: Tensor,
+    context_BD: Tensor,
+    score_BS: Tensor,
+    log_sum_B: Tensor,
 ) -> Tensor:
     """The query's gradient, in its dtype."""
-    num_rows, num_keys, width = memory_BSA.shape
     grad_BA = torch.empty_like(query_BA, memory_format=torch.contiguous_format)
-    tensors = [x.contiguous() for x in (grad_BD, query_BA, memory_BSA, v_A, value_BSD, weight_BS)]
-    sizes = (num_keys, width, value_BSD.shape[-1])
-    _backward[(num_rows,)](*tensors, grad_BA, *sizes, **blocks(num_keys), num_warps=WARPS)
+    tensors = [x.contiguous() for x in (grad_BD, query_BA, memory_BSA, v_A, value_BSD, length_B)]
+    made = (context_BD, score_BS, log_sum_B, grad_BA)
+    num_keys = memory_BSA.shape[1]
+    _backward[(len(grad_BD),)](*tensors, *made, num_keys, **constants(memory_BSA, value_BSD))
     return grad_BA
 
 
-def blocks(num_keys: int) -> dict[str, int]:
-    """All keys, and as much of the width as makes a tile."""
-    keys = max(16, triton.next_power_of_2(num_keys))
-    return {"KEYS": keys, "BLOCK": max(16, TILE // keys)}
+def constants(memory_BSA: Tensor, value_BSD: Tensor) -> dict[str, int]:
+    """Of the compiled kernels: both widths whole, and as many keys as make a tile."""
+    width, value_width = memory_BSA.shape[-1], value_BSD.shape[-1]
+    tile, warps, stages = TILES[len(memory_BSA) <= FEW]
+    block, value_block = (max(16, triton.next_power_of_2(each)) for each in (width, value_width))
+    keys = min(MOST_KEYS, triton.next_power_of_2(memory_BSA.shape[1]), tile // max(block, value_block))
+    return {
+        "width": width,
+        "value_width": value_width,
+        "KEYS": max(1, keys),
+        "BLOCK": block,
+        "VALUE_BLOCK": value_block,
+        "STAGES": stages,
+        "FAST": memory_BSA.is_cuda and memory_BSA.dtype != torch.float32,
+        "num_warps": warps,
+    }

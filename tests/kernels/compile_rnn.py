@@ -1,0 +1,68 @@
+"""Compiles the kernels of RNN training for Hopper, without a device; prints those that spill.
+
+A script of its own: in the tests' process kernels are interpreted, and those cannot be compiled.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from saccade.attention.kernels import additive_step_triton as additive
+from saccade.layers.kernels import gru, maxout
+
+WIDE = ("state", "wide", "grad_wide", "grad_state", "score", "log_sum")
+NUMBERS = {"length": "*i64", "num_keys": "i32", "num_steps": "i32", "num_pairs": "i32", **dict.fromkeys(WIDE, "*fp32")}
+
+
+def main() -> None:
+    """One line a configuration that keeps registers in memory; nothing if all is well."""
+    for kernel, constants in configurations():
+        for kind in ("bf16", "fp32"):
+            used = usage(kernel, dict(constants), kind)
+            if "STACK:0 " not in used:
+                print(kernel.fn.__name__, constants, kind, used)  # noqa: T201
+
+
+def configurations() -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The sizes of a recipe, and odd ones."""
+    for num_rows, num_keys, width in ((80, 30, 1000), (512, 30, 1000), (4, 1024, 33)):
+        memory = torch.empty(num_rows, num_keys, width, device="meta")
+        for kernel in (additive._forward, additive._backward):
+            yield kernel, additive.constants(memory, memory) | {"FAST": True}
+    for width in (33, 1000):
+        constants = gru.constants(torch.empty(1, width, device="meta"))
+        for known in ({}, {"known": None}):
+            yield gru._forward_kernel, constants | known
+        for absent in ({}, {"grad_wide": None}, {"grad_narrow": None, "known": None}):
+            yield gru._backward_kernel, constants | absent
+    for kernel in (maxout._forward_kernel, maxout._backward_kernel):
+        yield kernel, {"BLOCK": maxout.BLOCK, "num_warps": maxout.WARPS}
+
+
+def usage(kernel: Any, constants: dict[str, Any], kind: str) -> str:
+    """Registers, stack and shared memory of a compiled kernel."""
+    options = {"num_warps": constants.pop("num_warps")}
+    signature = {n: "constexpr" if n in constants else NUMBERS.get(n, f"*{kind}") for n in kernel.arg_names}
+    aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
+    source = ASTSource(kernel, signature=signature, constexprs=constants, attrs=aligned)
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.asm["cubin"])
+        file.flush()
+        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    return re.search(r"REG.*", said)[0]  # type: ignore[index]
+
+
+if __name__ == "__main__":
+    main()
