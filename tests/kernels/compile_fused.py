@@ -16,7 +16,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from saccade.layers.kernels import embedding, float8, relu, residual
+from saccade.attention.kernels.columns import MASKED_SUMS, SUMS, TOTALS, _columns_kernel
+from saccade.layers.kernels import embedding, float8, residual
 from saccade.training.kernels import cross_entropy
 
 STREAM = ("answer_ptr", "x_ptr", "y_ptr", "grad_ptr", "grad_sum_ptr", "grad_answer_ptr", "hidden_ptr", "masked_ptr")
@@ -61,9 +62,10 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
     parts = {"WIDTH": 512, "PADDED": 512, "PLACED": True, "DROPS": True, "ROWS": blocks.rows}
     yield embedding._kernel, parts, blocks.warps
     for width in (37, 512, 2048):
-        tile = relu.BLOCKS
-        parts = {"WIDTH": width, "ROWS": tile.rows, "COLUMNS": tile.columns, "STAGES": tile.stages}
-        yield relu._masked_kernel, parts, tile.warps
+        for tile, masks in ((SUMS, False), (MASKED_SUMS, True), (TOTALS, False)):
+            parts = {"WIDTH": width, "ROWS": tile.rows, "COLUMNS": tile.columns, "STAGES": tile.stages, "MASKS": masks}
+            absent = [] if masks else ["hidden_ptr", "masked_ptr"]
+            yield _columns_kernel, parts | dict.fromkeys(absent), tile.warps
     cut = float8.BLOCKS
     yield float8._largest_kernel, {"ENTRIES": cut.entries}, cut.warps
     limits = {"LARGEST": 448.0, "SMALLEST": 1e-30}

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from saccade.attention.kernels.triton_here import is_fused
 from saccade.attention.precision import widened
 from saccade.data.batches import Batch
 from saccade.data.packing import IGNORED, PackedBatch
-from saccade.layers.residual import is_fused
 from saccade.models.transformer import Transformer
 
 CHUNK_LOGITS = 1 << 22
