@@ -98,6 +98,18 @@ def test_column_sums(num_rows: int, width: int, dtype: torch.dtype) -> None:
     torch.testing.assert_close(column_sums(x), x.double().sum(0).float(), atol=1e-3, rtol=1e-5)
 
 
+def test_narrowed_weights_are_rounded_as_torch_does() -> None:
+    from saccade.attention.kernels.narrow import narrowed
+
+    for widths in ([512], [512, 512, 512], [5, 300, 7]):
+        weights = [rows(width, 512, dtype=torch.float32) for width in widths]
+        biases = [rows(width, dtype=torch.float32) for width in widths]
+        weight, bias = narrowed(weights, biases, torch.bfloat16)
+        assert bias is not None
+        assert torch.equal(weight, torch.cat(weights).bfloat16())
+        assert torch.equal(bias, torch.cat(biases).bfloat16())
+
+
 def test_this_torch_writes_products_in_float32() -> None:
     assert _writes_wide(torch.device("cuda"))
 

@@ -21,8 +21,8 @@ SHAPES: list[Any] = [((7, 16), [300]), ((2, 3, 20), [37, 5]), ((1, 5), [1]), ((6
 @pytest.mark.parametrize(("shape", "widths"), SHAPES)
 def test_it_is_as_exact_as_torch(shape: tuple[int, ...], widths: list[int], dtype: torch.dtype, relu: bool) -> None:
     x, grad = torch.randn(shape).to(dtype).requires_grad_(), torch.randn(*shape[:-1], sum(widths)).to(dtype)
-    weights = [torch.randn(width, shape[-1], requires_grad=True) for width in widths]
-    biases = [torch.randn(width, requires_grad=True) for width in widths]
+    weights = [narrow(width, shape[-1]) for width in widths]
+    biases = [narrow(width) for width in widths]
     leaves = [x, *weights, *biases]
 
     def plain(wide: torch.dtype) -> list[Tensor]:
@@ -37,6 +37,11 @@ def test_it_is_as_exact_as_torch(shape: tuple[int, ...], widths: list[int], dtyp
         bound = 3 * (other - true).abs().amax() + 8 * torch.finfo(dtype).eps * true.abs().amax()
         assert (mine - true).abs().amax() <= bound
     assert [found.dtype for found in ours] == [dtype, *(leaf.dtype for leaf in leaves)]
+
+
+def narrow(*shape: int) -> Tensor:
+    """In float32, of numbers that bfloat16 has too: interpreted, a kernel doesn't round but cuts bits off."""
+    return torch.randn(shape).bfloat16().float().requires_grad_()
 
 
 def _halves(count: int) -> tuple[slice, slice]:
@@ -58,6 +63,21 @@ def test_where_the_relu_is_zero_nothing_flows() -> None:
     fused_linear(x, [weight], [bias], True)[0].sum().backward()
     assert bias.grad is not None
     assert bias.grad.tolist() == [0.0, 0.0, 2.0]  # exactly zero counts as below
+
+
+@pytest.mark.parametrize("widths", [[64], [5, 300, 7]])
+def test_all_parts_are_narrowed_at_once(widths: list[int]) -> None:
+    from saccade.attention.kernels.narrow import narrowed
+
+    weights, biases = [torch.randn(width, 37) for width in widths], [torch.randn(width) for width in widths]
+    weight, bias = narrowed(weights, biases, torch.bfloat16)
+    assert bias is not None
+    for found, wanted in ((weight, torch.cat(weights)), (bias, torch.cat(biases))):
+        assert found.dtype == torch.bfloat16
+        torch.testing.assert_close(found.float(), wanted, atol=0.0, rtol=2.0**-7)  # interpreted, it cuts bits off
+    without, none = narrowed(weights, [], torch.bfloat16)
+    assert torch.equal(without, weight)
+    assert none is None
 
 
 def test_sums_over_many_rows_are_the_same_every_time() -> None:

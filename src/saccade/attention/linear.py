@@ -40,8 +40,12 @@ def _together(parts: Sequence[Tensor]) -> Tensor:
 @torch.library.custom_op("saccade::linear", mutates_args=())
 def fused_linear(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], relu: bool) -> tuple[Tensor, Tensor]:
     """x Wᵀ + b in x's dtype, its relu where it is written; and W in x's dtype (empty if it is the weight given)."""
-    weight = _together(weights).to(x.dtype)
-    bias = _together(biases).to(x.dtype) if biases else None
+    if weights[0].dtype == x.dtype:
+        weight, bias = _together(weights), _together(biases).to(x.dtype) if biases else None
+    else:
+        from saccade.attention.kernels.narrow import narrowed
+
+        weight, bias = narrowed(weights, biases, x.dtype)
     rows = x.reshape(-1, x.shape[-1])
     if relu and bias is not None:
         y = torch._addmm_activation(bias, rows, weight.mT)
