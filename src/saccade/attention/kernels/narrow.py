@@ -22,9 +22,9 @@ def _copy(source_ptr, target_ptr, first, size, NUMBERS: tl.constexpr):  # type: 
 def _narrow_kernel(  # type: ignore[no-untyped-def]
     weight_ptrs,
     bias_ptrs,
-    weight_ptr,
-    bias_ptr,
-    num_rows,
+    narrow_ptr,
+    narrow_bias_ptr,
+    heights,
     WIDTH: tl.constexpr,
     BIASED: tl.constexpr,
     NUMBERS: tl.constexpr,
@@ -32,24 +32,24 @@ def _narrow_kernel(  # type: ignore[no-untyped-def]
     first, above = tl.program_id(0) * NUMBERS, 0
     for part in tl.static_range(len(weight_ptrs)):
         if tl.program_id(1) == part:
-            _copy(weight_ptrs[part], weight_ptr + above * WIDTH, first, num_rows[part] * WIDTH, NUMBERS)
+            _copy(weight_ptrs[part], narrow_ptr + above * WIDTH, first, heights[part] * WIDTH, NUMBERS)
             if BIASED:
-                _copy(bias_ptrs[part], bias_ptr + above, first, num_rows[part], NUMBERS)
-        above += num_rows[part]
+                _copy(bias_ptrs[part], narrow_bias_ptr + above, first, heights[part], NUMBERS)
+        above += heights[part]
 
 
 def narrowed(weights: Sequence[Tensor], biases: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     """All of them in one matrix and one vector (None if there are no biases)."""
-    num_rows, width = tuple(len(weight) for weight in weights), weights[0].shape[1]
-    weight = weights[0].new_empty(sum(num_rows), width, dtype=dtype)
-    bias = weight.new_empty(sum(num_rows)) if biases else None
+    heights, width = tuple(len(weight) for weight in weights), weights[0].shape[1]
+    weight = weights[0].new_empty(sum(heights), width, dtype=dtype)
+    bias = weight.new_empty(sum(heights)) if biases else None
     sources = tuple(part.contiguous() for part in weights)
-    _narrow_kernel[(triton.cdiv(max(num_rows) * width, NUMBERS), len(weights))](
+    _narrow_kernel[(triton.cdiv(max(heights) * width, NUMBERS), len(weights))](
         sources,
         tuple(biases) or sources,
         weight,
         bias,
-        num_rows,
+        heights,
         WIDTH=width,
         BIASED=bias is not None,
         NUMBERS=NUMBERS,
