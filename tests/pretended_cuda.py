@@ -28,7 +28,7 @@ from saccade.attention.kernels import native
 from saccade.bench.flops import Sizes
 from saccade.bench.trainers import Job, config_of, words
 from saccade.config import batching, devices, translate
-from saccade.decoding import BeamOptions, stage
+from saccade.decoding import BeamOptions, reader, stage
 from saccade.decoding.board import Size
 from saccade.decoding.constraints import constrain
 from saccade.training.loop import Trainer
@@ -79,6 +79,7 @@ def pretend() -> None:
         (triton.runtime.jit.JITFunction, "run", lambda *_, **__: None),
         (stage, "_captured", lambda step, _: step),
         (stage, "on_device", sent),
+        (reader, "on_device", sent),
     ]
     for owner, name, answer in answers:
         setattr(owner, name, answer)

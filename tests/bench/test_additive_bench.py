@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from typer.testing import CliRunner
 
-from saccade.bench import additive, tables
+from saccade.bench import additive, additive_contestants, tables
 from saccade.bench.additive import Case, Row, Shape
 from saccade.bench.additive_goals import Goal, goals
 from saccade.bench.commands import app
@@ -53,9 +53,9 @@ def test_what_is_measured() -> None:
 
 def test_a_wrong_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(*inputs: Tensor) -> Tensor:
-        return additive.plain(*inputs) * 1.001
+        return additive_contestants.plain(*inputs) * 1.001
 
-    monkeypatch.setattr(additive, "exact", wrong)
+    monkeypatch.setattr(additive_contestants, "exact", wrong)
     ratio = additive.measure(TINY, CPU, most=3)[0].error_ratio(gradients=True)
     assert ratio is not None
     assert ratio > 100
@@ -102,6 +102,45 @@ def test_the_command_speaks_json() -> None:
     assert [found["name"] for found in report["rows"]] == ["exact", "eager", "attend", "eager step", "series"]
     assert [found["problem"] is None for found in report["rows"]] == [True, True, True, True, False]
     assert all(isinstance(goal["is_met"], bool) for goal in report["goals"])
+
+
+@pytest.mark.usefixtures("tiny")
+def test_some_cases_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = json.loads(CliRunner().invoke(app, ["additive", "--quick", "--json", "--only", "step"]).stdout)
+    assert [found["name"] for found in report["rows"]] == ["attend", "eager step"]
+    measure = additive.measure
+
+    def interrupted(case: Case, *args: Any, **options: Any) -> list[Row]:
+        if case.name == "step":
+            raise KeyboardInterrupt
+        return measure(case, *args, **options)
+
+    monkeypatch.setattr(additive, "measure", interrupted)
+    report = json.loads(CliRunner().invoke(app, ["additive", "--quick", "--json"]).stdout)
+    assert [found["name"] for found in report["rows"]] == ["exact", "eager"]
+
+
+def test_a_case_without_inputs_is_a_problem_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Case) -> list[Tensor]:
+        raise RuntimeError("Offset increment outside graph capture\nand more")
+
+    monkeypatch.setattr(additive, "_inputs", fails)
+    rows = additive.measure(TINY, CPU)
+    assert [row.problem for row in rows] == ["RuntimeError: Offset increment outside graph capture"] * 2
+
+
+def test_without_a_graph_there_are_figures_and_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Any) -> float:
+        raise RuntimeError("capture")
+
+    monkeypatch.setattr(additive, "queued_seconds", lambda _: 1e-4)
+    monkeypatch.setattr(additive, "captured_seconds", fails)
+    seconds, problem = additive._alone(lambda: None, 2e-4, torch.device("cuda"))
+    assert seconds == 1e-4
+    assert problem is not None
+    assert problem.endswith("RuntimeError: capture")
+    monkeypatch.setattr(additive, "queued_seconds", lambda _: 2e-3)  # long enough to be launched meanwhile
+    assert additive._alone(lambda: None, 3e-3, torch.device("cuda")) == (2e-3, None)
 
 
 def test_goals() -> None:

@@ -126,10 +126,13 @@ def test_this_torch_writes_products_in_float32() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("num_rows", "vocabulary"), [(700, 37_000), (1000, 45), (300, 8193)])
-def test_loss(num_rows: int, vocabulary: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("num_rows", "vocabulary", "width"),
+    [(700, 37_000, 64), (1000, 45, 64), (300, 8193, 20), (300, 50_257, 64), (200, 100_003, 64)],
+)
+def test_loss(num_rows: int, vocabulary: int, width: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(losses, "CHUNK_BYTES", 300 * vocabulary * dtype.itemsize)
-    vectors, matrix = rows(num_rows, 64, dtype=dtype), rows(vocabulary, 64, dtype=torch.float32)
+    vectors, matrix = rows(num_rows, width, dtype=dtype), rows(vocabulary, width, dtype=torch.float32)
     target = torch.randint(vocabulary, (num_rows,), device="cuda")
     target[::7] = IGNORED
     results = []

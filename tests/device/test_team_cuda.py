@@ -96,11 +96,24 @@ def trained(folder: Path, dtype: torch.dtype, *, sharded: bool) -> tuple[list[fl
 def test_a_sharded_model_trains_as_a_plain_one(dtype: torch.dtype, tmp_path: Path) -> None:
     plain, weights = trained(tmp_path / "plain", dtype, sharded=False)
     sharded, others = trained(tmp_path / "sharded", dtype, sharded=True)
-    close = 1e-4 if dtype == torch.float32 else 2e-2
-    assert sharded == pytest.approx(plain, rel=close)
-    for name, weight in weights.items():
-        if not name.endswith("key.bias"):
-            torch.testing.assert_close(others[name], weight, rtol=close, atol=close)
+    assert sharded == pytest.approx(plain, rel=1e-4 if dtype == torch.float32 else 2e-2)
+    if dtype == torch.float32:
+        for name in _learnt(weights):
+            torch.testing.assert_close(others[name], weights[name], rtol=1e-4, atol=1e-4)
+        return
+    # Adam moves a weight by its rate even where rounding alone decides its gradient's sign: single weights differ, but
+    # all together must be as near to those of float32
+    _, exact = trained(tmp_path / "exact", torch.float32, sharded=False)
+    assert _distance(others, exact) <= 1.5 * _distance(weights, exact)
+
+
+def _learnt(weights: dict[str, Tensor]) -> list[str]:
+    """A key's bias has no gradient but rounding's: the softmax cancels it."""
+    return [name for name in weights if not name.endswith("key.bias")]
+
+
+def _distance(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:
+    return float(torch.stack([(first[name] - second[name]).norm() for name in _learnt(first)]).norm())
 
 
 def test_sums_from_hooks_are_the_gradients(monkeypatch: pytest.MonkeyPatch) -> None:

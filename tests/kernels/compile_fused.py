@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -33,7 +34,7 @@ OTHERS: dict[str, Any] = {
     **dict.fromkeys(("weight_ptrs", "bias_ptrs"), ("*fp32",) * 3),
     **dict.fromkeys(("narrow_ptr", "narrow_bias_ptr"), "*bf16"),
     **dict.fromkeys(("seed_ptr", "target_ptr", "id_ptr", "place_ptr"), "*i64"),
-    **dict.fromkeys(("num_rows", "num_places", "stride", "threshold", "num_entries", "num_turned", "width"), "i32"),
+    **dict.fromkeys(("num_rows", "num_places", "half", "threshold", "num_entries", "num_turned", "width"), "i32"),
     **dict.fromkeys(("factor", "scale", "epsilon", "smoothing"), "fp32"),
 }
 
@@ -45,6 +46,10 @@ def main() -> None:
             used = usage(kernel, constants, warps, stream)
             if "STACK:0 " not in used:
                 print(kernel.fn.__name__, constants, warps, stream, used)  # noqa: T201
+    for kernel, constants, blocks in rows_of_logits():
+        used = usage(kernel, constants, blocks.warps, "*bf16", blocks.registers)
+        if "STACK:0 " not in used:
+            print(kernel.fn.__name__, constants, blocks, used)  # noqa: T201
 
 
 def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
@@ -80,18 +85,26 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
     yield float8._largest_kernel, {"ENTRIES": cut.entries}, cut.warps
     limits = {"LARGEST": 448.0, "SMALLEST": 1e-30}
     yield float8._narrow_kernel, limits | {"ROWS": cut.rows, "COLUMNS": cut.columns}, cut.warps
-    for vocabulary in (3, 37_000):
-        columns = min(cross_entropy.COLUMNS, triton.next_power_of_2(vocabulary))
-        yield cross_entropy._kernel, {"VOCABULARY": vocabulary, "COLUMNS": columns}, cross_entropy.WARPS
 
 
-def usage(kernel: Any, constants: dict[str, Any], warps: int, stream: str) -> str:
+def rows_of_logits() -> Iterator[tuple[Any, dict[str, Any], cross_entropy.Blocks]]:
+    """Vocabularies kept with 64 registers a thread, odd ones that fill them, with 128, and read twice."""
+    for vocabulary in (3, 12_000, 37_000, 40_953, 90_105, 128_000):
+        width = triton.cdiv(vocabulary, 8) * 8
+        blocks = cross_entropy.blocks_for(torch.empty(1, width, dtype=torch.bfloat16)[:, :vocabulary])
+        columns = min(blocks.columns, triton.next_power_of_2(width))
+        parts = {"STRIDE": width, "VOCABULARY": vocabulary, "WIDTH": width, "COLUMNS": columns}
+        yield cross_entropy._kept if blocks.keeps else cross_entropy._read_twice, parts, blocks
+
+
+def usage(kernel: Any, constants: dict[str, Any], warps: int, stream: str, registers: int | None = None) -> str:
     """Registers, stack and shared memory of a compiled kernel."""
     types = dict.fromkeys(STREAM, stream) | OTHERS
     signature = {name: "constexpr" if name in constants else types.get(name, "*fp32") for name in kernel.arg_names}
     aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
     source = ASTSource(kernel, signature=signature, constexprs=constants, attrs=aligned)
-    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
+    options = {"num_warps": warps, "maxnreg": registers}
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(compiled.asm["cubin"])

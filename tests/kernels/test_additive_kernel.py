@@ -174,6 +174,12 @@ def test_infinities_and_nan_propagate_as_in_the_equation(value: float) -> None:
         torch.testing.assert_close(output, expected.softmax(-1) @ values, equal_nan=True)
 
 
+def test_many_small_scores_take_large_tiles() -> None:
+    count = additive_cuda.ONE_EACH
+    query, key, v = torch.randn(count, 3, 5), torch.randn(count, 4, 5), torch.randn(count, 5)
+    torch.testing.assert_close(additive_score(query, key, v), plain(query, key, v), atol=2e-6, rtol=0)
+
+
 def test_dimensions_without_weight_change_nothing() -> None:
     query, key, v = torch.randn(1, 5, 12), torch.randn(1, 7, 12), torch.randn(1, 12)
     v[0, ::3] = 0
@@ -309,9 +315,8 @@ def test_what_ships_compiles_for_an_h200() -> None:
     for dtype, tiling in zip(additive_cuda.INPUTS, tilings, strict=True):
         defines = {**tiling.defines(dtype), "BLOCKS": 1}
         compile_for_hopper((*additive_cuda.TILED, "additive_attend.cu"), defines)
-        compile_for_hopper(
-            (*additive_cuda.TILED, "additive_score.cu"), {**defines, **additive_cuda.LARGE.defines(dtype)}
-        )
+        for large_or_few in (additive_cuda.LARGE, additive_cuda.FEW):
+            compile_for_hopper((*additive_cuda.TILED, "additive_score.cu"), large_or_few.defines(dtype))
     for dtype in additive_cuda.INPUTS:
         defines = {"INPUT": additive_cuda.INPUTS[dtype]}
         compile_for_hopper((*additive_cuda.BASE, "additive_gradient.cu"), defines)

@@ -13,7 +13,7 @@ from saccade.training.losses import rows_at_once, smoothed_cross_entropy
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize(("num_rows", "vocabulary"), [(150, 45), (5, 9001), (1, 3)])
+@pytest.mark.parametrize(("num_rows", "vocabulary"), [(150, 45), (5, 9001), (2, 20_483), (1, 3)])
 def test_it_is_as_exact_as_the_plain_spelling(
     num_rows: int, vocabulary: int, smoothing: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,6 +39,37 @@ def test_it_is_as_exact_as_the_plain_spelling(
     for result in results:
         assert (result[2][target == IGNORED] == 0).all()
         assert result[3].dtype == torch.float32
+
+
+@pytest.mark.parametrize("width", [1, 20, 62, 72])
+def test_odd_widths_are_filled_up_and_cut_again(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, matrix = torch.randn(40, width, requires_grad=True), torch.randn(11, width, requires_grad=True)
+    target, results = torch.randint(11, (40,)), []
+    for fused in (True, False):
+        monkeypatch.setattr(losses, "is_fused", lambda _, fused=fused: fused)
+        loss, _ = smoothed_cross_entropy(vectors, matrix, target, smoothing=0.1)
+        results.append([loss, *torch.autograd.grad(loss, (vectors, matrix))])
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("stride", [45, 48, 56])
+def test_neighbours_of_a_row_are_left_alone(stride: int, dtype: torch.dtype) -> None:
+    from saccade.training.kernels.cross_entropy import TWICE, blocks_for, differentiate_
+
+    logits = torch.randn(6, stride).to(dtype)
+    target = torch.tensor([44, 0, IGNORED, 7, 43, IGNORED])
+    wide = logits[:, :45].double().requires_grad_()
+    true = F.cross_entropy(wide, target, reduction="none", ignore_index=IGNORED, label_smoothing=0.1)
+    gradient = torch.autograd.grad(true.sum(), wide)[0]
+    keeps = dtype == torch.bfloat16 and stride % 8 == 0
+    assert blocks_for(logits[:, :45]).keeps == keeps
+    for blocks in (None, TWICE):
+        ours, answer = logits.clone(), torch.empty(2, 6)
+        differentiate_(ours[:, :45], target, 0.1, answer, blocks=blocks)
+        torch.testing.assert_close(answer[0].double(), true.detach(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(ours[:, :45].double(), gradient, rtol=0, atol=torch.finfo(dtype).eps)
+        assert (ours[:, 48:] == logits[:, 48:]).all()
 
 
 @pytest.mark.parametrize("fused", [True, False])

@@ -2,7 +2,8 @@
 
 Queries and keys are projected beforehand, so that a term (one query, one key, one dimension) is all that is timed; one
 query a step goes through `attend`, with its projection, as a decoder asks. Peers that would not fit in memory run on
-some entries of the batch, and their time and memory are multiplied.
+some entries of the batch, and their time and memory are multiplied. All is drawn on the CPU: a CUDA graph that can't
+be captured leaves the device's generator unusable.
 """
 
 from __future__ import annotations
@@ -18,17 +19,14 @@ import psutil
 import torch
 from torch import Tensor
 
-from saccade.attention import attend
-from saccade.attention.kernels import additive, additive_fused, additive_series
-from saccade.attention.scores import Additive
-from saccade.bench.measure import captured_seconds, medians_side_by_side
+from saccade.attention.kernels import additive_series
+from saccade.bench.additive_contestants import OURS, Run, contestant, plain, step
+from saccade.bench.measure import captured_seconds, medians_side_by_side, queued_seconds
 from saccade.training.memory import peak_memory
 
 WALL = 4.0e12  # terms a second: the unit of an H200 that computes tanh
 CHECKED = {"cpu": 1 << 22, "cuda": 1 << 28}  # terms computed in float64: whole entries, or the first queries of one
-LAUNCHES = 5e-3  # seconds: what takes longer isn't captured, as launching it takes no time beside
-OURS = ("exact", "series", "attend")
-Run = Callable[..., Tensor]
+LAUNCHES = 1e-3  # seconds: what takes longer isn't captured, as it is launched while the last call runs
 Errors = dict[str, tuple[float, float]]  # of the output and of each gradient: RMS, largest
 
 
@@ -81,7 +79,7 @@ class Row:
     peak_bytes: int | None = None  # with inputs and gradients
     errors: Errors | None = None
     plain_errors: Errors | None = None  # of the plain expression in float32
-    problem: str | None = None
+    problem: str | None = None  # with figures: they are less exact than wanted
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -104,65 +102,6 @@ class Row:
         return self.errors["output"][1] if self.errors else math.inf
 
 
-def plain(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
-    """The expression as it is written; eager it is quickest with a matrix product."""
-    hidden_NTSA = torch.tanh(query_NTA.unsqueeze(-2) + key_NSA.unsqueeze(-3))
-    return (hidden_NTSA @ v_NA[:, None, :, None]).squeeze(-1).softmax(-1) @ value_NSD
-
-
-def summed(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
-    """The same with a sum, which compilers fuse with what is summed."""
-    hidden_NTSA = torch.tanh(query_NTA.unsqueeze(-2) + key_NSA.unsqueeze(-3))
-    return (hidden_NTSA * v_NA[:, None, None]).sum(-1).softmax(-1) @ value_NSD
-
-
-def exact(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
-    """What backend="additive" runs once queries and keys are projected."""
-    if query_NTA.device.type == "cpu":
-        return additive.additive_score(query_NTA, key_NSA, v_NA).softmax(-1) @ value_NSD
-    inputs = (query_NTA, key_NSA, v_NA.float(), value_NSD)
-    return additive_fused.additive_attention(*inputs, None, None, None, 1, 0.0, None)[0]
-
-
-def series(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
-    """What backend="series" runs."""
-    inputs = (query_NTA, key_NSA, v_NA.float(), value_NSD)
-    return additive_series.additive_series(*inputs, None, None, None, 1, 0.0, None)[0]
-
-
-@functools.cache
-def _score(width: int, device: torch.device, dtype: torch.dtype) -> Additive:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(7)
-        return Additive(width, width).requires_grad_(False).to(device, dtype)
-
-
-def step(query_N1A: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor, backend: str = "auto") -> Tensor:
-    """A decoder's step; W and v are its score's own."""
-    del v_NA
-    score = _score(query_N1A.shape[-1], query_N1A.device, query_N1A.dtype)
-    return attend(query_N1A, None, value_NSD, memory=key_NSA, score=score, backend=backend)
-
-
-def compiled() -> Run:
-    """The sum, compiled afresh."""
-    torch.compiler.reset()
-    return torch.compile(summed, dynamic=False)
-
-
-def contestant(name: str) -> Run:
-    """By its name, as it is now."""
-    found: dict[str, Callable[[], Run]] = {
-        "exact": lambda: exact,
-        "series": lambda: series,
-        "eager": lambda: plain,
-        "compile": compiled,
-        "attend": lambda: step,
-        "eager step": lambda: functools.partial(step, backend="reference"),
-    }
-    return found[name]()
-
-
 def all_cases(device: torch.device, *, quick: bool = False) -> list[Case]:
     """The shapes of the goals on an accelerator, smaller ones on a CPU; `quick`: small, and nothing compiled."""
     is_cuda = device.type == "cuda"
@@ -178,52 +117,69 @@ def all_cases(device: torch.device, *, quick: bool = False) -> list[Case]:
     if is_cuda:
         types = (torch.float32, torch.bfloat16)
         cases += [Case("narrow", large, ("exact", "series"), dtype=dtype, scale=0.45) for dtype in types]
-    cases += [Case("step", shape, ("attend", "eager step"), backward) for shape in steps for backward in (False, True)]
-    return [*cases, Case("long", long, ("exact",), backward=True)]
+    cases.append(Case("long", long, ("exact",), backward=True))
+    pairs_of_steps = [(shape, backward) for shape in steps for backward in (False, True)]
+    return cases + [Case("step", shape, ("attend", "eager step"), backward) for shape, backward in pairs_of_steps]
 
 
 def measure(case: Case, device: torch.device, *, most: int = 30) -> list[Row]:
-    """Everybody in turns, `most` of them; what a contestant trips over is its row, not the end of the others."""
-    _forget(device)
-    inputs = _inputs(case, device)
-    grad = torch.randn(case.shape.batch, case.shape.queries, case.shape.width, device=device, dtype=case.dtype)
-    rows, passes = {}, {}
-    for name in case.contestants:
-        entries = case.shape.batch if name in OURS else _fitting(case, device)
-        dtype = str(case.dtype).removeprefix("torch.")
-        shape = (str(case.shape), case.shape.batch)
-        rows[name] = Row(case.name, device.type, *shape, case.backward, dtype, name, entries)
-        part = ([x[:entries] for x in inputs], grad[:entries], case.backward)
-        try:
-            run = functools.partial(_pass, contestant(name), *part)
-            errors, plain_errors = _errors(run(), inputs, grad, case.backward)
-            peak = peak_memory(run, device)
-            held = sum(x[:entries].nbytes for x in (*inputs, grad))
-            peak = None if peak is None else (peak + held) * case.shape.batch // entries
-            rows[name] = replace(rows[name], errors=errors, plain_errors=plain_errors, peak_bytes=peak)
-            passes[name] = run
-        except Exception as error:
-            rows[name] = replace(rows[name], problem=_problem(error))
-        _forget(device)
+    """Everybody in turns, `most` of them; what goes wrong is said in rows, and never the end of other cases."""
+    rows = {name: _row(case, device, name) for name in case.contestants}
     try:
+        _forget(device)
+        inputs = _inputs(case)
+        *inputs, grad = (x.to(device) for x in inputs)
+        passes = {}
+        for name in rows:
+            rows[name], run = _checked(case, rows[name], inputs, grad)
+            if run is not None:
+                passes[name] = run
+            _forget(device)
         calls = medians_side_by_side(passes, device, at_least=0.2, most=most) if passes else {}
     except Exception as error:
         return [replace(row, problem=row.problem or _problem(error)) for row in rows.values()]
     for name, seconds in calls.items():
         times = case.shape.batch / rows[name].entries
-        alone = _alone(passes[name], seconds, device)
+        alone, problem = _alone(passes[name], seconds, device)
         rate = case.shape.terms / (alone * times)
-        rows[name] = replace(rows[name], call_seconds=seconds * times, seconds=alone * times, rate=rate)
+        rows[name] = replace(
+            rows[name], call_seconds=seconds * times, seconds=alone * times, rate=rate, problem=problem
+        )
     return list(rows.values())
 
 
-def _inputs(case: Case, device: torch.device) -> list[Tensor]:
+def _row(case: Case, device: torch.device, name: str) -> Row:
+    dtype, shape = str(case.dtype).removeprefix("torch."), (str(case.shape), case.shape.batch)
+    return Row(case.name, device.type, *shape, case.backward, dtype, name, case.shape.batch)
+
+
+def _checked(
+    case: Case, row: Row, inputs: list[Tensor], grad: Tensor
+) -> tuple[Row, Callable[[], dict[str, Tensor]] | None]:
+    """With errors and memory, and what is to be timed; None: it failed."""
+    device = grad.device
+    try:
+        entries = case.shape.batch if row.name in OURS else _fitting(case, device)
+        own = [x[:entries] for x in inputs]
+        run = functools.partial(_pass, contestant(row.name), own, grad[:entries], case.backward)
+        errors, plain_errors = _errors(run(), inputs, grad, case.backward)
+        peak = peak_memory(run, device)
+        held = sum(x.nbytes for x in (*own, grad[:entries]))
+        peak = None if peak is None else (peak + held) * case.shape.batch // entries
+        row = replace(row, entries=entries, errors=errors, plain_errors=plain_errors, peak_bytes=peak)
+        return row, run
+    except Exception as error:
+        return replace(row, problem=_problem(error)), None
+
+
+def _inputs(case: Case) -> list[Tensor]:
+    """Queries, keys, v, values and the output's gradient, on the CPU."""
     batch, queries, keys, width = case.shape
-    query, key = (torch.randn(batch, steps, width, device=device) * case.scale for steps in (queries, keys))
+    query, key = (torch.randn(batch, steps, width) * case.scale for steps in (queries, keys))
     if case.scale != 1:  # within the series' range, whatever is drawn
         query, key = (x.clamp_(-additive_series.RANGE / 2, additive_series.RANGE / 2) for x in (query, key))
-    v, value = torch.randn(batch, width, device=device) * width**-0.5, torch.randn(batch, keys, width, device=device)
-    return [x.to(case.dtype).requires_grad_(case.backward) for x in (query, key, v, value)]
+    v, value = torch.randn(batch, width) * width**-0.5, torch.randn(batch, keys, width)
+    return [x.to(case.dtype) for x in (query, key, v, value, torch.randn(batch, queries, width))]
 
 
 def _pass(run: Run, inputs: Sequence[Tensor], grad: Tensor, backward: bool) -> dict[str, Tensor]:
@@ -231,8 +187,10 @@ def _pass(run: Run, inputs: Sequence[Tensor], grad: Tensor, backward: bool) -> d
     if not backward:
         with torch.no_grad():
             return {"output": run(*inputs)}
-    output = run(*inputs)
-    gradients = torch.autograd.grad(output, inputs, grad, allow_unused=True)
+    # Leaves of this pass: autograd waits for the stream on which a tensor's history began, and a graph must not wait.
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    output = run(*leaves)
+    gradients = torch.autograd.grad(output, leaves, grad, allow_unused=True)
     named = zip(("query", "key", "v", "value"), gradients, strict=True)
     return {"output": output.detach(), **{name: x for name, x in named if x is not None}}
 
@@ -246,7 +204,7 @@ def _errors(found: dict[str, Tensor], inputs: list[Tensor], grad: Tensor, backwa
     reference = functools.partial(step, backend="reference") if queries == 1 else plain
 
     def checked(dtype: torch.dtype) -> dict[str, Tensor]:
-        cut = [x[:entries].detach().to(dtype).requires_grad_(backward) for x in (inputs[0][:, :steps], *inputs[1:])]
+        cut = [x[:entries].to(dtype) for x in (inputs[0][:, :steps], *inputs[1:])]
         return _pass(reference, cut, grad[:entries, :steps].to(dtype), backward)
 
     exactly, plainly = checked(torch.float64), checked(torch.float32)
@@ -259,14 +217,15 @@ def _errors(found: dict[str, Tensor], inputs: list[Tensor], grad: Tensor, backwa
     return away(found), away(plainly)
 
 
-def _alone(run: Callable[[], object], seconds: float, device: torch.device) -> float:
-    """Without the host's time, where a graph can be captured; never more than a call."""
-    if device.type != "cuda" or seconds > LAUNCHES:
-        return seconds
+def _alone(run: Callable[[], object], seconds: float, device: torch.device) -> tuple[float, str | None]:
+    """Without the host's time, never more than a call; and why it couldn't be left out of a short one."""
+    if device.type != "cuda":
+        return seconds, None
     try:
-        return min(seconds, captured_seconds(run))
-    except RuntimeError:
-        return seconds
+        seconds = min(seconds, queued_seconds(run))
+        return (seconds if seconds > LAUNCHES else min(seconds, captured_seconds(run))), None
+    except Exception as error:
+        return seconds, f"timed with its launches, as no graph was captured: {_problem(error)}"
 
 
 def _fitting(case: Case, device: torch.device) -> int:

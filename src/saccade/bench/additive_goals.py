@@ -53,7 +53,9 @@ def _goals_of_speed(rows: Sequence[Row]) -> list[Goal]:
     peaks = [row.peak_bytes / 2**30 for row in rows if row.case == "long" and row.peak_bytes is not None]
     found.append(Goal("long, both passes: GiB", None, 2, max(peaks, default=None)))
     for row in (row for row in rows if row.name == "attend" and not row.backward):
-        theirs = next(r for r in rows if (r.name, r.shape, r.backward) == ("eager step", row.shape, False))
+        theirs = next((r for r in rows if (r.name, r.shape, r.backward) == ("eager step", row.shape, False)), None)
+        if theirs is None:
+            continue
         times = {"called": (theirs.call_seconds, row.call_seconds), "captured": (theirs.seconds, row.seconds)}
         for how, (slow, quick) in times.items():
             gain = slow / quick if slow and quick else None

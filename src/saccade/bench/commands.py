@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ from saccade.bench import glimpse as glimpse_bench
 from saccade.bench import looking as looking_bench
 from saccade.bench import serving as serving_bench
 from saccade.bench import tables
+from saccade.bench.additive_contestants import OURS
 from saccade.bench.additive_goals import goals as found_goals
 from saccade.bench.choices import PEERS_FOLDER, Device, check, machine
 from saccade.bench.speed_commands import bench_decode, bench_train
@@ -66,17 +68,20 @@ def bench_additive(
     device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
     quick: Annotated[bool, typer.Option(help="Small shapes, nothing compiled: seconds instead of a minute.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Cases, by name: large, small, narrow, long, step.")] = None,
 ) -> None:
     """Additive attention beside the plain expression, eager and compiled: time, terms a second, memory, errors."""
     check(device)
     place = torch.device(device.value)
     cases = additive_bench.all_cases(place, quick=quick)
+    cases = [case for case in cases if not only or case.name in only]
     torch.manual_seed(1)
     rows: list[additive_bench.Row] = []
-    with _progress(hidden=as_json) as progress:
+    with _progress(hidden=as_json) as progress, contextlib.suppress(KeyboardInterrupt):  # what is found is shown
         for case in progress.track(cases, description="measuring"):
             rows += additive_bench.measure(case, place, most=3 if quick else 30)
     goals = found_goals(rows, at_full_size=device == Device.cuda and not quick)
+    goals = [goal for goal in goals if goal.found is not None or not only]
     if as_json:
         found = {"goals": [goal.as_dict() for goal in goals], "rows": [row.as_dict() for row in rows]}
         typer.echo(json.dumps({"machine": machine(place), **found}, indent=1))
@@ -91,7 +96,7 @@ def bench_additive(
         console.print("", tables.of_goals(goals))
         for line in tables.problems(rows):
             console.print(line, style="yellow", markup=False)
-    if any(row.problem for row in rows if row.name in additive_bench.OURS):
+    if any(row.problem for row in rows if row.name in OURS):
         raise typer.Exit(1)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from saccade.config import translate
 from saccade.config.translate import Config
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import END, SPECIAL
-from saccade.decoding import BeamOptions, search
+from saccade.decoding import BeamOptions, Work, Writer, search
 
 Say = Callable[[str], None]
 ROUNDS = 7  # at most: a peer may take seconds where we take milliseconds
@@ -92,7 +92,7 @@ def title_of(name: str) -> str:
 
 
 def ours(setting: Setting) -> Write:
-    """`decoding.search` on a model as a run's Translator uses it."""
+    """A model as a run's Translator uses it: in slots on an accelerator, else with `decoding.search`."""
     sizes, length = setting.sizes, setting.output_length
     model = {"width": sizes.width, "num_heads": sizes.num_heads, "hidden_width": sizes.hidden_width}
     sections = {
@@ -101,12 +101,17 @@ def ours(setting: Setting) -> Write:
     }
     config, both = Config.model_validate({"device": setting.device.type, **sections}), words(sizes.vocabulary)
     network = translate.model(config, (both, both)).to(setting.device)
-    whole: Any = translate.translator(config, network, (both, both)).model
+    translator = translate.translator(config, network, (both, both))
+    whole, writer = cast(Any, translator.model), Writer(translator.model, translator.dtype)
 
     def write(source_BS: Tensor, beam: int) -> list[int]:
-        length_B = torch.full((len(source_BS),), source_BS.shape[1], device=source_BS.device)
         options = BeamOptions(width=beam, min_length=length - 1, max_length=length, max_length_factor=9, max_rounds=0)
-        found = search(whole, source_BS, length_B, options)
+        length_B = torch.full((len(source_BS),), source_BS.shape[1])
+        if setting.device.type == "cuda":
+            source, lengths = source_BS.cpu(), length_B.tolist()
+            found = writer.write(Work(lambda rows: (source[list(rows)], length_B[list(rows)]), lengths), options)
+        else:
+            found = search(whole, source_BS, length_B, options)
         return [len(best[0].log_probabilities) for best in found]
 
     return write

@@ -25,6 +25,7 @@ from saccade.inspection.samples import Sample, articles
 from saccade.layers.subsampling import FACTOR, Listener
 from saccade.tasks import bleu, hearing
 from saccade.tasks.translate import Translator
+from saccade.training.precision import compute_dtype
 
 NUM_SAMPLES = 6
 Sides = tuple[SentencePiece | Vocabulary | Sounds, SentencePiece | Vocabulary]
@@ -116,7 +117,7 @@ def translator(config: Config, network: Network, both: Sides) -> Translator:
     if config.model.score == "location":
         options = replace(options, max_length=min(options.max_length, LOCATIONS))
         longest = LOCATIONS * (FACTOR if config.features else 1) - 1
-    dtype = torch.bfloat16 if config.training.precision == "bfloat16" else None  # as it was trained
+    dtype = compute_dtype(config.training.precision, torch.device("cuda")) if torch.cuda.is_available() else None
     return Translator(network.eval(), *both, options, config.decoding.tokens_per_batch, longest, dtype=dtype)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -19,7 +19,8 @@ from saccade.decoding.board import Size
 from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.harvest import beam_outputs, greedy_output
 from saccade.decoding.options import Hypothesis
-from saccade.decoding.stage import Stage, on_device, to_host
+from saccade.decoding.reader import Reader, on_device, power
+from saccade.decoding.stage import Stage, to_host
 from saccade.decoding.stepper import Slotted
 
 ENCODED = 16384  # source steps that are read together
@@ -54,13 +55,14 @@ class Work(NamedTuple):
 
 
 class Factory(NamedTuple):
-    """Where stages come from: a model, how it is to write, and stages that were made before, by their size."""
+    """Where stages come from: a model, how it is to write, stages made before, by their size, and who reads sources."""
 
     model: Slotted
     options: BeamOptions
     device: torch.device
     pace: Pace
     made: dict[Size, Stage] | None = None
+    reader: Reader | None = None
 
     def stage(self, size: Size) -> Stage:
         """An empty stage of this size."""
@@ -70,6 +72,12 @@ class Factory(NamedTuple):
             self.made[size] = Stage(self.model, self.options, size, self.device)
         self.made[size].board.live_B.zero_()
         return self.made[size]
+
+    def start(self, source: Tensor, length_E: Tensor) -> Any:
+        """The model's state after these sources; further rows are those of the last."""
+        if self.reader is not None and self.reader.reads(source):
+            return self.reader.start(source, length_E)
+        return self.model.start(on_device(source, self.device), on_device(length_E, self.device))
 
 
 @torch.inference_mode()
@@ -188,8 +196,7 @@ class _Writing:
         source, length_E = self.work.load(numbers)
         prefixes = [self.work.prefix(number) for number in numbers]
         constraints = constrain(self.factory.options, source, length_E, prefixes)
-        device = self.factory.device
-        started = self.factory.model.start(on_device(source, device), on_device(length_E, device))
+        started = self.factory.start(source, length_E)
         stage = self._roomy_stage(started.num_source_steps, constraints)
         taken = {sentence.slot for sentence in self.sentences}
         slots = [slot for slot in range(stage.size.batch) if slot not in taken][: len(numbers)]
@@ -225,7 +232,7 @@ class _Writing:
         """The stage of this size; who is written goes there."""
         if self.factory.pace.rounded:
             batch, width, *steps = size
-            size = Size(_power(batch), width, *(_power(one) if one else 0 for one in steps))
+            size = Size(power(batch), width, *(power(one) if one else 0 for one in steps))
         if self.stage is not None and self.stage.size == size:
             return self.stage
         before, self.stage = self.stage, self.factory.stage(size)
@@ -265,8 +272,3 @@ def _mark(device: torch.device) -> Callable[[], None]:
     event = torch.cuda.Event()
     event.record(torch.cuda.current_stream(device))
     return event.synchronize
-
-
-def _power(number: int) -> int:
-    """The next power of two."""
-    return 1 << (number - 1).bit_length()

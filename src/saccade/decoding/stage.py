@@ -13,6 +13,7 @@ from saccade.decoding.beam_board import BeamBoard
 from saccade.decoding.board import Board, GreedyBoard, Size
 from saccade.decoding.constraints import Constraints
 from saccade.decoding.likeliest import likeliest
+from saccade.decoding.reader import on_device
 from saccade.decoding.stepper import Slotted
 from saccade.layers.graphs import recorded, warmed
 
@@ -30,8 +31,10 @@ class Stage:
 
     def enter(self, slots: list[int], started: Any, constraints: Constraints) -> None:
         """Sentences that begin, in some slots."""
-        index_E = on_device(torch.tensor(slots), self.device)
+        rows = [*slots, *slots[-1:] * (len(started.source_length_B) - len(slots))]  # the last one's again and again
+        index_E = on_device(torch.tensor(rows), self.device)
         self.state.enter(index_E, started)
+        index_E = index_E[: len(slots)]
         tensors = (constraints.prefix_BT, constraints.limit_B, constraints.guarded_B)
         self.board.enter(index_E, Constraints(self.options, *(on_device(one, self.device) for one in tensors)))
 
@@ -53,11 +56,6 @@ class Stage:
         parent_BN = self.board.take(found)
         if parent_BN is not None:
             self.state.reorder(parent_BN)
-
-
-def on_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the host where it is wanted, without waiting."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
 def to_host(tensor: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from saccade.attention import MultiHeadAttention
 from saccade.decoding.beam import BeamOptions
 from saccade.decoding.board import Size
 from saccade.decoding.options import Hypothesis, Options
+from saccade.decoding.reader import Reader
 from saccade.decoding.slots import PACES, Factory, Work, limit, write
 from saccade.decoding.stage import Stage
 from saccade.decoding.stepper import Slotted
@@ -25,14 +26,16 @@ MOST_STAGES = 16  # that are kept; each has room for its sentences
 class Writer:
     """Writes with a model in slots; on a CUDA device with a copy of it, in a precision of its own.
 
-    The copy takes the model's weights at the beginning of every call, so that a model in training is written with as it
-    is; it lies in one place, and so do the stages with their captured steps.
+    The copy takes the model's weights at the beginning of a call where they have changed, so that a model in training
+    is written with as it is; it lies in one place, and so do the stages with their captured steps.
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype | None = None) -> None:
         self.model, self._lock = model, threading.Lock()
         self._dtype = dtype if isinstance(getattr(model, "source", None), nn.Embedding) else None
         self._copy: nn.Module | None = None
+        self._reader: Reader | None = None
+        self._versions: list[tuple[int, int]] = []  # of the weights that the copy has
         self._stages: dict[BeamOptions, dict[Size, Stage]] = {}
 
     @property
@@ -69,7 +72,10 @@ class Writer:
             if sum(map(len, self._stages.values())) > MOST_STAGES:
                 self._stages.clear()
             made = self._stages.setdefault(options, {})
-            return write(Factory(cast(Slotted, self._taken()), options, device, PACES["cuda"], made), work)
+            taken = cast(Slotted, self._taken())
+            if self._reader is None:
+                self._reader = Reader(taken, device)
+            return write(Factory(taken, options, device, PACES["cuda"], made, self._reader), work)
 
     @torch.no_grad()
     def _taken(self) -> nn.Module:
@@ -78,6 +84,10 @@ class Writer:
             self._copy = copy.deepcopy(self.model).requires_grad_(False)
             for parameter in self._copy.parameters():
                 parameter.data = parameter.data.to(self._dtype or parameter.dtype)
+        versions = [(x.data_ptr(), x._version) for x in (*self.model.parameters(), *self.model.buffers())]
+        if versions == self._versions:
+            return self._copy
+        self._versions = versions
         torch._foreach_copy_(list(self._copy.parameters()), list(self.model.parameters()))
         for mine, theirs in zip(self._copy.buffers(), self.model.buffers(), strict=True):
             mine.copy_(theirs)

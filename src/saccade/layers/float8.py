@@ -79,8 +79,14 @@ def product(
     *,
     fast: bool = False,
 ) -> Tensor:
-    """A Bᵀ + b of two float8 matrices [N, K] and [M, K], each with its scale; `fast` sums in fewer bits."""
+    """A Bᵀ + b of two float8 matrices [N, K] and [M, K], each with its scale; `fast` sums in fewer bits.
+
+    On a CPU it is emulated in float32, as few can multiply float8.
+    """
     (a_NK, scale_a), (b_MK, scale_b) = first, second
+    if not a_NK.is_cuda:
+        wide_NM = (a_NK.float() * scale_a) @ (b_MK.float() * scale_b).mT
+        return (wide_NM if bias is None else wide_NM + bias).to(dtype)
     inside = None if bias is None or dtype == torch.float32 else bias.to(dtype)  # cuBLAS adds no float32 bias
     y_NM = torch._scaled_mm(
         a_NK,
@@ -89,7 +95,7 @@ def product(
         scale_b=scale_b,
         bias=inside,
         out_dtype=dtype,
-        use_fast_accum=fast and a_NK.is_cuda,
+        use_fast_accum=fast,
     )
     return y_NM if bias is None or inside is not None else y_NM.add_(bias)
 

@@ -161,7 +161,8 @@ def scores(prepared: Prepared) -> Tensor:
     """e_ts = v·tanh(q_t + k_s), [N, T, S] in float32."""
     count, num_queries, num_keys = prepared.sizes
     score_NTS = prepared.v.new_empty(prepared.sizes)
-    tiling = LARGE
+    tiles = count * -(-num_queries // 64) * -(-num_keys // 64)
+    tiling = LARGE if tiles >= ONE_EACH else FEW
     module = native.load((*TILED, "additive_score.cu"), tiling.defines(prepared.query.dtype), score_NTS.device)
     grid = (-(-num_keys // (32 * tiling.warps_s)), -(-num_queries // (32 * tiling.warps_t)), count)
     tile = 32 * tiling.warps_t * (32 * tiling.warps_s + 4)

@@ -91,7 +91,8 @@ class _Loaded:
         self._device = device
         self._driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
         self._module = ctypes.c_void_p()
-        self._kernels: dict[tuple[str, int], ctypes.c_void_p] = {}
+        self._kernels: dict[str, ctypes.c_void_p] = {}
+        self._shared: dict[str, int] = {}  # the most that each kernel has asked for
         self._make_current()
         self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), code))
 
@@ -115,13 +116,14 @@ class _Loaded:
             self._check(self._driver.cuCtxSetCurrent(context))
 
     def _kernel(self, name: str, shared: int) -> ctypes.c_void_p:
-        if (name, shared) not in self._kernels:
+        if name not in self._kernels:
             found = ctypes.c_void_p()
             self._check(self._driver.cuModuleGetFunction(ctypes.byref(found), self._module, name.encode()))
-            if shared > LARGEST_STATIC_SHARED:
-                self._check(self._driver.cuFuncSetAttribute(found, _MAX_DYNAMIC_SHARED, shared))
-            self._kernels[name, shared] = found
-        return self._kernels[name, shared]
+            self._kernels[name] = found
+        if shared > self._shared.get(name, LARGEST_STATIC_SHARED):
+            self._check(self._driver.cuFuncSetAttribute(self._kernels[name], _MAX_DYNAMIC_SHARED, shared))
+            self._shared[name] = shared
+        return self._kernels[name]
 
     def _check(self, status: int) -> None:
         if status:

@@ -35,9 +35,9 @@ def best(logits_RV: Tensor, count: int, forbidden: int, end: int, short_R: Tenso
         logits_RV if short_R is None else short_R,
         key,
         total,
-        logits_RV.stride(0),
-        num_ids,
         num_parts,
+        STRIDE=logits_RV.stride(0),
+        NUM_IDS=num_ids,
         FORBIDDEN=forbidden,
         END=end,
         SHORT=short_R is not None,
@@ -67,9 +67,9 @@ def part_kernel(
     short,
     key,
     total,
-    logits_row,
-    num_ids,
     num_parts,
+    STRIDE: tl.constexpr,  # as constants, these show the compiler what is aligned
+    NUM_IDS: tl.constexpr,
     FORBIDDEN: tl.constexpr,
     END: tl.constexpr,
     SHORT: tl.constexpr,
@@ -79,7 +79,7 @@ def part_kernel(
     """Of a part of a row the largest, one after the other, and log sum exp."""
     part, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     at = part * PART + tl.arange(0, PART)
-    x = tl.load(logits + row * logits_row + at, at < num_ids, -float("inf")).to(tl.float32)
+    x = tl.load(logits + row * STRIDE + at, at < NUM_IDS, -float("inf")).to(tl.float32)
     top = tl.max(x, 0)
     top = tl.where(top == -float("inf"), 0.0, top)
     summed = tl.sum(tl.exp(x - top), 0)
@@ -91,8 +91,8 @@ def part_kernel(
     x = tl.where(is_forbidden, -float("inf"), x)
     bits = x.to(tl.int32, bitcast=True)
     order = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # as integers in the order of the floats
-    keys = (order.to(tl.int64) << 32) | (num_ids - at).to(tl.int64)
-    keys = tl.where(at < num_ids, keys, NOTHING)
+    keys = (order.to(tl.int64) << 32) | (NUM_IDS - at).to(tl.int64)
+    keys = tl.where(at < NUM_IDS, keys, NOTHING)
     for rank in tl.static_range(COUNT):
         largest = tl.max(keys, 0)
         tl.store(key + (row * num_parts + part) * COUNT + rank, largest)

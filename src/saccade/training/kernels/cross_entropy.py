@@ -1,76 +1,195 @@
-"""Label-smoothed cross-entropy of rows of logits: a program goes twice over a row, the second time from the cache.
+"""Label-smoothed cross-entropy of rows of logits: a program turns a row into its gradient where it lies.
 
-First its largest logit, the sum of exponentials and the sum of logits; then the gradient, written over the logits.
+A row is read once and kept in registers until its gradient is known: its largest logit first, then the sum of
+exponentials and the sum of logits. Rows that are too long for that, or wider than bfloat16, are read twice.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-COLUMNS, WARPS = 4096, 8  # of a row at once
+ALIGNMENT = 8  # entries: 16 bytes of bfloat16
 LOG2_E = tl.constexpr(1.4426950408889634)
+NO_LOGIT = tl.constexpr(0xFF80)  # -inf in bfloat16
+
+
+class Blocks(NamedTuple):
+    """How a row is cut: columns of a tile, and the warps and registers a thread of the program that has it."""
+
+    columns: int
+    warps: int
+    registers: int | None = None
+    keeps: bool = True  # the row, from the first look to the last
+
+
+TWICE = Blocks(4096, 16, keeps=False)
+
+
+def blocks_for(logits_NV: Tensor) -> Blocks:
+    """The row in registers where it fits: of 64 a thread, so that 32 warps run on a multiprocessor, or of 128."""
+    vocabulary = logits_NV.shape[1]
+    if logits_NV.dtype != torch.bfloat16 or vocabulary > 88 << 10 or not _is_aligned(logits_NV):
+        return TWICE
+    warps = min(16, triton.next_power_of_2(triton.cdiv(vocabulary, 2560)))  # 40 registers of pairs, 24 to work with
+    return Blocks(256 * warps, warps, 64 if vocabulary <= 40 << 10 else 128)
+
+
+def _is_aligned(logits_NV: Tensor) -> bool:
+    return logits_NV.stride(0) % ALIGNMENT == 0 and logits_NV.storage_offset() % ALIGNMENT == 0
+
+
+def differentiate_(
+    logits_NV: Tensor, target_N: Tensor, smoothing: float, answer_2N: Tensor, *, blocks: Blocks | None = None
+) -> None:
+    """The logits become their gradients; losses and negative log-likelihoods go to `answer_2N`. A target < 0 is none.
+
+    Rows that begin at multiples of 8 entries are filled up to one: what lies there belongs to the row, and is lost.
+    """
+    num_rows, vocabulary = logits_NV.shape
+    blocks = blocks or blocks_for(logits_NV)
+    width = triton.cdiv(vocabulary, ALIGNMENT) * ALIGNMENT if _is_aligned(logits_NV) else vocabulary
+    (_kept if blocks.keeps else _read_twice)[(num_rows,)](
+        logits_NV,
+        target_N,
+        *answer_2N,
+        smoothing,
+        STRIDE=logits_NV.stride(0),
+        VOCABULARY=vocabulary,
+        WIDTH=width,
+        COLUMNS=min(blocks.columns, triton.next_power_of_2(width)),
+        num_warps=blocks.warps,
+        **({"half": 16, "maxnreg": blocks.registers} if blocks.keeps else {}),
+    )
 
 
 @triton.jit
-def _kernel(  # type: ignore[no-untyped-def]
+def _kept(  # type: ignore[no-untyped-def]
     logits_ptr,
     target_ptr,
     loss_ptr,
     likelihood_ptr,
-    stride,
     smoothing,
+    half,
+    STRIDE: tl.constexpr,
     VOCABULARY: tl.constexpr,
+    WIDTH: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Pairs of bfloat16 are widened anew for each look: a row in float32 would fill the registers.
+
+    So that the compiler doesn't keep what it widened before, the number of bits, 16, is spelled in three ways.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    target = tl.load(target_ptr + row).to(tl.int32)
+    logits_ptr += row * STRIDE
+    PAIRS: tl.constexpr = COLUMNS // 2
+    column, pair = tl.arange(0, COLUMNS), tl.arange(0, PAIRS)
+    if target < 0:
+        _leave_out(logits_ptr, loss_ptr + row, likelihood_ptr + row, WIDTH, COLUMNS)
+    else:
+        at_target = tl.load(logits_ptr + target).to(tl.float32)
+        pairs_ptr = logits_ptr.to(tl.pointer_type(tl.int32), bitcast=True)
+        tiles = ()
+        for first in tl.static_range(0, WIDTH, COLUMNS):
+            pairs = tl.load(pairs_ptr + first // 2 + pair, first // 2 + pair < WIDTH // 2, 0)
+            if first + COLUMNS > VOCABULARY:
+                low = tl.where(first + 2 * pair < VOCABULARY, pairs & 0xFFFF, NO_LOGIT)
+                high = tl.where(first + 2 * pair + 1 < VOCABULARY, pairs >> 16, NO_LOGIT)
+                pairs = low | high << 16
+            tiles = tiles + (pairs,)  # type: ignore[assignment]  # noqa: RUF005, Triton knows no star
+        largest = tl.full((PAIRS,), float("-inf"), tl.float32)
+        for tile in tl.static_range(len(tiles)):
+            low, high = _widened(tiles[tile], 16)
+            largest = tl.maximum(largest, tl.maximum(low, high))
+        largest = tl.max(largest, 0)
+        share, total = tl.zeros((PAIRS,), tl.float32), tl.zeros((PAIRS,), tl.float32)
+        for tile in tl.static_range(len(tiles)):
+            low, high = _widened(tiles[tile], half)
+            share += _share(low, largest) + _share(high, largest)
+            if (tile + 1) * COLUMNS > VOCABULARY:
+                low = tl.where(tile * COLUMNS + 2 * pair < VOCABULARY, low, 0.0)
+                high = tl.where(tile * COLUMNS + 2 * pair + 1 < VOCABULARY, high, 0.0)
+            total += low + high
+        log_sum = largest + tl.log(tl.sum(share, 0))
+        uniform = smoothing / VOCABULARY
+        for tile in tl.static_range(len(tiles)):
+            low, high = _widened(tiles[tile], 32 - half)
+            low, high = _share(low, log_sum) - uniform, _share(high, log_sum) - uniform
+            gradient = tl.interleave(low.to(tl.bfloat16), high.to(tl.bfloat16))
+            tl.store(logits_ptr + tile * COLUMNS + column, gradient, tile * COLUMNS + column < WIDTH)
+        answers = (loss_ptr + row, likelihood_ptr + row, logits_ptr + target)
+        _answer(answers, at_target, log_sum, tl.sum(total, 0), smoothing, uniform)
+
+
+@triton.jit
+def _read_twice(  # type: ignore[no-untyped-def]
+    logits_ptr,
+    target_ptr,
+    loss_ptr,
+    likelihood_ptr,
+    smoothing,
+    STRIDE: tl.constexpr,
+    VOCABULARY: tl.constexpr,
+    WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(target_ptr + row).to(tl.int32)
-    logits_ptr += row * stride
+    logits_ptr += row * STRIDE
     column = tl.arange(0, COLUMNS)
     if target < 0:
-        for first in range(0, VOCABULARY, COLUMNS):
-            tl.store(logits_ptr + first + column, tl.zeros((COLUMNS,), tl.float32), first + column < VOCABULARY)
-        tl.store(loss_ptr + row, 0.0)
-        tl.store(likelihood_ptr + row, 0.0)
+        _leave_out(logits_ptr, loss_ptr + row, likelihood_ptr + row, WIDTH, COLUMNS)
     else:
         at_target = tl.load(logits_ptr + target).to(tl.float32)
         largest = tl.full((), float("-inf"), tl.float32)
         share, total = tl.zeros((COLUMNS,), tl.float32), tl.zeros((COLUMNS,), tl.float32)
-        for first in range(0, VOCABULARY, COLUMNS):
-            inside = first + column < VOCABULARY
-            logit = tl.load(logits_ptr + first + column, inside, 0.0).to(tl.float32)
-            total += logit
-            logit = tl.where(inside, logit, float("-inf"))
+        for first in range(0, WIDTH, COLUMNS):
+            logit = tl.load(logits_ptr + first + column, first + column < WIDTH, 0.0).to(tl.float32)
+            total += tl.where(first + column < VOCABULARY, logit, 0.0)
+            logit = tl.where(first + column < VOCABULARY, logit, float("-inf"))
             before, largest = largest, tl.maximum(largest, tl.max(logit, 0))
-            share = share * tl.exp2((before - largest) * LOG2_E) + tl.exp2(logit * LOG2_E - largest * LOG2_E)
+            share = share * _share(before, largest) + _share(logit, largest)
         log_sum = largest + tl.log(tl.sum(share, 0))
         uniform = smoothing / VOCABULARY
-        tl.store(loss_ptr + row, log_sum - (1.0 - smoothing) * at_target - uniform * tl.sum(total, 0))
-        tl.store(likelihood_ptr + row, log_sum - at_target)
-        for first in range(0, VOCABULARY, COLUMNS):
-            inside = first + column < VOCABULARY
-            logit = tl.load(logits_ptr + first + column, inside, 0.0).to(tl.float32)
-            wanted = tl.where(first + column == target, 1.0 - smoothing, 0.0) + uniform
-            tl.store(logits_ptr + first + column, tl.exp2(logit * LOG2_E - log_sum * LOG2_E) - wanted, inside)
+        for first in range(0, WIDTH, COLUMNS):
+            logit = tl.load(logits_ptr + first + column, first + column < WIDTH, 0.0).to(tl.float32)
+            logit = tl.where(first + column < VOCABULARY, logit, float("-inf"))
+            tl.store(logits_ptr + first + column, _share(logit, log_sum) - uniform, first + column < WIDTH)
+        answers = (loss_ptr + row, likelihood_ptr + row, logits_ptr + target)
+        _answer(answers, at_target, log_sum, tl.sum(total, 0), smoothing, uniform)
 
 
-def differentiate_(
-    logits_NV: Tensor, target_N: Tensor, smoothing: float, *, columns: int = COLUMNS, warps: int = WARPS
-) -> Tensor:
-    """Losses and negative log-likelihoods [2, N], float32; the logits become their gradients. A target < 0 is none."""
-    num_rows, vocabulary = logits_NV.shape
-    result_2N = torch.empty(2, num_rows, dtype=torch.float32, device=logits_NV.device)
-    if num_rows:
-        _kernel[(num_rows,)](
-            logits_NV,
-            target_N,
-            *result_2N,
-            logits_NV.stride(0),
-            smoothing,
-            VOCABULARY=vocabulary,
-            COLUMNS=min(columns, triton.next_power_of_2(vocabulary)),
-            num_warps=warps,
-        )
-    return result_2N
+@triton.jit
+def _widened(pairs, bits):  # type: ignore[no-untyped-def]
+    """Two bfloat16 in one number, as two float32."""
+    return (pairs << bits).to(tl.float32, bitcast=True), (pairs & (-1 << bits)).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _share(logit, of):  # type: ignore[no-untyped-def]
+    return tl.exp2(logit * LOG2_E - of * LOG2_E)
+
+
+@triton.jit
+def _leave_out(logits_ptr, loss_ptr, likelihood_ptr, WIDTH: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A row that doesn't count."""
+    column = tl.arange(0, COLUMNS)
+    for first in range(0, WIDTH, COLUMNS):
+        tl.store(logits_ptr + first + column, tl.zeros((COLUMNS,), tl.float32), first + column < WIDTH)
+    tl.store(loss_ptr, 0.0)
+    tl.store(likelihood_ptr, 0.0)
+
+
+@triton.jit
+def _answer(pointers, at_target, log_sum, total, smoothing, uniform):  # type: ignore[no-untyped-def]
+    """Loss, likelihood, and the gradient at the target, over the one that was written there as if it were none."""
+    loss_ptr, likelihood_ptr, gradient_ptr = pointers
+    tl.store(loss_ptr, log_sum - (1.0 - smoothing) * at_target - uniform * total)
+    tl.store(likelihood_ptr, log_sum - at_target)
+    tl.debug_barrier()
+    tl.store(gradient_ptr, _share(at_target, log_sum) - (1.0 - smoothing + uniform))
