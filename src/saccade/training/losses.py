@@ -200,10 +200,11 @@ def _save(
     del inputs
     ctx.save_for_backward(output[2], output[3])
     ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)  # zeros as large as the matrix
 
 
 def _differentiate(
-    ctx: torch.autograd.function.FunctionCtx, grad: Tensor, *unused: Tensor
+    ctx: torch.autograd.function.FunctionCtx, grad: Tensor, *unused: None
 ) -> tuple[Tensor, Tensor, None, None]:
     del unused
     vectors, matrix = ctx.saved_tensors  # type: ignore[attr-defined]
