@@ -12,8 +12,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.attention.dropout import drawn_seed
+from saccade.attention.linear import fused_linear
+from saccade.attention.precision import _writes_wide
 from saccade.data.packing import IGNORED
 from saccade.layers import feed_forward, residual
+from saccade.layers.embedding import embedding_backward
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training import losses
 
@@ -66,15 +69,60 @@ def test_residuals(num_rows: int, width: int, dtype: torch.dtype, adds: int, dro
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("num_rows", "width", "hidden"), [(2560, 512, 2048), (77, 37, 300), (3, 64, 128)])
-def test_relu(num_rows: int, width: int, hidden: int, dtype: torch.dtype) -> None:
-    x, weight = rows(num_rows, width, dtype=dtype), rows(hidden, width, dtype=dtype)
-    bias, grad = torch.randn(hidden, device="cuda", requires_grad=True), rows(num_rows, hidden, dtype=dtype).detach()
-    y = feed_forward.linear_relu(x, weight, bias)
-    plain = F.relu(F.linear(x, weight, bias.to(dtype)))
-    wide = [tensor.detach().double().requires_grad_() for tensor in (x, weight, bias.to(dtype))]
-    true = F.relu(F.linear(*wide))
-    ours, theirs = ([z, *torch.autograd.grad(z, (x, weight, bias), grad)] for z in (y, plain))
-    close(ours, theirs, [true, *torch.autograd.grad(true, wide, grad.double())], dtype)
+@pytest.mark.parametrize("relu", [True, False])
+def test_linear_layers(num_rows: int, width: int, hidden: int, dtype: torch.dtype, relu: bool) -> None:
+    x, weights = rows(num_rows, width, dtype=dtype), rows(hidden, width, dtype=torch.float32).split([8, hidden - 8])
+    biases = rows(hidden, dtype=torch.float32).split([8, hidden - 8])
+    grad = torch.randn(num_rows, hidden, device="cuda").to(dtype)
+    leaves = [tensor.detach().requires_grad_() for tensor in (x, *weights, *biases)]
+
+    def spelled_out(wide: torch.dtype) -> list[Tensor]:
+        copies = [leaf.detach().to(dtype).to(wide).requires_grad_() for leaf in leaves]
+        y = F.linear(copies[0], torch.cat(copies[1:3]), torch.cat(copies[3:]))
+        y = F.relu(y) if relu else y
+        return [y, *torch.autograd.grad(y, copies, grad.to(wide))]
+
+    y, _ = fused_linear(leaves[0], leaves[1:3], leaves[3:], relu)
+    found = torch.autograd.grad(y, leaves, grad, retain_graph=True)
+    close([y, *found], spelled_out(dtype), spelled_out(torch.float64), dtype)
+    assert all(one.dtype == torch.float32 for one in found[1:])
+    for one, again in zip(found, torch.autograd.grad(y, leaves, grad), strict=True):
+        assert torch.equal(one, again)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("num_rows", "width"), [(25_344, 512), (25_344, 1536), (1, 40), (3001, 37), (0, 64)])
+def test_column_sums(num_rows: int, width: int, dtype: torch.dtype) -> None:
+    from saccade.attention.kernels.columns import column_sums
+
+    x = torch.randn(num_rows, width, device="cuda").to(dtype)
+    torch.testing.assert_close(column_sums(x), x.double().sum(0).float(), atol=1e-3, rtol=1e-5)
+
+
+def test_narrowed_weights_are_rounded_as_torch_does() -> None:
+    from saccade.attention.kernels.narrow import narrowed
+
+    for widths in ([512], [512, 512, 512], [5, 300, 7]):
+        weights = [rows(width, 512, dtype=torch.float32) for width in widths]
+        biases = [rows(width, dtype=torch.float32) for width in widths]
+        weight, bias = narrowed(weights, biases, torch.bfloat16)
+        assert bias is not None
+        assert torch.equal(weight, torch.cat(weights).bfloat16())
+        assert torch.equal(bias, torch.cat(biases).bfloat16())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_gradient_of_embeddings(dtype: torch.dtype) -> None:
+    ids = (torch.rand(25_344, device="cuda") ** 4 * 9999).long()  # few come often
+    grad = torch.randn(25_344, 512, device="cuda").to(dtype)
+    found = embedding_backward(grad, ids, 10_000, 3.0, torch.float32)
+    wanted = torch.zeros(10_000, 512, dtype=torch.float64, device="cuda").index_add_(0, ids, 3.0 * grad.double())
+    torch.testing.assert_close(found.double(), wanted, atol=1e-3, rtol=1e-5)
+    assert torch.equal(found, embedding_backward(grad, ids, 10_000, 3.0, torch.float32))
+
+
+def test_this_torch_writes_products_in_float32() -> None:
+    assert _writes_wide(torch.device("cuda"))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

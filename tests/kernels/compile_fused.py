@@ -17,15 +17,22 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from saccade.layers.kernels import embedding, float8, relu, residual
+from saccade.attention.kernels import narrow
+from saccade.attention.kernels.columns import MASKED_SUMS, SUMS, TOTALS, _columns_kernel
+from saccade.layers.kernels import embedding, float8, residual
 from saccade.training.kernels import cross_entropy
 
 STREAM = ("answer_ptr", "x_ptr", "y_ptr", "grad_ptr", "grad_sum_ptr", "grad_answer_ptr", "hidden_ptr", "masked_ptr")
-OTHERS = {
+OTHERS: dict[str, Any] = {
     "logits_ptr": "*bf16",
     "bits_ptr": "*i32",
     "rows_ptr": "*fp8e4nv",
     "turned_ptr": "*fp8e4nv",
+    "end_ptr": "*i32",
+    "order_ptr": "*i64",
+    "heights": ("i32",) * 3,
+    **dict.fromkeys(("weight_ptrs", "bias_ptrs"), ("*fp32",) * 3),
+    **dict.fromkeys(("narrow_ptr", "narrow_bias_ptr"), "*bf16"),
     **dict.fromkeys(("seed_ptr", "target_ptr", "id_ptr", "place_ptr"), "*i64"),
     **dict.fromkeys(("num_rows", "num_places", "half", "threshold", "num_entries", "num_turned", "width"), "i32"),
     **dict.fromkeys(("factor", "scale", "epsilon", "smoothing"), "fp32"),
@@ -65,10 +72,15 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
     blocks = residual.forward_blocks(512)
     parts = {"WIDTH": 512, "PADDED": 512, "PLACED": True, "DROPS": True, "ROWS": blocks.rows}
     yield embedding._kernel, parts, blocks.warps
+    tile = embedding.GRADIENT
+    yield embedding._gradient_kernel, {"WIDTH": 512, "ROWS": tile.rows, "COLUMNS": tile.columns}, tile.warps
     for width in (37, 512, 2048):
-        tile = relu.BLOCKS
-        parts = {"WIDTH": width, "ROWS": tile.rows, "COLUMNS": tile.columns, "STAGES": tile.stages}
-        yield relu._masked_kernel, parts, tile.warps
+        for tile, masks in ((SUMS, False), (MASKED_SUMS, True), (TOTALS, False)):
+            parts = {"WIDTH": width, "ROWS": tile.rows, "COLUMNS": tile.columns, "STAGES": tile.stages, "MASKS": masks}
+            absent = [] if masks else ["hidden_ptr", "masked_ptr"]
+            yield _columns_kernel, parts | dict.fromkeys(absent), tile.warps
+    parts = {"WIDTH": 512, "BIASED": True, "NUMBERS": narrow.NUMBERS}
+    yield narrow._narrow_kernel, parts, narrow.WARPS
     cut = float8.BLOCKS
     yield float8._largest_kernel, {"ENTRIES": cut.entries}, cut.warps
     limits = {"LARGEST": 448.0, "SMALLEST": 1e-30}

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from saccade.layers import feed_forward, residual
+from saccade.attention import linear
+from saccade.layers import residual
 from saccade.models import transformer
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training import losses
 
-FUSED: list[Any] = [residual, feed_forward, transformer, losses]
+FUSED: list[Any] = [linear, residual, transformer, losses]
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from saccade.attention.linear import fused_linear
 from saccade.layers import float8
-from saccade.layers.feed_forward import linear_relu
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training.losses import smoothed_cross_entropy
 from saccade.training.shards import blocks
@@ -77,8 +77,10 @@ def test_only_the_blocks_linear_layers_and_only_while_training(monkeypatch: pyte
     assert not shapes
     with float8._InFloat8():  # as the kernels for CUDA spell it
         rows = torch.randn(32, 32)
-        y = linear_relu(rows, torch.eye(32), torch.zeros(32))
+        eye, zeros = [torch.eye(32)[:16], torch.eye(32)[16:]], [torch.zeros(16)] * 2
+        y, kept = (fused_linear(rows, eye, zeros, relu)[0] for relu in (True, False))
     assert torch.equal(y, rounded(rows).relu())
+    assert torch.equal(kept, rounded(rows))
 
 
 def curve(model: Transformer, *, recomputes: bool = False) -> list[float]:

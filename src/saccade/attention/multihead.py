@@ -19,6 +19,7 @@ from saccade.attention.call import (
     find_score,
 )
 from saccade.attention.joined import split
+from saccade.attention.linear import Linear, linear
 from saccade.attention.memory import KeyValue, Memory, Past, SharedMemory, SlotMemory, Slots
 from saccade.attention.normalizers import NORMALIZERS
 from saccade.attention.places import Places
@@ -70,10 +71,10 @@ class MultiHeadAttention(nn.Module):
         self.num_heads, self.num_key_value_heads, self.dropout = num_heads, groups, dropout
         self.rotate = rotate
         self._joined: tuple[Tensor, Tensor] | None = None
-        self.query = nn.Linear(width, width, bias=bias)
-        self.key = nn.Linear(key_width, groups * head_width, bias=bias)
-        self.value = nn.Linear(value_width, groups * head_width, bias=bias)
-        self.output = nn.Linear(width, width, bias=bias)
+        self.query = Linear(width, width, bias=bias)
+        self.key = Linear(key_width, groups * head_width, bias=bias)
+        self.value = Linear(value_width, groups * head_width, bias=bias)
+        self.output = Linear(width, width, bias=bias)
         for projection in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(projection.weight)
             if bias:
@@ -97,7 +98,7 @@ class MultiHeadAttention(nn.Module):
     def join(self) -> None:
         """From now on self-attention projects with copies of its weights, side by side; for weights that stay."""
         parts = (self.query, self.key, self.value)
-        if self.query.bias is None or len({linear.in_features for linear in parts}) > 1:
+        if self.query.bias is None or len({part.in_features for part in parts}) > 1:
             return
         joined = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
         if self._joined is None:
@@ -176,18 +177,17 @@ class MultiHeadAttention(nn.Module):
         """Queries, keys or values of one tensor; of many steps by one product, which is quicker than several."""
         parts = {name: cast(nn.Linear, self.get_submodule(name)) for name in names}
         if self._joined is not None and "query" in names:
-            return F.linear(x_BTD, *self._joined).split([linear.out_features for linear in parts.values()], -1)
+            return F.linear(x_BTD, *self._joined).split([part.out_features for part in parts.values()], -1)
         if x_BTD.shape[:-1].numel() < MANY_STEPS or self.query.bias is None:
-            return tuple(_projected(name, linear, x_BTD) for name, linear in parts.items())
-        for name, linear in parts.items():
-            _check_width(name, linear, x_BTD)
-        weight = torch.cat([linear.weight for linear in parts.values()])
-        bias = torch.cat([linear.bias for linear in parts.values()])
-        return split(F.linear(x_BTD, weight, bias), tuple(linear.out_features for linear in parts.values()))
+            return tuple(_projected(name, part, x_BTD) for name, part in parts.items())
+        for name, part in parts.items():
+            _check_width(name, part, x_BTD)
+        joint_BTD = linear(x_BTD, [part.weight for part in parts.values()], [part.bias for part in parts.values()])
+        return split(joint_BTD, tuple(part.out_features for part in parts.values()))
 
     def _nothing(self) -> KeyValue:
         """The memory of a single step of zeros, to see what it is like."""
-        key, value = (linear.weight.new_zeros(1, 1, linear.out_features) for linear in (self.key, self.value))
+        key, value = (part.weight.new_zeros(1, 1, part.out_features) for part in (self.key, self.value))
         return self._memory(key, value, None)
 
     def _memory(self, key_BSD: Tensor, value_BSD: Tensor, place: Places | None) -> KeyValue:

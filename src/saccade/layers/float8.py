@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from saccade.attention.kernels.triton_here import is_fused
+from saccade.attention.linear import fused_linear
 from saccade.attention.precision import computed_in
-from saccade.layers import feed_forward
-from saccade.layers.residual import is_fused
 
 VALUES, GRADIENTS = torch.float8_e4m3fn, torch.float8_e5m2
 TILE = 16  # rows of a factor begin at so many bytes
@@ -170,13 +170,14 @@ def _differentiate(
 float8_linear.register_autograd(_differentiate, setup_context=_save)
 
 
-def _linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return F.relu(linear(x, weight, bias))
+def _fused_linear(x: Tensor, weights: list[Tensor], biases: list[Tensor], relu: bool) -> tuple[Tensor, None]:
+    y = linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
+    return F.relu(y) if relu else y, None
 
 
-INSTEAD: dict[Any, Callable[..., Tensor]] = {
+INSTEAD: dict[Any, Callable[..., Any]] = {
     F.linear: linear,
-    feed_forward.linear_relu._opoverload: _linear_relu,
+    fused_linear._opoverload: _fused_linear,
 }
 
 

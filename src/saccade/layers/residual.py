@@ -6,15 +6,13 @@ come in: under autocast torch would answer a norm in float32. Elsewhere they are
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast, final
+from typing import Any, NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
 
 from saccade.attention.dropout import drawn_seed, dropout
-from saccade.attention.kernels.triton_here import HAS_TRITON
-
-KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+from saccade.attention.kernels.triton_here import is_fused
 
 
 @final
@@ -69,11 +67,6 @@ def streamed(x: Tensor) -> Tensor:
     if x.device.type != "cuda" or not torch.is_autocast_enabled("cuda"):
         return x
     return x.to(torch.get_autocast_dtype("cuda"))
-
-
-def is_fused(x: Tensor) -> bool:
-    """Whether the kernels are for such rows."""
-    return x.device.type == "cuda" and HAS_TRITON and x.dtype in KERNEL_DTYPES
 
 
 @torch.library.custom_op(
@@ -172,6 +165,7 @@ def _save(ctx: torch.autograd.function.FunctionCtx, inputs: Inputs, output: tupl
     y, moments, total = output
     ctx.adds, ctx.dtype = x is not None, answer.dtype  # type: ignore[attr-defined]
     ctx.mark_non_differentiable(moments, *(() if ctx.keeps else (total,)))  # type: ignore[attr-defined]
+    ctx.set_materialize_grads(False)  # the moments' would be zeros
     if weight is None:
         kept: tuple[Tensor | None, ...] = (None,) * 6
     else:
@@ -179,7 +173,7 @@ def _save(ctx: torch.autograd.function.FunctionCtx, inputs: Inputs, output: tupl
     ctx.save_for_backward(seed, *kept)  # type: ignore[arg-type]
 
 
-def _differentiate(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> Gradients:
+def _differentiate(ctx: torch.autograd.function.FunctionCtx, *grads: Any) -> Gradients:
     grad, _, grad_total = grads
     seed, *kept = ctx.saved_tensors  # type: ignore[attr-defined]
     share, adds, dtype = ctx.share, ctx.adds, ctx.dtype  # type: ignore[attr-defined]
@@ -187,7 +181,9 @@ def _differentiate(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> 
     if weight is None:
         answer = grad if seed is None else residual(grad, None, None, None, seed, share, 0.0)[0]
         return answer.to(dtype), grad if adds else None, None, None, None, None, None, None
-    total, answer, parameters = residual_backward(grad, grad_total if ctx.keeps else None, *kept, seed, share)  # type: ignore[attr-defined]
+    if ctx.keeps:  # type: ignore[attr-defined]
+        grad, grad_total = (torch.zeros_like(kept[2]) if one is None else one for one in (grad, grad_total))
+    total, answer, parameters = residual_backward(grad, grad_total, *kept, seed, share)
     of_weight, of_bias = parameters.to(weight.dtype)
     of_answer = (total if seed is None else answer).to(dtype)
     return of_answer, total if adds else None, of_weight, of_bias, None, None, None, None

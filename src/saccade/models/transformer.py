@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from saccade.attention import SCORES, KeyValue, MultiHeadAttention, Score, masks
 from saccade.attention.dropout import dropout
+from saccade.attention.kernels.triton_here import is_fused
 from saccade.attention.masks import Mask
 from saccade.attention.memory import Slots, can_step
 from saccade.attention.places import Places
@@ -18,7 +19,7 @@ from saccade.data.packing import Row
 from saccade.layers.embedding import embedded
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
-from saccade.layers.residual import Norm, Stream, added, is_fused, streamed
+from saccade.layers.residual import Norm, Stream, added, streamed
 from saccade.models.decoder_state import BlockMemory, Seen, SlotState, State
 
 AnyState = TypeVar("AnyState", State, SlotState)

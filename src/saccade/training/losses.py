@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from saccade.attention.kernels.triton_here import is_fused
 from saccade.attention.precision import widened
 from saccade.data.batches import Batch
 from saccade.data.packing import IGNORED, PackedBatch
-from saccade.layers.residual import is_fused
 from saccade.models.transformer import Transformer
 
 CHUNK_LOGITS = 1 << 22
@@ -200,10 +200,11 @@ def _save(
     del inputs
     ctx.save_for_backward(output[2], output[3])
     ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)  # zeros as large as the matrix
 
 
 def _differentiate(
-    ctx: torch.autograd.function.FunctionCtx, grad: Tensor, *unused: Tensor
+    ctx: torch.autograd.function.FunctionCtx, grad: Tensor, *unused: None
 ) -> tuple[Tensor, Tensor, None, None]:
     del unused
     vectors, matrix = ctx.saved_tensors  # type: ignore[attr-defined]

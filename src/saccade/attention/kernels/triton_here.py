@@ -9,11 +9,23 @@ import importlib.util
 import os
 
 import torch
+from torch import Tensor
 
 HAS_TRITON = importlib.util.find_spec("triton") is not None and os.environ.get("SACCADE_TRITON") != "0"
+KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 INTERPRETED = False  # tests of kernels say otherwise: interpreted, everything else would take hours
 
 
 def runs_on(device: torch.device) -> bool:
     """Whether a Triton kernel may be launched on tensors there."""
     return HAS_TRITON and (device.type == "cuda" or INTERPRETED)
+
+
+def is_fused(x: Tensor) -> bool:
+    """Whether the kernels around matrix products are for such rows: nobody asks for them by name."""
+    return x.device.type == "cuda" and HAS_TRITON and x.dtype in KERNEL_DTYPES
+
+
+def num_multiprocessors(device: torch.device) -> int:
+    """Of a CUDA device; in the interpreter a few."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 3

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from saccade.layers.kernels.residual import num_multiprocessors
+from saccade.attention.kernels.triton_here import num_multiprocessors
 
 TILE = 16  # rows of the turned matrix begin at so many bytes
 

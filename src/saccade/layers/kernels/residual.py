@@ -15,6 +15,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.attention.kernels.columns import totals
+from saccade.attention.kernels.triton_here import num_multiprocessors
+
 CLEAR = tl.constexpr(2.0)  # up to this |b / w|, u read off y is about as exact as a sum rounded to y's dtype
 LEVELS = 1 << 16  # a share is rounded to a 65,536th: one call of the generator decides for eight numbers
 
@@ -24,23 +27,26 @@ class Blocks(NamedTuple):
 
     rows: int
     warps: int
-    waves: int = 4
-    stages: int = 2
+    waves: int = 1
+    stages: int = 1
 
 
 def forward_blocks(width: int) -> Blocks:
     """Sixteen numbers a thread, and few warps in a row's sums."""
-    return _blocks(width, 2048, 512)
+    return _blocks(width, 1024 if width <= 512 else 2048, 512)
 
 
 def backward_blocks(width: int) -> Blocks:
-    """Eight numbers a thread, because it holds five such things; every program goes through many rows."""
-    return _blocks(width, 1024, 256)
+    """Of long rows eight numbers a thread, because it holds five such things; every program goes through many rows."""
+    if 128 <= width <= 512:
+        return _blocks(width, 2048, 512, waves=2, stages=3)
+    return _blocks(width, 1024, 256, waves=4, stages=3 if width <= 2048 else 2)
 
 
-def _blocks(width: int, numbers: int, for_each_warp: int) -> Blocks:
+def _blocks(width: int, numbers: int, for_each_warp: int, waves: int = 1, stages: int = 1) -> Blocks:
     padded = triton.next_power_of_2(width)
-    return Blocks(rows=max(1, numbers // padded), warps=min(16, max(numbers, padded) // for_each_warp))
+    warps = min(16, max(numbers, padded) // for_each_warp)
+    return Blocks(max(1, numbers // padded), warps, waves, stages)
 
 
 @triton.jit
@@ -275,9 +281,4 @@ def backward(
         STAGES=blocks.stages,
         num_warps=blocks.warps,
     )
-    return grad_sum, grad_answer, partial.sum(0)
-
-
-def num_multiprocessors(device: torch.device) -> int:
-    """Of a CUDA device; in the interpreter a few."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 3
+    return grad_sum, grad_answer, totals(partial.view(num_programs, -1)).view(2, width)
