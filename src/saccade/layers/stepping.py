@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention.dropout import dropout
+from saccade.attention.kernels.triton_here import is_fused
 from saccade.attention.precision import computed_in, widened
 from saccade.layers.aligned import linear
 from saccade.layers.deferred import StepLinear
 from saccade.layers.gru_cell import gru_cell
-from saccade.layers.residual import is_fused
 
 
 class Carried(NamedTuple):

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention.dropout import dropout
+from saccade.attention.kernels.triton_here import is_fused
 from saccade.layers.aligned import joined, linear
 from saccade.layers.deferred import StepLinear
 from saccade.layers.embedding import embedded
 from saccade.layers.maxout import maxout
 from saccade.layers.padded import Hidden
 from saccade.layers.recurrent import Recurrent, RecurrentEncoder
-from saccade.layers.residual import is_fused
 from saccade.layers.stepping import end
 from saccade.models.aligner import ADDITIVE, Aligner, Look, Looking, Source
 
