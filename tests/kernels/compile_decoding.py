@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import torch
-from compile_here import compile_only  # type: ignore[import-not-found]
+from compile_here import compile_only, step  # type: ignore[import-not-found]
 
+from saccade.attention.kernels import few_rows, step_triton
+from saccade.attention.rows import Normed
 from saccade.data.tokenizer import END
 from saccade.decoding import BeamOptions
 from saccade.decoding.board import GreedyBoard, Likeliest, Size
+from saccade.decoding.kernels import best as best_module
+from saccade.decoding.kernels import greedy_take
 from saccade.decoding.kernels.best import best
 from saccade.decoding.kernels.greedy_take import take
 
+
+def few(dtype: torch.dtype, num_rows: int, width: int, num_outputs: int) -> None:
+    """A linear layer of rows, and of the norm of a sum."""
+    x, weight = torch.zeros(num_rows, width, dtype=dtype), torch.zeros(num_outputs, width, dtype=dtype)
+    few_rows.product(x, weight, weight[:, 0].contiguous(), True)
+    few_rows.product(x, weight, None, False)
+    few_rows.product(Normed(x, x, x, x[0], x[0], 1e-5), weight, weight[:, 0].contiguous(), False)
+    few_rows.product(Normed(x, None, x, x[0], x[0], 1e-5), weight, weight[:, 0].contiguous(), True)
+
+
 if __name__ == "__main__":
     compile_only()
+    for module in (few_rows, step_triton, best_module, greedy_take):
+        module.launch = lambda _: {"EARLY": True, "launch_pdl": True}
     for dtype in (torch.bfloat16, torch.float32):
+        for num_rows, width, num_outputs in ((1, 512, 1536), (4, 512, 1536), (16, 2048, 512), (4, 4096, 1024)):
+            few(dtype, num_rows, width, num_outputs)
+        step(dtype, 1, None, is_new=True)
+        step(dtype, 4, torch.zeros(4, 32, dtype=torch.int32), is_new=True)
+        step(dtype, 4, torch.zeros(4, dtype=torch.int32), is_new=False)
         best(torch.randn(64, 37_000, dtype=dtype), 1, 0b11, END, None)
         best(torch.randn(64, 37_000, dtype=dtype), 8, 0b1011, END, torch.zeros(64, dtype=torch.bool))
     for rounds in (0, 8):

@@ -60,10 +60,15 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
             absent = [*([] if adds else ["x_ptr"]), *([] if drops else ["seed_ptr"])]
             flags: dict[str, Any] = {"WIDTH": width, "PADDED": padded, "ADDS": bool(adds), "DROPS": bool(drops)}
             blocks = residual.forward_blocks(width)
-            parts = flags | {"NORMS": bool(norms), "KEEPS": bool(keeps), "ROWS": blocks.rows} | dict.fromkeys(absent)
+            parts = (
+                flags
+                | {"NORMS": bool(norms), "KEEPS": bool(keeps), "ROWS": blocks.rows, "EARLY": False}
+                | dict.fromkeys(absent)
+            )
             missing = {} if norms else dict.fromkeys(("weight_ptr", "bias_ptr"))
             yield residual._forward_kernel, parts | missing, blocks.warps
             if norms:
+                flags = {name: flags[name] for name in ("WIDTH", "PADDED", "ADDS", "DROPS")}
                 blocks = residual.backward_blocks(width)
                 absent += ["x_ptr", "y_ptr"] if keeps else ["grad_total_ptr"]
                 flags |= {"ADDS": bool(adds and not keeps), "KEPT": bool(keeps), "STAGES": blocks.stages}

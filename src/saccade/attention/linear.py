@@ -14,19 +14,24 @@ from torch.nn import functional as F
 
 from saccade.attention.kernels.triton_here import is_fused
 from saccade.attention.precision import computed_in, product
+from saccade.attention.rows import Normed, Rows, are_few
 
 
 @final
 class Linear(nn.Linear):
     """`nn.Linear`, computed by `linear`."""
 
-    def forward(self, x: Tensor, relu: bool = False) -> Tensor:
+    def forward(self, x: Rows, relu: bool = False) -> Tensor:
         """[..., D] to [..., F]."""
         return linear(x, [self.weight], [] if self.bias is None else [self.bias], relu=relu)
 
 
-def linear(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], *, relu: bool = False) -> Tensor:
+def linear(x: Rows, weights: Sequence[Tensor], biases: Sequence[Tensor], *, relu: bool = False) -> Tensor:
     """x Wᵀ + b [..., F], F the rows of all weights together; there are as many biases, or none."""
+    if isinstance(x, Normed) or are_few(x):
+        from saccade.attention.kernels import few_rows
+
+        return few_rows.product(x, _together(weights), _together(biases) if biases else None, relu)
     if is_fused(x) and (relu or torch.is_grad_enabled()):
         return fused_linear(x.to(computed_in(x)), weights, biases, relu)[0]
     y = F.linear(x, _together(weights), _together(biases) if biases else None)

@@ -7,7 +7,6 @@ from typing import Any, cast, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from saccade.attention.call import (
     MaskLike,
@@ -23,6 +22,7 @@ from saccade.attention.linear import Linear, linear
 from saccade.attention.memory import KeyValue, Memory, Past, SharedMemory, SlotMemory, Slots
 from saccade.attention.normalizers import NORMALIZERS
 from saccade.attention.places import Places
+from saccade.attention.rows import Rows, given
 from saccade.attention.scores import SCORES, Score
 
 MANY_STEPS = 256
@@ -116,7 +116,7 @@ class MultiHeadAttention(nn.Module):
 
     def forward(
         self,
-        query_BTD: Tensor,
+        query_BTD: Rows,
         key_BSD: Tensor | None = None,
         value_BSD: Tensor | None = None,
         *,
@@ -173,12 +173,13 @@ class MultiHeadAttention(nn.Module):
         if past is not None and (key is not None or memory is not None):
             raise ValueError("past: given together with key or memory; only self-attention goes on")
 
-    def _projected_together(self, x_BTD: Tensor, *names: str) -> tuple[Tensor, ...]:
+    def _projected_together(self, x_BTD: Rows, *names: str) -> tuple[Tensor, ...]:
         """Queries, keys or values of one tensor; of many steps by one product, which is quicker than several."""
         parts = {name: cast(nn.Linear, self.get_submodule(name)) for name in names}
         if self._joined is not None and "query" in names:
-            return F.linear(x_BTD, *self._joined).split([part.out_features for part in parts.values()], -1)
-        if x_BTD.shape[:-1].numel() < MANY_STEPS or self.query.bias is None:
+            weight, bias = self._joined
+            return linear(x_BTD, [weight], [bias]).split([part.out_features for part in parts.values()], -1)
+        if given(x_BTD).shape[:-1].numel() < MANY_STEPS or self.query.bias is None:
             return tuple(_projected(name, part, x_BTD) for name, part in parts.items())
         for name, part in parts.items():
             _check_width(name, part, x_BTD)
@@ -221,13 +222,14 @@ def _score_for_heads(score: ScoreLike, head_width: int, groups: int) -> ScoreLik
     return find_score(score)
 
 
-def _projected(name: str, linear: nn.Linear, tensor: Tensor) -> Tensor:
-    _check_width(name, linear, tensor)
-    projected: Tensor = linear(tensor)
+def _projected(name: str, linear: nn.Linear, rows: Rows) -> Tensor:
+    _check_width(name, linear, rows)
+    projected: Tensor = linear(rows)
     return projected
 
 
-def _check_width(name: str, linear: nn.Linear, tensor: Tensor) -> None:
+def _check_width(name: str, linear: nn.Linear, rows: Rows) -> None:
+    tensor = given(rows)
     check_tensor(name, tensor)
     if tensor.shape[-1] != linear.in_features:
         raise ValueError(f"{name}: width {tensor.shape[-1]} given; this attention was built for {linear.in_features}")

@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from saccade.attention.kernels.chained import chained
 from saccade.decoding.beam import BeamOptions
 from saccade.decoding.beam_board import BeamBoard
 from saccade.decoding.board import Board, GreedyBoard, Size
@@ -67,5 +68,6 @@ def to_host(tensor: Tensor) -> Tensor:
 
 def _captured(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
     """The step as one CUDA graph."""
-    warmed(step, device)
-    return recorded(step)[0].replay
+    with chained():
+        warmed(step, device)
+        return recorded(step)[0].replay

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from saccade.attention.dropout import dropout
 from saccade.attention.linear import Linear
+from saccade.attention.rows import Rows
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swiglu": F.silu}
 
@@ -31,7 +32,7 @@ class FeedForward(nn.Module):
                 nn.init.xavier_uniform_(linear.weight)
                 nn.init.zeros_(linear.bias)
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
+    def forward(self, x_BTD: Rows) -> Tensor:
         """[B, T, D] to [B, T, D]."""
         is_relu = self.activation is F.relu
         hidden: Tensor = self.inner(x_BTD, relu=True) if is_relu else self.activation(self.inner(x_BTD))

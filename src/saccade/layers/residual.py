@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from saccade.attention.dropout import drawn_seed, dropout
 from saccade.attention.kernels.triton_here import is_fused
+from saccade.attention.rows import Normed, Rows, are_few
 
 
 @final
@@ -46,8 +47,11 @@ class Stream(NamedTuple):
         """The sum."""
         return self.x if self.answer is None else added(self.x, self.answer, self.share)
 
-    def read(self, norm: nn.Module) -> tuple[Tensor, Tensor]:
-        """The sum, and its norm; of both there is need later."""
+    def read(self, norm: nn.Module) -> tuple[Tensor, Rows]:
+        """The sum, and its norm; of both there is need later. Of few rows, the sum is there once the norm was read."""
+        if isinstance(norm, Norm) and not self.share and are_few(self.x):
+            total = self.x if self.answer is None else torch.empty_like(self.x, memory_format=torch.contiguous_format)
+            return total, Normed(self.x, self.answer, total, norm.weight, norm.bias, norm.eps)
         if self.answer is None or not isinstance(norm, Norm) or not is_fused(self.x):
             total = self.total()
             return total, norm(total)

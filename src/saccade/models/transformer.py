@@ -12,9 +12,11 @@ from torch.utils.checkpoint import checkpoint
 from saccade.attention import SCORES, KeyValue, MultiHeadAttention, Score, masks
 from saccade.attention.dropout import dropout
 from saccade.attention.kernels.triton_here import is_fused
+from saccade.attention.linear import linear
 from saccade.attention.masks import Mask
 from saccade.attention.memory import Slots, can_step
 from saccade.attention.places import Places
+from saccade.attention.rows import Rows
 from saccade.data.packing import Row
 from saccade.layers.embedding import embedded
 from saccade.layers.feed_forward import FeedForward
@@ -83,14 +85,14 @@ class Residual(nn.Module):
         self.norm = Norm(sizes.width)
         self.is_pre, self.dropout = sizes.norm == "pre", sizes.dropouts.residual
 
-    def forward(self, stream: Stream, layer: Callable[[Tensor], Tensor]) -> Stream:
+    def forward(self, stream: Stream, layer: Callable[[Rows], Tensor]) -> Stream:
         """The layer's answer added to its question."""
         share = self.dropout if self.training else 0.0
         if not self.is_pre:
             x_BTD = stream.total()
             return Stream(added(x_BTD, layer(x_BTD), share, self.norm))
-        x_BTD, question_BTD = stream.read(self.norm)
-        return Stream(x_BTD, layer(question_BTD), share)
+        x_BTD, question = stream.read(self.norm)
+        return Stream(x_BTD, layer(question), share)
 
 
 @final
@@ -128,12 +130,12 @@ class DecoderBlock(nn.Module):
         """The steps after those already remembered; the memory grows by them, `record` by the weights [B, H, T, S]."""
         past = memory.past
 
-        def own(x: Tensor) -> Tensor:
+        def own(x: Rows) -> Tensor:
             nonlocal past
             answer, past = self.own(x, past=past, mask=seen.own, place=seen.place, bias=seen.bias, return_memory=True)
             return cast(Tensor, answer)
 
-        def cross(x: Tensor) -> Tensor:
+        def cross(x: Rows) -> Tensor:
             if record is None:
                 return cast(Tensor, self.cross(x, memory=memory.source, mask=seen.source))
             answer, weight_BHTS = self.cross(x, memory=memory.source, mask=seen.source, return_weights=True)
@@ -239,7 +241,7 @@ class Transformer(nn.Module):
 
     def logits(self, vectors: Tensor) -> Tensor:
         """Unnormalised log-probabilities of the next id, [..., V]."""
-        return vectors @ self.output.weight.mT
+        return linear(vectors, [self.output.weight], [])
 
     def forward(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
         """Teacher forcing: the decoder's vectors at every step, [B, T, D]."""

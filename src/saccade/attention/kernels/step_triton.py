@@ -1,7 +1,8 @@
 # mypy: disable-error-code="no-untyped-def"
 """The step of a decoder in Triton: a program has one row and one head, and goes through its steps in blocks.
 
-The new key and value come first, from where the projection left them, so that nothing written here is read here.
+The new key and value come first, from where the projection left them, so that nothing written here is read here. The
+steps before them are on their way while the projection is made.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.attention.kernels.chained import launch
+from saccade.attention.kernels.follow import follow
 from saccade.attention.kernels.packed_tiles import TO_BITS, rows
 
 
@@ -58,6 +61,7 @@ def step(
         PADDED=triton.next_power_of_2(width),
         BLOCK=block_steps(capacity),
         num_warps=1,
+        **launch(query.device),
     )
     return output
 
@@ -94,6 +98,7 @@ def step_kernel(
     WIDTH: tl.constexpr,
     PADDED: tl.constexpr,
     BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """softmax(scale q·k) v over the first `length` steps of a row, wherever they are kept, and the new one."""
     head, row = tl.program_id(0) % num_heads, (tl.program_id(0) // num_heads).to(tl.int64)
@@ -101,9 +106,16 @@ def step_kernel(
     column = tl.arange(0, PADDED)
     inside = column < WIDTH
     num_steps = tl.load(length + row).to(tl.int32)
-    q = tl.load(query + row * query_row + head * query_head + column, inside, 0.0).to(tl.float32) * scale
     key += group * key_head
     value += group * value_head
+    only_holder = row
+    if ANCESTORS == 1:
+        only_holder = tl.load(ancestor + row * ancestor_row).to(tl.int64)
+    ancestor += row * ancestor_row
+    rows = (key_row, key_step, value_row, value_step)
+    k, v = _steps(key, value, ancestor, only_holder, 0, num_steps, rows, column, inside, ANCESTORS == 2, BLOCK)
+    follow(EARLY)
+    q = tl.load(query + row * query_row + head * query_head + column, inside, 0.0).to(tl.float32) * scale
     if NEW:
         k_new = tl.load(new_key + row * new_key_row + group * new_key_head + column, inside, 0.0)
         v_new = tl.load(new_value + row * new_value_row + group * new_value_head + column, inside, 0.0)
@@ -115,24 +127,31 @@ def step_kernel(
     else:
         top = -float("inf")
         total, summed = 0.0, tl.zeros((PADDED,), tl.float32)
-    only_holder = row
-    if ANCESTORS == 1:
-        only_holder = tl.load(ancestor + row * ancestor_row).to(tl.int64)
     for first in range(0, num_steps, BLOCK):
-        s = first + tl.arange(0, BLOCK)
-        is_step = s < num_steps
-        holder = only_holder
-        if ANCESTORS == 2:
-            holder = tl.load(ancestor + row * ancestor_row + s, is_step, 0).to(tl.int64)
-        here = is_step[:, None] & inside[None, :]
-        key_at, value_at = holder * key_row + s * key_step, holder * value_row + s * value_step
-        k = tl.load(key + key_at[:, None] + column[None, :], here, 0.0).to(tl.float32)
-        v = tl.load(value + value_at[:, None] + column[None, :], here, 0.0).to(tl.float32)
-        score = tl.where(is_step, tl.sum(k * q[None, :], 1), -float("inf"))
+        is_step = first + tl.arange(0, BLOCK) < num_steps
+        score = tl.where(is_step, tl.sum(k.to(tl.float32) * q[None, :], 1), -float("inf"))
         higher = tl.maximum(top, tl.max(score, 0))
         fade, weight = tl.exp2(top - higher), tl.exp2(score - higher)
         total = total * fade + tl.sum(weight, 0)
-        summed = summed * fade + tl.sum(weight[:, None] * v, 0)
+        summed = summed * fade + tl.sum(weight[:, None] * v.to(tl.float32), 0)
         top = higher
+        later = first + BLOCK
+        k, v = _steps(key, value, ancestor, only_holder, later, num_steps, rows, column, inside, ANCESTORS == 2, BLOCK)
     summed = tl.where(total > 0, summed / tl.where(total > 0, total, 1.0), 0.0)
     tl.store(output + tl.program_id(0).to(tl.int64) * WIDTH + column, summed, inside)  # [R, H, K] in one piece
+
+
+@triton.jit
+def _steps(
+    key, value, ancestor, holder, first, num_steps, rows, column, inside, EACH: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Some keys and values, one holder's or each its own's; behind the last step nothing is read."""
+    key_row, key_step, value_row, value_step = rows
+    s = first + tl.arange(0, BLOCK)
+    is_step = s < num_steps
+    if EACH:
+        holder = tl.load(ancestor + s, is_step, 0).to(tl.int64)
+    here = is_step[:, None] & inside[None, :]
+    key_at, value_at = holder * key_row + s * key_step, holder * value_row + s * value_step
+    k = tl.load(key + key_at[:, None] + column[None, :], here, 0.0)
+    return k, tl.load(value + value_at[:, None] + column[None, :], here, 0.0)

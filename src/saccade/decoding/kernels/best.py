@@ -12,6 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.attention.kernels.chained import launch
+from saccade.attention.kernels.follow import follow
+
 PART = 4096  # logits of a program
 NOTHING = tl.constexpr(-(1 << 63))  # below every logit
 
@@ -44,6 +47,7 @@ def best(logits_RV: Tensor, count: int, forbidden: int, end: int, short_R: Tenso
         COUNT=count,
         PART=part,
         num_warps=8 if part > 1024 else 4,
+        **launch(logits_RV.device),
     )
     join_kernel[(num_rows,)](
         key,
@@ -57,6 +61,7 @@ def best(logits_RV: Tensor, count: int, forbidden: int, end: int, short_R: Tenso
         KEYS=triton.next_power_of_2(num_parts * count),
         PARTS=triton.next_power_of_2(num_parts),
         num_warps=1 if num_parts * count <= 128 else 4,
+        **launch(logits_RV.device),
     )
     return log_p, token, total_R
 
@@ -75,8 +80,10 @@ def part_kernel(
     SHORT: tl.constexpr,
     COUNT: tl.constexpr,
     PART: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Of a part of a row the largest, one after the other, and log sum exp."""
+    follow(EARLY)
     part, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     at = part * PART + tl.arange(0, PART)
     x = tl.load(logits + row * STRIDE + at, at < NUM_IDS, -float("inf")).to(tl.float32)
@@ -111,8 +118,10 @@ def join_kernel(
     COUNT: tl.constexpr,
     KEYS: tl.constexpr,
     PARTS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """The largest of all parts of a row; what is not there has no probability."""
+    follow(EARLY)
     row = tl.program_id(0).to(tl.int64)
     part = tl.arange(0, PARTS)
     sums = tl.load(total + row * num_parts + part, part < num_parts, -float("inf"))

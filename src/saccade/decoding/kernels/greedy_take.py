@@ -6,6 +6,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from saccade.attention.kernels.chained import launch
+from saccade.attention.kernels.follow import follow
 from saccade.data.tokenizer import END
 from saccade.decoding.board import GreedyBoard, Likeliest
 from saccade.decoding.constraints import LONGEST_BLOCK, LONGEST_LOOP, SHORTEST_LOOP
@@ -33,6 +35,7 @@ def take(board: GreedyBoard, found: Likeliest) -> None:
         LONGEST=LONGEST_LOOP,
         END=END,
         num_warps=1,
+        **launch(board.device),
     )
 
 
@@ -55,8 +58,10 @@ def take_kernel(
     SHORTEST: tl.constexpr,
     LONGEST: tl.constexpr,
     END: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """The id is written; the sentence is done if that was the last there may be."""
+    follow(EARLY)
     sentence = tl.program_id(0).to(tl.int64)
     written, at, is_live = tl.load(token + sentence), tl.load(place + sentence), tl.load(live + sentence) != 0
     tl.store(last + sentence, written)

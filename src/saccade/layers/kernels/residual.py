@@ -15,7 +15,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.attention.kernels.chained import launch
 from saccade.attention.kernels.columns import totals
+from saccade.attention.kernels.follow import follow
 from saccade.attention.kernels.triton_here import num_multiprocessors
 
 CLEAR = tl.constexpr(2.0)  # up to this |b / w|, u read off y is about as exact as a sum rounded to y's dtype
@@ -87,7 +89,9 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     KEEPS: tl.constexpr,
     ROWS: tl.constexpr,
     PADDED: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    follow(EARLY)
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PADDED)
     at = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
     inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
@@ -229,6 +233,7 @@ def forward(
             ROWS=blocks.rows,
             PADDED=max(8, triton.next_power_of_2(width)),
             num_warps=blocks.warps,
+            **launch(y.device),
         )
     return y, moments, total
 

@@ -1,0 +1,41 @@
+"""What a linear layer reads: rows, or the norm of a sum that nobody has computed yet."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from saccade.attention.kernels.triton_here import is_fused
+
+FEW = 16  # rows, for which a product takes no longer than its weights take to be read
+
+
+class Normed(NamedTuple):
+    """norm(x + answer) of few rows, [..., D]: linear layers compute it on their way, and leave x + answer in `total`.
+
+    Where there is no answer, `total` is x.
+    """
+
+    x: Tensor
+    answer: Tensor | None
+    total: Tensor
+    weight: Tensor
+    bias: Tensor
+    epsilon: float
+
+
+Rows = Tensor | Normed
+
+
+def given(rows: Rows) -> Tensor:
+    """A tensor that is like them."""
+    return rows.x if isinstance(rows, Normed) else rows
+
+
+def are_few(x: Tensor) -> bool:
+    """Whether there is a kernel for linear layers of such rows: a decoder's, that writes a sentence or two."""
+    if torch.is_grad_enabled() or not is_fused(x) or torch.is_autocast_enabled(x.device.type):
+        return False
+    return 0 < x.shape[:-1].numel() <= FEW
