@@ -38,7 +38,7 @@ def test_it_is_as_exact_as_torch(
     x, weight, bias = (torch.randn(size).to(dtype) for size in sizes)
     given: list[Any] = [x, weight, bias if is_biased else None]
     mine, other = product(*given, relu), plain(*given, relu)
-    true = plain(*(one if one is None else one.double() for one in given), relu)
+    true = plain(*[one if one is None else one.double() for one in given], relu)
     assert (mine.shape, mine.dtype) == (other.shape, dtype)
     bound = 3 * (other - true).abs().amax() + 8 * torch.finfo(dtype).eps * true.abs().amax()
     assert (mine - true).abs().amax() <= bound
