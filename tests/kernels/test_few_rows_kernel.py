@@ -36,9 +36,9 @@ def test_it_is_as_exact_as_torch(
 ) -> None:
     sizes = (shape, (num_outputs, shape[-1]), (num_outputs,))
     x, weight, bias = (torch.randn(size).to(dtype) for size in sizes)
-    given: list[Any] = [x, weight, bias if is_biased else None]
-    mine, other = product(*given, relu), plain(*given, relu)
-    true = plain(*[one if one is None else one.double() for one in given], relu)
+    given: Any = (x, weight, bias if is_biased else None, relu)
+    wide: Any = (x.double(), weight.double(), bias.double() if is_biased else None, relu)
+    mine, other, true = product(*given), plain(*given), plain(*wide)
     assert (mine.shape, mine.dtype) == (other.shape, dtype)
     bound = 3 * (other - true).abs().amax() + 8 * torch.finfo(dtype).eps * true.abs().amax()
     assert (mine - true).abs().amax() <= bound

@@ -67,9 +67,10 @@ class Board:
         prefix_EP[:, :longest] = constraints.prefix_BT
         self.prefix_BP[index_E] = prefix_EP
         self.limit_B[index_E], self.guarded_B[index_E] = constraints.limit_B, constraints.guarded_B
-        self.place_B[index_E], self.last_BN[index_E], self.token_BNC[index_E, :, 0] = 0, START, START
+        for tensor, value in ((self.place_B, 0), (self.last_BN, START), (self.token_BNC[..., 0], START)):
+            tensor.index_fill_(0, index_E, value)
         self.loops.enter(index_E)
-        self.live_B[index_E] = True
+        self.live_B.index_fill_(0, index_E, True)
 
     def take(self, found: Likeliest) -> Tensor | None:
         """One id more in every live row; if rows went on from others, from which, [B, N]."""
@@ -142,7 +143,8 @@ class Loops:
 
     def enter(self, index_E: Tensor) -> None:
         """Nothing was written yet; <s> and padding are nothing that a row writes."""
-        self.run_BNK[index_E], self.recent_BNK[index_E] = 0, PAD
+        self.run_BNK.index_fill_(0, index_E, 0)
+        self.recent_BNK.index_fill_(0, index_E, PAD)
 
     def follow(self, token_BN: Tensor, parent_BN: Tensor | None = None) -> None:
         """The rows after one id more, each gone on from its parent."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -18,6 +18,8 @@ from saccade.decoding.reader import on_device
 from saccade.decoding.stepper import Slotted
 from saccade.layers.graphs import recorded, warmed
 
+MOST_ENTRIES = 8  # of a stage, whose graphs are kept
+
 
 @final
 class Stage:
@@ -28,16 +30,26 @@ class Stage:
         kind = GreedyBoard if size.width == 1 else BeamBoard
         self.board: Board = kind(options, size, device)
         self.state: Any = model.slots(self.board.slots, size.source_steps)
+        self._entries = _Entries(self._enter)
         self.step = _captured(self._step, device) if device.type == "cuda" else self._step
 
     def enter(self, slots: list[int], started: Any, constraints: Constraints) -> None:
         """Sentences that begin, in some slots."""
-        rows = [*slots, *slots[-1:] * (len(started.source_length_B) - len(slots))]  # the last one's again and again
-        index_E = on_device(torch.tensor(rows), self.device)
+        columns = (constraints.limit_B.new_tensor(slots), constraints.limit_B, constraints.guarded_B)
+        rows_EX = torch.cat([*(column_E[:, None] for column_E in columns), constraints.prefix_BT], 1)
+        if more := len(started.source_length_B) - len(slots):  # the last one's again and again
+            rows_EX = torch.cat([rows_EX, rows_EX[-1:].expand(more, -1)])
+        rows_EX = on_device(rows_EX, self.device)
+        if self.device.type != "cuda":
+            self._enter(rows_EX, started)
+        else:
+            self._entries.enter(rows_EX, started)
+
+    def _enter(self, rows_EX: Tensor, started: Any) -> None:
+        """... of which each row has the slot, the limit, whether loops are cut, and the prefix."""
+        index_E, limit_E, guarded_E = rows_EX[:, :3].unbind(1)
         self.state.enter(index_E, started)
-        index_E = index_E[: len(slots)]
-        tensors = (constraints.prefix_BT, constraints.limit_B, constraints.guarded_B)
-        self.board.enter(index_E, Constraints(self.options, *(on_device(one, self.device) for one in tensors)))
+        self.board.enter(index_E, Constraints(self.options, rows_EX[:, 3:], limit_E, guarded_E.bool()))
 
     def refill(self, other: Stage, slots: list[int]) -> None:
         """Some sentences of another stage, in the first slots."""
@@ -47,8 +59,11 @@ class Stage:
 
     def columns(self, slots: list[int], num_steps: int) -> dict[str, Tensor]:
         """What was written in these slots, on the way to the host."""
-        index_E = on_device(torch.tensor(slots), self.device)
-        return {name: to_host(tensor[index_E]) for name, tensor in self.board.columns(num_steps).items()}
+        columns = self.board.columns(num_steps)
+        if slots != list(range(self.size.batch)):
+            index_E = on_device(torch.tensor(slots), self.device)
+            columns = {name: tensor[index_E] for name, tensor in columns.items()}
+        return {name: to_host(tensor) for name, tensor in columns.items()}
 
     def _step(self) -> None:
         """One id more in every live sentence."""
@@ -57,6 +72,38 @@ class Stage:
         parent_BN = self.board.take(found)
         if parent_BN is not None:
             self.state.reorder(parent_BN)
+
+
+class _Entry(NamedTuple):
+    """What a graph reads."""
+
+    rows_EX: Tensor
+    started: Any
+    graph: torch.cuda.CUDAGraph
+
+
+@final
+class _Entries:
+    """Sentences that enter from a state that stays where it is: what is launched for them is replayed."""
+
+    def __init__(self, enter: Callable[[Tensor, Any], None]) -> None:
+        self._enter = enter
+        self._met: dict[tuple[int, torch.Size], _Entry | Any] = {}  # not an entry: met once, and not recorded
+
+    def enter(self, rows_EX: Tensor, started: Any) -> None:
+        """Sentences that begin."""
+        key = id(started), rows_EX.shape
+        entry = self._met.get(key)
+        if entry is None:
+            if len(self._met) >= MOST_ENTRIES:
+                self._met.clear()
+            self._met[key] = started  # held, so that nothing else is met in its place
+            return self._enter(rows_EX, started)
+        if not isinstance(entry, _Entry):
+            kept_EX = rows_EX.clone()
+            entry = self._met[key] = _Entry(kept_EX, started, recorded(lambda: self._enter(kept_EX, started))[0])
+        entry.rows_EX.copy_(rows_EX)
+        return entry.graph.replay()
 
 
 def to_host(tensor: Tensor) -> Tensor:

@@ -36,6 +36,8 @@ class Writer:
         self._copy: nn.Module | None = None
         self._reader: Reader | None = None
         self._versions: list[tuple[int, int]] = []  # of the weights that the copy has
+        parts = (getattr(module, kept) for module in model.modules() for kept in ("_parameters", "_buffers"))
+        self._tensors = [part for part in parts if part]  # where they are, found once: a walk takes a millisecond
         self._stages: dict[BeamOptions, dict[Size, Stage]] = {}
 
     @property
@@ -84,7 +86,7 @@ class Writer:
             self._copy = copy.deepcopy(self.model).requires_grad_(False)
             for parameter in self._copy.parameters():
                 parameter.data = parameter.data.to(self._dtype or parameter.dtype)
-        versions = [(x.data_ptr(), x._version) for x in (*self.model.parameters(), *self.model.buffers())]
+        versions = [(x.data_ptr(), x._version) for kept in self._tensors for x in kept.values() if x is not None]
         if versions == self._versions:
             return self._copy
         self._versions = versions
