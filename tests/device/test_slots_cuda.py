@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional as F
 
-from saccade.decoding import BeamOptions, Writer, beam_search
+from saccade.attention.linear import Linear
+from saccade.attention.rows import Normed
+from saccade.decoding import BeamOptions, Writer, beam_search, stage
+from saccade.layers.residual import Norm, Stream
+from saccade.models.transformer import BlockSizes, Transformer
 from slot_cases import assert_same, random_sources, small_model, work_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -58,3 +65,54 @@ def test_bfloat16_is_near() -> None:
     half, whole = (Writer(model, dtype).write(work, options) for dtype in (torch.bfloat16, None))
     for mine, theirs in zip(half, whole, strict=True):
         assert mine[0].score == pytest.approx(theirs[0].score, abs=0.2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("num_rows", [1, 3, 16])
+@pytest.mark.parametrize(("width", "num_outputs"), [(512, 1536), (2048, 512), (512, 37_000), (1024, 4096), (20, 37)])
+def test_linear_layers_of_few_rows(num_rows: int, width: int, num_outputs: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(4)
+    layer, norm = Linear(width, num_outputs).to("cuda", dtype), Norm(width).to("cuda", dtype)
+    x, answer = (torch.randn(num_rows, 1, width, device="cuda", dtype=dtype) for _ in range(2))
+    stream = Stream(x, answer)
+    with torch.no_grad():
+        for relu in (True, False):
+            total, question = stream.read(norm)
+            assert isinstance(question, Normed)
+            mine = layer(question, relu=relu)
+            assert total.equal(stream.total())
+            x = F.layer_norm(total.double(), (width,), norm.weight.double(), norm.bias.double(), norm.eps)
+            true = F.linear(x.to(dtype).double(), layer.weight.double(), layer.bias.double())
+            true = true.relu() if relu else true
+            assert (mine - true).abs().amax() <= 8 * torch.finfo(dtype).eps * true.abs().amax()
+            assert (
+                layer(x.to(dtype), relu=relu).sub(true).abs().amax() <= 8 * torch.finfo(dtype).eps * true.abs().amax()
+            )
+
+
+@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_one_sentence_after_the_other(width: int, dtype: torch.dtype | None) -> None:
+    torch.manual_seed(5)
+    sizes = BlockSizes(256, 4, 512)
+    model = Transformer(
+        source=300, target_vocabulary=300, sizes=sizes, num_encoder_layers=2, num_decoder_layers=3
+    ).eval()
+    nn.init.normal_(model.target.weight, std=0.3)
+    writer, options = Writer(copy.deepcopy(model).cuda(), dtype), BeamOptions(width=width, max_length=40)
+    for _ in range(6):  # of one shape, so that reading, entering and writing are all replayed
+        work = work_of([torch.randint(4, 300, (13,))])
+        found, expected = writer.write(work, options), beam_search(model, *work.load([0]), options)
+        if dtype is None:
+            assert_same(found, expected)
+        else:
+            assert found[0][0].score == pytest.approx(expected[0][0].score, abs=0.2)
+
+
+def test_kernels_that_begin_early_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(6)
+    model, work, options = small_model().cuda(), work_of(random_sources(1)), BeamOptions(width=1)
+    early = [Writer(model).write(work, options) for _ in range(2)]
+    monkeypatch.setattr(stage, "chained", nullcontext)
+    for found in early:
+        assert found == Writer(model).write(work, options)

@@ -23,6 +23,7 @@ from saccade.decoding.reader import Reader, on_device, power
 from saccade.decoding.stage import Stage, to_host
 from saccade.decoding.stepper import Slotted
 
+FEW_SENTENCES = 8
 ENCODED = 16384  # source steps that are read together
 Load = Callable[[Sequence[int]], tuple[Tensor, Tensor]]  # numbers of sentences to their sources and lengths, padded
 
@@ -37,6 +38,10 @@ class Pace(NamedTuple):
     lag: int  # rounds that a look is behind
     spare: float  # the share of slots that may be empty when nobody waits
     rounded: bool  # sizes are powers of two, so that few are met
+
+    def steps_of(self, num_sentences: int) -> int:
+        """In a round of so many: for few the host has time to look twice as often, and they wait for nobody else."""
+        return self.steps if num_sentences > FEW_SENTENCES else max(1, self.steps // 2)
 
 
 PACES = {"cpu": Pace(256, 1 << 16, 16, 1, 0, 0.25, False), "cuda": Pace(2048, 1 << 20, 64, 4, 1, 0.5, True)}
@@ -173,11 +178,15 @@ class _Writing:
         left = max(sentence.limit - sentence.written for sentence in self.sentences)
         if not left:
             return 0
-        stage, count = self._fitting_stage(), min(left, self.factory.pace.steps)
+        stage, count = self._fitting_stage(), min(left, self.factory.pace.steps_of(len(self.sentences)))
         for _ in range(count):
             stage.step()
         for sentence in self.sentences:
             sentence.written = min(sentence.written + count, sentence.limit)
+        if left == count and not self.waiting:  # all have come to their limits, and nobody needs to look
+            self.looks.clear()
+            self._leave(self.sentences)
+            return 0
         where = [(sentence.slot, sentence) for sentence in self.sentences]
         self.looks.append(_Look(to_host(stage.board.live_B), where, _mark(self.factory.device)))
         return self.factory.pace.lag
@@ -250,10 +259,16 @@ class _Writing:
         done = {sentence for slot, sentence in look.sentences if not live[slot]}
         leaving = [sentence for sentence in self.sentences if sentence in done]
         if leaving:
-            self.sentences = [sentence for sentence in self.sentences if sentence not in done]
-            num_steps = max(sentence.written for sentence in leaving) + 1
-            columns = self.stage.columns([sentence.slot for sentence in leaving], num_steps)
-            self.leaving.append(_Leaving(columns, leaving, _mark(self.factory.device)))
+            self._leave(leaving)
+
+    def _leave(self, leaving: list[_Sentence]) -> None:
+        """What these wrote is sent for."""
+        assert self.stage is not None
+        gone = set(leaving)
+        self.sentences = [sentence for sentence in self.sentences if sentence not in gone]
+        num_steps = max(sentence.written for sentence in leaving) + 1
+        columns = self.stage.columns([sentence.slot for sentence in leaving], num_steps)
+        self.leaving.append(_Leaving(columns, leaving, _mark(self.factory.device)))
 
     def _note(self, leaving: _Leaving) -> None:
         leaving.wait()
