@@ -2,7 +2,7 @@
 """The step of a decoder in Triton: a program has one row and one head, and goes through its steps in blocks.
 
 The new key and value come first, from where the projection left them, so that nothing written here is read here. The
-steps before them are on their way while the projection is made.
+steps before them are on their way while the projection is made, where programs are few and so registers many.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from saccade.attention.kernels.chained import launch
 from saccade.attention.kernels.follow import follow
 from saccade.attention.kernels.packed_tiles import TO_BITS, rows
 
+FEW_PROGRAMS = 1024
+WARPS = 1  # more would only wait for each other
+
 
 def block_steps(capacity: int) -> int:
-    """Steps that a program's one warp takes at once; more warps would only wait for each other."""
+    """Steps that a program takes at once."""
     return max(16, min(32, triton.next_power_of_2(capacity)))
 
 
@@ -60,7 +63,8 @@ def step(
         WIDTH=width,
         PADDED=triton.next_power_of_2(width),
         BLOCK=block_steps(capacity),
-        num_warps=1,
+        AHEAD=num_rows * num_heads <= FEW_PROGRAMS,
+        num_warps=WARPS,
         **launch(query.device),
     )
     return output
@@ -98,6 +102,7 @@ def step_kernel(
     WIDTH: tl.constexpr,
     PADDED: tl.constexpr,
     BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     """softmax(scale q·k) v over the first `length` steps of a row, wherever they are kept, and the new one."""
@@ -113,7 +118,8 @@ def step_kernel(
         only_holder = tl.load(ancestor + row * ancestor_row).to(tl.int64)
     ancestor += row * ancestor_row
     rows = (key_row, key_step, value_row, value_step)
-    k, v = _steps(key, value, ancestor, only_holder, 0, num_steps, rows, column, inside, ANCESTORS == 2, BLOCK)
+    if AHEAD:
+        k, v = _steps(key, value, ancestor, only_holder, 0, num_steps, rows, column, inside, ANCESTORS == 2, BLOCK)
     follow(EARLY)
     q = tl.load(query + row * query_row + head * query_head + column, inside, 0.0).to(tl.float32) * scale
     if NEW:
@@ -127,16 +133,11 @@ def step_kernel(
     else:
         top = -float("inf")
         total, summed = 0.0, tl.zeros((PADDED,), tl.float32)
-    for first in range(0, num_steps, BLOCK):
-        is_step = first + tl.arange(0, BLOCK) < num_steps
-        score = tl.where(is_step, tl.sum(k.to(tl.float32) * q[None, :], 1), -float("inf"))
-        higher = tl.maximum(top, tl.max(score, 0))
-        fade, weight = tl.exp2(top - higher), tl.exp2(score - higher)
-        total = total * fade + tl.sum(weight, 0)
-        summed = summed * fade + tl.sum(weight[:, None] * v.to(tl.float32), 0)
-        top = higher
-        later = first + BLOCK
-        k, v = _steps(key, value, ancestor, only_holder, later, num_steps, rows, column, inside, ANCESTORS == 2, BLOCK)
+    if AHEAD:
+        top, total, summed = _seen(q, k, v, tl.arange(0, BLOCK) < num_steps, top, total, summed)
+    for first in range(BLOCK if AHEAD else 0, num_steps, BLOCK):
+        k, v = _steps(key, value, ancestor, only_holder, first, num_steps, rows, column, inside, ANCESTORS == 2, BLOCK)
+        top, total, summed = _seen(q, k, v, first + tl.arange(0, BLOCK) < num_steps, top, total, summed)
     summed = tl.where(total > 0, summed / tl.where(total > 0, total, 1.0), 0.0)
     tl.store(output + tl.program_id(0).to(tl.int64) * WIDTH + column, summed, inside)  # [R, H, K] in one piece
 
@@ -155,3 +156,14 @@ def _steps(
     key_at, value_at = holder * key_row + s * key_step, holder * value_row + s * value_step
     k = tl.load(key + key_at[:, None] + column[None, :], here, 0.0)
     return k, tl.load(value + value_at[:, None] + column[None, :], here, 0.0)
+
+
+@triton.jit
+def _seen(q, k, v, is_step, top, total, summed):
+    """The largest score, the sum of weights and that of weighted values, after these steps too."""
+    score = tl.where(is_step, tl.sum(k.to(tl.float32) * q[None, :], 1), -float("inf"))
+    higher = tl.maximum(top, tl.max(score, 0))
+    origin = tl.where(higher == -float("inf"), 0.0, higher)  # nothing was seen yet
+    fade, weight = tl.exp2(top - origin), tl.exp2(score - origin)
+    total = total * fade + tl.sum(weight, 0)
+    return higher, total, summed * fade + tl.sum(weight[:, None] * v.to(tl.float32), 0)
