@@ -13,13 +13,15 @@ from saccade.training.losses import rows_at_once, smoothed_cross_entropy
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize(("num_rows", "vocabulary"), [(150, 45), (5, 9001), (2, 20_483), (1, 3)])
+@pytest.mark.parametrize(
+    ("num_rows", "vocabulary", "width"), [(150, 45, 16), (5, 9001, 16), (2, 20_483, 16), (50, 20_483, 100), (1, 3, 16)]
+)
 def test_it_is_as_exact_as_the_plain_spelling(
-    num_rows: int, vocabulary: int, smoothing: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    num_rows: int, vocabulary: int, width: int, smoothing: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(losses, "CHUNK_BYTES", 75 * 48 * dtype.itemsize)  # two chunks of the first
-    vectors = torch.randn(num_rows, 16).to(dtype).requires_grad_()
-    matrix, target = torch.randn(vocabulary, 16, requires_grad=True), torch.randint(vocabulary, (num_rows,))
+    vectors = torch.randn(num_rows, width).to(dtype).requires_grad_()
+    matrix, target = torch.randn(vocabulary, width, requires_grad=True), torch.randint(vocabulary, (num_rows,))
     target[1::3] = IGNORED
     results = []
     for fused in (True, False):
