@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from saccade import attend, explain, masks
 from saccade.attention.joined import split
 from saccade.attention.kernels.step import attend_step
 from saccade.attention.masks import Mask
+from saccade.layers.graphs import recorded, warmed
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 LENGTHS = [28, 1, 0, 100, 33, 32, 64, 65, 7, 16, 17, 90, 0, 0]
@@ -74,22 +76,18 @@ def test_a_captured_step_replays_with_other_lengths_and_draws_again() -> None:
     heads, width, num_tokens = 4, 64, 160
     start = starts([28, 0, 50, 60])
     mask = masks.packed(start, num_queries=num_tokens, longest=100) & masks.causal()
-    joint = torch.randn(1, num_tokens, 3 * heads * width, device="cuda").bfloat16().requires_grad_()
+    rows = torch.randn(1, num_tokens, 3 * heads * width, device="cuda").bfloat16()
     direction = torch.randn(1, heads, num_tokens, width, device="cuda").bfloat16()
 
     def attended(dropout: float, backend: str = "auto") -> tuple[Tensor, Tensor]:
+        joint = rows.detach().requires_grad_()  # a leaf belongs to the stream it is first used on
         parts = [x.unflatten(-1, (heads, width)).transpose(1, 2) for x in split(joint, (heads * width,) * 3)]
         output = attend(parts[0], parts[1], parts[2], mask=mask, dropout=dropout, backend=backend)
-        return output, torch.autograd.grad(output, joint, direction)[0]
+        return output.detach(), torch.autograd.grad(output, joint, direction)[0]
 
     for dropout in (0.0, 0.3):
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            attended(dropout)
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            captured = attended(dropout)
+        warmed(partial(attended, dropout), rows.device)
+        graph, captured = recorded(partial(attended, dropout))
         for lengths in ([28, 0, 50, 60], [100, 3, 1, 0], [5, 5, 5, 5]):
             start.copy_(starts(lengths))
             graph.replay()

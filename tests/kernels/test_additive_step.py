@@ -45,6 +45,7 @@ def test_equals_the_equation(dtype_name: str, num_keys: int, width: int, value_w
         assert (found - true).abs().amax() <= bound
     if length is not None:
         assert (ours[0][3] == 0).all()
+        assert (ours[1][1] == 0).all()  # who has one key looks at it whatever it asks
         assert (ours[1][3] == 0).all()
 
 

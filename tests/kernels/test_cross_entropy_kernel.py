@@ -72,6 +72,16 @@ def test_neighbours_of_a_row_are_left_alone(stride: int, dtype: torch.dtype) -> 
         assert (ours[:, 48:] == logits[:, 48:]).all()
 
 
+def test_shares_of_large_logits_are_right_to_the_last_bits() -> None:
+    from saccade.training.kernels.cross_entropy import differentiate_
+
+    logits, target = 100 * torch.randn(40, 9001), torch.arange(40)
+    true = logits.double().softmax(1)
+    true[target, target] -= 1
+    differentiate_(logits, target, 0.0, torch.empty(2, 40))
+    torch.testing.assert_close(logits.double(), true, rtol=0, atol=4 * torch.finfo(torch.float32).eps)
+
+
 @pytest.mark.parametrize("fused", [True, False])
 def test_nothing_to_predict(fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(losses, "is_fused", lambda _: fused)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor
@@ -81,6 +83,23 @@ def test_only_the_blocks_linear_layers_and_only_while_training(monkeypatch: pyte
         y, kept = (fused_linear(rows, eye, zeros, relu)[0] for relu in (True, False))
     assert torch.equal(y, rounded(rows).relu())
     assert torch.equal(kept, rounded(rows))
+
+
+def test_a_copy_computes_with_its_own_weights() -> None:
+    """A model in training is written with by a copy of it, in another precision."""
+    model = network()
+    float8.train_in_float8(blocks(model))
+    copied = copy.deepcopy(model).double()
+    source_BS, length_B = torch.randint(4, 19, (2, 6)), torch.full((2,), 6)
+    assert copied.eval()(source_BS, length_B, source_BS).dtype == torch.float64
+    with torch.no_grad():
+        expected = model.eval()(source_BS, length_B, source_BS).clone()
+        for parameter in copied.parameters():
+            parameter.zero_()
+        torch.testing.assert_close(model(source_BS, length_B, source_BS), expected)
+        assert not copied(source_BS, length_B, source_BS).any()
+    model.train()  # and has a mode of its own
+    assert not copied(source_BS, length_B, source_BS).any()
 
 
 def curve(model: Transformer, *, recomputes: bool = False) -> list[float]:

@@ -67,8 +67,9 @@ class Constraints:
 
     def kept(self, sentence: int, ids: Sequence[int]) -> int:
         """How many ids stay of an output that didn't end: its loop, if it ends in one, is cut."""
-        is_guarded = len(ids) >= LONGEST_LOOP or bool(self.guarded_B[sentence])
-        return before_loop(ids, self.options.max_rounds) if is_guarded else len(ids)
+        kept = before_loop(ids, self.options.max_rounds)
+        is_cut = kept < len(ids) and (len(ids) >= LONGEST_LOOP or bool(self.guarded_B[sentence]))
+        return kept if is_cut else len(ids)
 
 
 def constrain(
@@ -89,14 +90,20 @@ def constrain(
 
 def before_loop(ids: Sequence[int], rounds: int) -> int:
     """How many ids stay when the loop at the end is cut: all before it, and its first round."""
-    row_1T = torch.tensor([ids])
-    block = next((b for b in range(1, LONGEST_BLOCK + 1) if rounds and bool(_loops(row_1T, b, rounds))), None)
+    blocks = range(1, LONGEST_BLOCK + 1 if rounds else 1)
+    block = next((block for block in blocks if _ends_in_loop(ids, block, rounds)), None)
     if block is None:
         return len(ids)
     first = len(ids) - block
     while first and ids[first - 1] == ids[first - 1 + block]:
         first -= 1
     return first + block
+
+
+def _ends_in_loop(ids: Sequence[int], block: int, rounds: int) -> bool:
+    size = max(rounds * block, SHORTEST_LOOP)
+    tail = ids[-size:]
+    return len(tail) == size and tail[block:] == tail[:-block]
 
 
 def _loops(ids_NT: Tensor, block: int, rounds: int) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from saccade.decoding.beam import BeamOptions
 from saccade.decoding.board import Size
 from saccade.decoding.constraints import Constraints, constrain
-from saccade.decoding.harvest import beam_outputs, greedy_output
+from saccade.decoding.harvest import beam_outputs, greedy_outputs
 from saccade.decoding.options import Hypothesis
 from saccade.decoding.reader import Reader, on_device, power
 from saccade.decoding.stage import Stage, to_host
@@ -273,11 +273,10 @@ class _Writing:
     def _note(self, leaving: _Leaving) -> None:
         leaving.wait()
         options = self.factory.options
-        outputs = greedy_output if options.width == 1 else beam_outputs
-        columns = {name: column.tolist() for name, column in leaving.columns.items()}
-        for at, sentence in enumerate(leaving.sentences):
-            own = {name: column[at] for name, column in columns.items()}
-            self.found[sentence.number] = outputs(own, options, sentence.constraints, sentence.row)
+        outputs = greedy_outputs if options.width == 1 else beam_outputs
+        own = [(sentence.constraints, sentence.row) for sentence in leaving.sentences]
+        for sentence, found in zip(leaving.sentences, outputs(leaving.columns, options, own), strict=True):
+            self.found[sentence.number] = found
 
 
 def _mark(device: torch.device) -> Callable[[], None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from types import MethodType
 from typing import Any, NamedTuple
 
 import torch
@@ -48,7 +49,7 @@ def train_in_float8(blocks: Iterable[nn.Module]) -> None:
     for block in blocks:
         for name in METHODS:
             if hasattr(block, name):
-                setattr(block, name, _narrowed(block, getattr(block, name)))
+                setattr(block, name, functools.partial(_narrowed, getattr(block, name)))  # a copy's is the copy's
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -188,12 +189,9 @@ class _InFloat8(TorchFunctionMode):
         return INSTEAD.get(func, func)(*args, **(kwargs or {}))
 
 
-def _narrowed(block: nn.Module, method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if not block.training:
-            return method(*args, **kwargs)
-        with _InFloat8():
-            return method(*args, **kwargs)
-
-    return call
+def _narrowed(method: MethodType, *args: Any, **kwargs: Any) -> Any:
+    """What a block's own method returns."""
+    if not method.__self__.training:  # type: ignore[attr-defined]
+        return method(*args, **kwargs)
+    with _InFloat8():
+        return method(*args, **kwargs)

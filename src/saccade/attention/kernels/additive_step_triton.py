@@ -132,7 +132,7 @@ def _backward(
         grad_score = share * (tl.sum(found * g[None, :], 1) - mean)
         hidden = _tanh(key + q[None, :], FAST)
         summed += tl.sum((1 - hidden * hidden) * grad_score[:, None], 0)
-    summed *= _vector(v, column, width)
+    summed *= tl.where(real > 1, _vector(v, column, width), 0.0)  # of a single key only rounding is left
     tl.store(grad_query + b * width + column, summed.to(grad_query.dtype.element_ty), column < width)
 
 

@@ -110,7 +110,7 @@ def _kept(  # type: ignore[no-untyped-def]
         share, total = tl.zeros((PAIRS,), tl.float32), tl.zeros((PAIRS,), tl.float32)
         for tile in tl.static_range(len(tiles)):
             low, high = _widened(tiles[tile], half)
-            share += _share(low, largest) + _share(high, largest)
+            share += _rough_share(low, largest) + _rough_share(high, largest)
             if (tile + 1) * COLUMNS > VOCABULARY:
                 low = tl.where(tile * COLUMNS + 2 * pair < VOCABULARY, low, 0.0)
                 high = tl.where(tile * COLUMNS + 2 * pair + 1 < VOCABULARY, high, 0.0)
@@ -119,11 +119,11 @@ def _kept(  # type: ignore[no-untyped-def]
         uniform = smoothing / VOCABULARY
         for tile in tl.static_range(len(tiles)):
             low, high = _widened(tiles[tile], 32 - half)
-            low, high = _share(low, log_sum) - uniform, _share(high, log_sum) - uniform
+            low, high = _rough_share(low, log_sum) - uniform, _rough_share(high, log_sum) - uniform
             gradient = tl.interleave(low.to(tl.bfloat16), high.to(tl.bfloat16))
             tl.store(logits_ptr + tile * COLUMNS + column, gradient, tile * COLUMNS + column < WIDTH)
         answers = (loss_ptr + row, likelihood_ptr + row, logits_ptr + target)
-        _answer(answers, at_target, log_sum, tl.sum(total, 0), smoothing, uniform)
+        _answer(answers, at_target, _rough_share(at_target, log_sum), log_sum, tl.sum(total, 0), smoothing, uniform)
 
 
 @triton.jit
@@ -154,14 +154,15 @@ def _read_twice(  # type: ignore[no-untyped-def]
             logit = tl.where(first + column < VOCABULARY, logit, float("-inf"))
             before, largest = largest, tl.maximum(largest, tl.max(logit, 0))
             share = share * _share(before, largest) + _share(logit, largest)
-        log_sum = largest + tl.log(tl.sum(share, 0))
+        whole = tl.sum(share, 0)
         uniform = smoothing / VOCABULARY
         for first in range(0, WIDTH, COLUMNS):
             logit = tl.load(logits_ptr + first + column, first + column < WIDTH, 0.0).to(tl.float32)
             logit = tl.where(first + column < VOCABULARY, logit, float("-inf"))
-            tl.store(logits_ptr + first + column, _share(logit, log_sum) - uniform, first + column < WIDTH)
+            tl.store(logits_ptr + first + column, _share(logit, largest) / whole - uniform, first + column < WIDTH)
         answers = (loss_ptr + row, likelihood_ptr + row, logits_ptr + target)
-        _answer(answers, at_target, log_sum, tl.sum(total, 0), smoothing, uniform)
+        share, log_sum = _share(at_target, largest) / whole, largest + tl.log(whole)
+        _answer(answers, at_target, share, log_sum, tl.sum(total, 0), smoothing, uniform)
 
 
 @triton.jit
@@ -172,6 +173,13 @@ def _widened(pairs, bits):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _share(logit, of):  # type: ignore[no-untyped-def]
+    """exp(logit - of), of the difference: a product of each would be rounded as they are large."""
+    return tl.exp2((logit - of) * LOG2_E)
+
+
+@triton.jit
+def _rough_share(logit, of):  # type: ignore[no-untyped-def]
+    """The same in one operation less, for logits that were rounded to 2^-8."""
     return tl.exp2(logit * LOG2_E - of * LOG2_E)
 
 
@@ -186,10 +194,10 @@ def _leave_out(logits_ptr, loss_ptr, likelihood_ptr, WIDTH: tl.constexpr, COLUMN
 
 
 @triton.jit
-def _answer(pointers, at_target, log_sum, total, smoothing, uniform):  # type: ignore[no-untyped-def]
+def _answer(pointers, at_target, share, log_sum, total, smoothing, uniform):  # type: ignore[no-untyped-def]
     """Loss, likelihood, and the gradient at the target, over the one that was written there as if it were none."""
     loss_ptr, likelihood_ptr, gradient_ptr = pointers
     tl.store(loss_ptr, log_sum - (1.0 - smoothing) * at_target - uniform * total)
     tl.store(likelihood_ptr, log_sum - at_target)
     tl.debug_barrier()
-    tl.store(gradient_ptr, _share(at_target, log_sum) - (1.0 - smoothing + uniform))
+    tl.store(gradient_ptr, share - (1.0 - smoothing + uniform))
