@@ -75,7 +75,7 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
                 parts = flags | {"ROWS": blocks.rows} | dict.fromkeys(absent)
                 yield residual._backward_kernel, parts, blocks.warps
     blocks = residual.forward_blocks(512)
-    parts = {"WIDTH": 512, "PADDED": 512, "PLACED": True, "DROPS": True, "ROWS": blocks.rows}
+    parts = {"WIDTH": 512, "PADDED": 512, "PLACED": True, "DROPS": True, "ROWS": blocks.rows, "EARLY": True}
     yield embedding._kernel, parts, blocks.warps
     tile = embedding.GRADIENT
     yield embedding._gradient_kernel, {"WIDTH": 512, "ROWS": tile.rows, "COLUMNS": tile.columns}, tile.warps

@@ -44,6 +44,14 @@ def test_the_best_of_all_parts(best, dtype: torch.dtype, num_ids: int, count: in
     assert (token < num_ids).all()
 
 
+def test_where_nothing_else_is_left_a_short_row_may_end(best) -> None:  # type: ignore[no-untyped-def]
+    logits = torch.full((2, 5), -torch.inf)
+    logits[:, END] = 0.5
+    log_p, token, _ = best.best(logits, 2, 0b11, END, torch.tensor([True, False]))
+    assert token[:, 0].tolist() == [END, END]
+    assert log_p.tolist() == [[0.0, -torch.inf]] * 2
+
+
 def test_a_greedy_step_is_taken_as_without_the_kernel() -> None:
     from saccade.decoding.kernels.greedy_take import take
 

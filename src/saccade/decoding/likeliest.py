@@ -14,11 +14,11 @@ from saccade.decoding.options import Options
 
 
 class _Best(NamedTuple):
-    """The likeliest ids with their log-probabilities, and those of ids that were asked for, allowed or not."""
+    """The likeliest ids with their log-probabilities, and that of the id that each row must write, [R, 1]."""
 
     log_p_RM: Tensor
     token_RM: Tensor
-    asked_RK: Tensor
+    forced_R1: Tensor | None
 
 
 def likeliest(logits_RV: Tensor, board: Board, options: Options) -> Likeliest:
@@ -26,21 +26,15 @@ def likeliest(logits_RV: Tensor, board: Board, options: Options) -> Likeliest:
     place_R, count = board.slots.place_R, min(board.count, logits_RV.shape[1])
     is_short_R = place_R < options.min_length if options.min_length else None
     forced_R1 = _forced(board)
-    asked = [torch.full_like(place_R, END)[:, None]] if is_short_R is not None else []
-    asked += [forced_R1] if forced_R1 is not None else []
     repeated = _repeated(board.ids(), place_R, options.no_repeat_ngram) if options.no_repeat_ngram else None
     if logits_RV.device.type == "cuda" and HAS_TRITON and repeated is None:
-        best = _fused(logits_RV, count, options, is_short_R, asked)
+        best = _fused(logits_RV, count, options, is_short_R, forced_R1)
     else:
-        best = _plain(logits_RV, count, options, is_short_R, asked, repeated)
-    log_p_RM, token_RM, asked_log_p_RK = best
-    if is_short_R is not None:  # nothing else is left to write: rather short than never
-        stuck_R = is_short_R & log_p_RM[:, 0].isneginf()
-        token_RM[:, 0] = token_RM[:, 0].masked_fill(stuck_R, END)
-        log_p_RM[:, 0] = torch.where(stuck_R, asked_log_p_RK[:, 0], log_p_RM[:, 0])
-    if forced_R1 is not None:
+        best = _plain(logits_RV, count, options, is_short_R, forced_R1, repeated)
+    log_p_RM, token_RM, forced_log_p_R1 = best
+    if forced_R1 is not None and forced_log_p_R1 is not None:
         only_RM = torch.full_like(log_p_RM, -torch.inf)
-        only_RM[:, 0] = asked_log_p_RK[:, -1]
+        only_RM[:, :1] = forced_log_p_R1
         is_forced_R1 = forced_R1 != PAD
         log_p_RM = torch.where(is_forced_R1, only_RM, log_p_RM)
         token_RM = torch.where(is_forced_R1, forced_R1, token_RM)
@@ -52,11 +46,12 @@ def _plain(
     count: int,
     options: Options,
     is_short_R: Tensor | None,
-    asked: list[Tensor],
+    forced_R1: Tensor | None,
     repeated: Tensor | None,
 ) -> _Best:
     log_p_RV = logits_RV.float().log_softmax(1)
-    asked_log_p_RK = log_p_RV.gather(1, torch.cat(asked, 1)) if asked else log_p_RV[:, :0]
+    forced_log_p_R1 = None if forced_R1 is None else log_p_RV.gather(1, forced_R1)
+    end_R = log_p_RV[:, END].clone()
     for index in _forbidden(options):
         log_p_RV[:, index].fill_(-torch.inf)
     if repeated is not None:
@@ -64,16 +59,21 @@ def _plain(
     if is_short_R is not None:
         log_p_RV[:, END].masked_fill_(is_short_R, -torch.inf)
     best_RM, token_RM = log_p_RV.topk(count, dim=1) if count > 1 else log_p_RV.max(1, keepdim=True)
-    return _Best(best_RM, token_RM, asked_log_p_RK)
+    if is_short_R is not None:  # nothing else is left to write: rather short than never
+        stuck_R = is_short_R & best_RM[:, 0].isneginf()
+        token_RM[:, 0] = token_RM[:, 0].masked_fill(stuck_R, END)
+        best_RM[:, 0] = torch.where(stuck_R, end_R, best_RM[:, 0])
+    return _Best(best_RM, token_RM, forced_log_p_R1)
 
 
-def _fused(logits_RV: Tensor, count: int, options: Options, is_short_R: Tensor | None, asked: list[Tensor]) -> _Best:
+def _fused(
+    logits_RV: Tensor, count: int, options: Options, is_short_R: Tensor | None, forced_R1: Tensor | None
+) -> _Best:
     from saccade.decoding.kernels.best import best
 
     forbidden = sum(1 << index for index in _forbidden(options))
     log_p_RM, token_RM, total_R = best(logits_RV, count, forbidden, END, is_short_R)
-    asked_RK = logits_RV.gather(1, torch.cat(asked, 1)) - total_R[:, None] if asked else logits_RV[:, :0]
-    return _Best(log_p_RM, token_RM, asked_RK)
+    return _Best(log_p_RM, token_RM, None if forced_R1 is None else logits_RV.gather(1, forced_R1) - total_R[:, None])
 
 
 def _forbidden(options: Options) -> list[int]:

@@ -22,7 +22,8 @@ NOTHING = tl.constexpr(-(1 << 63))  # below every logit
 def best(logits_RV: Tensor, count: int, forbidden: int, end: int, short_R: Tensor | None) -> tuple[Tensor, ...]:
     """The largest `count` allowed logits of each row less its log-sum-exp, their ids, and the log-sum-exp [R].
 
-    `forbidden` is a set of ids below 31, as bits; rows of `short_R` may not write `end` either.
+    `forbidden` is a set of ids below 31, as bits; rows of `short_R` may not write `end` either, unless it is
+    all that there is.
     """
     num_rows, num_ids = logits_RV.shape
     assert logits_RV.stride(1) == 1
@@ -50,13 +51,18 @@ def best(logits_RV: Tensor, count: int, forbidden: int, end: int, short_R: Tenso
         **launch(logits_RV.device),
     )
     join_kernel[(num_rows,)](
+        logits_RV,
+        logits_RV if short_R is None else short_R,
         key,
         total,
         log_p,
         token,
         total_R,
-        num_ids,
         num_parts,
+        STRIDE=logits_RV.stride(0),
+        NUM_IDS=num_ids,
+        END=end,
+        SHORT=short_R is not None,
         COUNT=count,
         KEYS=triton.next_power_of_2(num_parts * count),
         PARTS=triton.next_power_of_2(num_parts),
@@ -108,13 +114,18 @@ def part_kernel(
 
 @triton.jit
 def join_kernel(
+    logits,
+    short,
     key,
     total,
     log_p,
     token,
     total_R,
-    num_ids,
     num_parts,
+    STRIDE: tl.constexpr,
+    NUM_IDS: tl.constexpr,
+    END: tl.constexpr,
+    SHORT: tl.constexpr,
     COUNT: tl.constexpr,
     KEYS: tl.constexpr,
     PARTS: tl.constexpr,
@@ -136,7 +147,12 @@ def join_kernel(
         keys = tl.where(keys == largest, NOTHING, keys)
         order = (largest >> 32).to(tl.int32)
         x = (order ^ ((order >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
-        index = num_ids - (largest & 0xFFFFFFFF)
+        index = NUM_IDS - (largest & 0xFFFFFFFF)
         is_there = largest != NOTHING
-        tl.store(log_p + row * COUNT + rank, tl.where(is_there, x - whole, -float("inf")))
-        tl.store(token + row * COUNT + rank, tl.where(is_there, index, 0))
+        found, index = tl.where(is_there, x - whole, -float("inf")), tl.where(is_there, index, 0)
+        if SHORT and rank == 0:  # nothing else is left to write: rather short than never
+            is_stuck = (tl.load(short + row) != 0) & (found == -float("inf"))
+            found = tl.where(is_stuck, tl.load(logits + row * STRIDE + END).to(tl.float32) - whole, found)
+            index = tl.where(is_stuck, END, index)
+        tl.store(log_p + row * COUNT + rank, found)
+        tl.store(token + row * COUNT + rank, index)

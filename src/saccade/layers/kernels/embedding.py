@@ -7,7 +7,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.attention.kernels.chained import launch
 from saccade.attention.kernels.columns import Blocks
+from saccade.attention.kernels.follow import follow
 from saccade.layers.kernels import residual
 from saccade.layers.kernels.residual import _kept
 
@@ -32,7 +34,9 @@ def _kernel(  # type: ignore[no-untyped-def]
     DROPS: tl.constexpr,
     ROWS: tl.constexpr,
     PADDED: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    follow(EARLY)
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PADDED)
     inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
     identity = tl.load(id_ptr + row, row < num_rows, 0).to(tl.int64)
@@ -124,5 +128,6 @@ def forward(
             ROWS=blocks.rows,
             PADDED=max(8, triton.next_power_of_2(width)),
             num_warps=blocks.warps,
+            **launch(ids.device),
         )
     return y
