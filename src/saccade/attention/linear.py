@@ -28,7 +28,7 @@ class Linear(nn.Linear):
 
 def linear(x: Rows, weights: Sequence[Tensor], biases: Sequence[Tensor], *, relu: bool = False) -> Tensor:
     """x Wᵀ + b [..., F], F the rows of all weights together; there are as many biases, or none."""
-    if isinstance(x, Normed) or are_few(x):
+    if isinstance(x, Normed) or are_few(x, len(weights[0])):
         from saccade.attention.kernels import few_rows
 
         return few_rows.product(x, _together(weights), _together(biases) if biases else None, relu)

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from saccade.attention.kernels.triton_here import is_fused
 
-FEW = 16  # rows, for which a product takes no longer than its weights take to be read
+FEW = 16  # rows, for which a product takes little longer than its weights take to be read
+FEWER = 4  # ... if these are many: more rows would read them again
+MANY_OUTPUTS = 8192
 
 
 class Normed(NamedTuple):
@@ -34,8 +36,8 @@ def given(rows: Rows) -> Tensor:
     return rows.x if isinstance(rows, Normed) else rows
 
 
-def are_few(x: Tensor) -> bool:
+def are_few(x: Tensor, num_outputs: int = 0) -> bool:
     """Whether there is a kernel for linear layers of such rows: a decoder's, that writes a sentence or two."""
     if torch.is_grad_enabled() or not is_fused(x) or torch.is_autocast_enabled(x.device.type):
         return False
-    return 0 < x.shape[:-1].numel() <= FEW
+    return 0 < x.shape[:-1].numel() <= (FEW if num_outputs <= MANY_OUTPUTS else min(FEW, FEWER))

@@ -1,10 +1,12 @@
 # mypy: disable-error-code="no-untyped-def"
-"""Linear layers of few rows: a program, one warp, has a few outputs of a few rows, and all of their weights at once.
+"""Linear layers of few rows: a program has a few outputs of a few rows, and all of their weights at once.
 
 Where the rows are a norm that nobody has computed yet, every program computes it for itself.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import triton
 import triton.language as tl
@@ -14,7 +16,22 @@ from saccade.attention.kernels.chained import launch
 from saccade.attention.kernels.follow import follow
 from saccade.attention.rows import Normed, Rows, given
 
-NUMBERS = 2048  # weights of a program
+NUMBERS = 2048  # weights of a warp
+
+
+class Tile(NamedTuple):
+    """What a program computes, and with how many warps."""
+
+    rows: int
+    outputs: int
+    warps: int
+
+
+def tile_for(num_rows: int, padded: int) -> Tile:
+    """Of one row, programs of one warp; several rows share the weights that are read."""
+    rows = min(4, triton.next_power_of_2(num_rows))
+    outputs = max(1 if rows == 1 else 4, NUMBERS // padded)
+    return Tile(rows, outputs, max(1, min(16, outputs * padded // NUMBERS)))
 
 
 def product(rows: Rows, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
@@ -24,9 +41,8 @@ def product(rows: Rows, weight: Tensor, bias: Tensor | None, relu: bool) -> Tens
     (num_outputs, width), weight = weight.shape, weight.contiguous()
     num_rows, padded = x.numel() // width, max(32, triton.next_power_of_2(width))
     y = x.new_empty(*x.shape[:-1], num_outputs)
-    tile_rows = min(triton.next_power_of_2(num_rows), max(1, NUMBERS // padded))
-    outputs = max(1, NUMBERS // padded)
-    _kernel[(triton.cdiv(num_outputs, outputs), triton.cdiv(num_rows, tile_rows))](
+    tile = tile_for(num_rows, padded)
+    _kernel[(triton.cdiv(num_outputs, tile.outputs), triton.cdiv(num_rows, tile.rows))](
         x,
         answer,
         None if answer is None or normed is None else normed.total,
@@ -40,13 +56,13 @@ def product(rows: Rows, weight: Tensor, bias: Tensor | None, relu: bool) -> Tens
         NUM_OUTPUTS=num_outputs,
         WIDTH=width,
         PADDED=padded,
-        ROWS=tile_rows,
-        OUTPUTS=outputs,
+        ROWS=tile.rows,
+        OUTPUTS=tile.outputs,
         ADDS=answer is not None,
         NORMS=normed is not None,
         BIASED=bias is not None,
         RELU=relu,
-        num_warps=max(1, padded // NUMBERS),
+        num_warps=tile.warps,
         **launch(x.device),
     )
     return y
