@@ -15,7 +15,8 @@ from torch.utils import _pytree as pytree
 from saccade.attention import MultiHeadAttention, memory
 from saccade.attention.kernels.step import attend_step
 from saccade.data.tokenizer import END
-from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Writer, beam_search, reader
+from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Writer, beam_search, reader, stage
+from saccade.decoding.board import Size
 from saccade.decoding.slots import PACES, Factory, Pace, write
 from saccade.models import transformer
 from saccade.models.transformer import BlockSizes, Transformer
@@ -56,7 +57,7 @@ def compare(
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
-def test_readings_that_are_replayed(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readings_and_entries_that_are_replayed(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a graph would be recorded, the call is made again and its results are put where the first were."""
     replays = []
 
@@ -73,13 +74,16 @@ def test_readings_that_are_replayed(positions: str, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(reader, "recorded", recorded)
     monkeypatch.setattr(reader, "warmed", lambda call, device: call())
+    monkeypatch.setattr(stage, "recorded", recorded)
     torch.manual_seed(4)
     model, options = small_model(positions=positions), BeamOptions(width=2)
-    factory = Factory(model, options, CPU, LAGGING._replace(rows=6), {}, reader.Reader(model, CPU))
-    for _ in range(3):
+    made: dict[Size, stage.Stage] = {}
+    factory = Factory(model, options, CPU, LAGGING._replace(rows=6), made, reader.Reader(model, CPU))
+    for _ in range(4):
         work = work_of(random_sources(11))
         assert_same(write(factory, work), beam_search(model, *work.load(range(11)), options))
     assert len(replays) > 2
+    assert any(isinstance(entry, stage._Entry) for one in made.values() for entry in one._entries._met.values())
 
 
 @pytest.mark.parametrize("seed", range(24))

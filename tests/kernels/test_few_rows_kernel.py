@@ -90,6 +90,8 @@ def test_many_rows_and_those_that_learn_have_theirs_computed() -> None:
         assert isinstance(Stream(torch.randn(FEW, 1, 8)).read(norm)[1], Normed)
         assert isinstance(Stream(torch.randn(FEW + 1, 1, 8)).read(norm)[1], Tensor)
         assert isinstance(Stream(torch.randn(0, 1, 8)).read(norm)[1], Tensor)
+        assert not module.are_few(torch.randn(1, module.WIDEST + 1))
+        assert not module.are_few(torch.randn(module.FEWER + 1, 8), module.MANY_OUTPUTS + 1)
         with torch.autocast("cpu", torch.bfloat16):
             assert isinstance(Stream(torch.randn(1, 1, 8)).read(norm)[1], Tensor)
 

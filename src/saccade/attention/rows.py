@@ -12,6 +12,7 @@ from saccade.attention.kernels.triton_here import is_fused
 FEW = 16  # rows, for which a product takes little longer than its weights take to be read
 FEWER = 4  # ... if these are many: more rows would read them again
 MANY_OUTPUTS = 8192
+WIDEST = 8192  # a program holds whole rows in registers
 
 
 class Normed(NamedTuple):
@@ -39,5 +40,7 @@ def given(rows: Rows) -> Tensor:
 def are_few(x: Tensor, num_outputs: int = 0) -> bool:
     """Whether there is a kernel for linear layers of such rows: a decoder's, that writes a sentence or two."""
     if torch.is_grad_enabled() or not is_fused(x) or torch.is_autocast_enabled(x.device.type):
+        return False
+    if x.shape[-1] > WIDEST:
         return False
     return 0 < x.shape[:-1].numel() <= (FEW if num_outputs <= MANY_OUTPUTS else min(FEW, FEWER))

@@ -36,6 +36,10 @@ class Reader:
         """Whether these are ids, [E, S]."""
         return source.dim() == 2 and not source.is_floating_point()
 
+    def keeps(self, started: Any) -> bool:
+        """Whether this state is one that a graph writes, again and again."""
+        return any(reading is not None and reading.started is started for reading in self._met.values())
+
     def start(self, source_ES: Tensor, length_E: Tensor) -> Any:
         """The state after these sources, with a power of two of rows: the last source again and again.
 

@@ -84,6 +84,10 @@ class Factory(NamedTuple):
             return self.reader.start(source, length_E)
         return self.model.start(on_device(source, self.device), on_device(length_E, self.device))
 
+    def keeps(self, started: Any) -> bool:
+        """Whether other sources will be read into this state."""
+        return self.reader is not None and self.reader.keeps(started)
+
 
 @torch.inference_mode()
 def write(factory: Factory, work: Work) -> list[list[Hypothesis]]:
@@ -209,7 +213,7 @@ class _Writing:
         stage = self._roomy_stage(started.num_source_steps, constraints)
         taken = {sentence.slot for sentence in self.sentences}
         slots = [slot for slot in range(stage.size.batch) if slot not in taken][: len(numbers)]
-        stage.enter(slots, started, constraints)
+        stage.enter(slots, started, constraints, stays=len(slots) <= FEW_SENTENCES and self.factory.keeps(started))
         limits = constraints.limit_B.tolist()
         self.sentences += [
             _Sentence(number, constraints, row, limits[row], slots[row]) for row, number in enumerate(numbers)

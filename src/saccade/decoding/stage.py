@@ -33,17 +33,17 @@ class Stage:
         self._entries = _Entries(self._enter)
         self.step = _captured(self._step, device) if device.type == "cuda" else self._step
 
-    def enter(self, slots: list[int], started: Any, constraints: Constraints) -> None:
-        """Sentences that begin, in some slots."""
+    def enter(self, slots: list[int], started: Any, constraints: Constraints, *, stays: bool = False) -> None:
+        """Sentences that begin, in some slots; `stays`: other sources will be read into the same state."""
         columns = (constraints.limit_B.new_tensor(slots), constraints.limit_B, constraints.guarded_B)
         rows_EX = torch.cat([*(column_E[:, None] for column_E in columns), constraints.prefix_BT], 1)
         if more := len(started.source_length_B) - len(slots):  # the last one's again and again
             rows_EX = torch.cat([rows_EX, rows_EX[-1:].expand(more, -1)])
         rows_EX = on_device(rows_EX, self.device)
-        if self.device.type != "cuda":
-            self._enter(rows_EX, started)
-        else:
+        if stays:
             self._entries.enter(rows_EX, started)
+        else:
+            self._enter(rows_EX, started)
 
     def _enter(self, rows_EX: Tensor, started: Any) -> None:
         """... of which each row has the slot, the limit, whether loops are cut, and the prefix."""
