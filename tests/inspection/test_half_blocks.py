@@ -12,7 +12,7 @@ from rich.console import Console
 
 from saccade.inspection.draw import PLAIN_SHADES, SHADES
 from saccade.inspection.glimpses import Scanpath, colour
-from saccade.inspection.half_blocks import WIDEST, in_terminal
+from saccade.inspection.half_blocks import TALLEST, WIDEST, in_terminal
 from saccade.layers.glimpse import GlimpseSensor
 
 CORNERS = [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0)]  # top left, top right, bottom right
@@ -60,13 +60,14 @@ def test_a_picture_fits_its_window() -> None:
         assert len(image) == max(1, round(12 * wanted / 20 / 2))
         assert max(map(len, shown)) <= max(width, len("1: été 75%"))
     assert lines(scanpath([(0.0, 0.0)], picture), width=20)[0] == " " * 10 + "█" * 10
+    assert len(lines(scanpath([(0.0, 0.0)], np.zeros((1, 500, 20), np.uint8)))) == TALLEST + 1
 
 
 def test_no_number_hides_another() -> None:
-    shown = lines(scanpath([(0.0, 0.0)] * 12))
-    signs = [(sign, row, line.index(sign)) for row, line in enumerate(shown[:30]) for sign in "123456789abc" if sign in line]
-    assert sorted(sign for sign, *_ in signs) == sorted("123456789abc")
-    assert all(abs(row - 15) <= 2 and abs(column - 30) <= 3 for _, row, column in signs)
+    shown, signs = lines(scanpath([(0.0, 0.0)] * 12)), "123456789abc"
+    found = [(sign, row, column) for row in range(30) for column, sign in enumerate(shown[row]) if sign in signs]
+    assert sorted(sign for sign, *_ in found) == [*signs]
+    assert all(abs(row - 15) <= 2 and abs(column - 30) <= 3 for _, row, column in found)
     assert "c: été 75%" in shown[-1]
 
 

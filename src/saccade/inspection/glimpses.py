@@ -120,7 +120,7 @@ def _draw_path(axes: Any, scanpath: Scanpath, until: int) -> None:
     for step, ((x, y), (to_x, to_y)) in enumerate(itertools.pairwise(places)):
         axes.plot([x, to_x], [y, to_y], color=colour(step + 1, total), linewidth=1.8, zorder=3)
     for step, (x, y) in enumerate(places):
-        style = {"linewidth": 2.4 if step == until - 1 else 1.2, "edgecolor": colour(step, total), "zorder": 2}
+        style: Any = {"linewidth": 2.4 if step == until - 1 else 1.2, "edgecolor": colour(step, total), "zorder": 2}
         axes.add_patch(Rectangle((x - size / 2, y - size / 2), size, size, facecolor="none", **style))
         mark = {"markersize": 11, "markeredgecolor": "black", "zorder": 4 + step}
         axes.plot(x, y, "o", color=colour(step, total), **mark)

@@ -16,10 +16,10 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from torch.nn import functional as F
 
-from saccade.inspection.draw import Pen, printable
+from saccade.inspection.draw import Pen, printable, shows
 from saccade.inspection.glimpses import Scanpath, colour
 
-WIDEST = 64  # characters; more would be higher than most windows
+WIDEST, TALLEST = 64, 40  # characters and lines
 BLOCK, DOT = "▀", "•"
 PLAIN_BLOCK, PLAIN_DOT = " ", "+"  # where only ASCII can be shown
 SIGNS = string.digits[1:] + string.ascii_letters  # a glimpse has one character
@@ -37,12 +37,12 @@ class Canvas(NamedTuple):
     def of(cls, image_CYX: NDArray[np.uint8], console: Console) -> Canvas:
         """Shrunk by means, or enlarged by a whole number."""
         rows, columns = image_CYX.shape[-2:]
-        room = max(1, min(WIDEST, console.width))
-        width = columns * (room // columns) or room
-        height = 2 * max(1, round(rows * width / columns / 2))
-        small_CYX = F.adaptive_avg_pool2d(torch.from_numpy(image_CYX).float(), (height, width)).round().byte().numpy()
+        scale = min(min(WIDEST, console.width) / columns, 2 * TALLEST / rows)
+        scale = scale if scale < 1 else int(scale)
+        width, height = max(1, round(columns * scale)), 2 * max(1, round(rows * scale / 2))
+        small_CYX = F.adaptive_avg_pool2d(torch.tensor(image_CYX).float(), (height, width)).round().byte().numpy()
         pixel_YXC = np.broadcast_to(small_CYX, (3, height, width)).transpose(1, 2, 0)
-        return cls(pixel_YXC, Pen.of(console), printable(BLOCK, console.encoding) != BLOCK)
+        return cls(pixel_YXC, Pen.of(console), not shows(console, BLOCK + DOT))
 
     def lines(self, way: dict[Place, int], marks: dict[Place, int], total: int) -> list[Text]:
         """Each line of characters: pixels (those of the way in the colour of its step), and marks over them."""
@@ -51,9 +51,9 @@ class Canvas(NamedTuple):
             painted_YXC[place] = _rgb(step, total)
         lines = [Text(no_wrap=True) for _ in range(len(painted_YXC) // 2)]
         for row, column in np.ndindex(len(lines), painted_YXC.shape[1]):
-            step = marks.get((row, column))
-            if step is not None:
-                lines[row].append(_sign(step), self.mark_style(step, total))
+            if (row, column) in marks:
+                mark = marks[row, column]
+                lines[row].append(_sign(mark), self.mark_style(mark, total))
             elif self.pen.ramp is not None:
                 lines[row].append(*self._block(painted_YXC[2 * row : 2 * row + 2, column]))
             else:

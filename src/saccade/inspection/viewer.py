@@ -15,7 +15,9 @@ from saccade.data.files import replacing
 
 STATIC = Path(__file__).with_name("static")
 STYLES = ("viewer.css", "heatmap.css")
-MODULES = ("palette.js", "insight.js", "heatmap.js", "words.js", "tiles.js", "overlay.js", "save.js", "viewer.js")  # users last
+MODULES = (  # users last
+    "palette.js", "insight.js", "heatmap.js", "words.js", "tiles.js", "overlay.js", "save.js", "viewer.js",
+)  # fmt: skip
 IMPORT = re.compile(r'^import \{ (.*) \} from "\./(.*)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.MULTILINE)
 
