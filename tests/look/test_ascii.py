@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -9,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from runs import make_run
+from saccade.config.watch import busy
 
 COMMANDS = """
 import json, sys
@@ -63,6 +66,12 @@ def test_predict_writes_its_answers_in_utf8_and_its_maps_in_ascii(run: Path, tmp
     rest = [line for line in mapped.splitlines() if line not in answers]
     assert any("?t?" in line for line in rest)
     assert "".join(rest).isascii()
+
+
+def test_the_wheel_that_turns() -> None:
+    for encoding, frames in (("utf-8", "⠋"), ("ascii", "-")):
+        console = Console(file=io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+        assert busy(console, "at work").renderable.frames[0] == frames
 
 
 def test_train(run: Path) -> None:

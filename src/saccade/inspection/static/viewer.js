@@ -192,9 +192,10 @@ function begin({ kind, name, layer, head }) {
 
 function showAnswer() {
   const { answer, task } = insight();
+  const score = answer.score?.toFixed(2).replace("-0.00", "0.00");
   const facts = {
-    translate: () => [["score", answer.score?.toFixed(2)]],
-    caption: () => [["score", answer.score?.toFixed(2)]],
+    translate: () => [["score", score]],
+    caption: () => [["score", score]],
     classify: () => [[answer.label, percent(answer.probability)]],
     tag: () => (answer.spans ?? []).map(({ kind, text }) => [kind, text]),
   }[task]?.() ?? [];
