@@ -33,8 +33,8 @@ def make_all(folder: Path) -> None:
     make_run(
         draft / "words", "languages.source=en", "languages.target=fr", "decoding.max_length=6", words=words, model=RNN
     )
-    contents = {"pieces": _pieces(draft), "labels": _labels(draft), "tags": _tags(draft), "shapes": _shapes()}
-    for name, content in {**contents, "digits": _digits(draft)}.items():
+    contents = {"pieces": _pieces(draft), "labels": _labels(draft), "tags": _tags(draft), "shapes": shapes()}
+    for name, content in {**contents, "digits": digits(draft)}.items():
         runs.train(load.check({"device": "cpu", **content}, name), draft / name, Console(quiet=True))
     aligning.save(draft / "words", Head(0, 0, shift=1))
     (draft / "pieces" / "examples.txt").write_text("\n".join(EXAMPLES), encoding="utf-8")
@@ -86,13 +86,15 @@ def _tags(folder: Path) -> dict[str, Any]:
     return {"task": "tag", "data": data, "model": model, "training": {**TRAINING, **training}}
 
 
-def _shapes() -> dict[str, Any]:
+def shapes() -> dict[str, Any]:
+    """A captioner of painted shapes."""
     data = {"kind": "shapes", "side": 24, "train": 8, "valid": 2, "test": 2}
     model = {"width": 8, "embedding_width": 4}
     return {"task": "caption", "data": data, "model": model, "training": TRAINING, "decoding": {"max_length": 5}}
 
 
-def _digits(folder: Path) -> dict[str, Any]:
+def digits(folder: Path) -> dict[str, Any]:
+    """A glimpser of noise on canvases of 40 pixels."""
     pixels = np.random.default_rng(1).integers(0, 256, (8, 28, 28), dtype=np.uint8)
     np.savez(folder / "digits.npz", images=pixels, labels=np.arange(8) % 4)
     files = {"images": f"{folder}/digits.npz"}

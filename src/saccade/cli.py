@@ -278,6 +278,7 @@ def _mistake(message: str) -> typer.Exit:
 
 def main() -> None:
     """The `saccade` command: exit code 0 fine, 2 the user's mistake, 1 ours."""
+    terminal.escape_unknown_letters()
     try:
         app()
     except Mistake as error:

@@ -31,12 +31,25 @@ def test_a_rising_line_runs_from_the_lower_left_to_the_upper_right() -> None:
 def test_a_scale_can_be_shared() -> None:
     console = Console(file=(shown := io.StringIO()), width=80)
     flat = {"low": ([0.0, 1.0], [0.0, 0.0]), "high": ([0.0, 1.0], [9.0, 9.0])}
-    console.print(braille.in_terminal(flat, between=(0.0, 9.0), end="all"))
+    console.print(braille.in_terminal(flat, console=console, between=(0.0, 9.0), end="all"))
     rows = [line for line in shown.getvalue().splitlines() if "│" in line]
     drawn = [[any(cell > chr(0x2800) for cell in part) for part in row.split("│")[1:]] for row in rows]
     assert drawn == [[False, True], *[[False, False]] * (braille.HEIGHT - 2), [True, False]]
     assert "all" in shown.getvalue()
     assert "step" not in shown.getvalue()
+
+
+def test_ascii_is_enough() -> None:
+    file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    console = Console(file=file, width=80)
+    console.print(braille.in_terminal({"loss": ([1.0, 2.0], [0.0, 6.0])}, console=console))
+    file.seek(0)
+    _, *rows, axis, end = file.read().splitlines()
+    assert [row[:10] for row in rows] == ["    6.00 |", *["         |"] * (braille.HEIGHT - 2), "    0.00 |"]
+    drawn = [row[10:].rstrip() for row in rows]
+    assert [len(row) for row in drawn] == sorted((len(row) for row in drawn), reverse=True)
+    assert set("".join(drawn)) == set(" .':")
+    assert (axis.strip(), end.strip()) == ("+" + "-" * braille.WIDTH, "step 2")
 
 
 def test_every_column_has_a_dot_even_of_one_point_or_a_flat_line() -> None:
@@ -48,7 +61,7 @@ def test_every_column_has_a_dot_even_of_one_point_or_a_flat_line() -> None:
 def test_two_curves_fit_eighty_columns_with_their_extremes() -> None:
     console = Console(file=(shown := io.StringIO()), width=80)
     both = {"loss": ([1.0, 1000.0], [7.25, 0.5]), "BLEU": ([500.0, 1000.0], [12.5, 97.0])}
-    console.print(braille.in_terminal(both))
+    console.print(braille.in_terminal(both, console=console))
     text = shown.getvalue()
     for expected in ("loss", "BLEU", "7.25", "0.50", "12.50", "97.00", "step 1,000"):
         assert expected in text

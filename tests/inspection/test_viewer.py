@@ -5,17 +5,20 @@ from __future__ import annotations
 import base64
 import copy
 import hashlib
+import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from saccade.inspection import viewer
+from saccade.inspection import captions, viewer
 from saccade.inspection.insight import Head, Insight, Map, Side, merged
 from saccade.inspection.views import View, with_views
 
@@ -88,7 +91,7 @@ def test_no_text_ends_the_data() -> None:
     data = re.search(r'id="insights">(.*?)</script>', page, re.DOTALL)
     assert data
     assert json.loads(data[1])[0]["sides"]["source"]["words"] == NASTY
-    assert page.count("<script") == 3
+    assert page.count("<script") == 4
     assert "<title>&lt;/title&gt;" in page
 
 
@@ -119,9 +122,9 @@ def opened(browser: Any, tmp_path: Path, troubles: list[str]) -> Iterator[Any]:
     """A function that opens insights as a page; what goes wrong there, or is loaded, is a trouble."""
     context = browser.new_context(viewport={"width": 1000, "height": 800}, color_scheme="light")
 
-    def show(*insights: Insight, **start: Any) -> Any:
+    def show(*insights: Insight, pictures: Sequence[str | None] = (), **start: Any) -> Any:
         path = tmp_path / "page.html"
-        viewer.write(path, [one.plain() for one in insights], title="a run", start=start)
+        viewer.write(path, [one.plain() for one in insights], title="a run", start=start, pictures=pictures)
         page = context.new_page()
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("console", lambda message: troubles.append(message.text))
@@ -338,12 +341,16 @@ def test_a_label_lights_its_text_at_once(opened: Any) -> None:
     assert not page.locator("#unit").is_visible()
 
 
-def test_a_caption_is_a_picture_for_each_word(opened: Any) -> None:
+def caption() -> Insight:
     places = Side("", [str(cell) for cell in range(6)], [str(cell) for cell in range(6)], list(range(6)))
     output = Side("a dog", ["a", "dog"], ["a", "dog"], [0, 1])
     weights = torch.tensor([[[[0.5, 0.1, 0.1, 0.1, 0.1, 0.1], [0, 0, 0, 0.1, 0.9, 0]]]])
     maps = {"cross": Map("output", "picture", weights, shape=(2, 3))}
-    page = opened(Insight("caption", Answer("a dog"), {"output": output, "picture": places}, maps))
+    return Insight("caption", Answer("a dog"), {"output": output, "picture": places}, maps)
+
+
+def test_a_caption_without_its_picture_is_a_map_for_each_word(opened: Any) -> None:
+    page = opened(caption())
     assert page.locator("#cells .tile").all_inner_texts() == ["a", "dog"]
     sizes = "all => all.map(one => [one.width, one.height])"
     assert page.locator("#cells canvas").evaluate_all(sizes) == [[3, 2], [3, 2]]
@@ -351,6 +358,41 @@ def test_a_caption_is_a_picture_for_each_word(opened: Any) -> None:
     assert page.locator("#readout").inner_text() == "dog looks most at row 2, column 2"
     assert page.locator("#cells .tile[aria-pressed=true]").inner_text() == "dog"
     assert not page.locator("#heat").is_visible()
+    assert not page.locator("#picture").is_visible()
+
+
+def painted(canvas: Any) -> Any:
+    """The pixels of a canvas, from 0 to 1."""
+    url = canvas.evaluate("canvas => canvas.toDataURL()")
+    with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) as picture:
+        return np.asarray(picture.convert("RGB")) / 255
+
+
+def test_a_caption_is_its_picture_for_each_word_light_where_it_looked(opened: Any) -> None:
+    seen, pixels = caption(), np.random.default_rng(4).integers(0, 256, (3, 80, 120), np.uint8)
+    page = opened(seen, caption(), pictures=[captions.address(pixels), None])
+    weights = seen.maps["cross"].weight_LHTS[0, 0].unflatten(-1, (2, 3)).numpy()
+    enlarged = pixels.repeat(4, 1).repeat(4, 2)
+    stage, words = page.locator("#picture"), page.locator("#queries .word")
+    assert stage.get_attribute("aria-label") == "The picture"
+    np.testing.assert_allclose(painted(stage), np.moveaxis(enlarged, 0, -1) / 255, atol=1e-6)
+    for word, name in enumerate(["a", "dog"]):
+        wanted = captions.overlay(enlarged, weights[word])
+        np.testing.assert_allclose(painted(page.locator("#cells canvas").nth(word)), wanted, atol=0.02)
+        for pointed in (words, page.locator("#cells .tile")):
+            page.mouse.move(5, 5)
+            assert stage.get_attribute("aria-label") == "The picture"
+            pointed.nth(word).hover()
+            assert stage.get_attribute("aria-label") == f"Where {name} looked"
+            np.testing.assert_allclose(painted(stage), wanted, atol=0.02)
+    assert not page.locator("#scale").is_visible()
+    page.get_by_label("The next sentence").click()
+    assert not stage.is_visible()
+    assert page.locator("#scale").is_visible()
+    page.set_viewport_size({"width": 360, "height": 780})
+    page.get_by_label("The sentence before").click()
+    assert stage.bounding_box()["width"] < 340
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
 def test_a_phone_scrolls_the_map_and_not_the_page(opened: Any) -> None:

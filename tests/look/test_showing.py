@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -198,21 +195,6 @@ def test_a_file_of_texts_is_read_with_a_file_of_outputs(
 def test_help_says_what_happens_without_an_option() -> None:
     shown = RUNNER.invoke(app, ["look", "--help"], env=WIDE).stdout
     assert shown.count("(default:") == 6
-
-
-def test_an_ascii_terminal_is_no_reason_for_a_traceback(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run", words=["été", "東京", "[b]"])
-    code = "from saccade.cli import main; main()"
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "OMP_NUM_THREADS": "1", "COLUMNS": "40"}
-    for arguments in ([], ["--json"], ["--heads"]):
-        command = [sys.executable, "-c", code, "look", str(folder), "été 東京", "--target", "[b] été", *arguments]
-        found = subprocess.run(command, capture_output=True, env=environment, check=False)
-        assert found.returncode == 0, found.stderr
-        assert found.stdout.isascii()
-        if not arguments:
-            assert found.stdout.startswith(b"[b] ?t?\n")
-        if "--json" in arguments:
-            assert json.loads(found.stdout)["sides"]["source"]["text"] == "été 東京"
 
 
 def test_of_glimpses_there_is_no_page(tmp_path: Path) -> None:

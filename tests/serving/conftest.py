@@ -105,9 +105,10 @@ def glimpses(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def page_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+def page_runs(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list[Run]:
     """What the page is tried on; made once, by whichever process of the tests comes first."""
-    folder = tmp_path_factory.getbasetemp().parent / "page_runs"
+    own = tmp_path_factory.getbasetemp()
+    folder = (own if worker_id == "master" else own.parent) / "page_runs"  # above a lone process lie older sessions
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
             make_all(folder)

@@ -113,7 +113,7 @@ def test_the_keyboard_reaches_everything(page: Page) -> None:
         assert page.evaluate(ring) != "none", reached[-1]
         assert len(reached) < 60
     wanted = [*EXAMPLES, "Model", "Compare", "le", "Play: step by step", "Step by step", "Confidence", "Copy"]
-    wanted += ["Attention", "View", "Layer", "Units", "All heads", "Layer 1, head 1", "Layer 2, head 2", "API"]
+    wanted += ["Attention", "View", "Layer", "Units", "All heads", "Layer 0, head 0", "Layer 1, head 1", "API"]
     assert [one for one in reached if one in wanted] == wanted
     page.keyboard.press("Shift+Tab")
     for _ in range(len(reached) + 3):

@@ -60,7 +60,7 @@ def test_rollout_flow_and_pieces(page: Page, site: Serving) -> None:
 def test_all_heads_at_a_glance_choose_one(page: Page, site: Serving) -> None:
     typed(page, TEXT)
     expect(page.locator(".tile")).to_have_count(4)
-    page.get_by_role("button", name="Layer 1, head 2").click()
+    page.get_by_role("button", name="Layer 0, head 1").click()
     insight = look(site, num_best=4)
     np.testing.assert_allclose(
         cells(page), 100 * by_words(insight, "cross", shown(insight, "cross", "weights", 0, 1)), atol=0.51
@@ -69,6 +69,8 @@ def test_all_heads_at_a_glance_choose_one(page: Page, site: Serving) -> None:
         page.locator(".inside-a").get_by_label(name, exact=True).input_value() for name in ("View", "Layer", "Head")
     ]
     assert chosen == ["weights", "0", "1"]
+    for name in ("Layer", "Head"):  # as `saccade look` counts them
+        assert page.locator(".inside-a").get_by_label(name, exact=True).inner_text().split() == ["0", "1"]
     expect(page.locator(".tile[aria-pressed=true]")).to_have_count(1)
 
 

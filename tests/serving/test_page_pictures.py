@@ -173,6 +173,7 @@ def test_a_link_carries_everything(browser: Browser, page: Page, site: Serving) 
     expect(page.get_by_role("status")).to_contain_text("The link is copied.")
     link = page.evaluate("navigator.clipboard.readText()")
     assert link.startswith(f"{site.url}/#")
+    assert "layer=0&head=1" in link
     with opened(browser, site, link.removeprefix(f"{site.url}/")) as other:
         ready(other)
         expect(other.get_by_label("Text to read")).to_have_value(TEXT)

@@ -136,7 +136,7 @@ def _learned(config: Texts, console: Console, sides: tuple[int, ...], what: str)
     chosen = sample(watch.watched(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed)
     if len(chosen.texts) < chosen.num_seen:
         console.print(f"The tokenizer learns from {len(chosen.texts):,} of {chosen.num_seen:,} texts, by chance.")
-    with console.status(f"learning a vocabulary of {section.vocabulary_size:,} ({section.kind}) from the {what}"):
+    with watch.busy(console, f"learning a vocabulary of {section.vocabulary_size:,} ({section.kind}) from the {what}"):
         return train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from saccade.config import corpora
 from saccade.config.corpora import Texts
 from saccade.config.sections import Positive, Section
-from saccade.config.watch import watched
+from saccade.config.watch import busy, watched
 from saccade.data.corpus import Corpus, Pair
 from saccade.data.frames import Recordings, named_files, prepare_recordings
 from saccade.data.sound import Mel
@@ -70,7 +70,7 @@ class Features(Section):
 def recordings(corpus: Corpus, mel: Mel, root: Path, console: Console) -> Recordings:
     """The frames of every file that a list names; names are looked up from where the list lies."""
     files = files_of(corpus, watched(console, corpus.pairs(), f"looking for the files of {corpus.name}"))
-    with console.status(f"making frames of {len(files):,} WAV files"):
+    with busy(console, f"making frames of {len(files):,} WAV files"):
         return prepare_recordings(root, files, mel)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from saccade.config import devices, reporting
+from saccade.config import devices, reporting, watch
 from saccade.config import load as config_file
 from saccade.config.job import Job
 from saccade.config.progress import TrainingBar
@@ -127,7 +127,7 @@ def _store(config: Any, job: Job, folder: Path) -> None:
 
 def _report(folder: Path, console: Console) -> None:
     if (folder / "model.safetensors").exists():
-        with console.status("writing the report"):
+        with watch.busy(console, "writing the report"):
             console.print(f"The report: {reporting.write(folder)}", soft_wrap=True)
 
 

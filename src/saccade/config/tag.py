@@ -194,7 +194,7 @@ def _vectors(config: Config, console: Console) -> Vectors:
     path, *more = shards("model.vectors", str(config.model.vectors))
     if more:
         raise Mistake(f"model.vectors: {config.model.vectors} stands for {1 + len(more)} files; there must be one")
-    with console.status(f"reading {path}"):
+    with watch.busy(console, f"reading {path}"):
         found = read_vectors(path, most=config.model.max_vectors)
     width = found.table_VD.shape[1]
     if width != config.model.word_width:

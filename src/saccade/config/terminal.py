@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
@@ -68,6 +69,12 @@ def one_line_warnings() -> Iterator[None]:
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: typer.echo(f"saccade: {message}", err=True)
         yield
+
+
+def escape_unknown_letters() -> None:
+    """Standard output is told to escape what its encoding lacks (ASCII has no accents), as standard error does."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def forget_output() -> None:

@@ -41,11 +41,23 @@ def article(
     """A part of a page: what was written, what was to be written, and where it looked."""
     drawn = io.BytesIO()
     _figure(picture_CYX, words, weight_TYX, "").savefig(drawn, format="png")
-    image = base64.b64encode(drawn.getvalue()).decode()
     text = escape(" ".join(words))
     told = "".join(f"<div><dt>Reference</dt><dd>{escape(reference)}</dd></div>\n" for reference in references)
-    shown = f'<img alt="Where each word looked: {text}" src="data:image/png;base64,{image}" style="max-width:100%">'
+    shown = f'<img alt="Where each word looked: {text}" src="{_address(drawn)}" style="max-width:100%">'
     return f"<article><dl>\n<div><dt>Output</dt><dd>{text}</dd></div>\n{told}</dl>\n{shown}</article>\n"
+
+
+def address(picture_CYX: NDArray[np.uint8]) -> str:
+    """The picture itself as a data: address, which a page needs nothing else for."""
+    from PIL import Image
+
+    drawn = io.BytesIO()
+    Image.fromarray(np.rint(255 * _colours(picture_CYX)).astype(np.uint8)).save(drawn, "png")
+    return _address(drawn)
+
+
+def _address(png: io.BytesIO) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"
 
 
 def in_terminal(words: Sequence[str], weight_TYX: NDArray[Any], console: Console) -> RenderableType:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from saccade.inspection.pictures import RAMP, check_ending, colours, picture
 
-__all__ = ["SHADES", "WIDEST_WORD", "Pen", "check_ending", "in_terminal", "panels", "printable", "to_file"]
+__all__ = ["SHADES", "WIDEST_WORD", "Pen", "check_ending", "in_terminal", "panels", "printable", "shows", "to_file"]
 
 SHADES = " ░▒▓█"
 PLAIN_SHADES = " .:*#"  # where only ASCII can be shown
@@ -58,7 +58,7 @@ class Pen(NamedTuple):
     def of(cls, console: Console) -> Pen:
         """Some terminals say which background they have; most are dark."""
         ramp = LIGHT if os.environ.get("COLORFGBG", "").endswith((";7", ";15")) else DARK
-        is_rich = printable(SHADES + "…", console.encoding) == SHADES + "…"
+        is_rich = shows(console, SHADES + "…")
         has_colours = console.color_system in ("256", "truecolor")
         return cls(ramp if has_colours else None, *((SHADES, "…") if is_rich else (PLAIN_SHADES, "~")))
 
@@ -111,6 +111,11 @@ def printable(word: str, encoding: str = "utf-8") -> str:
     """A word that a terminal can show: no control characters, none that turn the line around, nothing unencodable."""
     seen = (" " if unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") else letter for letter in word)
     return "".join(letter for letter in seen if letter not in TURNING).encode(encoding, "replace").decode(encoding)
+
+
+def shows(console: Console, text: str) -> bool:
+    """Whether a terminal has all of these characters."""
+    return printable(text, console.encoding) == text
 
 
 def panels(widths: Sequence[int], room: int) -> Iterator[slice]:

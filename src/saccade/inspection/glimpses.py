@@ -38,6 +38,11 @@ class Scanpath:
         rows, columns = self.image_CYX.shape[-2:]
         return [((x + 1) * columns / 2, (y + 1) * rows / 2) for x, y in self.location_T2.tolist()]
 
+    def belief(self, step: int) -> tuple[str, float]:
+        """The likeliest class after a glimpse, and its probability."""
+        share, row = self.share_TV[step].max(-1)
+        return self.names[int(row)], float(share)
+
     def glimpses(self) -> Tensor:
         """What the sensor saw, [T, scales, Y, X, C]."""
         device = self.sensor.x_N1.device
@@ -94,9 +99,10 @@ def _frame(scanpath: Scanpath, until: int, title: str) -> Any:
         for scale, patch_YXC in enumerate(glimpse_kYXC):
             axes = figure.add_subplot(small[scale, step])
             _show(axes, patch_YXC.numpy())
-            _frame_colour(axes, _colour(step, num_glimpses), bold=step == until - 1)
+            _frame_colour(axes, colour(step, num_glimpses), bold=step == until - 1)
             if scale == num_scales - 1:
-                axes.set_xlabel(_belief(scanpath, step), fontsize=8)
+                name, share = scanpath.belief(step)
+                axes.set_xlabel(f"{name}\n{share:.0%}", fontsize=8)
             if scale == 0:
                 axes.set_title(str(step + 1), fontsize=9)
     figure.suptitle(title or " ")
@@ -112,12 +118,12 @@ def _draw_path(axes: Any, scanpath: Scanpath, until: int) -> None:
     _show(axes, image_YXC / 255)
     places, total = [(x - 0.5, y - 0.5) for x, y in scanpath.pixels()[:until]], len(scanpath.location_T2)
     for step, ((x, y), (to_x, to_y)) in enumerate(itertools.pairwise(places)):
-        axes.plot([x, to_x], [y, to_y], color=_colour(step + 1, total), linewidth=1.8, zorder=3)
+        axes.plot([x, to_x], [y, to_y], color=colour(step + 1, total), linewidth=1.8, zorder=3)
     for step, (x, y) in enumerate(places):
-        style = {"linewidth": 2.4 if step == until - 1 else 1.2, "edgecolor": _colour(step, total), "zorder": 2}
+        style: Any = {"linewidth": 2.4 if step == until - 1 else 1.2, "edgecolor": colour(step, total), "zorder": 2}
         axes.add_patch(Rectangle((x - size / 2, y - size / 2), size, size, facecolor="none", **style))
         mark = {"markersize": 11, "markeredgecolor": "black", "zorder": 4 + step}
-        axes.plot(x, y, "o", color=_colour(step, total), **mark)
+        axes.plot(x, y, "o", color=colour(step, total), **mark)
         axes.text(x, y, str(step + 1), fontsize=7, ha="center", va="center_baseline", zorder=4.5 + step)
     axes.set_xlim(-0.5, image_YXC.shape[1] - 0.5)
     axes.set_ylim(image_YXC.shape[0] - 0.5, -0.5)
@@ -135,14 +141,6 @@ def _frame_colour(axes: Any, colour: Any, *, bold: bool) -> None:
         spine.set_linewidth(2.6 if bold else 1.4)
 
 
-def _colour(step: int, total: int) -> Any:
-    """From yellow to red."""
-    from matplotlib import colormaps
-
-    return colormaps["autumn_r"](0.15 + 0.85 * step / max(1, total - 1))
-
-
-def _belief(scanpath: Scanpath, step: int) -> str:
-    """The likeliest class after a glimpse."""
-    share, row = scanpath.share_TV[step].max(-1)
-    return f"{scanpath.names[int(row)]}\n{float(share):.0%}"
+def colour(step: int, total: int) -> tuple[float, float, float]:
+    """Of a glimpse, red, green and blue from 0 to 1: from yellow to red."""
+    return 1.0, 0.85 * (1 - step / max(1, total - 1)), 0.0

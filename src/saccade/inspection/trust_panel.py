@@ -56,9 +56,9 @@ def in_terminal(panel: Panel, *, console: Console) -> RenderableType:
     """Tables, curves, and the verdict below."""
     parts: list[RenderableType] = []
     for cells in _tables(panel):
-        parts += [_caption(cells.topic), _table(cells), ""]
+        parts += [_caption(cells.topic), _table(cells, console), ""]
     parts.append(_caption("curves"))
-    parts += _curves(panel, max(1, (console.width + 2) // PANEL_WIDTH))
+    parts += _curves(panel, console)
     return Group(*parts, "", Text(panel.verdict.sentence, style="bold"))
 
 
@@ -117,16 +117,17 @@ def _caption(topic: str) -> Text:
     return Text(EXPLAINED[topic], style="bold")
 
 
-def _table(cells: Cells) -> Table:
+def _table(cells: Cells, console: Console) -> Table:
     table = Table(box=None, pad_edge=False)
     for number, name in enumerate(cells.head):
         table.add_column(name, justify="right" if number else "left")
     for row in cells.rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(draw.printable(cell, console.encoding)) for cell in row))
     return table
 
 
-def _curves(panel: Panel, per_row: int) -> Iterator[RenderableType]:
+def _curves(panel: Panel, console: Console) -> Iterator[RenderableType]:
+    per_row = max(1, (console.width + 2) // PANEL_WIDTH)
     values = [value for curve in panel.curves.values() for value in curve]
     named = {
         f"{NAMES.get(name, name)} (cost {panel.cost(name):.2f})": (list(SHARES), curve)
@@ -134,7 +135,7 @@ def _curves(panel: Panel, per_row: int) -> Iterator[RenderableType]:
     }
     for start in range(0, len(named), per_row):
         part = dict(list(named.items())[start : start + per_row])
-        yield braille.in_terminal(part, between=(min(values), max(values)), end="all words")
+        yield braille.in_terminal(part, console=console, between=(min(values), max(values)), end="all words")
 
 
 def to_file(panel: Panel, path: Path, *, title: str) -> None:

@@ -15,23 +15,30 @@ from saccade.data.files import replacing
 
 STATIC = Path(__file__).with_name("static")
 STYLES = ("viewer.css", "heatmap.css")
-MODULES = ("palette.js", "insight.js", "heatmap.js", "words.js", "tiles.js", "save.js", "viewer.js")  # users last
+MODULES = (  # users last
+    "palette.js", "insight.js", "heatmap.js", "words.js", "tiles.js", "overlay.js", "save.js", "viewer.js",
+)  # fmt: skip
 IMPORT = re.compile(r'^import \{ (.*) \} from "\./(.*)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.MULTILINE)
 
 
-def write(
-    path: Path, insights: Sequence[Mapping[str, Any]], *, title: str, start: Mapping[str, Any] | None = None
-) -> None:
-    """Write the page; `insights` are their JSON (`Insight.plain()`)."""
+def write(path: Path, insights: Sequence[Mapping[str, Any]], **options: Any) -> None:
+    """Write the page; the options are those of `page`."""
     with replacing(path) as draft:
-        draft.write_bytes(page(insights, title=title, start=start).encode("utf-8", "replace"))
+        draft.write_bytes(page(insights, **options).encode("utf-8", "replace"))
 
 
-def page(insights: Sequence[Mapping[str, Any]], *, title: str, start: Mapping[str, Any] | None = None) -> str:
+def page(
+    insights: Sequence[Mapping[str, Any]],
+    *,
+    title: str,
+    start: Mapping[str, Any] | None = None,
+    pictures: Sequence[str | None] = (),
+) -> str:
     """The page as text. Its own style and script are allowed by their hashes, and nothing else.
 
-    `start` is what it opens at: `kind`, `name` of a view, `layer`, `head`, `byWords`.
+    `insights` are their JSON (`Insight.plain()`); `pictures` what each of them is about, as data: addresses. `start` is
+    what the page opens at: `kind`, `name` of a view, `layer`, `head`, `byWords`.
     """
     style = "".join(_read(name) for name in STYLES)
     script = bundle(MODULES)
@@ -50,6 +57,7 @@ def page(insights: Sequence[Mapping[str, Any]], *, title: str, start: Mapping[st
 </head>
 <body>
 {body}<script type="application/json" id="insights">{_data(list(insights))}</script>
+<script type="application/json" id="pictures">{_data(list(pictures) or [None] * len(insights))}</script>
 <script type="application/json" id="start">{_data(dict(start or {}))}</script>
 <script type="module">{script}</script>
 </body>

@@ -111,7 +111,7 @@ def show_curves(out: Path, console: Console) -> None:
         "loss in training": braille.of_log(out / "log.jsonl", "loss"),
         "BLEU of the validation sentences": braille.of_log(out / "log.jsonl", "valid_bleu"),
     }
-    console.print("", braille.in_terminal(found))
+    console.print("", braille.in_terminal(found, console=console))
 
 
 def show_alignments(translator: Translator, pairs: Sequence[Pair], out: Path, console: Console) -> None:

@@ -16,7 +16,7 @@ from rich.text import Text
 from torch import Tensor
 
 from saccade.data.mistakes import Mistake
-from saccade.inspection import draw, head_statistics, small_multiples, viewer
+from saccade.inspection import captions, draw, head_statistics, small_multiples, viewer
 from saccade.inspection.head_statistics import Looked
 from saccade.inspection.insight import Insight, Map, merged
 from saccade.inspection.views import THROUGH_LAYERS, View, is_through, kind_of, with_views
@@ -74,7 +74,7 @@ class Request:
     def page(self, found: Iterator[Insight], *, title: str) -> None:
         """All texts in one file, which opens at what was asked for."""
         assert self.picture is not None
-        shown = []
+        shown, pictures = [], []
         for seen in found:
             if not _is_blank(seen):
                 if seen.task in PAINTERS and not seen.maps:
@@ -83,11 +83,14 @@ class Request:
                 if self.view.name not in whole.views:
                     self.view.of(seen)  # refuses what is not there
                 shown.append(whole.plain())
+                picture = getattr(seen.answer, "picture", None)
+                pictures.append(None if picture is None else captions.address(picture))
             self._say(seen, None)
         if not shown:
             raise Mistake("text: all are blank; there is nothing to look at")
-        start = {"byWords": not self.pieces, **self.view._asdict()}
-        viewer.write(self.picture, shown, title=title, start={k: v for k, v in start.items() if v is not None})
+        opening = {"byWords": not self.pieces, **self.view._asdict()}
+        start = {name: value for name, value in opening.items() if value is not None}
+        viewer.write(self.picture, shown, title=title, start=start, pictures=pictures)
 
     def _say(self, seen: Insight, drawn: Drawn | None) -> None:
         """The answer, and where no page holds them the weights."""

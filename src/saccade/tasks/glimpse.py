@@ -10,13 +10,14 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
+from rich.console import Console
 from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.data.canvases import Canvases
 from saccade.data.images import Images, Pixels, read_images, read_pictures
 from saccade.data.mistakes import Mistake
-from saccade.inspection import glimpses
+from saccade.inspection import glimpses, half_blocks
 from saccade.inspection.insight import Insight
 from saccade.models.glimpse_network import GlimpseNetwork
 from saccade.tasks.evaluation import Evaluation, several
@@ -81,6 +82,10 @@ class Seen(NamedTuple):
     def draw(self, path: Path) -> None:
         """The path over the picture: a PNG, or a GIF that moves."""
         glimpses.draw(self.path, Path(path), title=f"{self.label} ({self.probability:.1%})")
+
+    def show(self, console: Console) -> None:
+        """The path over the picture, in the terminal."""
+        console.print(half_blocks.in_terminal(self.path, console))
 
 
 @final

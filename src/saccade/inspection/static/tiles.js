@@ -1,17 +1,18 @@
-// Small maps without names: all heads at a glance, or a picture's cells word by word.
+// Small maps without names: all heads at a glance, or where in a picture each word looked.
 
 import { colour, palette } from "./palette.js";
 
 /**
- * Buttons with a small map each, in rows: `rows` is [[{label, name, weights}]] (name is shown below, where given).
- * `onPick(row, column)` when one is pressed. Returns {update, mark}: `mark(row, column)` frames one.
+ * Buttons with a small map each, in rows: `rows` is [[{label, name, weights}]] (name is shown below, where given), or `canvas` for weights.
+ * `onPick(row, column)` when one is pressed, `onPoint` when it is pointed at. Returns {update, mark}: `mark(row, column)` frames one.
  */
-export function tiles(container, { rows: given, onPick = () => {} }) {
+export function tiles(container, { rows: given, onPick = () => {}, onPoint = () => {} }) {
   let buttons = [];
   const update = ({ rows }) => {
     const colours = palette();
     const most = Math.max(...rows.flat().map(({ most: own }) => own ?? 1));
-    buttons = rows.map((row, at) => row.map((tile, column) => button(tile, most, colours, () => onPick(at, column))));
+    const on = (at, column) => ({ click: () => onPick(at, column), pointerenter: () => onPoint(at, column) });
+    buttons = rows.map((row, at) => row.map((tile, column) => button(tile, most, colours, on(at, column))));
     container.replaceChildren(...buttons.map(rowOf));
   };
   const mark = (row, column) => {
@@ -29,20 +30,20 @@ function rowOf(buttons) {
   return row;
 }
 
-function button({ label, name, weights }, most, colours, onPick) {
+function button({ label, name, weights, canvas }, most, colours, on) {
   const element = document.createElement("button");
   element.type = "button";
   element.className = "tile";
   element.title = label;
   element.setAttribute("aria-label", label);
-  element.append(drawn(weights, most, colours));
+  element.append(canvas ?? drawn(weights, most, colours));
   if (name !== undefined) {
     const text = document.createElement("span");
     text.dir = "auto";
     text.textContent = name;
     element.append(text);
   }
-  element.addEventListener("click", onPick);
+  for (const [event, listener] of Object.entries(on)) element.addEventListener(event, listener);
   return element;
 }
 

@@ -2,6 +2,7 @@
 
 import { heatmap } from "./heatmap.js";
 import { kindsOf, mapOf, sides, sizeOf, spaced, strongest, viewsOf } from "./insight.js";
+import { overlay } from "./overlay.js";
 import { download, toPng, toSvg } from "./save.js";
 import { tiles } from "./tiles.js";
 import { words } from "./words.js";
@@ -23,6 +24,7 @@ const find = (id) => document.getElementById(id);
 
 const insights = JSON.parse(find("insights").textContent);
 const start = JSON.parse(find("start").textContent);
+const pictures = JSON.parse(find("pictures").textContent).map(imageOf); // beside each insight what it is about, or null
 const state = { at: 0, kind: "", view: "weights", layer: 0, head: 0, byWords: true };
 const insight = () => insights[state.at];
 let map = null;
@@ -33,7 +35,8 @@ const strips = {
   keys: words(find("keys"), { onSelect: (key) => light(key === null ? null : { query: null, key }) }),
 };
 const overview = tiles(find("heads"), { rows: [], onPick: pickHead });
-const cells = tiles(find("cells"), { rows: [], onPick: (_, query) => light({ query, key: null }) });
+const lightCell = (_, query) => light({ query, key: null });
+const cells = tiles(find("cells"), { rows: [], onPick: lightCell, onPoint: lightCell });
 
 /** Light what goes with a place: a query's keys, or a key's queries; and say it. A query that is alone is always lit. */
 function light(place) {
@@ -45,11 +48,12 @@ function light(place) {
   strips.keys.light(row?.map((share) => share / most(row)), key);
   strips.queries.light(column?.map((share) => share / most(column)), query);
   cells.mark(0, query);
+  showPicture(query);
   find("readout").textContent = said(query, key);
 }
 
 function said(query, key) {
-  if (query === null && key === null) return "Point at a word, or at a cell.";
+  if (query === null && key === null) return `Point at a word${map.shape ? "" : ", or at a cell"}.`;
   if (query !== null && key !== null) {
     return `${map.queries[query]} gives ${map.keys[key]} ${percent(map.weights[query][key])}`;
   }
@@ -69,7 +73,7 @@ function show() {
   map = mapOf(insight(), { kind, view, layer, head, byWords });
   const isPicture = map.shape !== null;
   for (const id of ["heat", "save-png", "save-svg"]) find(id).hidden = isPicture;
-  find("cells").hidden = !isPicture;
+  find("seen").hidden = !isPicture;
   find("heat").parentElement.style.flexBasis = `min(100%, calc(9rem + ${26 * map.keys.length}px))`;
   if (isPicture) showCells(map);
   else heat.update({ ...map, most: mostOf(map), label: `${titleOf()}, in percent` });
@@ -86,11 +90,30 @@ function mostOf({ weights, shape }) {
   return isThin ? weights.flat().reduce((most, weight) => Math.max(most, weight), 1e-9) : 1;
 }
 
+/** Where each word looked: the picture, or where there is none its cells as a map. */
 function showCells({ queries, weights, shape: [rows, columns] }) {
+  const picture = pictures[state.at];
   const folded = (row) => Array.from({ length: rows }, (_, at) => row.slice(at * columns, (at + 1) * columns));
   const most = mostOf(map);
-  const tile = (row, at) => ({ label: `Where ${queries[at]} looked`, name: queries[at], weights: folded(row), most });
+  const drawn = (row) => (picture ? { canvas: over(document.createElement("canvas"), row) } : { weights: folded(row), most });
+  const tile = (row, at) => ({ label: lookedBy(queries[at]), name: queries[at], ...drawn(row) });
   cells.update({ rows: [weights.map(tile)] });
+  find("scale").hidden = Boolean(picture); // each is as light as can be where its word looked most
+}
+
+function showPicture(query) {
+  const isThere = map.shape !== null && pictures[state.at] !== null;
+  find("picture").hidden = !isThere;
+  if (!isThere) return;
+  over(find("picture"), query === null ? null : map.weights[query]);
+  find("picture").setAttribute("aria-label", query === null ? "The picture" : lookedBy(map.queries[query]));
+}
+
+const lookedBy = (word) => `Where ${word} looked`;
+const over = (canvas, weights) => overlay(canvas, pictures[state.at], weights, map.shape);
+
+function imageOf(address) {
+  return address && Object.assign(new Image(), { src: address });
 }
 
 function showStrips() {
@@ -169,9 +192,10 @@ function begin({ kind, name, layer, head }) {
 
 function showAnswer() {
   const { answer, task } = insight();
+  const score = answer.score?.toFixed(2).replace("-0.00", "0.00");
   const facts = {
-    translate: () => [["score", answer.score?.toFixed(2)]],
-    caption: () => [["score", answer.score?.toFixed(2)]],
+    translate: () => [["score", score]],
+    caption: () => [["score", score]],
     classify: () => [[answer.label, percent(answer.probability)]],
     tag: () => (answer.spans ?? []).map(({ kind, text }) => [kind, text]),
   }[task]?.() ?? [];
@@ -243,6 +267,7 @@ find("theme").addEventListener("click", () => {
   repaint();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+find("cells").addEventListener("pointerleave", () => light(null));
 const saved = () => ({ most: mostOf(map), title: titleOf() });
 find("save-svg").addEventListener("click", () => download("attention.svg", toSvg(map, saved()), "image/svg+xml"));
 find("save-png").addEventListener("click", async () => download("attention.png", await toPng(map, saved())));
@@ -257,4 +282,4 @@ state.byWords = start.byWords ?? true;
 document.querySelector(`[name=unit][value=${state.byWords ? "words" : "pieces"}]`).checked = true;
 find("sentences").hidden = insights.length < 2;
 find("theme").setAttribute("aria-pressed", String(themeNow() === "dark"));
-turnTo(null);
+Promise.all(pictures.map((picture) => picture?.decode())).then(() => turnTo(null));

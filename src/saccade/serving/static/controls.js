@@ -61,10 +61,10 @@ export function controls({ onChange }) {
   };
 }
 
-/** Numbers from 1; where there is no choice, the one that it is, or all. */
+/** Numbers from 0, as the command line counts; where there is no choice, the one that it is, or all. */
 function numbered(one, count, isFree, value) {
-  const numbers = Array.from({ length: count }, (_, index) => [index, index + 1]);
-  one.fill(isFree ? numbers : [["", value === null ? "all" : value + 1]], isFree ? value : "");
+  const numbers = Array.from({ length: count }, (_, index) => [index, index]);
+  one.fill(isFree ? numbers : [["", value ?? "all"]], isFree ? value : "");
   one.select.disabled = !isFree || count < 2;
   one.element.hidden = count < 2;
 }

@@ -11,7 +11,7 @@ export function heads({ onChoose }) {
   const all = tiles(grid, { rows: [], onPick: (layer, head) => onChoose({ layer, head }) });
   let shown = null;
 
-  const tile = (weights, layer, head) => ({ label: `Layer ${layer + 1}, head ${head + 1}`, weights, most: Math.max(...weights.flat()) });
+  const tile = (weights, layer, head) => ({ label: `Layer ${layer}, head ${head}`, weights, most: Math.max(...weights.flat()) });
   const show = (insight, { kind, view, layer, head }) => {
     const layers = insight.attention[kind].weights;
     const count = layers.length * layers[0].length;
