@@ -12,7 +12,7 @@ from saccade.attention.kernels.triton_here import is_fused
 FEW = 16  # rows, for which a product takes little longer than its weights take to be read
 FEWER = 4  # ... if these are many: more rows would read them again
 MANY_OUTPUTS = 8192
-WIDEST = 8192  # a program holds whole rows in registers
+WIDEST = 4096  # a program holds whole rows in registers
 
 
 class Normed(NamedTuple):
