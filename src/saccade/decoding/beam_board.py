@@ -46,10 +46,11 @@ class BeamBoard(Board):
     def enter(self, index_E: Tensor, constraints: Constraints) -> None:
         """N equal rows a sentence, of which only the first may be extended."""
         super().enter(index_E, constraints)
-        self.score_BN[index_E] = -torch.inf
-        self.score_BN[index_E, 0] = 0
+        self.score_BN.index_fill_(0, index_E, -torch.inf)
+        self.score_BN[:, 0].index_fill_(0, index_E, 0)
         self.row_BNC[index_E] = self._own_N[:, None].expand(-1, self.size.steps)
-        self.worth_BM[index_E], self.num_cut_B[index_E] = -torch.inf, 0
+        self.worth_BM.index_fill_(0, index_E, -torch.inf)
+        self.num_cut_B.index_fill_(0, index_E, 0)
         self.last_share_B[index_E] = ((constraints.limit_B.double() + 5) / 6) ** -self.options.length_penalty
 
     def take(self, found: Likeliest) -> Tensor:
