@@ -16,7 +16,6 @@ from saccade.attention.linear import fused_linear
 from saccade.attention.precision import _writes_wide
 from saccade.data.packing import IGNORED
 from saccade.layers import feed_forward, residual
-from saccade.layers.embedding import embedding_backward
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training import losses
 
@@ -109,16 +108,6 @@ def test_narrowed_weights_are_rounded_as_torch_does() -> None:
         assert bias is not None
         assert torch.equal(weight, torch.cat(weights).bfloat16())
         assert torch.equal(bias, torch.cat(biases).bfloat16())
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_the_gradient_of_embeddings(dtype: torch.dtype) -> None:
-    ids = (torch.rand(25_344, device="cuda") ** 4 * 9999).long()  # few come often
-    grad = torch.randn(25_344, 512, device="cuda").to(dtype)
-    found = embedding_backward(grad, ids, 10_000, 3.0, torch.float32)
-    wanted = torch.zeros(10_000, 512, dtype=torch.float64, device="cuda").index_add_(0, ids, 3.0 * grad.double())
-    torch.testing.assert_close(found.double(), wanted, atol=1e-3, rtol=1e-5)
-    assert torch.equal(found, embedding_backward(grad, ids, 10_000, 3.0, torch.float32))
 
 
 def test_this_torch_writes_products_in_float32() -> None:

@@ -28,8 +28,6 @@ OTHERS: dict[str, Any] = {
     "bits_ptr": "*i32",
     "rows_ptr": "*fp8e4nv",
     "turned_ptr": "*fp8e4nv",
-    "end_ptr": "*i32",
-    "order_ptr": "*i64",
     "heights": ("i32",) * 3,
     **dict.fromkeys(("weight_ptrs", "bias_ptrs"), ("*fp32",) * 3),
     **dict.fromkeys(("narrow_ptr", "narrow_bias_ptr"), "*bf16"),
@@ -77,8 +75,6 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
     blocks = residual.forward_blocks(512)
     parts = {"WIDTH": 512, "PADDED": 512, "PLACED": True, "DROPS": True, "ROWS": blocks.rows, "EARLY": True}
     yield embedding._kernel, parts, blocks.warps
-    tile = embedding.GRADIENT
-    yield embedding._gradient_kernel, {"WIDTH": 512, "ROWS": tile.rows, "COLUMNS": tile.columns}, tile.warps
     for width in (37, 512, 2048):
         for tile, masks in ((SUMS, False), (MASKED_SUMS, True), (TOTALS, False)):
             parts = {"WIDTH": width, "ROWS": tile.rows, "COLUMNS": tile.columns, "STAGES": tile.stages, "MASKS": masks}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from saccade.attention.places import Places
-from saccade.layers.embedding import embedded, embedding, embedding_backward
+from saccade.layers.embedding import embedded, embedding
 from saccade.layers.positions import Sinusoidal
 from saccade.layers.residual import residual
 
@@ -35,16 +35,6 @@ def test_what_is_dropped_gets_no_gradient() -> None:
     torch.testing.assert_close(y.float(), 2 * factor, atol=0.01, rtol=0.01)
     (grad,) = torch.autograd.grad(y.sum(), table)
     torch.testing.assert_close(grad, 2 * factor, atol=0.02, rtol=0.01)
-
-
-def test_an_id_that_comes_often_gets_all_its_gradients() -> None:
-    ids, grad = torch.randint(3, (2, 150)), torch.randn(2, 150, 20)
-    ids[0, 0] = 6
-    found = embedding_backward(grad, ids, 8, 3.0, torch.float32)
-    wanted = torch.zeros(8, 20).index_add_(0, ids.flatten(), 3.0 * grad.flatten(0, 1))
-    torch.testing.assert_close(found, wanted)
-    assert torch.equal(found, embedding_backward(grad, ids, 8, 3.0, torch.float32))
-    assert not embedding_backward(grad[:0], ids[:0], 8, 3.0, torch.float32).any()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

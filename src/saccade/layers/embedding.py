@@ -54,20 +54,6 @@ def _(
     return table.new_empty(*ids.shape, table.shape[1], dtype=dtype)
 
 
-@torch.library.custom_op("saccade::embedding_backward", mutates_args=())
-def embedding_backward(grad: Tensor, ids: Tensor, vocabulary: int, scale: float, dtype: torch.dtype) -> Tensor:
-    """The table's gradient [V, D] in `dtype`, summed in float32."""
-    from saccade.layers.kernels.embedding import gradient
-
-    return gradient(grad, ids, vocabulary, scale, dtype)
-
-
-@embedding_backward.register_fake
-def _(grad: Tensor, ids: Tensor, vocabulary: int, scale: float, dtype: torch.dtype) -> Tensor:
-    del ids, scale
-    return grad.new_empty(vocabulary, grad.shape[-1], dtype=dtype)
-
-
 Inputs = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None, float, float, torch.dtype]
 
 
@@ -83,7 +69,8 @@ def _differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tu
     vocabulary, dtype, scale, share = ctx.sizes  # type: ignore[attr-defined]
     if seed is not None:
         grad = residual(grad, None, None, None, seed, share, 0.0)[0]
-    return None, embedding_backward(grad, ids, vocabulary, scale, dtype), None, None, None, None, None, None
+    table = torch.ops.aten.embedding_dense_backward(grad.to(dtype) * scale, ids, vocabulary, -1, False)
+    return None, table, None, None, None, None, None, None
 
 
 embedding.register_autograd(_differentiate, setup_context=_save)

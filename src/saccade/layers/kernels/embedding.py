@@ -1,4 +1,4 @@
-"""dropout(scale W[id] + P[place]) in one pass over memory, in the dtype of a block's rows; and W's gradient."""
+"""dropout(scale W[id] + P[place]) in one pass over memory, in the dtype of a block's rows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import triton.language as tl
 from torch import Tensor
 
 from saccade.attention.kernels.chained import launch
-from saccade.attention.kernels.columns import Blocks
 from saccade.attention.kernels.follow import follow
 from saccade.layers.kernels import residual
 from saccade.layers.kernels.residual import _kept
-
-GRADIENT = Blocks(rows=32, columns=256, warps=8)
 
 
 @triton.jit
@@ -47,54 +44,6 @@ def _kernel(  # type: ignore[no-untyped-def]
     if DROPS:
         y = tl.where(_kept(tl.load(seed_ptr), row, threshold, ROWS, PADDED), y * factor, 0.0)
     tl.store(y_ptr + row.to(tl.int64)[:, None] * WIDTH + column[None, :], y, inside)
-
-
-@triton.jit
-def _gradient_kernel(  # type: ignore[no-untyped-def]
-    grad_ptr,
-    id_ptr,
-    order_ptr,
-    end_ptr,
-    table_ptr,
-    scale,
-    WIDTH: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
-    start = tl.program_id(0)
-    identity = tl.load(id_ptr + start)
-    if identity != tl.load(id_ptr + start - 1, start > 0, -1):  # the first of its kind sums them all
-        end, column = tl.load(end_ptr + start), tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-        total = tl.zeros((ROWS, COLUMNS), tl.float32)
-        for first in tl.range(start, end, ROWS):
-            at = first + tl.arange(0, ROWS)
-            row = tl.load(order_ptr + at, at < end, 0).to(tl.int64)
-            inside = (at < end)[:, None] & (column < WIDTH)[None, :]
-            total += tl.load(grad_ptr + row[:, None] * WIDTH + column[None, :], inside, 0.0).to(tl.float32)
-        tl.store(table_ptr + identity.to(tl.int64) * WIDTH + column, tl.sum(total, 0) * scale, column < WIDTH)
-
-
-def gradient(
-    grad: Tensor, ids: Tensor, vocabulary: int, scale: float, dtype: torch.dtype, blocks: Blocks = GRADIENT
-) -> Tensor:
-    """[V, D]: for each id the sum of its rows, always in the same order, times `scale`."""
-    width = grad.shape[-1]
-    table_VD = torch.zeros(vocabulary, width, dtype=dtype, device=grad.device)
-    id_N, order_N = ids.flatten().to(torch.int32).sort(stable=True)
-    if len(id_N):
-        _gradient_kernel[(len(id_N), triton.cdiv(width, blocks.columns))](
-            grad.contiguous(),
-            id_N,
-            order_N,
-            torch.searchsorted(id_N, id_N, right=True, out_int32=True),
-            table_VD,
-            scale,
-            WIDTH=width,
-            ROWS=blocks.rows,
-            COLUMNS=blocks.columns,
-            num_warps=blocks.warps,
-        )
-    return table_VD
 
 
 def forward(
