@@ -57,7 +57,7 @@ TRAININGS: dict[str, tuple[Sizes, dict[str, Any]]] = {
     "none": (RNN, {"model.attention": "none"}),
 }
 WRITINGS = {"greedy": 1, "beam": 4}
-LIBRARY = torch.library.Library("aten", "IMPL", "Meta")
+LIBRARY, PUT = torch.library.Library("aten", "IMPL", "Meta"), Tensor.__setitem__
 
 
 class Hopper:
@@ -77,6 +77,7 @@ def pretend() -> None:
         (nn.Module, "to", lambda module, *_, **__: module),
         (native, "refuses", lambda _: None),
         (triton.runtime.jit.JITFunction, "run", lambda *_, **__: None),
+        (Tensor, "__setitem__", put),
         (stage, "_captured", lambda step, _: step),
         (stage, "on_device", sent),
         (reader, "on_device", sent),
@@ -85,6 +86,14 @@ def pretend() -> None:
         setattr(owner, name, answer)
     LIBRARY.impl("_thnn_fused_gru_cell", gru)
     LIBRARY.impl("_thnn_fused_gru_cell_backward", gru_backward)
+
+
+def put(tensor: Tensor, index: Any, value: Any) -> None:
+    """A number that is put where a tensor says is copied from the host, which waits, and can't be captured."""
+    indices = index if isinstance(index, tuple) else (index,)
+    is_host = not isinstance(value, Tensor) and any(isinstance(one, Tensor) for one in indices)
+    assert not (is_host and tensor.device.type == "cuda"), "a number of the host is copied: index_fill_"
+    PUT(tensor, index, value)
 
 
 def gru(given: Tensor, hidden: Tensor, h: Tensor, *biases: Tensor) -> tuple[Tensor, Tensor]:

@@ -45,13 +45,18 @@ class Job:
     recurrent_batches: tuple[int, ...] = RECURRENT_BATCHES
 
     @property
+    def ahead(self) -> int:
+        """Steps that our loop has sent before it reads one's figures."""
+        return int(self.device.type == "cuda")
+
+    @property
     def num_batches(self) -> int:
         """As many as everybody's sentences make: enough that every width fills some."""
         return max(64, 2 * (self.steps + self.warmup))
 
     def works(self) -> list[Work]:
         """Lengths as they come, and rectangles without padding."""
-        count = self.warmup + self.steps
+        count = self.warmup + self.ahead + self.steps
         if self.sizes.is_recurrent:
             return [rectangle(batch, RECURRENT_LENGTH, count) for batch in self.recurrent_batches]
         return [self.drawn(), rectangle(self.tokens // 32, 32, count)]
@@ -104,7 +109,7 @@ def config_of(job: Job, work: Work) -> Config:
     else:
         model |= {"kind": "transformer", "num_heads": sizes.num_heads, "hidden_width": sizes.hidden_width}
     training = {
-        "max_steps": job.warmup + job.steps,
+        "max_steps": job.warmup + job.ahead + job.steps,
         "tokens_per_batch": work.tokens,
         "label_smoothing": SMOOTHING,
         "precision": "auto" if job.device.type == "cuda" else "float32",
@@ -128,12 +133,14 @@ def ours(job: Job, work: Work, store: Store) -> Trained:
     network = translate.model(config, (words(job.sizes.vocabulary),) * 2).train()
     config = batching.settled(config, network, [store], Console(quiet=True))
     plan = batching.plan(config, [store], [])
-    marks: list[tuple[float, int]] = []
+    times, items, last_step = [], [], job.warmup + job.ahead + job.steps
 
     def mark(progress: Progress, measured: dict[str, Any]) -> None:
         del measured
-        if progress.step == job.warmup or progress.step == job.warmup + job.steps:
-            marks.append((now(job.device), progress.items))
+        if progress.step in (job.warmup, last_step):
+            times.append(now(job.device))  # when the steps that were sent ahead are done, too
+        if progress.step in (job.warmup + job.ahead, last_step):
+            items.append(progress.items)
 
     def enough() -> dict[str, float]:
         raise _Enough
@@ -145,8 +152,8 @@ def ours(job: Job, work: Work, store: Store) -> Trained:
         try:
             trainer.run(enough, mark)
         except _Enough:
-            (first, items), (last, all_items) = marks
-    return Trained(all_items - items, last - first, first - started)
+            first, last = times
+    return Trained(items[1] - items[0], last - first, first - started)
 
 
 def theirs(peer: Peer, job: Job, work: Work, store: Store) -> Trained:
