@@ -177,8 +177,12 @@ def test_padding_changes_no_peers_loss(name: str) -> None:
 
 
 def test_a_package_that_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ImportError(f"No module named {name!r}")
+    plain = importlib.import_module
+
+    def missing(name: str, package: str | None = None) -> Any:
+        if name.startswith("transformers"):
+            raise ImportError(f"No module named {name!r}")
+        return plain(name, package)  # torch imports parts of itself by this, on first use
 
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(Failed, match="transformers is not installed \\(pip install transformers\\)"):
