@@ -15,7 +15,7 @@ from torch import Tensor
 from saccade.attention.kernels.chained import launch
 from saccade.attention.kernels.follow import follow
 
-PART = 4096  # logits of a program
+PART = 4096  # logits of a program, if only the largest is wanted
 NOTHING = tl.constexpr(-(1 << 63))  # below every logit
 
 
@@ -27,7 +27,8 @@ def best(logits_RV: Tensor, count: int, forbidden: int, end: int, short_R: Tenso
     """
     num_rows, num_ids = logits_RV.shape
     assert logits_RV.stride(1) == 1
-    part = min(PART, triton.next_power_of_2(num_ids))
+    part, warps = (PART, 8) if count == 1 else (PART // 4, 1)  # warps would wait for each other at every rank
+    part = min(part, triton.next_power_of_2(num_ids))
     num_parts = triton.cdiv(num_ids, part)
     key = torch.empty(num_rows, num_parts, count, dtype=torch.int64, device=logits_RV.device)
     total = torch.empty(num_rows, num_parts, dtype=torch.float32, device=logits_RV.device)
@@ -47,7 +48,7 @@ def best(logits_RV: Tensor, count: int, forbidden: int, end: int, short_R: Tenso
         SHORT=short_R is not None,
         COUNT=count,
         PART=part,
-        num_warps=8 if part > 1024 else 4,
+        num_warps=warps,
         **launch(logits_RV.device),
     )
     join_kernel[(num_rows,)](
