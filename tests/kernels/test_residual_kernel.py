@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from saccade.attention.rows import Normed
 from saccade.layers import residual as layer
 
 SHAPES = [(7, 128), (2, 3, 40), (5, 37), (1, 3), (3, 515), (33, 16)]
@@ -123,6 +124,7 @@ def test_the_sum_may_be_kept_beside_its_norm(share: float, dtype: torch.dtype, m
         torch.manual_seed(3)
         stream = layer.Stream(x, answer, share)
         total, y = stream.read(norm) if keeps else (stream.total(), None)
+        assert not isinstance(y, Normed)
         parts = [total, norm(total) if y is None else y]
         found.append([*parts, *torch.autograd.grad(parts, leaves, list(factor))])
     for mine, other in zip(*found, strict=True):  # which rounds a gradient once more
