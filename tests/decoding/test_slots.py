@@ -86,6 +86,19 @@ def test_readings_and_entries_that_are_replayed(positions: str, monkeypatch: pyt
     assert any(isinstance(entry, stage._Entry) for one in made.values() for entry in one._entries._met.values())
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_copy_has_the_weights_that_an_optimizer_left(fused: bool) -> None:
+    model = small_model()
+    writer = Writer(model)
+    writer._taken()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=fused)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    for mine, theirs in zip(writer._taken().parameters(), model.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_anything_goes(seed: int) -> None:
     torch.manual_seed(seed)

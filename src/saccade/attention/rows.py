@@ -43,4 +43,4 @@ def are_few(x: Tensor, num_outputs: int = 0) -> bool:
         return False
     if x.shape[-1] > WIDEST:
         return False
-    return 0 < x.shape[:-1].numel() <= (FEW if num_outputs <= MANY_OUTPUTS else min(FEW, FEWER))
+    return 0 < x.shape[:-1].numel() <= (FEW if num_outputs <= MANY_OUTPUTS else FEWER)

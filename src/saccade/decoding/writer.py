@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
 import threading
 from typing import cast, final
 
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from saccade.attention import MultiHeadAttention
 from saccade.decoding.beam import BeamOptions
@@ -87,6 +89,7 @@ class Writer:
             for parameter in self._copy.parameters():
                 parameter.data = parameter.data.to(self._dtype or parameter.dtype)
         versions = [(x.data_ptr(), x._version) for kept in self._tensors for x in kept.values() if x is not None]
+        versions.append((0, _optimizer_steps()[0]))
         if versions == self._versions:
             return self._copy
         self._versions = versions
@@ -97,3 +100,15 @@ class Writer:
             if isinstance(module, MultiHeadAttention):
                 module.join()
         return self._copy
+
+
+@functools.cache
+def _optimizer_steps() -> list[int]:
+    """How many steps any optimizer has taken since this was first asked: fused ones change no weight's version."""
+    steps = [0]
+
+    def count(*_: object) -> None:
+        steps[0] += 1
+
+    register_optimizer_step_post_hook(count)
+    return steps
