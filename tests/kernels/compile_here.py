@@ -6,13 +6,19 @@ The launchers run as they are, on CPU tensors; Triton is told of a device that i
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 os.environ.pop("TRITON_INTERPRET", None)
 
 import torch
+import triton
 from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
@@ -43,6 +49,19 @@ def compile_only() -> None:
         return kernel
 
     JITFunction.run = compiled
+
+
+def resources(kernel: Any, signature: dict[str, Any], constants: dict[str, Any], options: dict[str, Any]) -> str:
+    """Registers, stack and shared memory of a kernel, compiled for pointers to 16 bytes."""
+    aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
+    source = ASTSource(kernel, signature=signature, constexprs=constants, attrs=aligned)
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.asm["cubin"])
+        file.flush()
+        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    return re.search(r"REG.*", said)[0]  # type: ignore[index]
 
 
 def packed(dtype: torch.dtype, width: int, dropout: float, band: tuple[int | None, int | None]) -> None:

@@ -5,17 +5,11 @@ A script of its own: in the tests' process kernels are interpreted, and those ca
 
 from __future__ import annotations
 
-import re
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from compile_here import resources  # type: ignore[import-not-found]
 
 from saccade.attention.kernels import additive_step_triton as additive
 from saccade.layers.kernels import gru, maxout
@@ -53,15 +47,7 @@ def usage(kernel: Any, constants: dict[str, Any], kind: str) -> str:
     """Registers, stack and shared memory of a compiled kernel."""
     options = {"num_warps": constants.pop("num_warps")}
     signature = {n: "constexpr" if n in constants else NUMBERS.get(n, f"*{kind}") for n in kernel.arg_names}
-    aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
-    source = ASTSource(kernel, signature=signature, constexprs=constants, attrs=aligned)
-    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(compiled.asm["cubin"])
-        file.flush()
-        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
-    return re.search(r"REG.*", said)[0]  # type: ignore[index]
+    return str(resources(kernel, signature, constants, options))
 
 
 if __name__ == "__main__":
