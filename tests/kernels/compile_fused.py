@@ -65,6 +65,7 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
                 blocks = residual.backward_blocks(width)
                 absent += ["x_ptr", "y_ptr"] if keeps else ["grad_total_ptr"]
                 flags |= {"ADDS": bool(adds and not keeps), "KEPT": bool(keeps), "STAGES": blocks.stages}
+                flags |= {"SUMS": bool(adds)}
                 parts = flags | {"ROWS": blocks.rows} | dict.fromkeys(absent)
                 yield residual._backward_kernel, parts, blocks.warps
     blocks = residual.forward_blocks(512)

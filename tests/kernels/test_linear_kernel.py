@@ -10,7 +10,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.attention import linear as module
+from saccade.attention.kernels import columns
 from saccade.attention.linear import Linear, fused_linear, linear
+from saccade.attention.sums import remember, remembered
+from saccade.layers import residual
 from saccade.layers.feed_forward import FeedForward
 
 SHAPES: list[Any] = [((7, 16), [300]), ((2, 3, 20), [37, 5]), ((1, 5), [1]), ((61, 8), [256, 64, 64])]
@@ -135,3 +138,40 @@ def test_the_operator_keeps_torchs_rules(widths: list[int]) -> None:
     biases = [torch.randn(width, requires_grad=True) for width in widths]
     for relu in (True, False):
         torch.library.opcheck(fused_linear, (torch.randn(2, 3, 8, requires_grad=True), weights, biases, relu))
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_a_bias_is_summed_where_its_gradient_is_made(
+    share: float, keeps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(residual, "is_fused", lambda _: True)
+    x, weight, bias, norm = torch.randn(9, 24), narrow(24, 24), narrow(24), residual.Norm(24)
+    found: list[tuple[Tensor, ...]] = []
+    sums: list[Tensor] = []
+
+    def summed(grad: Tensor) -> Tensor:
+        sums.append(grad)
+        return grad.sum(0)
+
+    monkeypatch.setattr(columns, "column_sums", summed)
+    for is_known in (True, False):
+        torch.manual_seed(3)
+        answer, _ = fused_linear(x, [weight], [bias], False)
+        stream = residual.Stream(x, answer if is_known else answer * 1.0, share)
+        y = torch.add(*stream.read(norm)) if keeps else stream.end(norm)  # type: ignore[arg-type]
+        found.append(torch.autograd.grad(y, (weight, bias), torch.ones_like(y).cumsum(0)))
+        assert len(sums) == (not is_known)
+    for mine, other in zip(*found, strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+def test_a_gradient_that_was_changed_is_summed_again() -> None:
+    grad = torch.ones(3, 2)
+    remember(grad, grad.sum(0))
+    known = remembered(grad)
+    assert known is not None
+    assert torch.equal(known, torch.full((2,), 3.0))
+    grad += 1
+    assert remembered(grad) is None
+    assert remembered(torch.ones(3, 2)) is None

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from saccade.attention.kernels.triton_here import is_fused
 from saccade.attention.precision import computed_in, product
 from saccade.attention.rows import Normed, Rows, are_few
+from saccade.attention.sums import remembered
 
 
 @final
@@ -110,7 +111,10 @@ def _differentiate(
 ) -> tuple[Tensor, list[Tensor], list[Tensor], None]:
     del unused
     dtype, bias_dtype = ctx.dtypes  # type: ignore[attr-defined]
-    x, weight, bias = linear_backward(grad, *ctx.saved_tensors, dtype, bias_dtype is not None)  # type: ignore[attr-defined]
+    y, *others = ctx.saved_tensors  # type: ignore[attr-defined]
+    known = remembered(grad) if y is None else None
+    x, weight, bias = linear_backward(grad, y, *others, dtype, bias_dtype is not None and known is None)
+    bias = bias if known is None else known
     biases = [] if bias_dtype is None else [*bias.to(bias_dtype).split(ctx.widths)]  # type: ignore[attr-defined]
     return x, [*weight.split(ctx.widths)], biases, None  # type: ignore[attr-defined]
 
