@@ -261,8 +261,8 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of a norm for the sum, the answer (empty if nothing was dropped), and weight and bias [2, D].
 
-    If it `sums`, the answer's summed over rows is third of the last. With a gradient of the sum, which was kept: the sum
-    stands where the answer would, and there is no x and no y.
+    If it `sums`, the answer's summed over rows is third of the last. With a gradient of the sum, which was kept: the
+    sum stands where the answer would, and there is no x and no y.
     """
     width, grad = grad.shape[-1], grad.contiguous()
     grad_total = grad_total if grad_total is None else grad_total.contiguous()
