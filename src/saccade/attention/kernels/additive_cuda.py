@@ -166,7 +166,7 @@ def prepare(
     sizes = [ctypes.c_int(size) for size in (num_queries, num_keys, width, padded)]
     tensors = [pointer(x) for x in made]
     module.launch(
-        "prepare", (query_blocks + key_blocks, count, 1), 256, 64, [*tensors, *sizes, (beyond or Beyond()).struct()]
+        "prepare", (query_blocks + key_blocks, count, 1), 512, 64, [*tensors, *sizes, (beyond or Beyond()).struct()]
     )
     return made
 

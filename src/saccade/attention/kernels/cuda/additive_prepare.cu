@@ -44,10 +44,17 @@ DEVICE void store_halves(float* to, const float (&upper)[4], const float (&lower
     }
 }
 
-// Four arguments from dimension d on; 0 behind the last row and the last dimension
-DEVICE void load_four(float (&x)[4], const input_t* from, int d, int width, bool some) {
+struct alignas(4 * sizeof(input_t)) Four { input_t x[4]; };
+
+// Four arguments, of which the first `count` are there, at once if all fours are aligned
+DEVICE void load_four(float (&x)[4], const input_t* from, int count, bool aligned) {
+    Four four = {};
+    if (aligned && count > 0) four = *(const Four*)from;
 #pragma unroll
-    for (int i = 0; i < 4; i++) x[i] = some && d + i < width ? widen(from[i]) : 0.0f;
+    for (int i = 0; i < 4 && !aligned; i++)
+        if (i < count) four.x[i] = from[i];
+#pragma unroll
+    for (int i = 0; i < 4; i++) x[i] = i < count ? widen(four.x[i]) : 0.0f;
 }
 
 // e^2x of ROWS rows (times what v says of a dimension), padded to whole groups of four, in halves and `plain`, and log2
@@ -59,6 +66,7 @@ DEVICE void exponentials(
 ) {
     int groups = padded / 4, span = min(groups, (int)blockDim.x), lanes = blockDim.x / span;
     float of_four = 0, of_two = 0;
+    bool aligned = width % 4 == 0 && (uint64)x % sizeof(Four) == 0;
     for (int d = threadIdx.x % span * 4; d < padded && threadIdx.x < span * lanes; d += span * 4) {
         float sign[4], factor[4], extra[4];
 #pragma unroll
@@ -75,7 +83,7 @@ DEVICE void exponentials(
             if (row >= rows) continue;
 #pragma unroll
             for (int i = 0; i < 2; i++)
-                load_four(both[i], x + (long long)(row + 8 * i) * width + d, d, width, row + 8 * i < rows);
+                load_four(both[i], x + (long long)(row + 8 * i) * width + d, row + 8 * i < rows ? width - d : 0, aligned);
 #pragma unroll
             for (int side = 0; side < 2; side++) {
                 float bits[4], one[4];
@@ -102,7 +110,7 @@ DEVICE void exponentials(
 }
 
 // grid: (row blocks of the queries, then of the keys; N). Both plain ones may be null.
-KERNEL(256, 2) prepare(
+KERNEL(512, 2) prepare(
     const input_t* query, const input_t* key, const float* v, float* plain_query, float* plain_key,
     float* halves_of_query, float* halves_of_key, float* reciprocal_v, float* line, float* query_bound,
     float* key_bound, int num_queries, int num_keys, int width, int padded, Beyond beyond
@@ -123,16 +131,19 @@ KERNEL(256, 2) prepare(
     for (int d = threadIdx.x; d < width; d += blockDim.x) largest = fmaxf(largest, or_infinite(fabsf(v[d])));
     largest = block_max(largest, scratch);
     float safe = largest > 0 ? largest : 1.0f;
-    for (int d = threadIdx.x; d < padded; d += blockDim.x) {
-        float c, factor, value = d < width ? v[d] * turn(v[d], d) : 0.0f;
-        fold(value, safe, c, factor);
-        sum += value, ignored += factor == 0;
-        if (blockIdx.x == 0) *(float4*)(reciprocal_v + 4 * ((long long)n * padded + d)) = {c, c, c, c};
-    }
-    sum = block_sum(sum, scratch), ignored = block_sum(ignored, scratch);
-    if (blockIdx.x == 0 && threadIdx.x == 0) {  // score = line[0] + line[1] * (sum of reciprocals)
-        line[2 * n] = sum + 2 * safe * ignored / IGNORED;
-        line[2 * n + 1] = -2 * safe;
+    if (blockIdx.x == 0) {
+        for (int d = threadIdx.x; d < padded; d += blockDim.x) {
+            float c, factor, value = d < width ? v[d] * turn(v[d], d) : 0.0f;
+            fold(value, safe, c, factor);
+            sum += value, ignored += factor == 0;
+            *(float4*)(reciprocal_v + 4 * ((long long)n * padded + d)) = {c, c, c, c};
+        }
+        sum = 0.5f * (sum + shuffle_xor(sum, 1));  // neighbours have opposite signs: what is summed is small from the start
+        sum = block_sum(sum, scratch), ignored = block_sum(ignored, scratch);
+        if (threadIdx.x == 0) {  // score = line[0] + line[1] * (sum of reciprocals)
+            line[2 * n] = sum + 2 * safe * ignored / IGNORED;
+            line[2 * n + 1] = -2 * safe;
+        }
     }
     long long at = (long long)n * num_queries;
     float* bound = query_bound + (n * query_blocks + blockIdx.x) * 2;
