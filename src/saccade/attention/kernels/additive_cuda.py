@@ -225,7 +225,8 @@ def attend(
 
 def gradients(prepared: Prepared, g_NTS: Tensor, query_NTA: Tensor, key_NSA: Tensor, *, add: bool) -> Tensor:
     """From g = d / d score: writes (keys: or adds to) the gradients of query and key; returns that of v, [N, A]."""
-    assert prepared.plain_query is not None and prepared.plain_key is not None
+    assert prepared.plain_query is not None
+    assert prepared.plain_key is not None
     count, num_queries, num_keys = prepared.sizes
     width, padded = prepared.query.shape[-1], prepared.padded
     blocks, key_blocks = -(-num_queries // ROWS), -(-num_keys // ROWS)
