@@ -151,10 +151,27 @@ def test_no_range_gives_a_wrong_answer(size: float) -> None:
             torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
+def together(halves: Tensor) -> Tensor:
+    """[N, rows, A] from both halves of rows that lie by twos, 8 apart."""
+    apart = halves.view(halves.shape[0], -1, 8, 2, halves.shape[-1] // 2, 2).sum(3)
+    return apart.permute(0, 1, 4, 2, 3).reshape(halves.shape[0], -1, halves.shape[-1] // 2)
+
+
+def test_two_halves_of_ten_bits_make_an_exponential() -> None:
+    query, key, v = torch.randn(2, 40, 30), torch.randn(2, 70, 30), torch.ones(2, 30)
+    made = additive_cuda.prepare(query, key, v, plain=True)
+    assert not made.halves_of_key.view(torch.int32)[:, :64].bitwise_and(0x1FFF).any()
+    for halves, plain in ((made.halves_of_query, made.plain_query), (made.halves_of_key, made.plain_key)):
+        assert plain is not None
+        whole = together(halves)[:, : plain.shape[1], :30].abs()
+        torch.testing.assert_close(whole, plain[..., :30], rtol=2**-22, atol=0)
+
+
 def test_the_bounds_hold_what_they_say() -> None:
     query, key, v = 4 * torch.randn(2, 40, 30), 4 * torch.randn(2, 70, 30), torch.randn(2, 30)
     made = additive_cuda.prepare(query, key, v)
-    factors = made.reciprocal_v[:, None, None] + made.folded_query[:, :, None] * made.plain_key[:, None]
+    query, key = together(made.halves_of_query)[:, :40], together(made.halves_of_key)[:, :70]
+    factors = made.reciprocal_v[:, None, None, :, 0] + query[:, :, None] * key[:, None]
     for size, column in ((4, 0), (2, 1)):
         products = factors.double().abs().log2().unflatten(-1, (-1, size)).sum(-1).amax((1, 2, 3))
         limits = made.query_bound[:, :, column].amax(-1) + made.key_bound[:, :, column].amax(-1)

@@ -19,7 +19,8 @@ INPUTS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 ROWS = 32  # rows that share a bound: ROWS in additive_prepare.cu
 BASE = ("device.cuh", "additive_prepare.cu")
 TILED = (*BASE, "additive_tile.cuh")
-DEPTH, SLICE = 16, 64  # as in additive_tile.cuh and additive_gradient.cu
+LARGEST_TILE = 64  # rows, on either side: LARGEST_TILE there
+DEPTH, SLICE = 8, 64  # as in additive_tile.cuh and additive_gradient.cu
 
 
 class Tiling(NamedTuple):
@@ -35,9 +36,9 @@ class Tiling(NamedTuple):
         return 32 * self.warps_t * self.warps_s * self.split
 
     def stages(self, at_least: int = 0) -> int:
-        """Floats of shared memory for two stages of both sides."""
+        """Floats of shared memory for two stages of both sides, in halves."""
         width = DEPTH * self.split
-        return 2 * max(32 * (self.warps_t + self.warps_s) * (width + 4) + width, at_least)
+        return 2 * max(32 * (self.warps_t + self.warps_s) * (2 * width + 4) + 4 * width, at_least)
 
     def bytes_to_attend(self, value_width: int) -> int:
         """Stages (or both halves of the weights), sums, three rows."""
@@ -58,8 +59,8 @@ SHARED_LIMIT, SHARED_HALF = 200 << 10, 113 << 10  # of a block alone on its mult
 
 class _Scores(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("query", "key", "v", "folded_query", "plain_key", "reciprocal_v")),
-        *((name, ctypes.c_void_p) for name in ("line", "query_bound", "key_bound")),
+        *((name, ctypes.c_void_p) for name in ("query", "key", "v", "halves_of_query", "halves_of_key")),
+        *((name, ctypes.c_void_p) for name in ("reciprocal_v", "line", "query_bound", "key_bound")),
         *((name, ctypes.c_int) for name in ("num_queries", "num_keys", "width", "padded")),
     ]
 
@@ -88,14 +89,15 @@ class Beyond(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What one call's kernels share, [N, rows, padded A] and smaller, all float32."""
+    """What one call's kernels share, all float32: [N, rows, padded A] (in halves: 2 padded A) and smaller."""
 
     query: Tensor
     key: Tensor
     v: Tensor
     plain_query: Tensor | None
-    folded_query: Tensor
-    plain_key: Tensor
+    plain_key: Tensor | None
+    halves_of_query: Tensor
+    halves_of_key: Tensor
     reciprocal_v: Tensor
     line: Tensor
     query_bound: Tensor
@@ -103,9 +105,8 @@ class Prepared(NamedTuple):
 
     def part(self, count: slice, steps: slice) -> Prepared:
         """Some batch entries, or some queries (whole blocks of them) of one."""
-        blocks = slice(steps.start // ROWS, -(-steps.stop // ROWS))
-        every = slice(None)
-        cuts = (steps, every, None, steps, steps, every, None, None, blocks, every)
+        blocks, onwards = slice(steps.start // ROWS, -(-steps.stop // ROWS)), slice(steps.start, None)
+        cuts = (steps, None, None, steps, None, onwards, None, None, None, blocks, None)
         parts = [
             tensor if tensor is None else tensor[count] if cut is None else tensor[count, cut]
             for tensor, cut in zip(self, cuts, strict=True)
@@ -118,32 +119,45 @@ class Prepared(NamedTuple):
         """N, T, S."""
         return self.query.shape[0], self.query.shape[1], self.key.shape[1]
 
+    @property
+    def padded(self) -> int:
+        """A, as a whole number of fours."""
+        return self.halves_of_key.shape[-1] // 2
+
     def scores(self) -> _Scores:
         """The C++ struct, alive as long as these tensors are."""
-        tensors = (self.query, self.key, self.v, self.folded_query, self.plain_key)
+        tensors = (self.query, self.key, self.v, self.halves_of_query, self.halves_of_key)
         others = (self.reciprocal_v, self.line, self.query_bound, self.key_bound)
         _, num_queries, num_keys = self.sizes
-        width, padded = self.query.shape[-1], self.plain_key.shape[-1]
-        return _Scores(*(pointer(x) for x in (*tensors, *others)), num_queries, num_keys, width, padded)
+        width = self.query.shape[-1]
+        return _Scores(*(pointer(x) for x in (*tensors, *others)), num_queries, num_keys, width, self.padded)
+
+
+def whole_tiles(rows: int) -> int:
+    """What any tile of so many rows may read."""
+    return -(-rows // LARGEST_TILE) * LARGEST_TILE
 
 
 def prepare(
     query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, plain: bool = False, beyond: Beyond | None = None
 ) -> Prepared:
-    """Exponentials of queries and keys, v folded into the queries', and bounds on their products."""
+    """Exponentials of queries and keys, v folded into the queries', and bounds on their products.
+
+    `plain`: what the gradients want, too.
+    """
     (count, num_queries, width), num_keys = query_NTA.shape, key_NSA.shape[1]
     padded = -(-width // 4) * 4
     query_blocks, key_blocks = -(-num_queries // ROWS), -(-num_keys // ROWS)
     make = v_NA.new_empty
-    plain_query = make(count, num_queries, padded) if plain else None
     made = Prepared(
         query_NTA,
         key_NSA,
         v_NA,
-        plain_query,
-        make(count, num_queries, padded),
-        make(count, num_keys, padded),
-        make(count, padded),
+        make(count, num_queries, padded) if plain else None,
+        make(count, num_keys, padded) if plain else None,
+        make(count, whole_tiles(num_queries), 2 * padded),
+        make(count, whole_tiles(num_keys), 2 * padded),
+        make(count, padded, 4),
         make(count, 2),
         make(count, query_blocks, 2),
         make(count, key_blocks, 2),
@@ -152,7 +166,7 @@ def prepare(
     sizes = [ctypes.c_int(size) for size in (num_queries, num_keys, width, padded)]
     tensors = [pointer(x) for x in made]
     module.launch(
-        "prepare", (query_blocks + key_blocks, count, 1), 128, 64, [*tensors, *sizes, (beyond or Beyond()).struct()]
+        "prepare", (query_blocks + key_blocks, count, 1), 512, 64, [*tensors, *sizes, (beyond or Beyond()).struct()]
     )
     return made
 
@@ -212,8 +226,9 @@ def attend(
 def gradients(prepared: Prepared, g_NTS: Tensor, query_NTA: Tensor, key_NSA: Tensor, *, add: bool) -> Tensor:
     """From g = d / d score: writes (keys: or adds to) the gradients of query and key; returns that of v, [N, A]."""
     assert prepared.plain_query is not None
+    assert prepared.plain_key is not None
     count, num_queries, num_keys = prepared.sizes
-    width, padded = prepared.query.shape[-1], prepared.plain_key.shape[-1]
+    width, padded = prepared.query.shape[-1], prepared.padded
     blocks, key_blocks = -(-num_queries // ROWS), -(-num_keys // ROWS)
     tensors = (prepared.query, prepared.plain_query, prepared.query_bound)
     queries = _Side(*(pointer(x) for x in tensors), num_queries, num_keys)
