@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -84,6 +85,40 @@ def test_one_query_is_as_exact_as_the_reference(mask_name: str) -> None:
         rounding = torch.finfo(dtype).eps * max(float(true.abs().amax()) for true in exact)
         for true, ours, theirs in zip(exact, fused, reference, strict=True):
             assert (ours - true).abs().amax() <= 3 * (theirs - true).abs().amax() + 16 * rounding
+
+
+@pytest.mark.parametrize(("num_keys", "width", "value_width"), [(1, 3, 7), (30, 132, 100), (70, 40, 520), (9, 7, 2200)])
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_a_decoders_step(num_keys: int, width: int, value_width: int, is_padded: bool) -> None:
+    length = torch.tensor([num_keys, 1, (num_keys + 1) // 2, 0, num_keys]) if is_padded else None
+    for name, dtype in DTYPES.items():
+        if name == "float64":
+            continue
+        score = build_score("additive", 12, hidden_width=width).to(dtype)
+        query, memory, value = (
+            torch.randn(5, *shape).to(dtype) for shape in ((1, 12), (num_keys, width), (num_keys, value_width))
+        )
+        if length is not None:
+            value[1, 1:] = math.nan  # nobody looks there
+        mask = None if length is None else masks.padding(length)
+
+        def answer(kind: torch.dtype, backend: str) -> list[Tensor]:
+            tensors, own = [x.to(kind) for x in (query, memory, value)], copy.deepcopy(score).to(kind)
+            if backend == "reference":
+                tensors[2] = tensors[2].nan_to_num()
+            how: dict[str, Any] = {"memory": tensors[1], "score": own, "mask": mask, "backend": backend}
+            with torch.no_grad():
+                output, weights = attend(tensors[0], None, tensors[2], return_weights=True, **how)
+                if backend == "auto":
+                    assert torch.equal(attend(tensors[0], None, tensors[2], **how), output)
+            return [output.double(), weights.double()]
+
+        exact, theirs, ours = answer(torch.float64, "reference"), answer(dtype, "reference"), answer(dtype, "auto")
+        for true, one, other in zip(exact, theirs, ours, strict=True):
+            bound = 3 * (one - true).abs().amax() + 8 * torch.finfo(dtype).eps * true.abs().amax()
+            assert (other - true).abs().amax() <= bound
+        if length is not None:
+            assert (ours[0][3] == 0).all()
 
 
 def test_the_weights_of_one_query_learn_too() -> None:
