@@ -76,7 +76,7 @@ def run(call: Call) -> Attended:
 
 
 def is_plain(call: Call) -> bool:
-    """A step of a decoder that nobody differentiates, compiles or traces: an operator would cost more than its kernel."""
+    """A step that nobody differentiates, compiles or traces: an operator would cost more than its kernel."""
     score, mask, (query, memory, value) = call.score, call.mask, (call.query, call.memory, call.value)
     assert isinstance(score, Additive)
     if (
@@ -108,7 +108,7 @@ def at_once(call: Call) -> Attended:
         weight = query.new_empty((*leading, 1, num_keys), dtype=torch.float32)
     if length is not None and (length.shape != leading or not length.is_contiguous()):
         length = length.expand(leading).contiguous()
-    v = score.v
+    v: Tensor = score.v
     if v.dtype != dtype:
         v = v.float()
     step = _Step(
