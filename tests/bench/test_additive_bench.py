@@ -139,8 +139,8 @@ def test_without_a_graph_there_are_figures_and_a_problem(monkeypatch: pytest.Mon
     assert seconds == 1e-4
     assert problem is not None
     assert problem.endswith("RuntimeError: capture")
-    monkeypatch.setattr(additive, "queued_seconds", lambda _: 2e-3)  # long enough to be launched meanwhile
-    assert additive._alone(lambda: None, 3e-3, torch.device("cuda")) == (2e-3, None)
+    monkeypatch.setattr(additive, "queued_seconds", lambda _: 2e-2)  # long enough to be launched meanwhile
+    assert additive._alone(lambda: None, 3e-2, torch.device("cuda")) == (2e-2, None)
 
 
 def test_goals() -> None:

@@ -92,13 +92,14 @@ def test_no_range_gives_a_wrong_answer(size: float) -> None:
     assert (ours - exact)[known].abs().max() <= 2 * (theirs - exact)[known].abs().max() + rounding
 
 
-def test_it_runs_in_a_graph_and_is_repeatable() -> None:
+@pytest.mark.parametrize("operator", [additive_fused.additive_attention, additive_fused.kept_attention])
+def test_it_runs_in_a_graph_and_is_repeatable(operator: additive_fused.Operator) -> None:
     tensors = [torch.randn(*size, device=CUDA) for size in ((4, 70, 64), (4, 90, 64), (4, 64), (4, 90, 64))]
     seed = torch.tensor([5], device=CUDA)
 
     def both_ways() -> list[Tensor]:
         inputs = [x.detach().requires_grad_() for x in tensors]  # leaves belong to the stream they are first used on
-        output, _ = additive_fused.additive_attention(*inputs, None, None, None, 1, 0.1, seed)
+        output, _ = operator(*inputs, None, None, None, 1, 0.1, seed)
         return [output.detach(), *torch.autograd.grad(output.square().sum(), inputs)]
 
     first = both_ways()
@@ -141,3 +142,40 @@ def test_one_query_with_its_weights() -> None:
         found.append([output, weights, *torch.autograd.grad(loss, inputs)])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype_name", [name for name in DTYPES if name != "float64"])
+@pytest.mark.parametrize(("num_rows", "num_keys", "width"), [(64, 30, 512), (5, 300, 33), (200, 7, 1000)])
+def test_a_decoders_step(dtype_name: str, num_rows: int, num_keys: int, width: int) -> None:
+    dtype = DTYPES[dtype_name]
+    score = build_score("additive", width).to(CUDA, dtype).requires_grad_(False)
+    inputs = [torch.randn(num_rows, steps, width, device=CUDA).to(dtype) for steps in (1, num_keys, num_keys)]
+    query, memory, value = inputs
+    length = torch.arange(num_rows, device=CUDA) % (num_keys + 1)
+    for mask in (None, masks.padding(length)):
+        found = []
+        for kind, backend in ((torch.float64, "reference"), (dtype, "reference"), (dtype, "auto")):
+            tensors, own = [x.to(kind) for x in (query, memory, value)], copy.deepcopy(score).to(kind)
+            given: dict[str, Any] = {"memory": tensors[1], "score": own, "mask": mask, "return_weights": True}
+            found.append([x.double() for x in attend(tensors[0], None, tensors[2], backend=backend, **given)])
+        assert explain(query, None, value, memory=memory, score=score, mask=mask).why == additive_single.REASON
+        for true, plain, ours in zip(*found, strict=True):
+            bound = 3 * (plain - true).abs().amax() + 8 * torch.finfo(dtype).eps * true.abs().amax()
+            assert (ours - true).abs().amax() <= bound
+    assert not found[2][0][length == 0].any()
+
+
+def test_a_decoders_step_in_a_graph() -> None:
+    score = build_score("additive", 64).to(CUDA, torch.float32).requires_grad_(False)
+    query, memory, value = (torch.randn(8, steps, 64, device=CUDA) for steps in (1, 30, 30))
+
+    def step() -> Tensor:
+        answer = attend(query, None, value, memory=memory, score=score)
+        assert isinstance(answer, Tensor)
+        return answer
+
+    first = step()
+    warmed(step, CUDA)
+    graph, captured = recorded(step)
+    graph.replay()
+    assert torch.equal(first, captured)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -86,6 +87,44 @@ def test_one_query_is_as_exact_as_the_reference(mask_name: str) -> None:
             assert (ours - true).abs().amax() <= 3 * (theirs - true).abs().amax() + 16 * rounding
 
 
+def looked(
+    inputs: tuple[Tensor, Tensor, Tensor], score: Score, mask: Mask | None, dtype: torch.dtype, backend: str
+) -> list[Tensor]:
+    query, memory, value = (x.to(dtype) for x in inputs)
+    value = value.nan_to_num() if backend == "reference" else value
+    how: dict[str, Any] = {"memory": memory, "score": copy.deepcopy(score).to(dtype), "mask": mask, "backend": backend}
+    with torch.no_grad():
+        output, weights = attend(query, None, value, return_weights=True, **how)
+        if backend == "auto":
+            assert torch.equal(attend(query, None, value, **how), output)
+    return [output.double(), weights.double()]
+
+
+@pytest.mark.parametrize(("num_keys", "width", "value_width"), [(1, 3, 7), (30, 132, 100), (70, 40, 520), (9, 7, 2200)])
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_a_decoders_step(num_keys: int, width: int, value_width: int, is_padded: bool) -> None:
+    length = torch.tensor([num_keys, 1, (num_keys + 1) // 2, 0, num_keys]) if is_padded else None
+    for name, dtype in DTYPES.items():
+        if name == "float64":
+            continue
+        score = build_score("additive", 12, hidden_width=width).to(dtype)
+        query, memory, value = (
+            torch.randn(5, *shape).to(dtype) for shape in ((1, 12), (num_keys, width), (num_keys, value_width))
+        )
+        if length is not None:
+            value[1, 1:] = math.nan  # nobody looks there
+        mask = None if length is None else masks.padding(length)
+
+        inputs = (query, memory, value)
+        exact, theirs = (looked(inputs, score, mask, kind, "reference") for kind in (torch.float64, dtype))
+        ours = looked(inputs, score, mask, dtype, "auto")
+        for true, one, other in zip(exact, theirs, ours, strict=True):
+            bound = 3 * (one - true).abs().amax() + 8 * torch.finfo(dtype).eps * true.abs().amax()
+            assert (other - true).abs().amax() <= bound
+        if length is not None:
+            assert (ours[0][3] == 0).all()
+
+
 def test_the_weights_of_one_query_learn_too() -> None:
     score = build_score("additive", 9, heads=(2,)).float()
     inputs = [torch.randn(3, 2, steps, 9, requires_grad=True) for steps in (1, 11, 11)]
@@ -110,16 +149,18 @@ def test_one_query_of_any_range(size: float) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1), (3, 1, 65, 5, 33), (2, 67, 3, 130, 8), (2, 3, 129, 66, 65)])
-def test_any_size(shape: tuple[int, int, int, int, int]) -> None:
+@pytest.mark.parametrize("operator", [additive_fused.additive_attention, additive_fused.kept_attention])
+def test_any_size(operator: additive_fused.Operator, shape: tuple[int, int, int, int, int]) -> None:
     count, num_queries, num_keys, width, value_width = shape
     sizes = [(count, num_queries, width), (count, num_keys, width), (count, width), (count, num_keys, value_width)]
     inputs = [torch.randn(*size, requires_grad=True) for size in sizes]
     query, key, v, value = inputs
-    ours, log_sum = additive_fused.additive_attention(*inputs, None, None, None, 1, 0.0, None)
+    ours, kept = operator(*inputs, None, None, None, 1, 0.0, None)
     score = plain(query.double(), key.double(), v.double())
     theirs = score.softmax(-1) @ value.double()
     torch.testing.assert_close(ours.double(), theirs, atol=3e-6, rtol=1e-5)
-    torch.testing.assert_close(log_sum.double(), score.logsumexp(-1), atol=1e-5, rtol=1e-5)
+    expected = score.softmax(-1) if kept.dim() == 3 else score.logsumexp(-1)
+    torch.testing.assert_close(kept.double(), expected, atol=1e-5, rtol=1e-5)
     direction = torch.randn_like(ours)
     found = torch.autograd.grad(ours, inputs, direction)
     for one, other in zip(found, torch.autograd.grad(theirs, inputs, direction.double()), strict=True):
@@ -240,15 +281,16 @@ def test_the_series_is_as_near_as_it_says() -> None:
     assert (series - x.tanh()).abs().max() <= additive_series.ERROR
 
 
-def test_dropout_is_drawn_from_the_seed() -> None:
+@pytest.mark.parametrize("operator", [additive_fused.additive_attention, additive_fused.kept_attention])
+def test_dropout_is_drawn_from_the_seed(operator: additive_fused.Operator) -> None:
     num_keys, share = 64, 0.3
     query, key, v = torch.randn(4, 70, 8), torch.randn(4, num_keys, 8), torch.randn(4, 8)
     identity = torch.eye(num_keys).expand(4, -1, -1).contiguous()  # the output is then the weights themselves
     inputs = [x.requires_grad_() for x in (query, key, v, identity)]
     seed = torch.tensor([123_456_789_012])
-    kept, _ = additive_fused.additive_attention(*inputs, None, None, None, 1, share, seed)
-    again, _ = additive_fused.additive_attention(*inputs, None, None, None, 1, share, seed)
-    other, _ = additive_fused.additive_attention(*inputs, None, None, None, 1, share, seed + 1)
+    kept, _ = operator(*inputs, None, None, None, 1, share, seed)
+    again, _ = operator(*inputs, None, None, None, 1, share, seed)
+    other, _ = operator(*inputs, None, None, None, 1, share, seed + 1)
     assert torch.equal(kept, again)
     assert not torch.equal(kept, other)
     factor = (kept != 0).double() / (1 - share)
@@ -274,11 +316,16 @@ def test_a_bounded_number_of_pairs_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
         parts = torch.autograd.grad(output, inputs, direction, retain_graph=True)
         for one, other in zip(whole, parts, strict=True):
             torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+    kept, _ = additive_fused.kept_attention(*inputs, mask, -30, 20, 1, 0.2, seed)
+    torch.testing.assert_close(kept, output, atol=1e-6, rtol=1e-5)
+    for one, other in zip(whole, torch.autograd.grad(kept, inputs, direction), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
 
 
 def test_custom_op_obeys_torchs_rules() -> None:
     inputs = [torch.randn(*size, requires_grad=True) for size in ((2, 3, 5), (2, 7, 5), (2, 5), (2, 7, 4))]
-    torch.library.opcheck(additive_fused.additive_attention, (*inputs, None, None, 1, 1, 0.0, None))
+    for operator in (additive_fused.additive_attention, additive_fused.kept_attention):
+        torch.library.opcheck(operator, (*inputs, None, None, 1, 1, 0.0, None))
 
 
 def test_packed_sentences_are_laid_side_by_side() -> None:

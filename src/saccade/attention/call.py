@@ -211,13 +211,16 @@ def _check_widths(
 ) -> None:
     if not isinstance(score, Score):
         return
-    leading, count = list(query.shape[:-2]), len(score.heads)
-    if count > len(leading) or any(a != 1 and a != b for a, b in zip(score.heads, leading[-count:], strict=False)):
-        raise ValueError(f"score: built for heads={score.heads}; the query's leading axes are {leading}")
+    if heads := score.heads:
+        leading, count = list(query.shape[:-2]), len(heads)
+        if count > len(leading) or any(a != 1 and a != b for a, b in zip(heads, leading[-count:], strict=False)):
+            raise ValueError(f"score: built for heads={heads}; the query's leading axes are {leading}")
     name, width = type(score).__name__, query.shape[-1]
-    memory_width = width if score.memory_width is None and score.equal_widths else score.memory_width
-    wanted = {"query": (query, score.query_width), "key": (key, score.key_width), "memory": (memory, memory_width)}
-    for argument, (tensor, built_for) in wanted.items():
+    memory_width = None if memory is None else score.memory_width
+    if memory_width is None and score.equal_widths:
+        memory_width = width
+    wanted = (("query", query, score.query_width), ("key", key, score.key_width), ("memory", memory, memory_width))
+    for argument, tensor, built_for in wanted:
         if tensor is not None and built_for is not None and tensor.shape[-1] != built_for:
             raise ValueError(f"{argument}: width {tensor.shape[-1]} given; {name} needs {built_for}")
     if key is not None and score.equal_widths and key.shape[-1] != width:
@@ -225,10 +228,10 @@ def _check_widths(
 
 
 def _check_leading(call: Call) -> None:
-    axes = {name: list(getattr(call, name).shape[:-2]) for name in ("query", "memory", "value")}
     try:
         leading = call.leading
     except RuntimeError:
+        axes = {name: list(getattr(call, name).shape[:-2]) for name in ("query", "memory", "value")}
         found = f"query {axes['query']}, key {axes['memory']}, value {axes['value']}"
         raise ValueError(f"query, key, value: leading axes {found} don't broadcast") from None
     if call.bias is not None:

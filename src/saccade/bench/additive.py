@@ -26,7 +26,7 @@ from saccade.training.memory import peak_memory
 
 WALL = 4.0e12  # terms a second: the unit of an H200 that computes tanh
 CHECKED = {"cpu": 1 << 22, "cuda": 1 << 28}  # terms computed in float64: whole entries, or the first queries of one
-LAUNCHES = 1e-3  # seconds: what takes longer isn't captured, as it is launched while the last call runs
+LAUNCHES = 1e-2  # seconds: what takes longer isn't captured, as it is launched while the last call runs
 Errors = dict[str, tuple[float, float]]  # of the output and of each gradient: RMS, largest
 
 

@@ -33,7 +33,7 @@ def exact(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -
     if query_NTA.device.type == "cpu":
         return additive.additive_score(query_NTA, key_NSA, v_NA).softmax(-1) @ value_NSD
     inputs = (query_NTA, key_NSA, v_NA.float(), value_NSD)
-    return additive_fused.additive_attention(*inputs, None, None, None, 1, 0.0, None)[0]
+    return additive_fused.attention(*inputs, None, None, None, 1, 0.0, None)[0]
 
 
 def series(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:

@@ -254,3 +254,30 @@ def weights_and_gradient(score_NTS: Tensor, g_NTS: Tensor, masked: Masked, dtype
     module = native.load((*BASE, "additive_gradient.cu"), {"INPUT": INPUTS[dtype]}, score_NTS.device)
     module.launch("weights_and_gradient", (num_queries, count, 1), 128, 64, [*tensors, *structs, *sizes])
     return weight
+
+
+def softmax(score_NTS: Tensor, scope: Scope, dropout: Dropout, dtype: torch.dtype) -> Tensor:
+    """Scores become weights, in place; returned as they meet the values, in `dtype`."""
+    weight = _met(score_NTS, dropout, dtype)
+    tensors = [pointer(score_NTS), pointer(None if weight is score_NTS else weight)]
+    _launch_rows("softmax", score_NTS, [*tensors, scope.allowed(), dropout.drawing()], dtype)
+    return weight
+
+
+def softmax_backward(a_NTS: Tensor, g_NTS: Tensor, dropout: Dropout, dtype: torch.dtype) -> Tensor:
+    """In `g_NTS` the gradient of the weights becomes the scores'; returns the weights as they met the values."""
+    weight = _met(a_NTS, dropout, dtype)
+    tensors = [pointer(a_NTS), pointer(g_NTS), pointer(None if weight is a_NTS else weight)]
+    _launch_rows("softmax_backward", a_NTS, [*tensors, dropout.drawing()], dtype)
+    return weight
+
+
+def _met(a_NTS: Tensor, dropout: Dropout, dtype: torch.dtype) -> Tensor:
+    return a_NTS if dtype == torch.float32 and not dropout.share else torch.empty_like(a_NTS, dtype=dtype)
+
+
+def _launch_rows(name: str, a_NTS: Tensor, arguments: list[object], dtype: torch.dtype) -> None:
+    count, num_queries, num_keys = a_NTS.shape
+    module = native.load((*BASE, "additive_gradient.cu"), {"INPUT": INPUTS[dtype]}, a_NTS.device)
+    sizes = [ctypes.c_int(num_queries), ctypes.c_int(num_keys)]
+    module.launch(name, (num_queries, count, 1), 128, 64, [*arguments, *sizes])

@@ -1,6 +1,7 @@
 """Additive attention as one operator: score, mask, softmax, dropout, weighted sum, in O((T + S) D) memory.
 
-The backward pass computes scores again, a bounded number of pairs at a time (PAIRS).
+Where a gradient is wanted and the weights are no larger than what is given anyway (T S <= (T + S) (A + D)), they are
+kept for it; else the backward pass computes scores again, a bounded number of pairs at a time (PAIRS).
 """
 
 from __future__ import annotations
@@ -73,11 +74,23 @@ def run(call: Call, operator: Operator | None = None) -> Attended:
         scope = unpacked.scope(*call.mask.band)
         query, key, value = unpacked.queries(query), unpacked.keys(key), unpacked.keys(value)
         v = v.repeat_interleave(unpacked.slots, 0)
-    output, _ = (operator or additive_attention)(
+    output, _ = (operator or attention)(
         query, key, v, value, scope.mask, scope.low, scope.high, scope.inner, call.dropout, seed
     )
     output = output if unpacked is None else unpacked.back(output)
     return Attended(output.view(*leading, *output.shape[-2:]))
+
+
+def attention(
+    query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor, *options: object
+) -> tuple[Tensor, Tensor]:
+    """By the operator that is quicker; with it what its backward pass keeps, of no use to others."""
+    tensors = (query_NTA, key_NSA, v_NA, value_NSD)
+    (_, num_queries, width), (_, num_keys, value_width) = query_NTA.shape, value_NSD.shape
+    is_small = num_queries * num_keys <= (num_queries + num_keys) * (width + value_width)
+    if is_small and torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        return kept_attention(*tensors, *options)  # type: ignore[no-any-return]
+    return additive_attention(*tensors, *options)  # type: ignore[no-any-return]
 
 
 @torch.library.custom_op("saccade::additive_attention", mutates_args=())
@@ -203,3 +216,84 @@ def differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, unused
 
 
 additive_attention.register_autograd(differentiate, setup_context=save)
+
+
+@torch.library.custom_op("saccade::additive_attention_kept", mutates_args=())
+def kept_attention(
+    query_NTA: Tensor,
+    key_NSA: Tensor,
+    v_NA: Tensor,
+    value_NSD: Tensor,
+    mask: Tensor | None,
+    low: int | None,
+    high: int | None,
+    inner: int,
+    dropout: float,
+    seed: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """The same in three kernels and a product, [N, T, D], and the weights before dropout [N, T, S] (float32)."""
+    with torch.autocast(query_NTA.device.type, enabled=False):
+        a = cuda.scores(cuda.prepare(query_NTA, key_NSA, v_NA))
+        weight = cuda.softmax(a, Scope(low, high, mask, inner), Dropout(dropout, seed), value_NSD.dtype)
+        return torch.bmm(weight, value_NSD), a
+
+
+@kept_attention.register_fake
+def _(query: Tensor, key: Tensor, v: Tensor, value: Tensor, *options: object) -> tuple[Tensor, Tensor]:
+    del options
+    shape = query.shape[:2]
+    return value.new_empty(*shape, value.shape[-1]), v.new_empty(*shape, key.shape[1], dtype=torch.float32)
+
+
+@torch.library.custom_op("saccade::additive_attention_kept_backward", mutates_args=())
+def kept_backward(
+    grad_NTD: Tensor,
+    a_NTS: Tensor,
+    query_NTA: Tensor,
+    key_NSA: Tensor,
+    v_NA: Tensor,
+    value_NSD: Tensor,
+    dropout: float,
+    seed: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients for query, key, v and value."""
+    with torch.autocast(query_NTA.device.type, enabled=False):
+        grad_NTD = grad_NTD.contiguous()
+        g = wide_product(grad_NTD, value_NSD.mT)
+        weight = cuda.softmax_backward(a_NTS, g, Dropout(dropout, seed), value_NSD.dtype)
+        of_query, of_key = (torch.empty_like(x, dtype=torch.float32) for x in (query_NTA, key_NSA))
+        of_v = cuda.gradients(cuda.prepare(query_NTA, key_NSA, v_NA, plain=True), g, of_query, of_key, add=False)
+        query, key = of_query.to(query_NTA.dtype), of_key.to(key_NSA.dtype)
+        return query, key, of_v, torch.bmm(weight.mT, grad_NTD)
+
+
+@kept_backward.register_fake
+def _(
+    grad: Tensor, a: Tensor, query: Tensor, key: Tensor, v: Tensor, value: Tensor, *options: object
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    del grad, a, options
+    return torch.empty_like(query), torch.empty_like(key), torch.empty_like(v), torch.empty_like(value)
+
+
+def _save_kept(
+    ctx: torch.autograd.function.FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]
+) -> None:
+    query, key, v, value, _, _, _, _, dropout, seed = inputs
+    ctx.save_for_backward(output[1], query, key, v, value, seed)  # type: ignore[arg-type]
+    ctx.dropout = dropout  # type: ignore[attr-defined]
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate_kept(
+    ctx: torch.autograd.function.FunctionCtx, grad: Tensor | None, unused: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    del unused
+    if grad is None:
+        return (None,) * 10
+    *tensors, seed = ctx.saved_tensors  # type: ignore[attr-defined]
+    gradients = kept_backward(grad, *tensors, ctx.dropout, seed)  # type: ignore[attr-defined]
+    return (*gradients, None, None, None, None, None, None)
+
+
+kept_attention.register_autograd(_differentiate_kept, setup_context=_save_kept)

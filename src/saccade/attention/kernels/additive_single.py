@@ -13,13 +13,27 @@ from saccade.attention.dropout import drawn_seed
 from saccade.attention.kernels import native
 from saccade.attention.kernels.additive_cuda import INPUTS, SHARED_LIMIT
 from saccade.attention.kernels.native import pointer
-from saccade.attention.kernels.scope import Dropout, Scope, scope_of
+from saccade.attention.kernels.scope import Allowed, Drawing, Dropout, Scope, scope_of
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Additive
 
 REASON = "there is one query: score, softmax and weighted sum are one small kernel"
 FILES = ("device.cuh", "additive_single.cu")
-THREADS = 256
+THREADS, FORWARD_THREADS = 256, 512  # as in additive_single.cu
+PROJECTED_ROWS, PROJECTED_OUTPUTS = 16, 8  # of a block of `project`
+FEW_ROWS = 128  # up to here W q is a small kernel; larger products are cuBLAS's
+
+_DEFINES = {dtype: {"INPUT": number} for dtype, number in INPUTS.items()}
+_ANY_KEY, _NO_DROPOUT = Scope().allowed(), Dropout().drawing()
+
+
+class _Step(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "v", "length", "output", "weight")),
+        *((name, ctypes.c_int) for name in ("num_keys", "width", "value_width", "v_stride", "v_is_wide")),
+        ("allowed", Allowed),
+        ("drawing", Drawing),
+    ]
 
 
 def refuses(call: Call) -> str | None:
@@ -42,6 +56,8 @@ def refuses(call: Call) -> str | None:
 def run(call: Call) -> Attended:
     """Project, fold the leading axes, attend; the weights come with it."""
     assert isinstance(call.score, Additive)
+    if is_plain(call):
+        return at_once(call)
     leading, count = call.leading, math.prod(call.leading)
     projected = call.score.project(call.query)
     query, key, value = (
@@ -57,6 +73,77 @@ def run(call: Call) -> Attended:
     )
     weights = weight.view(*leading, 1, -1).to(projected.dtype) if call.wants_weights else None
     return Attended(output.view(*leading, 1, -1), weights)
+
+
+def is_plain(call: Call) -> bool:
+    """A step that nobody differentiates, compiles or traces: an operator would cost more than its kernel."""
+    score, mask, (query, memory, value) = call.score, call.mask, (call.query, call.memory, call.value)
+    assert isinstance(score, Additive)
+    if (
+        score.heads
+        or call.dropout
+        or not (mask.is_full or (mask.length is not None and mask.length.dtype == torch.int64))
+    ):
+        return False
+    if not (type(query) is type(memory) is type(value) is Tensor and query.dtype == memory.dtype == value.dtype):
+        return False
+    if not (query.shape[:-2] == memory.shape[:-2] == value.shape[:-2]):
+        return False
+    if not (query.is_contiguous() and memory.is_contiguous() and value.is_contiguous()):
+        return False
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (query, memory, value, score.W, score.v)):
+        return False
+    return not (torch.compiler.is_compiling() or torch.is_autocast_enabled(query.device.type))
+
+
+def at_once(call: Call) -> Attended:
+    """Two kernels, and nothing else on the host."""
+    score, query, memory, value, length = call.score, call.query, call.memory, call.value, call.mask.length
+    assert isinstance(score, Additive)
+    dtype, leading, (num_keys, width), value_width = query.dtype, query.shape[:-2], memory.shape[-2:], value.shape[-1]
+    module = native.load(FILES, _DEFINES[dtype], query.device)
+    projected = _projected(query, score.W, module)
+    output, weight = query.new_empty((*leading, 1, value_width)), None
+    if call.wants_weights:
+        weight = query.new_empty((*leading, 1, num_keys), dtype=torch.float32)
+    if length is not None and (length.shape != leading or not length.is_contiguous()):
+        length = length.expand(leading).contiguous()
+    v: Tensor = score.v
+    if v.dtype != dtype:
+        v = v.float()
+    step = _Step(
+        projected.data_ptr(),
+        memory.data_ptr(),
+        value.data_ptr(),
+        v.data_ptr(),
+        None if length is None else length.data_ptr(),
+        output.data_ptr(),
+        None if weight is None else weight.data_ptr(),
+        num_keys,
+        width,
+        value_width,
+        0,
+        v.dtype == torch.float32,
+        _ANY_KEY,
+        _NO_DROPOUT,
+    )
+    shared = _shared_forward(num_keys, width)
+    module.launch("step", (output.numel() // value_width, 1, 1), FORWARD_THREADS, shared, (step,))
+    return Attended(output, None if weight is None else weight.to(dtype))
+
+
+def _projected(query_N1D: Tensor, weight_AD: Tensor, module: native.Module) -> Tensor:
+    """W q, [..., 1, A]: of few rows by a kernel of its own."""
+    num_outputs, width = weight_AD.shape
+    count = query_N1D.numel() // width
+    if count > FEW_ROWS or weight_AD.dtype != query_N1D.dtype or not weight_AD.is_contiguous():
+        return query_N1D @ weight_AD.to(query_N1D.dtype).mT
+    made = query_N1D.new_empty((*query_N1D.shape[:-1], num_outputs))
+    places = (pointer(query_N1D), pointer(weight_AD), pointer(made))
+    sizes = (ctypes.c_int(count), ctypes.c_int(num_outputs), ctypes.c_int(width))
+    grid = (-(-num_outputs // PROJECTED_OUTPUTS), -(-count // PROJECTED_ROWS), 1)
+    module.launch("project", grid, 256, 0, places + sizes)
+    return made
 
 
 @torch.library.custom_op("saccade::additive_single", mutates_args=())
@@ -76,12 +163,11 @@ def additive_single(
     count, num_keys, width = key_NSA.shape
     value_width = value_NSD.shape[-1]
     output, weight = value_NSD.new_empty(count, 1, value_width), v.new_empty(count, num_keys)
-    tensors = [pointer(x) for x in (query_N1A, key_NSA, v, value_NSD)]
-    structs = [Scope(low, high, mask, inner).allowed(), Dropout(dropout, seed).drawing()]
-    sizes = [ctypes.c_int(x) for x in (num_keys, width, value_width, _stride(v))]
-    module = native.load(FILES, {"INPUT": INPUTS[value_NSD.dtype]}, value_NSD.device)
-    arguments = [*tensors, *structs, pointer(output), pointer(weight), *sizes]
-    module.launch("step", (count, 1, 1), THREADS, _shared(num_keys, width, value_width), arguments)
+    tensors = [pointer(x) for x in (query_N1A, key_NSA, value_NSD, v, None, output, weight)]
+    sizes = (num_keys, width, value_width, _stride(v), 1)
+    given = [_Step(*tensors, *sizes, Scope(low, high, mask, inner).allowed(), Dropout(dropout, seed).drawing())]
+    module = native.load(FILES, _DEFINES[value_NSD.dtype], value_NSD.device)
+    module.launch("step", (count, 1, 1), FORWARD_THREADS, _shared_forward(num_keys, width), given)
     return output, weight
 
 
@@ -119,7 +205,7 @@ def additive_single_backward(
     structs = [Scope(low, high, mask, inner).allowed(), Dropout(dropout, seed).drawing()]
     outputs = [pointer(x) for x in (of_query, of_key, of_v, of_value)]
     sizes = [ctypes.c_int(x) for x in (num_keys, width, value_width, _stride(v))]
-    module = native.load(FILES, {"INPUT": INPUTS[value_NSD.dtype]}, value_NSD.device)
+    module = native.load(FILES, _DEFINES[value_NSD.dtype], value_NSD.device)
     arguments = [*(pointer(x) for x in inputs), *structs, *outputs, *sizes]
     shared = _shared(num_keys, width, value_width)
     module.launch("step_backward", (count, 1, 1), THREADS, shared, arguments)
@@ -147,8 +233,13 @@ def _stride(v: Tensor) -> int:
 
 
 def _shared(num_keys: int, width: int, value_width: int) -> int:
-    """Bytes: forward the query, v and the weights; backward the gradients of scores and output; scratch."""
-    return 4 * (num_keys + THREADS + max(2 * width, value_width))
+    """Bytes of the larger pass; backward the gradients of scores and output, and scratch."""
+    return max(4 * (num_keys + THREADS + value_width), _shared_forward(num_keys, width))
+
+
+def _shared_forward(num_keys: int, width: int) -> int:
+    """Bytes: the query, v, sums of four columns a thread, scores and weights."""
+    return 4 * (2 * (-(-width // 4) * 4) + 4 * FORWARD_THREADS + 2 * num_keys)
 
 
 def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]) -> None:

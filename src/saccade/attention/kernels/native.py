@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.util
 import math
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, final
@@ -18,6 +20,8 @@ LARGEST_STATIC_SHARED = 48 << 10  # more shared memory than this a kernel has to
 LEAST_CAPABILITY = (8, 0)  # asynchronous copies, TF32
 _MAX_DYNAMIC_SHARED = 8  # the driver's CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _MODULES: dict[tuple[object, ...], Module] = {}
+_REFUSALS: dict[torch.device, str | None] = {}
+_THREAD = threading.local()
 
 Arguments = Sequence[Any]  # ctypes values and structures
 
@@ -38,18 +42,24 @@ def refuses(device: torch.device) -> str | None:
     """Why kernels can't be compiled for tensors there."""
     if device.type != "cuda" or torch.version.cuda is None:
         return f"the device is {device.type}, not an NVIDIA one"
-    if torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
-        return "the device is older than compute capability 8.0"
-    return None if _nvrtc() is not None else "NVRTC, torch's own compiler for CUDA, was not found"
+    if device not in _REFUSALS:
+        _REFUSALS[device] = _refusal(device)
+    return _REFUSALS[device]
 
 
 # What torch.compiler.assume_constant_result does; but that imports all of dynamo, a second before anything happens.
 refuses._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
+def _refusal(device: torch.device) -> str | None:
+    if torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
+        return "the device is older than compute capability 8.0"
+    return None if _nvrtc() is not None else "NVRTC, torch's own compiler for CUDA, was not found"
+
+
 def load(files: tuple[str, ...], defines: dict[str, int], device: torch.device) -> Module:
     """The kernels in these sources (joined in this order), compiled once for the device's architecture."""
-    key = (files, tuple(sorted(defines.items())), device.index)
+    key = (files, *defines.items(), device.index)
     if key not in _MODULES:
         major, minor = torch.cuda.get_device_capability(device)
         options = [f"--gpu-architecture=sm_{major}{minor}", *(f"-D{name}={x}" for name, x in defines.items())]
@@ -83,6 +93,12 @@ def compile_cubin(source: str, options: Sequence[str]) -> bytes:
     return code.raw
 
 
+@functools.cache
+def _array(size: int) -> type[ctypes.Array[ctypes.c_void_p]]:
+    """ctypes makes such a type anew when nobody holds it, and that takes longer than a launch."""
+    return ctypes.c_void_p * size
+
+
 @final
 class _Loaded:
     """A module in the driver; kernels run on torch's current stream, so that they can be captured in a graph."""
@@ -91,7 +107,9 @@ class _Loaded:
         self._device = device
         self._driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
         self._module = ctypes.c_void_p()
-        self._kernels: dict[str, ctypes.c_void_p] = {}
+        self._launch = self._driver.cuLaunchKernel
+        self._found: dict[str, ctypes.c_void_p] = {}
+        self._kernels: dict[tuple[str, int], ctypes.c_void_p] = {}  # ready for so much shared memory
         self._shared: dict[str, int] = {}  # the most that each kernel has asked for
         self._make_current()
         self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), code))
@@ -100,15 +118,25 @@ class _Loaded:
         """Run a kernel; 0 blocks are none."""
         if not math.prod(grid):
             return
-        given = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(x) for x in arguments))
-        with torch.cuda.device(self._device):
+        given = _array(len(arguments))(*map(ctypes.addressof, arguments))
+        kernel = self._kernels.get((name, shared)) or self._kernel(name, shared)
+        if torch._C._cuda_getDevice() == self._device:
+            self._run(kernel, grid, block, shared, given)
+        else:
+            with torch.cuda.device(self._device):
+                self._run(kernel, grid, block, shared, given)
+
+    def _run(
+        self, kernel: ctypes.c_void_p, grid: tuple[int, int, int], block: int, shared: int, given: ctypes.Array[Any]
+    ) -> None:
+        stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(self._device))
+        if not getattr(_THREAD, "has_context", False):  # one that runs backward passes may not have it yet
             self._make_current()
-            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            kernel = self._kernel(name, shared)
-            self._check(self._driver.cuLaunchKernel(kernel, *grid, block, 1, 1, shared, stream, given, None))
+            _THREAD.has_context = True
+        self._check(self._launch(kernel, *grid, block, 1, 1, shared, stream, given, None))
 
     def _make_current(self) -> None:
-        """The device's context in this thread: the one that runs backward passes may not have one yet."""
+        """The device's context in this thread, if it has none."""
         context = ctypes.c_void_p()
         self._check(self._driver.cuCtxGetCurrent(ctypes.byref(context)))
         if not context:
@@ -116,14 +144,16 @@ class _Loaded:
             self._check(self._driver.cuCtxSetCurrent(context))
 
     def _kernel(self, name: str, shared: int) -> ctypes.c_void_p:
-        if name not in self._kernels:
+        self._make_current()
+        if name not in self._found:
             found = ctypes.c_void_p()
             self._check(self._driver.cuModuleGetFunction(ctypes.byref(found), self._module, name.encode()))
-            self._kernels[name] = found
+            self._found[name] = found
+        kernel = self._kernels[name, shared] = self._found[name]
         if shared > self._shared.get(name, LARGEST_STATIC_SHARED):
-            self._check(self._driver.cuFuncSetAttribute(self._kernels[name], _MAX_DYNAMIC_SHARED, shared))
+            self._check(self._driver.cuFuncSetAttribute(kernel, _MAX_DYNAMIC_SHARED, shared))
             self._shared[name] = shared
-        return self._kernels[name]
+        return kernel
 
     def _check(self, status: int) -> None:
         if status:

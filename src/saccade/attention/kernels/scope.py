@@ -14,14 +14,18 @@ from saccade.attention.kernels.native import pointer
 UNBOUNDED = 1 << 30
 
 
-class _Allowed(ctypes.Structure):
+class Allowed(ctypes.Structure):
+    """Which pairs may meet, in C++."""
+
     _fields_ = [
         ("bytes", ctypes.c_void_p),
         *((name, ctypes.c_int) for name in ("inner", "outer", "inner_stride", "t", "s", "low", "high")),
     ]
 
 
-class _Drawing(ctypes.Structure):
+class Drawing(ctypes.Structure):
+    """Which weights are dropped, in C++."""
+
     _fields_ = [("seed", ctypes.c_void_p), ("threshold", ctypes.c_uint32), ("kept", ctypes.c_float)]
 
 
@@ -33,14 +37,14 @@ class Scope(NamedTuple):
     mask: Tensor | None = None
     inner: int = 1
 
-    def allowed(self) -> _Allowed:
+    def allowed(self) -> Allowed:
         """The C++ struct."""
         low = -UNBOUNDED if self.low is None else self.low
         high = UNBOUNDED if self.high is None else self.high
         if self.mask is None:
-            return _Allowed(None, 1, 0, 0, 0, 0, low, high)
+            return Allowed(None, 1, 0, 0, 0, 0, low, high)
         strides = (stride if size > 1 else 0 for size, stride in zip(self.mask.shape, self.mask.stride(), strict=True))
-        return _Allowed(pointer(self.mask), self.inner, *strides, low, high)
+        return Allowed(pointer(self.mask), self.inner, *strides, low, high)
 
 
 def scope_of(call: Call) -> Scope:
@@ -65,9 +69,9 @@ class Dropout(NamedTuple):
     share: float = 0.0
     seed: Tensor | None = None
 
-    def drawing(self) -> _Drawing:
+    def drawing(self) -> Drawing:
         """The C++ struct."""
-        return _Drawing(pointer(self.seed), round(self.share * (1 << 32)), 1 / (1 - self.share))
+        return Drawing(pointer(self.seed), round(self.share * (1 << 32)), 1 / (1 - self.share))
 
 
 class Masked(NamedTuple):

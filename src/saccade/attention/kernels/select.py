@@ -53,9 +53,12 @@ def select(call: Call, backend: str = "auto") -> Choice:
         return _named(call, backend)
     if call.query.device.type == "cuda" and packed.refuses(call) is None:
         return _PACKED
+    is_single = additive_single.refuses(call) is None
+    if is_single and additive_single.is_plain(call):
+        return _AT_ONCE
     if call.query.device.type == "cuda" and additive_step.refuses(call) is None:
         return _ADDITIVE_STEP
-    if additive_single.refuses(call) is None:
+    if is_single:
         return _SINGLE
     if additive_fused.refuses(call) is None and additive.pays(call):  # it skips what lies outside a band by itself
         return _FUSED
@@ -112,6 +115,7 @@ _ADDITIVE = Choice("additive", additive.REASON, additive.run)
 _FUSED = Choice("additive", additive_fused.REASON, additive_fused.run)
 _SERIES = Choice("series", additive_series.REASON, additive_series.run)
 _SINGLE = Choice("additive", additive_single.REASON, additive_single.run)
+_AT_ONCE = Choice("additive", additive_single.REASON, additive_single.at_once)
 _ADDITIVE_STEP = Choice("additive_step", additive_step.REASON, additive_step.run)
 _ONE_ROW = Choice("one_row", one_row.REASON, lambda call: one_row.run(call, _run_whole))
 _WINDOW = Choice("window", window.REASON, lambda call: window.run(call, _run_whole))

@@ -114,8 +114,9 @@ DEVICE void walk(Side own, Side other, const float* v, const float* g, float* gr
             fetch.read(next, others + (stage ^ 1) * OTHER_SIZE, y0 + ROWS, safe);
         }
         const float *tile = others + stage * OTHER_SIZE + 2 * lane, *of_g = gs + stage * G_SIZE + warp * LANE_ROWS;
+        float2 of_tile = {0, 0};  // summed tile by tile: a long sum would lose what is small beside it
         if (now_safe) {
-            add_rows<true, OF_V>(sum, with_v, exponential, tile, of_g, sign);
+            add_rows<true, OF_V>(sum, of_tile, exponential, tile, of_g, sign);
         } else {
             float2 argument[LANE_ROWS];
 #pragma unroll
@@ -123,8 +124,9 @@ DEVICE void walk(Side own, Side other, const float* v, const float* g, float* gr
                 argument[i].x = d < width ? widen(own.arguments[row(i) * width + d]) : 0.0f;
                 argument[i].y = d + 1 < width ? widen(own.arguments[row(i) * width + d + 1]) : 0.0f;
             }
-            add_rows<false, OF_V>(sum, with_v, argument, tile, of_g, sign);
+            add_rows<false, OF_V>(sum, of_tile, argument, tile, of_g, sign);
         }
+        with_v.x += of_tile.x, with_v.y += of_tile.y;
     }
 #pragma unroll
     for (int i = 0; i < LANE_ROWS; i++) {
@@ -184,4 +186,63 @@ KERNEL(128, 1) weights_and_gradient(
         weight[s] = narrow(a * kept);
         g[s] = a == 0 ? 0.0f : a * (kept * g[s] - along);
     }
+}
+
+#define HELD 8  // numbers of a row that a thread of 128 holds; longer rows are read again
+
+// Scores to weights, a row at a time, in place. `weight`: as they meet the values; null where they are the same.
+KERNEL(128, 1) softmax(
+    float* score, input_t* weight, Allowed allowed, Drawing drawing, int num_queries, int num_keys
+) {
+    SHARED(scratch);
+    int t = blockIdx.x, n = blockIdx.y;
+    long long row = ((long long)n * num_queries + t) * num_keys;
+    float held[HELD], best = -INFINITE, total = 0;
+    auto found = [&](int s) { return s < num_keys && allowed(n, t, s) ? score[row + s] : -INFINITE; };
+#pragma unroll
+    for (int i = 0; i < HELD; i++) best = fmaxf(best, held[i] = found(threadIdx.x + 128 * i));
+    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) best = fmaxf(best, found(s));
+    best = block_max(best, scratch);
+    best = best == -INFINITE ? 0.0f : best;
+#pragma unroll
+    for (int i = 0; i < HELD; i++) total += held[i] = expf(held[i] - best);
+    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) total += expf(found(s) - best);
+    total = block_sum(total, scratch);
+    float share = total == 0 ? 0.0f : 1 / total;
+    auto put = [&](int s, float power) {
+        float a = power * share;
+        score[row + s] = a;
+        if (weight) weight[row + s] = narrow(a * drawing(n, t, s));
+    };
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        if (threadIdx.x + 128 * i < num_keys) put(threadIdx.x + 128 * i, held[i]);
+    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) put(s, expf(found(s) - best));
+}
+
+// The gradient da of the weights a to that of the scores, in place; `weight` as above.
+KERNEL(128, 1) softmax_backward(
+    const float* a, float* g, input_t* weight, Drawing drawing, int num_queries, int num_keys
+) {
+    SHARED(scratch);
+    int t = blockIdx.x, n = blockIdx.y;
+    long long row = ((long long)n * num_queries + t) * num_keys;
+    float share[HELD], of_share[HELD], along = 0;
+    auto kept = [&](int s) { return a[row + s] == 0 ? 0.0f : drawing(n, t, s) * g[row + s]; };
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        int s = threadIdx.x + 128 * i;
+        share[i] = s < num_keys ? a[row + s] : 0.0f, of_share[i] = s < num_keys ? kept(s) : 0.0f;
+        along = fmaf(share[i], of_share[i], along);
+    }
+    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) along = fmaf(a[row + s], kept(s), along);
+    along = block_sum(along, scratch);
+    auto put = [&](int s, float one, float of_one) {
+        g[row + s] = one == 0 ? 0.0f : one * (of_one - along);
+        if (weight) weight[row + s] = narrow(one * drawing(n, t, s));
+    };
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        if (threadIdx.x + 128 * i < num_keys) put(threadIdx.x + 128 * i, share[i], of_share[i]);
+    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) put(s, a[row + s], kept(s));
 }

@@ -4,23 +4,171 @@
 // Here an exponential serves one pair only, so it is taken of the sum: w = 1 / (1 + 2^z), z = 2 log2(e) (q + k). With z
 // cut at 30, where w < 2^-30, four denominators multiply to at most 2^120 and share a reciprocal.
 
-#define THREADS 256
+#define THREADS 256      // of a block of the backward pass
+#define MANY_THREADS 512  // of one forward: more loads are on their way at once
+#define AHEAD 8           // values a thread fetches before it knows their weights
 
 DEVICE float denominator(float q, float k) { return denominator(q, k, CUT_BY_FOUR); }
 
-// sum_d v_d tanh(q_d + k_d) of a warp, in all lanes
-DEVICE float score_of(const float* q, const float* v, const input_t* key, int width) {
-    float sum = 0;
-    int lane = threadIdx.x % 32, d = lane;
-    for (; d + 96 < width; d += 128) {
-        float x = denominator(q[d], widen(key[d])), y = denominator(q[d + 32], widen(key[d + 32]));
-        float z = denominator(q[d + 64], widen(key[d + 64])), w = denominator(q[d + 96], widen(key[d + 96]));
-        float a = v[d], b = v[d + 32], c = v[d + 64], e = v[d + 96], xy = x * y, zw = z * w;
-        float above = fmaf(fmaf(a, y, b * x), zw, fmaf(c, w, e * z) * xy);
-        sum += fmaf(-2 * above, reciprocal(xy * zw), (a + b) + (c + e));
+// Four numbers of a row, zeros behind its end; `whole`: rows are whole groups of four, and lie where 16 bytes can be read
+DEVICE float4 four(const input_t* row, int d, int width, bool whole) {
+#if INPUT == 0
+    if (whole) return *(const float4*)(row + d);
+#else
+    if (whole) {
+        uint64 bits = *(const uint64*)(row + d);
+        return {widen((uint16)bits), widen((uint16)(bits >> 16)), widen((uint16)(bits >> 32)), widen((uint16)(bits >> 48))};
     }
-    for (; d < width; d += 32) sum = fmaf(v[d], fmaf(-2, reciprocal(denominator(q[d], widen(key[d]))), 1), sum);
-    return warp_sum(sum);
+#endif
+    float x[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) x[i] = d + i < width ? widen(row[d + i]) : 0.0f;
+    return {x[0], x[1], x[2], x[3]};
+}
+DEVICE bool is_whole(const void* row, int width) { return width % 4 == 0 && (uint64)row % 16 == 0; }
+
+// v·tanh(q + k) of four dimensions
+DEVICE float score_of(const float4& q, const float4& k, const float4& v) {
+    float x = denominator(q.x, k.x), y = denominator(q.y, k.y), z = denominator(q.z, k.z), w = denominator(q.w, k.w);
+    float xy = x * y, zw = z * w, above = fmaf(fmaf(v.x, y, v.y * x), zw, fmaf(v.z, w, v.w * z) * xy);
+    return fmaf(-2 * above, reciprocal(xy * zw), (v.x + v.y) + (v.z + v.w));
+}
+
+struct Step {
+    const input_t *query, *key, *value;  // [N, A], [N, S, A], [N, S, D]
+    const void* v;                       // [N or 1, A]
+    const long long* length;             // [N]: keys from there on don't exist; null: all do
+    input_t* output;                     // [N, D]
+    float* weight;                       // [N, S], before dropout; may be null
+    int num_keys, width, value_width, v_stride, v_is_wide;
+    Allowed allowed;
+    Drawing drawing;
+};
+
+// Shared memory: query and v (padded to fours), scores, weights, sums of values. grid: N.
+KERNEL(MANY_THREADS, 1) step(Step a) {
+    SHARED(q);
+    int padded = (a.width + 3) / 4 * 4, n = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    float *of_v = q + padded, *sums = of_v + padded, *score = sums + 4 * MANY_THREADS, *share = score + a.num_keys;
+    int num_keys = a.length ? (int)max(0ll, min(a.length[n], (long long)a.num_keys)) : a.num_keys;
+    const input_t* key = a.key + (long long)n * a.num_keys * a.width;
+    const input_t* value = a.value + (long long)n * a.num_keys * a.value_width;
+    bool whole = is_whole(a.key, a.width), whole_values = is_whole(a.value, a.value_width);
+
+    int quads = (a.value_width + 3) / 4, columns = min(quads, MANY_THREADS), groups = MANY_THREADS / columns;
+    int column = threadIdx.x % columns, group = threadIdx.x / columns;
+    float4 ahead[AHEAD];
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++) {
+        int s = group + i * groups;
+        ahead[i] = {0, 0, 0, 0};
+        if (group < groups && s < num_keys)
+            ahead[i] = four(value + (long long)s * a.value_width, 4 * column, a.value_width, whole_values);
+    }
+    for (int d = threadIdx.x; d < padded; d += MANY_THREADS) {
+        long long at = (long long)n * a.v_stride + d;
+        q[d] = d < a.width ? widen(a.query[(long long)n * a.width + d]) : 0.0f;
+        of_v[d] = d >= a.width ? 0.0f : a.v_is_wide ? ((const float*)a.v)[at] : widen(((const input_t*)a.v)[at]);
+    }
+    block_barrier();
+    for (int s = warp; s < num_keys; s += MANY_THREADS / 16) {  // two keys at a time
+        int t = s + MANY_THREADS / 32;
+        bool may = a.allowed(n, 0, s), may_too = t < num_keys && a.allowed(n, 0, t);
+        const input_t *one = key + (long long)s * a.width, *other = key + (long long)(may_too ? t : s) * a.width;
+        float sum = 0, sum_too = 0;
+        if (may || may_too)
+#pragma unroll 4
+            for (int d = 4 * lane; d < a.width; d += 128) {
+                float4 k = four(one, d, a.width, whole), k_too = four(other, d, a.width, whole);
+                float4 of_q = *(const float4*)(q + d), to = *(const float4*)(of_v + d);
+                sum += score_of(of_q, k, to), sum_too += score_of(of_q, k_too, to);
+            }
+        sum = warp_sum(sum), sum_too = warp_sum(sum_too);
+        if (lane == 0) score[s] = may ? sum : -INFINITE;
+        if (lane == 0 && t < num_keys) score[t] = may_too ? sum_too : -INFINITE;
+    }
+    block_barrier();
+    float best = -INFINITE, total = 0;
+    for (int s = lane; s < num_keys; s += 32) best = fmaxf(best, score[s]);
+    best = warp_max(best);
+    best = best == -INFINITE ? 0.0f : best;
+    for (int s = lane; s < num_keys; s += 32) total += expf(score[s] - best);
+    total = warp_sum(total);
+    float factor = total == 0 ? 0.0f : 1 / total;
+    for (int s = threadIdx.x; s < a.num_keys; s += MANY_THREADS) {
+        float one = s < num_keys ? expf(score[s] - best) * factor : 0.0f;
+        if (a.weight) a.weight[(long long)n * a.num_keys + s] = one;
+        share[s] = one * a.drawing(n, 0, s);
+    }
+    block_barrier();
+    for (int first = 0; first < quads; first += columns) {
+        float4 sum = {0, 0, 0, 0};
+        auto add = [&](int s, const float4& x) {
+            float w = share[s];  // what has no weight may be anything
+            if (w != 0) sum = {fmaf(w, x.x, sum.x), fmaf(w, x.y, sum.y), fmaf(w, x.z, sum.z), fmaf(w, x.w, sum.w)};
+        };
+        auto fetched = [&](int s) {
+            return four(value + (long long)s * a.value_width, 4 * (first + column), a.value_width, whole_values);
+        };
+        bool mine = group < groups && first + column < quads;
+        if (mine) {
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++)
+                if (group + i * groups < num_keys) add(group + i * groups, first ? fetched(group + i * groups) : ahead[i]);
+#pragma unroll 4
+            for (int s = group + AHEAD * groups; s < num_keys; s += groups) add(s, fetched(s));
+        }
+        *(float4*)(sums + 4 * threadIdx.x) = sum;
+        block_barrier();
+        if (mine && group == 0) {
+            for (int i = 1; i < groups; i++) {
+                float4 x = *(const float4*)(sums + 4 * (threadIdx.x + i * columns));
+                sum = {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
+            }
+            float x[4] = {sum.x, sum.y, sum.z, sum.w};
+            for (int i = 0, d = 4 * (first + column); i < 4 && d + i < a.value_width; i++)
+                a.output[(long long)n * a.value_width + d + i] = narrow(x[i]);
+        }
+        block_barrier();
+    }
+}
+
+#define PATCH 4  // rows and outputs of a warp
+#define PATCHES_N 4
+#define PATCHES_A 2
+
+// W q of few rows, [N, A]: a warp has PATCH x PATCH outputs and its lanes share the width. grid: (outputs / 8, rows / 16)
+KERNEL(256, 2) project(const input_t* query, const input_t* weight, input_t* output, int num_rows, int num_outputs, int width) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int n = (blockIdx.y * PATCHES_N + warp % PATCHES_N) * PATCH, out = (blockIdx.x * PATCHES_A + warp / PATCHES_N) * PATCH;
+    bool whole = is_whole(query, width) && is_whole(weight, width);
+    float sum[PATCH][PATCH] = {};
+#pragma unroll 2
+    for (int d = 4 * lane; d < width; d += 128) {
+        float4 q[PATCH], w[PATCH];
+#pragma unroll
+        for (int i = 0; i < PATCH; i++) {
+            q[i] = four(query + (long long)min(n + i, num_rows - 1) * width, d, width, whole);
+            w[i] = four(weight + (long long)min(out + i, num_outputs - 1) * width, d, width, whole);
+        }
+#pragma unroll
+        for (int i = 0; i < PATCH; i++)
+#pragma unroll
+            for (int j = 0; j < PATCH; j++)
+                sum[i][j] = fmaf(q[i].x, w[j].x, fmaf(q[i].y, w[j].y, fmaf(q[i].z, w[j].z, fmaf(q[i].w, w[j].w, sum[i][j]))));
+    }
+#pragma unroll
+    for (int step = 16; step; step /= 2)
+#pragma unroll
+        for (int i = 0; i < PATCH; i++)
+#pragma unroll
+            for (int j = 0; j < PATCH; j++) sum[i][j] += shuffle_xor(sum[i][j], step);
+#pragma unroll
+    for (int i = 0; i < PATCH; i++)
+#pragma unroll
+        for (int j = 0; j < PATCH; j++)
+            if (lane == i * PATCH + j && n + i < num_rows && out + j < num_outputs)
+                output[(long long)(n + i) * num_outputs + out + j] = narrow(sum[i][j]);
 }
 
 // How threads share columns and rows: a thread has one column at a time and every `groups`-th row
@@ -40,50 +188,7 @@ struct Share {
     }
 };
 
-// Shared memory: queries, v, weights, scratch. grid: N. `weight` [N, S] float32, before dropout.
-KERNEL(THREADS, 1) step(
-    const input_t* query, const input_t* key, const float* v, const input_t* value, Allowed allowed, Drawing drawing,
-    input_t* output, float* weight, int num_keys, int width, int value_width, int v_stride
-) {
-    SHARED(q);
-    float *of_v = q + width, *a = of_v + width, *scratch = a + num_keys;
-    int n = blockIdx.x;
-    key += (long long)n * num_keys * width, value += (long long)n * num_keys * value_width;
-    for (int d = threadIdx.x; d < width; d += THREADS)
-        q[d] = widen(query[(long long)n * width + d]), of_v[d] = v[(long long)n * v_stride + d];
-    block_barrier();
-    float best = -INFINITE, sum = 0;
-    for (int s = threadIdx.x / 32; s < num_keys; s += THREADS / 32) {
-        bool may = allowed(n, 0, s);
-        float score = may ? score_of(q, of_v, key + (long long)s * width, width) : -INFINITE;
-        if (threadIdx.x % 32 == 0) a[s] = score;
-        best = fmaxf(best, score);
-    }
-    best = block_max(best, scratch);
-    best = best == -INFINITE ? 0.0f : best;
-    for (int s = threadIdx.x; s < num_keys; s += THREADS) sum += a[s] = expf(a[s] - best);
-    sum = block_sum(sum, scratch);
-    float share = sum == 0 ? 0.0f : 1 / sum;
-    for (int s = threadIdx.x; s < num_keys; s += THREADS) {
-        float one = a[s] * share;
-        weight[(long long)n * num_keys + s] = one;
-        a[s] = one * drawing(n, 0, s);
-    }
-    block_barrier();
-    Share mine(value_width);
-    for (int first = 0; first < value_width; first += mine.columns) {
-        int d = first + mine.column;
-        float total = 0;
-        if (d < value_width && mine.group < mine.groups)
-#pragma unroll 4
-            for (int s = mine.group; s < num_keys; s += mine.groups)
-                total = fmaf(a[s], widen(value[(long long)s * value_width + d]), total);
-        total = mine.over_groups(total, scratch);
-        if (d < value_width && mine.group == 0) output[(long long)n * value_width + d] = narrow(total);
-    }
-}
-
-// Gradients of everything; `of_v` [N, width] float32. Shared memory: as above, and the gradient of the output.
+// Gradients of everything; `of_v` [N, width] float32. Shared memory: gradients of the scores and of the output, scratch.
 KERNEL(THREADS, 1) step_backward(
     const input_t* grad, const float* grad_weight, const input_t* query, const input_t* key, const float* v,
     const input_t* value, const float* weight, Allowed allowed, Drawing drawing, input_t* of_query, input_t* of_key,
