@@ -102,7 +102,7 @@ class Sentence:
 def ranked(finished: list[Hypothesis], cut: list[Hypothesis], num_best: int) -> list[Hypothesis]:
     """The best, best first: of those that ended, and for want of these of those that were cut."""
     if len(finished) + len(cut) == 1:
-        return [*finished, *cut]
+        return finished or cut
     distinct = {tuple(one.ids): one for one in sorted(cut)}.values()  # two loops may be cut to the same
     found = sorted(finished, reverse=True) + sorted(distinct, reverse=True)
     return found[:num_best] or [Hypothesis(-math.inf, [], [], ended=False)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,15 +31,15 @@ def greedy_outputs(columns: Columns, options: BeamOptions, guarded_B: Flags) -> 
 
 def beam_outputs(columns: Columns, options: BeamOptions, guarded_B: Flags) -> list[list[Hypothesis]]:
     """The best outputs of each sentence."""
-    finished: list[list[Hypothesis]] = [[] for _ in guarded_B]
-    cut: list[list[Hypothesis]] = [[] for _ in guarded_B]
+    finished: dict[int, list[Hypothesis]] = {}
+    cut: dict[int, list[Hypothesis]] = {}
     has_ended_BM = columns["worth"].numpy() > -np.inf
     at_H, rank_H = np.nonzero(has_ended_BM)
     if len(at_H):
         place_H, hypothesis_H, last_H = columns["ended"].numpy()[at_H, rank_H].T
         written = _read_off(columns, at_H, place_H.astype(np.int64), hypothesis_H.astype(np.int64)).and_then(last_H)
         for at, one in zip(at_H.tolist(), written.hypotheses(options, np.ones_like(at_H, np.bool_)), strict=True):
-            finished[at].append(one)
+            finished.setdefault(at, []).append(one)
     num_wanted_B = options.num_best - has_ended_BM.sum(1)
     cut_BX2 = columns["cut"].numpy()
     is_cut_BX = np.arange(cut_BX2.shape[1]) < np.where(num_wanted_B > 0, columns["num_cut"].numpy(), 0)[:, None]
@@ -51,8 +51,8 @@ def beam_outputs(columns: Columns, options: BeamOptions, guarded_B: Flags) -> li
         may_H |= np.isin(at_H, at_H[shorter.length_H < written.length_H])  # two loops may be cut to the same
         at_H, shorter = at_H[may_H], shorter.only(may_H)
         for at, one in zip(at_H.tolist(), shorter.hypotheses(options, np.zeros_like(at_H, np.bool_)), strict=True):
-            cut[at].append(one)
-    return [ranked(*both, options.num_best) for both in zip(finished, cut, strict=True)]
+            cut.setdefault(at, []).append(one)
+    return [ranked(finished.get(at, []), cut.get(at, []), options.num_best) for at in range(len(guarded_B))]
 
 
 class _Written(NamedTuple):
@@ -98,8 +98,14 @@ class _Written(NamedTuple):
         columns = (self.id_HT, self.log_p_HT, self.length_H, ended_H)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         return [
-            options.hypothesis(ids[: length - ended], steps[:length], ended=ended) for ids, steps, length, ended in rows
+            options.hypothesis(_first(ids, length - ended), _first(steps, length), ended=ended)
+            for ids, steps, length, ended in rows
         ]
+
+
+def _first(row: list[Any], count: int) -> list[Any]:
+    """So many of a list that nobody else has; a copy of each would keep the garbage collector busy."""
+    return row if count == len(row) else row[:count]
 
 
 def _among_best(
