@@ -24,12 +24,14 @@ def best():  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("num_ids", "count"), [(7, 7), (37, 1), (101, 8), (300, 4)])
+@pytest.mark.parametrize(("num_ids", "count"), [(7, 7), (37, 1), (101, 8), (300, 4), (300, 32)])
 def test_the_best_of_all_parts(best, dtype: torch.dtype, num_ids: int, count: int, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(best, "PART", 64)
     logits = (3 * torch.randn(5, num_ids)).to(dtype)
     logits[1, 10:] = -torch.inf
     logits[2, 3:6] = 9.0  # equal ones: the lowest id first
+    logits[3] = logits[3].round()
+    logits[4] = torch.tensor([0.0, -0.0, -1.0]).repeat(num_ids)[:num_ids]
     short = torch.tensor([True, False, True, False, False])
     log_p, token, total = best.best(logits, count, 0b1011, END, short)
     exact = logits.float().log_softmax(-1)

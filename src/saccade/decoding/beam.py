@@ -96,9 +96,16 @@ class Sentence:
 
     def ranked(self) -> list[Hypothesis]:
         """What is found, best first."""
-        distinct = {tuple(one.ids): one for one in sorted(self.cut)}.values()  # two loops may be cut to the same
-        found = sorted(self.finished, reverse=True) + sorted(distinct, reverse=True)
-        return found[: self.options.num_best] or [Hypothesis(-math.inf, [], [], ended=False)]
+        return ranked(self.finished, self.cut, self.options.num_best)
+
+
+def ranked(finished: list[Hypothesis], cut: list[Hypothesis], num_best: int) -> list[Hypothesis]:
+    """The best, best first: of those that ended, and for want of these of those that were cut."""
+    if len(finished) + len(cut) == 1:
+        return finished or cut
+    distinct = {tuple(one.ids): one for one in sorted(cut)}.values()  # two loops may be cut to the same
+    found = sorted(finished, reverse=True) + sorted(distinct, reverse=True)
+    return found[:num_best] or [Hypothesis(-math.inf, [], [], ended=False)]
 
 
 @final

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from saccade.data.mistakes import Mistake
 from saccade.data.tokenizer import END, PAD, START, UNKNOWN
@@ -81,8 +81,7 @@ def constrain(
     if longest >= options.max_length:
         raise Mistake(f"prefixes: one of {longest} ids given; it must be shorter than max_length, {options.max_length}")
     padded = [[*prefix, *[PAD] * (longest - len(prefix))] for prefix in prefixes]
-    limits = [options.limit(length) for length in source_length_B.tolist()]
-    limits = [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
+    limits = options.limits(source_length_B.tolist(), prefixes)
     device = source.device
     prefix_BT = torch.tensor(padded, dtype=torch.long, device=device)
     return Constraints(options, prefix_BT, torch.tensor(limits, device=device), ~_holds_loop(source))
@@ -90,7 +89,7 @@ def constrain(
 
 def before_loop(ids: Sequence[int], rounds: int) -> int:
     """How many ids stay when the loop at the end is cut: all before it, and its first round."""
-    blocks = range(1, LONGEST_BLOCK + 1 if rounds else 1)
+    blocks = range(1, LONGEST_BLOCK + 1 if rounds and len(ids) >= SHORTEST_LOOP else 1)
     block = next((block for block in blocks if _ends_in_loop(ids, block, rounds)), None)
     if block is None:
         return len(ids)
@@ -122,7 +121,8 @@ def _holds_loop(source: Tensor) -> Tensor:
         run = max(4 * block, SHORTEST_LOOP // 2) - block
         if source.shape[1] >= run + block:
             same_BS = (source[:, block:] == source[:, :-block]) & (source[:, block:] != PAD)
-            found_B |= same_BS.unfold(1, run, 1).all(-1).any(-1)
+            count_BS = nn.functional.pad(same_BS.cumsum(1, dtype=torch.int32), (1, 0))
+            found_B |= (count_BS[:, run:] - count_BS[:, :-run] == run).any(-1)
     return found_B
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,6 +49,14 @@ class Options:
     def limit(self, source_length: int) -> int:
         """The longest output for a source, </s> included."""
         return max(self.min_length + 1, min(self.max_length, int(self.max_length_factor * source_length) + 10))
+
+    def limits(self, source_lengths: Sequence[int], prefixes: Sequence[Sequence[int]]) -> list[int]:
+        """The longest outputs for some sources, which begin with these prefixes (none: with nothing)."""
+        limit = {length: self.limit(length) for length in set(source_lengths)}
+        limits = [limit[length] for length in source_lengths]
+        if not prefixes:
+            return limits
+        return [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
 
     def normalised(self, log_probability: float, length: int) -> float:
         """log p / ((5 + length) / 6)^alpha, which hypotheses are ranked by (Wu 2016, equation 14)."""

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.decoding.beam import BeamOptions
 from saccade.decoding.board import Size
 from saccade.decoding.constraints import Constraints, constrain
-from saccade.decoding.harvest import beam_outputs, greedy_outputs
+from saccade.decoding.harvest import Flags, Integers, beam_outputs, greedy_outputs
 from saccade.decoding.options import Hypothesis
 from saccade.decoding.reader import Reader, on_device, power
 from saccade.decoding.stage import Stage, to_host
@@ -26,6 +28,7 @@ from saccade.decoding.stepper import Slotted
 FEW_SENTENCES = 8
 ENCODED = 16384  # source steps that are read together
 Load = Callable[[Sequence[int]], tuple[Tensor, Tensor]]  # numbers of sentences to their sources and lengths, padded
+Column = NDArray[Any]  # something of every sentence
 
 
 class Pace(NamedTuple):
@@ -53,10 +56,6 @@ class Work(NamedTuple):
     load: Load
     lengths: Sequence[int]
     prefixes: Sequence[Sequence[int]] = ()
-
-    def prefix(self, number: int) -> Sequence[int]:
-        """What a sentence's output begins with."""
-        return self.prefixes[number] if self.prefixes else ()
 
 
 class Factory(NamedTuple):
@@ -94,49 +93,62 @@ def write(factory: Factory, work: Work) -> list[list[Hypothesis]]:
     """For every sentence its best outputs, best first."""
     found: list[list[Hypothesis]] = [[] for _ in work.lengths]
     for batch, numbers in _groups(factory, work):
-        writing = _Writing(factory, work, batch, deque(numbers), found)
+        writing = _Writing(factory, work, batch, numbers, found)
         while not writing.is_over:
             writing.round()
     return found
 
 
-def _groups(factory: Factory, work: Work) -> Iterator[tuple[int, list[int]]]:
+def _groups(factory: Factory, work: Work) -> Iterator[tuple[int, Integers]]:
     """Sentences, longest first, with the number of slots that they get; long outputs get fewer."""
     options, pace = factory.options, factory.pace
-    limits = [limit(options, work, number) for number in range(len(work.lengths))]
-    order = sorted(range(len(limits)), key=lambda number: (-limits[number], -work.lengths[number]))
+    limit_S = np.asarray(options.limits(work.lengths, work.prefixes), np.int64)
+    order_S = np.lexsort((-np.asarray(work.lengths, np.int64), -limit_S))
     most = max(1, pace.rows // options.width)
-    while order:
-        longest = limits[order[0]]
+    while len(order_S):
+        longest = int(limit_S[order_S[0]])
         batch = min(most, max(1, pace.row_steps // (options.width * longest)))
-        count = len(order) if batch == most else sum(limits[number] > longest // 2 for number in order)
-        yield batch, order[:count]
-        order = order[count:]
+        count = len(order_S) if batch == most else int((limit_S[order_S] > longest // 2).sum())
+        yield batch, order_S[:count]
+        order_S = order_S[count:]
 
 
-def limit(options: BeamOptions, work: Work, number: int) -> int:
-    """The longest output of a sentence, </s> included."""
-    return max(options.limit(work.lengths[number]), len(work.prefix(number)) + 1)
+class _Sentences(NamedTuple):
+    """Some that are being written: their numbers and slots, how many ids each may and does have, who may not loop."""
+
+    number_S: Column
+    slot_S: Column
+    limit_S: Column
+    written_S: Column
+    guarded_S: Column
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.number_S)
+
+    def only(self, is_kept_S: Flags) -> _Sentences:
+        """Some of them."""
+        return _Sentences(*(column_S[is_kept_S] for column_S in self))
+
+    def joined(self, other: _Sentences) -> _Sentences:
+        """These and others."""
+        return _Sentences(*(np.concatenate(both) for both in zip(self, other, strict=True)))
+
+    def after(self, count: int) -> _Sentences:
+        """Some steps later."""
+        return self._replace(written_S=np.minimum(self.written_S + count, self.limit_S))
 
 
-@final
-@dataclass(eq=False)
-class _Sentence:
-    """One that is being written: its number, its constraints' row, its slot, and at most how many ids it has."""
-
-    number: int
-    constraints: Constraints
-    row: int
-    limit: int
-    slot: int
-    written: int = 0
+_NO = np.zeros(0, np.int64)
+NOBODY = _Sentences(_NO, _NO, _NO, _NO, _NO.astype(np.bool_))
 
 
 class _Look(NamedTuple):
     """Which slots were live at the end of a round, on the way to the host, and who was in which."""
 
     live_B: Tensor
-    sentences: list[tuple[int, _Sentence]]
+    sentences: _Sentences
     wait: Callable[[], None]
 
 
@@ -144,7 +156,7 @@ class _Leaving(NamedTuple):
     """What was written in some slots, on the way to the host, and by whom."""
 
     columns: dict[str, Tensor]
-    sentences: list[_Sentence]
+    sentences: _Sentences
     wait: Callable[[], None]
 
 
@@ -156,22 +168,22 @@ class _Writing:
     factory: Factory
     work: Work
     batch: int
-    waiting: deque[int]
+    waiting: Integers
     found: list[list[Hypothesis]]
     stage: Stage | None = None
-    sentences: list[_Sentence] = field(default_factory=list)
+    sentences: _Sentences = NOBODY
     looks: deque[_Look] = field(default_factory=deque)
     leaving: deque[_Leaving] = field(default_factory=deque)
 
     @property
     def is_over(self) -> bool:
         """Nobody waits, writes or leaves."""
-        return not (self.waiting or self.sentences or self.leaving)
+        return not (len(self.waiting) or self.sentences.size or self.leaving)
 
     def round(self) -> None:
         """Some steps. What is asked of the device was done before they are; the host catches up meanwhile."""
         self._let_in()
-        lag = self._go_on() if self.sentences else 0
+        lag = self._go_on() if self.sentences.size else 0
         while self.leaving:
             self._note(self.leaving.popleft())
         while len(self.looks) > lag:
@@ -179,45 +191,43 @@ class _Writing:
 
     def _go_on(self) -> int:
         """Some steps, and a look; how many looks need not be there yet."""
-        left = max(sentence.limit - sentence.written for sentence in self.sentences)
+        left = int((self.sentences.limit_S - self.sentences.written_S).max())
         if not left:
             return 0
-        stage, count = self._fitting_stage(), min(left, self.factory.pace.steps_of(len(self.sentences)))
+        stage, count = self._fitting_stage(), min(left, self.factory.pace.steps_of(self.sentences.size))
         for _ in range(count):
             stage.step()
-        for sentence in self.sentences:
-            sentence.written = min(sentence.written + count, sentence.limit)
-        if left == count and not self.waiting:  # all have come to their limits, and nobody needs to look
+        self.sentences = self.sentences.after(count)
+        if left == count and not len(self.waiting):  # all have come to their limits, and nobody needs to look
             self.looks.clear()
-            self._leave(self.sentences)
+            self._leave(np.ones(self.sentences.size, np.bool_))
             return 0
-        where = [(sentence.slot, sentence) for sentence in self.sentences]
-        self.looks.append(_Look(to_host(stage.board.live_B), where, _mark(self.factory.device)))
+        self.looks.append(_Look(to_host(stage.board.live_B), self.sentences, _mark(self.factory.device)))
         return self.factory.pace.lag
 
     def _let_in(self) -> None:
         """Those who wait take free slots, when there are enough of these to be worth reading for."""
         batch = self.batch if self.stage is None else self.stage.size.batch
-        while self.waiting and (batch - len(self.sentences)) * 8 >= batch:
-            numbers = [self.waiting.popleft()]
-            most = min(batch - len(self.sentences), ENCODED // max(1, self.work.lengths[numbers[0]]))
-            while self.waiting and len(numbers) < most:
-                numbers.append(self.waiting.popleft())
-            self._enter(numbers)
+        while len(self.waiting) and (free := batch - self.sentences.size) * 8 >= batch:
+            most = min(free, max(1, ENCODED // max(1, self.work.lengths[self.waiting[0]])))
+            numbers_E, self.waiting = self.waiting[:most], self.waiting[most:]
+            self._enter(numbers_E)
 
-    def _enter(self, numbers: list[int]) -> None:
+    def _enter(self, number_E: Integers) -> None:
+        numbers = number_E.tolist()
         source, length_E = self.work.load(numbers)
-        prefixes = [self.work.prefix(number) for number in numbers]
+        started = self.factory.start(source, length_E)  # what follows is done while the device reads
+        prefixes = [self.work.prefixes[number] for number in numbers] if self.work.prefixes else ()
         constraints = constrain(self.factory.options, source, length_E, prefixes)
-        started = self.factory.start(source, length_E)
         stage = self._roomy_stage(started.num_source_steps, constraints)
-        taken = {sentence.slot for sentence in self.sentences}
-        slots = [slot for slot in range(stage.size.batch) if slot not in taken][: len(numbers)]
-        stage.enter(slots, started, constraints, stays=len(slots) <= FEW_SENTENCES and self.factory.keeps(started))
-        limits = constraints.limit_B.tolist()
-        self.sentences += [
-            _Sentence(number, constraints, row, limits[row], slots[row]) for row, number in enumerate(numbers)
-        ]
+        is_free_B = np.ones(stage.size.batch, np.bool_)
+        is_free_B[self.sentences.slot_S] = False
+        slot_E = is_free_B.nonzero()[0][: len(numbers)]
+        stays = len(numbers) <= FEW_SENTENCES and self.factory.keeps(started)
+        stage.enter(slot_E.tolist(), started, constraints, stays=stays)
+        limit_E, guarded_E = constraints.limit_B.numpy(), constraints.guarded_B.numpy()
+        entering = _Sentences(number_E, slot_E, limit_E, np.zeros_like(number_E), guarded_E)
+        self.sentences = self.sentences.joined(entering)
 
     def _roomy_stage(self, source_steps: int, constraints: Constraints) -> Stage:
         """The stage, with room for these sources and prefixes."""
@@ -233,11 +243,11 @@ class _Writing:
     def _fitting_stage(self) -> Stage:
         """The stage, with room for the steps of a round; without empty slots, when nobody waits for them."""
         assert self.stage is not None
-        size, pace, count = self.stage.size, self.factory.pace, len(self.sentences)
-        steps = max(min(sentence.written + pace.steps, sentence.limit) for sentence in self.sentences) + 2
+        size, pace, count = self.stage.size, self.factory.pace, self.sentences.size
+        steps = int(self.sentences.after(pace.steps).written_S.max()) + 2
         if steps > size.steps:
             size = size._replace(steps=max(steps, 2 * size.steps))
-        if not self.waiting and count <= size.batch * (1 - pace.spare):
+        if not len(self.waiting) and count <= size.batch * (1 - pace.spare):
             size = size._replace(batch=count)
         return self._moved(size)
 
@@ -249,38 +259,33 @@ class _Writing:
         if self.stage is not None and self.stage.size == size:
             return self.stage
         before, self.stage = self.stage, self.factory.stage(size)
-        if before is not None and self.sentences:
-            self.stage.refill(before, [sentence.slot for sentence in self.sentences])
-            for slot, sentence in enumerate(self.sentences):
-                sentence.slot = slot
+        if before is not None and self.sentences.size:
+            self.stage.refill(before, self.sentences.slot_S.tolist())
+            self.sentences = self.sentences._replace(slot_S=np.arange(self.sentences.size))
         return self.stage
 
     def _let_out(self, look: _Look) -> None:
         """Who was done in that round leaves, and what it wrote is sent for."""
-        assert self.stage is not None
         look.wait()
-        live = look.live_B.tolist()
-        done = {sentence for slot, sentence in look.sentences if not live[slot]}
-        leaving = [sentence for sentence in self.sentences if sentence in done]
-        if leaving:
-            self._leave(leaving)
+        is_live_S = look.live_B.numpy()[look.sentences.slot_S]
+        if not is_live_S.all():
+            is_leaving_S = np.isin(self.sentences.number_S, look.sentences.number_S[~is_live_S])
+            if is_leaving_S.any():
+                self._leave(is_leaving_S)
 
-    def _leave(self, leaving: list[_Sentence]) -> None:
+    def _leave(self, is_leaving_S: Flags) -> None:
         """What these wrote is sent for."""
         assert self.stage is not None
-        gone = set(leaving)
-        self.sentences = [sentence for sentence in self.sentences if sentence not in gone]
-        num_steps = max(sentence.written for sentence in leaving) + 1
-        columns = self.stage.columns([sentence.slot for sentence in leaving], num_steps)
+        leaving, self.sentences = self.sentences.only(is_leaving_S), self.sentences.only(~is_leaving_S)
+        columns = self.stage.columns(leaving.slot_S.tolist(), int(leaving.written_S.max()) + 1)
         self.leaving.append(_Leaving(columns, leaving, _mark(self.factory.device)))
 
     def _note(self, leaving: _Leaving) -> None:
         leaving.wait()
-        options = self.factory.options
-        outputs = greedy_outputs if options.width == 1 else beam_outputs
-        own = [(sentence.constraints, sentence.row) for sentence in leaving.sentences]
-        for sentence, found in zip(leaving.sentences, outputs(leaving.columns, options, own), strict=True):
-            self.found[sentence.number] = found
+        outputs = greedy_outputs if self.factory.options.width == 1 else beam_outputs
+        found = outputs(leaving.columns, self.factory.options, leaving.sentences.guarded_S)
+        for number, best in zip(leaving.sentences.number_S.tolist(), found, strict=True):
+            self.found[number] = best
 
 
 def _mark(device: torch.device) -> Callable[[], None]:

@@ -16,7 +16,7 @@ from saccade.decoding.beam import BeamOptions
 from saccade.decoding.board import Size
 from saccade.decoding.options import Hypothesis, Options
 from saccade.decoding.reader import Reader
-from saccade.decoding.slots import PACES, Factory, Work, limit, write
+from saccade.decoding.slots import PACES, Factory, Work, write
 from saccade.decoding.stage import Stage
 from saccade.decoding.stepper import Slotted
 
@@ -62,7 +62,7 @@ class Writer:
         if hasattr(self.model, "unshard"):
             return "it is sharded over several processes (FSDP2)"
         model = cast(Slotted, self.model)
-        longest = max((limit(options, work, number) for number in range(len(work.lengths))), default=0)
+        longest = max(options.limits(work.lengths, work.prefixes), default=0)
         if model.max_places is not None and longest > model.max_places:
             return f"the model has no more than {model.max_places} positions"
         return model.refuses_slots()

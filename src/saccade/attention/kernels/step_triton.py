@@ -19,9 +19,9 @@ FEW_PROGRAMS = 1024
 WARPS = 1  # more would only wait for each other
 
 
-def block_steps(capacity: int) -> int:
-    """Steps that a program takes at once."""
-    return max(16, min(32, triton.next_power_of_2(capacity)))
+def block_steps(capacity: int, is_ahead: bool) -> int:
+    """Steps that a program takes at once: few where many programs share the registers."""
+    return max(16, min(32, triton.next_power_of_2(capacity))) if is_ahead else 16
 
 
 def step(
@@ -39,6 +39,7 @@ def step(
     assert key_RCGK.stride(-1) == value_RCGK.stride(-1) == 1
     new_key, new_value = (query, query) if new is None else (rows(new[0]), rows(new[1]))
     output = query.new_empty(query.shape)
+    is_ahead = num_rows * num_heads <= FEW_PROGRAMS
     step_kernel[(num_rows * num_heads,)](
         query,
         key_RCGK,
@@ -62,8 +63,8 @@ def step(
         REPEATS=num_heads // groups,
         WIDTH=width,
         PADDED=triton.next_power_of_2(width),
-        BLOCK=block_steps(capacity),
-        AHEAD=num_rows * num_heads <= FEW_PROGRAMS,
+        BLOCK=block_steps(capacity, is_ahead),
+        AHEAD=is_ahead,
         num_warps=WARPS,
         **launch(query.device),
     )
