@@ -18,6 +18,7 @@ TINY = Sizes(width=64, num_layers=1, vocabulary=211, num_heads=2, hidden_width=1
 TINY_RNN = Sizes(width=48, num_layers=1, vocabulary=211, embedding_width=40)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own, where it compiles
 @pytest.mark.parametrize("sizes", [TINY, TINY_RNN])
 def test_everybody_trains_here(sizes: Sizes) -> None:
     names = accelerator.chosen(None, is_recurrent=sizes.is_recurrent)
