@@ -16,6 +16,7 @@ from saccade.attention.linear import fused_linear
 from saccade.attention.precision import _writes_wide
 from saccade.data.packing import IGNORED
 from saccade.layers import feed_forward, residual
+from saccade.layers.embedding import embedding_backward
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training import losses
 
@@ -87,6 +88,27 @@ def test_linear_layers(num_rows: int, width: int, hidden: int, dtype: torch.dtyp
     assert all(one.dtype == torch.float32 for one in found[1:])
     for one, again in zip(found, torch.autograd.grad(y, leaves, grad), strict=True):
         assert torch.equal(one, again)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("num_places", "width"), [(25_600, 512), (3001, 1024), (77, 37), (1, 8), (0, 64)])
+@pytest.mark.parametrize("vocabulary", [1, 37_000, 70_000])
+@pytest.mark.parametrize("share", [0.0, SHARE])
+def test_gradients_of_embeddings(
+    num_places: int, width: int, vocabulary: int, dtype: torch.dtype, share: float
+) -> None:
+    ids = (torch.rand(1, num_places, device="cuda") ** 8 * vocabulary).long()  # the first one very often
+    grad, seed = rows(1, num_places, width, dtype=dtype).detach(), drawn_seed(ids.device) if share else None
+    ours = embedding_backward(grad, ids, seed, vocabulary, 2.0, share, torch.float32)
+    assert ours.equal(embedding_backward(grad, ids, seed, vocabulary, 2.0, share, torch.float32))
+    kept = torch.ones(num_places, width, device="cuda")
+    if share:
+        kept = residual.residual(kept, None, None, None, seed, share, 0.0)[0]
+    plain, exact = (
+        torch.zeros(vocabulary, width, dtype=wide, device="cuda").index_add(0, ids[0], 2 * grad[0].to(wide) * kept)
+        for wide in (torch.float32, torch.float64)
+    )
+    close([ours], [plain], [exact], torch.float32)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

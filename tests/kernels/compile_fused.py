@@ -14,7 +14,7 @@ from compile_here import resources  # type: ignore[import-not-found]
 
 from saccade.attention.kernels import narrow
 from saccade.attention.kernels.columns import MASKED_SUMS, SUMS, TOTALS, _columns_kernel
-from saccade.layers.kernels import embedding, float8, residual
+from saccade.layers.kernels import embedding, embedding_gradient, float8, residual
 from saccade.training.kernels import cross_entropy
 
 STREAM = ("answer_ptr", "x_ptr", "y_ptr", "grad_ptr", "grad_sum_ptr", "grad_answer_ptr", "hidden_ptr", "masked_ptr")
@@ -26,8 +26,9 @@ OTHERS: dict[str, Any] = {
     "heights": ("i32",) * 3,
     **dict.fromkeys(("weight_ptrs", "bias_ptrs"), ("*fp32",) * 3),
     **dict.fromkeys(("narrow_ptr", "narrow_bias_ptr"), "*bf16"),
+    "key_ptr": "*i16",
     **dict.fromkeys(("piece_ptr", "first_ptr"), "*i32"),
-    **dict.fromkeys(("address_ptr", "seed_ptr", "target_ptr", "id_ptr", "place_ptr"), "*i64"),
+    **dict.fromkeys(("address_ptr", "seed_ptr", "target_ptr", "id_ptr", "place_ptr", "order_ptr"), "*i64"),
     **dict.fromkeys(("num_rows", "num_places", "half", "threshold", "num_entries", "num_turned", "width"), "i32"),
     **dict.fromkeys(("factor", "scale", "epsilon", "smoothing"), "fp32"),
 }
@@ -40,6 +41,10 @@ def main() -> None:
             used = usage(kernel, constants, warps, stream)
             if "STACK:0 " not in used:
                 print(kernel.fn.__name__, constants, warps, stream, used)  # noqa: T201
+    for kernel, constants, warps, stream in gradients_of_embeddings():
+        used = usage(kernel, constants, warps, stream)
+        if "STACK:0 " not in used:
+            print(kernel.fn.__name__, constants, warps, stream, used)  # noqa: T201
     for kernel, constants, blocks in rows_of_logits():
         used = usage(kernel, constants, blocks.warps, "*bf16", blocks.registers)
         if "STACK:0 " not in used:
@@ -86,6 +91,18 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
     yield float8._largest_kernel, {"ENTRIES": cut.entries}, cut.warps
     limits = {"LARGEST": 448.0, "SMALLEST": 1e-30}
     yield float8._narrow_kernel, limits | {"ROWS": cut.rows, "COLUMNS": cut.columns}, cut.warps
+
+
+def gradients_of_embeddings() -> Iterator[tuple[Any, dict[str, Any], int, str]]:
+    """Each dtype has its own tile."""
+    joined = embedding_gradient.JOINED
+    for width in (37, 512, 1024):
+        for cut, stream in ((embedding_gradient.SUMS, "*bf16"), (embedding_gradient.EXACT_SUMS, "*fp32")):
+            parts = {"WIDTH": width, "ROWS": cut.rows, "COLUMNS": cut.columns}
+            padded = triton.next_power_of_2(width)
+            yield embedding_gradient._sums_kernel, parts | {"DROPS": True, "PADDED": padded}, cut.warps, stream
+            parts |= {"CHUNKS": joined.rows, "COLUMNS": joined.columns}
+            yield embedding_gradient._join_kernel, parts, joined.warps, stream
 
 
 def rows_of_logits() -> Iterator[tuple[Any, dict[str, Any], cross_entropy.Blocks]]:

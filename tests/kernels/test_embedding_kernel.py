@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
+from saccade.attention.kernels.columns import Blocks
 from saccade.attention.places import Places
-from saccade.layers.embedding import embedded, embedding
+from saccade.layers.embedding import embedded, embedding, embedding_backward
+from saccade.layers.kernels.embedding_gradient import backward
 from saccade.layers.positions import Sinusoidal
 from saccade.layers.residual import residual
 
@@ -26,6 +29,7 @@ def test_it_is_the_plain_spelling(width: int, packed: bool, placed: bool) -> Non
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.usefixtures("widened_products")
 def test_what_is_dropped_gets_no_gradient() -> None:
     table, ids, seed = torch.ones(5, 64, requires_grad=True), torch.arange(5), torch.tensor([7])
     y = embedding(ids, table, None, None, seed, 2.0, 0.25, torch.bfloat16)
@@ -43,3 +47,53 @@ def test_the_operator_keeps_torchs_rules() -> None:
     torch.library.opcheck(
         embedding, (torch.randint(5, (2, 3)), table, place, torch.randn(4, 8), torch.tensor([7]), 2.0, 0.5, table.dtype)
     )
+
+
+IDS = {  # at places; a chunk of 16
+    "few, often": torch.arange(83) * 7 % 5,
+    "one everywhere": torch.full((83,), 3),
+    "each once": torch.arange(83),
+    "to a border": torch.arange(80) // 16,
+    "over each border": (torch.arange(83) + 5) // 16,
+    "over two borders": torch.tensor([4] * 3 + [9] * 13 + [2] * 40 + [7] * 8),
+    "one place": torch.tensor([82]),
+    "none": torch.arange(0),
+}
+
+
+@pytest.mark.usefixtures("widened_products")
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize(("dtype", "share"), [(torch.float32, 0.0), (torch.bfloat16, 0.25)])
+def test_the_gradient_sums_every_place_of_an_id(name: str, dtype: torch.dtype, share: float) -> None:
+    check(IDS[name], 70, dtype, share, Blocks(rows=16, columns=64, warps=4))
+
+
+@pytest.mark.usefixtures("widened_products")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("width", [4, 37, 130])
+def test_the_gradient_as_it_is_cut(dtype: torch.dtype, width: int) -> None:
+    check(IDS["few, often"], width, dtype, 0.1 if width == 37 else 0.0, None)
+
+
+def check(ids: Tensor, width: int, dtype: torch.dtype, share: float, blocks: Blocks | None) -> None:
+    ids = ids[torch.randperm(len(ids), generator=torch.Generator().manual_seed(3))]
+    grad, seed = torch.randn(len(ids), width).to(dtype), torch.tensor([7]) if share else None
+    kept = residual(torch.ones(len(ids), width), None, None, None, seed, share, 0.0)[0] if share else 1.0
+    true = torch.zeros(83, width).double().index_add(0, ids, 1.5 * grad.double() * kept)
+    ours = backward(grad, ids, seed, 83, 1.5, share, torch.float32, blocks)
+    torch.testing.assert_close(ours.double(), true, atol=1e-5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("vocabulary", [1 << 16, (1 << 16) + 1])
+def test_large_ids_are_told_apart(vocabulary: int) -> None:
+    ids = torch.tensor([[0, vocabulary - 1, 32_768], [32_767, vocabulary - 1, 0]])
+    grad = torch.randn(2, 3, 16)
+    ours = backward(grad, ids, None, vocabulary, 2.0, 0.0, torch.float32)
+    true = torch.zeros(vocabulary, 16).index_add(0, ids.flatten(), 2 * grad.flatten(0, 1))
+    torch.testing.assert_close(ours, true)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_gradients_operator_keeps_torchs_rules() -> None:
+    ids, grad = torch.randint(5, (2, 3)), torch.randn(2, 3, 8)
+    torch.library.opcheck(embedding_backward, (grad, ids, torch.tensor([7]), 5, 2.0, 0.5, torch.float32))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from saccade.attention.dropout import drawn_seed
 from saccade.attention.places import Places
-from saccade.layers.residual import residual, streamed
+from saccade.layers.residual import streamed
 
 
 def embedded(ids: Tensor, table_VD: Tensor, place: Places | None, position_PD: Tensor | None, share: float) -> Tensor:
@@ -54,6 +54,29 @@ def _(
     return table.new_empty(*ids.shape, table.shape[1], dtype=dtype)
 
 
+@torch.library.custom_op(
+    "saccade::embedding_backward",
+    mutates_args=(),
+    schema="(Tensor grad, Tensor ids, Tensor? seed, int vocabulary, float scale, float share, ScalarType dtype)"
+    " -> Tensor",
+)
+def embedding_backward(
+    grad: Tensor, ids: Tensor, seed: Tensor | None, vocabulary: int, scale: float, share: float, dtype: torch.dtype
+) -> Tensor:
+    """The gradient for W [V, D]."""
+    from saccade.layers.kernels.embedding_gradient import backward
+
+    return backward(grad, ids, seed, vocabulary, scale, share, dtype)
+
+
+@embedding_backward.register_fake
+def _(
+    grad: Tensor, ids: Tensor, seed: Tensor | None, vocabulary: int, scale: float, share: float, dtype: torch.dtype
+) -> Tensor:
+    del ids, seed, scale, share
+    return grad.new_empty(vocabulary, grad.shape[-1], dtype=dtype)
+
+
 Inputs = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None, float, float, torch.dtype]
 
 
@@ -67,9 +90,7 @@ def _save(ctx: torch.autograd.function.FunctionCtx, inputs: Inputs, output: Tens
 def _differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
     ids, seed = ctx.saved_tensors  # type: ignore[attr-defined]
     vocabulary, dtype, scale, share = ctx.sizes  # type: ignore[attr-defined]
-    if seed is not None:
-        grad = residual(grad, None, None, None, seed, share, 0.0)[0]
-    table = torch.ops.aten.embedding_dense_backward(grad.to(dtype) * scale, ids, vocabulary, -1, False)
+    table = embedding_backward(grad, ids, seed, vocabulary, scale, share, dtype)
     return None, table, None, None, None, None, None, None
 
 

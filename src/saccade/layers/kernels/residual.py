@@ -53,11 +53,16 @@ def _blocks(width: int, numbers: int, for_each_warp: int, waves: int = 1, stages
 
 @triton.jit
 def _kept(seed, row, threshold, ROWS: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Which numbers of the rows stay: sixteen bits each."""
-    word = row[:, None] * (PADDED // 8) + tl.arange(0, PADDED // 8)[None, :]
-    a, b, c, d = tl.randint4x(seed, word, n_rounds=7)  # seven rounds pass BigCrush (Salmon 2011, table 2)
-    words = tl.reshape(tl.join(tl.join(a, b), tl.join(c, d)), (ROWS, PADDED // 2)).to(tl.uint32, bitcast=True)
-    return tl.reshape(tl.join(words & 0xFFFF, words >> 16), (ROWS, PADDED)) >= threshold
+    """Which numbers of the rows stay."""
+    return _kept_of(seed, row[:, None] * (PADDED // 8) + tl.arange(0, PADDED // 8)[None, :], threshold, ROWS, PADDED)
+
+
+@triton.jit
+def _kept_of(seed, eight, threshold, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Which of the eights of numbers [ROWS, COLUMNS // 8] stay: sixteen bits for each number."""
+    a, b, c, d = tl.randint4x(seed, eight, n_rounds=7)  # seven rounds pass BigCrush (Salmon 2011, table 2)
+    words = tl.reshape(tl.join(tl.join(a, b), tl.join(c, d)), (ROWS, COLUMNS // 2)).to(tl.uint32, bitcast=True)
+    return tl.reshape(tl.join(words & 0xFFFF, words >> 16), (ROWS, COLUMNS)) >= threshold
 
 
 @triton.jit
