@@ -114,11 +114,14 @@ DEVICE void add_values(
                 }
 #pragma unroll
                 for (int c = 0; c < COLUMNS / 8; c++) {
-                    multiply_add_16x8x8(sum[m][c], small, heads[c]);
+                    float part[4] = {};  // tensor cores cut what they add: a sum of their own is rounded instead
+                    multiply_add_16x8x8(part, small, heads[c]);
 #if INPUT == 0
-                    multiply_add_16x8x8(sum[m][c], big, tails[c]);
+                    multiply_add_16x8x8(part, big, tails[c]);
 #endif
-                    multiply_add_16x8x8(sum[m][c], big, heads[c]);
+                    multiply_add_16x8x8(part, big, heads[c]);
+#pragma unroll
+                    for (int i = 0; i < 4; i++) sum[m][c][i] += part[i];
                 }
             }
         }
