@@ -3,7 +3,7 @@
 //
 // The weights go to the tensor cores in two halves of ten bits each: with float32 values three products
 // (high high + high low + low high) carry 21 bits; 16-bit values fit into ten bits and need two. Tensor cores cut what they
-// add up: after 16 keys, the small products first, a rounded addition takes over.
+// add up: after 16 keys a rounded addition takes over.
 //
 // They multiply values' by weights': 16 columns x 16 keys x 8 queries. Inside a product keys and columns may stand in any
 // order, so they stand as memory is read best: of 16 keys a lane has four in turn, of the columns SPAN in turn, and a
@@ -17,6 +17,10 @@
 #define AT_ONCE (8 / SPAN)               // eights of queries whose chains of products run side by side
 #define PIECES (EIGHTS * SPAN / 2 * 32)  // of 16 bytes: the sums of these columns, each where its lane alone reads it
 #define STRIDE (THREADS / 32 * COLUMNS)  // between the columns of one warp
+
+#ifndef REST
+#define REST 16  // nanoseconds a column: about what softmax and the weighted sum of a tile take
+#endif
 
 // Lanes that share a row when scores become weights: so many that one round does all rows, where a row has enough keys
 #define LANES (WARPS_S * SPLIT < 4 ? 4 : WARPS_S * SPLIT)
@@ -117,16 +121,14 @@ struct Values {
     }
 };
 
-// The products of a few eights of queries, and all of a warp's columns, with one half (of ten bits) on each side
+// Eight keys, a few eights of queries and all of a warp's columns, with one half (of ten bits) on each side
 DEVICE void multiply_add(
-    float (&part)[AT_ONCE][SPAN / 2][4], const float (&values)[2][SPAN / 2][4], const float (&weights)[AT_ONCE][2][2]
+    float (&part)[AT_ONCE][SPAN / 2][4], const float (&values)[SPAN / 2][4], const float (&weights)[AT_ONCE][2]
 ) {
 #pragma unroll
-    for (int step = 0; step < 2; step++)
+    for (int q = 0; q < AT_ONCE; q++)
 #pragma unroll
-        for (int q = 0; q < AT_ONCE; q++)
-#pragma unroll
-            for (int c = 0; c < SPAN / 2; c++) multiply_add_16x8x8(part[q][c], values[step][c], weights[q][step]);
+        for (int c = 0; c < SPAN / 2; c++) multiply_add_16x8x8(part[q][c], values[c], weights[q]);
 }
 
 // sums = shrink sums + weights values: [TILE_T, TILE_S] times [TILE_S, width]; `ahead`: the first keys of the warp's columns
@@ -151,19 +153,23 @@ DEVICE void add_values(
                 }
             bool more = sixteen + 1 < SIXTEENS;
             values.load<WIDE>(ahead, more ? sixteen + 1 : 0, more ? column : column + STRIDE);
+            warp_barrier();  // keeps the compiler from asking for them only when they are needed
 #pragma unroll
             for (int q0 = 0; q0 < EIGHTS; q0 += AT_ONCE) {
-                float big[AT_ONCE][2][2], small[AT_ONCE][2][2], part[AT_ONCE][SPAN / 2][4] = {};
+                float part[AT_ONCE][SPAN / 2][4] = {};
 #pragma unroll
-                for (int q = 0; q < AT_ONCE; q++)
+                for (int step = 0; step < 2; step++) {
+                    float big[AT_ONCE][2], small[AT_ONCE][2];
 #pragma unroll
-                    for (int step = 0; step < 2; step++) {
+                    for (int q = 0; q < AT_ONCE; q++) {
                         float4 x = weights[(((q0 + q) * SIXTEENS + sixteen) * 2 + step) * 32];
-                        big[q][step][0] = x.x, big[q][step][1] = x.y, small[q][step][0] = x.z, small[q][step][1] = x.w;
+                        big[q][0] = x.x, big[q][1] = x.y, small[q][0] = x.z, small[q][1] = x.w;
                     }
-                multiply_add(part, heads, small);
-                if (INPUT == 0) multiply_add(part, tails, big);
-                multiply_add(part, heads, big);
+                    warp_barrier();
+                    multiply_add(part, heads[step], small);
+                    if (INPUT == 0) multiply_add(part, tails[step], big);
+                    multiply_add(part, heads[step], big);
+                }
 #pragma unroll
                 for (int q = 0; q < AT_ONCE; q++)
 #pragma unroll
@@ -229,13 +235,17 @@ KERNEL(THREADS, BLOCKS) attend(
     float4* sums = (float4*)(stages + STAGES_SIZE);
     int n = blockIdx.y, t0 = blockIdx.x * TILE_T;
     for (int i = threadIdx.x; i < TILE_T; i += THREADS) rows.highest[i] = -INFINITE, rows.total[i] = rows.lost[i] = 0;
-    value += (long long)n * a.num_keys * value_width;
     bool wide = value_width % SPAN == 0 && ((uint64)value | (uint64)output) % sizeof(Span) == 0;
     bool anew = true;  // nothing is summed yet
     // the first and last key that any query of the tile may see, as far as the band says
     long long first = max((long long)t0 + allowed.low, 0ll);
     long long last = min((long long)min(t0 + TILE_T, a.num_queries) - 1 + allowed.high, (long long)a.num_keys - 1);
-    for (int s0 = (int)min(first, (long long)a.num_keys) / TILE_S * TILE_S; s0 <= last; s0 += TILE_S) {
+    // Blocks of a multiprocessor that start together stay in step, and the tensor cores wait while all of them score
+    if (REST && BLOCKS > 1 && last - first >= 4 * TILE_S && threadIdx.x == 0)
+        rest(warp_slot() / (THREADS / 32) % BLOCKS * REST * value_width);
+    int s0 = (int)min(first, (long long)a.num_keys) / TILE_S * TILE_S;
+    value += ((long long)n * a.num_keys + s0) * value_width;
+    for (; s0 <= last; s0 += TILE_S, value += TILE_S * value_width) {
         if (allowed.bytes) {
             bool some = false;
             for (int at = threadIdx.x; at < TILE_T * TILE_S && !some; at += THREADS) {
@@ -246,7 +256,7 @@ KERNEL(THREADS, BLOCKS) attend(
         }
         block_barrier();  // nobody reads the weights of the tile before any longer
         score_tile(stages, stages, a, n, t0, s0);
-        Values values = {value + (long long)s0 * value_width, min(TILE_S, a.num_keys - s0) - 1, value_width};
+        Values values = {value, min(TILE_S, a.num_keys - s0) - 1, value_width};
         Span ahead[4];  // on their way while the weights are made
         if (wide) values.load<true>(ahead, 0, threadIdx.x / 32 * COLUMNS);
         else values.load<false>(ahead, 0, threadIdx.x / 32 * COLUMNS);
