@@ -258,8 +258,9 @@ KERNEL(THREADS, BLOCKS) attend(
         score_tile(stages, stages, a, n, t0, s0);
         Values values = {value, min(TILE_S, a.num_keys - s0) - 1, value_width};
         Span ahead[4];  // on their way while the weights are made
-        if (wide) values.load<true>(ahead, 0, threadIdx.x / 32 * COLUMNS);
-        else values.load<false>(ahead, 0, threadIdx.x / 32 * COLUMNS);
+        int column = threadIdx.x / 32 * COLUMNS;
+        if (column < value_width && wide) values.load<true>(ahead, 0, column);
+        else if (column < value_width) values.load<false>(ahead, 0, column);
         weigh(stages, rows, a, allowed, drawing, n, t0, s0);
         block_barrier();
         if (wide) add_values<true>(sums, (const float4*)stages, rows.shrink, values, ahead, anew);
