@@ -69,6 +69,9 @@ DEVICE bool block_any(bool mine) {
     block_barrier();
     return any;
 }
+DEVICE void warp_barrier() { host::wait(host::AT_WARP); }
+DEVICE uint32 warp_slot() { return 0; }
+DEVICE void rest(uint32) {}
 DEVICE float shuffle_xor(float x, int lane) {
     int me = host::current;
     host::threads[me].parts[0] = x;
@@ -78,6 +81,10 @@ DEVICE float shuffle_xor(float x, int lane) {
     return y;
 }
 DEVICE float cut(float x) { return __uint_as_float(__float_as_uint(x) & 0xffffe000u); }
+DEVICE float toward_zero(double x) {
+    float y = (float)x;
+    return std::isfinite(y) && std::fabs((double)y) > std::fabs(x) ? nextafterf(y, 0.0f) : y;
+}
 DEVICE void multiply_add_16x8x8(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
     int me = host::current, warp = me & ~31, lane = me & 31;
     float* mine = host::threads[me].parts;
@@ -85,11 +92,13 @@ DEVICE void multiply_add_16x8x8(float (&c)[4], const float (&a)[4], const float 
     host::wait(host::AT_WARP);
     for (int i = 0; i < 4; i++) {
         int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
+        double exact = c[i];
         for (int k = 0; k < 8; k++) {
             float left = host::threads[warp + row % 8 * 4 + k % 4].parts[row / 8 + 2 * (k / 4)];
             float right = host::threads[warp + column * 4 + k % 4].parts[4 + k / 4];
-            c[i] += cut(left) * cut(right);
+            exact += (double)cut(left) * cut(right);
         }
+        c[i] = toward_zero(exact);  // tensor cores don't round
     }
     host::wait(host::AT_WARP);
 }

@@ -177,6 +177,16 @@ def test_every_tiling_gives_the_same(tiling: Tiling) -> None:
     torch.testing.assert_close(output.double(), score.softmax(-1) @ value.double(), atol=2e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("centre", [0.0, 1.0])
+def test_many_keys_are_summed_as_exactly_as_in_float32(centre: float) -> None:
+    query, key, v, value = (torch.randn(*size) for size in ((1, 8, 4), (1, 3072, 4), (1, 4), (1, 3072, 32)))
+    value += centre
+    output, _ = additive_fused.additive_attention(query, key, v, value, None, None, None, 1, 0.0, None)
+    exact = plain(query.double(), key.double(), v.double()).softmax(-1) @ value.double()
+    ours, theirs = ((x.double() - exact).square().mean() for x in (output, plain(query, key, v).softmax(-1) @ value))
+    assert ours <= 4 * theirs
+
+
 @pytest.mark.parametrize("size", [1e-4, 1.0, 8.0, 20.0, 43.0, 60.0, 1e4, 1e30])
 def test_no_range_gives_a_wrong_answer(size: float) -> None:
     # queries near +size and keys near -size, so that their sums are where tanh bends; and the same far from it

@@ -41,10 +41,10 @@ class Tiling(NamedTuple):
         return 2 * max(32 * (self.warps_t + self.warps_s) * (2 * width + 4) + 4 * width, at_least)
 
     def bytes_to_attend(self, value_width: int) -> int:
-        """Stages (or both halves of the weights), sums, three rows."""
+        """Stages (or both halves of the weights), sums, four rows."""
         tile_t, tile_s = 32 * self.warps_t, 32 * self.warps_s
-        sums = tile_t * (-(-value_width // 32) * 32 + 8)
-        return 4 * (self.stages(tile_t * (tile_s + 4)) + sums + 3 * tile_t)
+        sums = tile_t * (-(-value_width // 32) * 32)
+        return 4 * (self.stages(tile_t * tile_s) + sums + 4 * tile_t)
 
     def defines(self, dtype: torch.dtype) -> dict[str, int]:
         """For the compiler."""
