@@ -7,6 +7,8 @@ Of a longer one each program has a tile of queries, which it asks all keys, and 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -21,7 +23,7 @@ from saccade.attention.kernels.packed_tiles import (
     in_band,
     is_kept,
     keys_in_reach,
-    launches,
+    launch,
     product,
     queries_in_reach,
     read,
@@ -60,7 +62,8 @@ def backward(
     tensors = [Rows.of(x) for x in (query_HTK, key_GSK, value_GSW, *by_step, *gradients)]
     sentences = Sentences(query_start, key_start, query_start.shape[0] - 1, num_queries, num_keys)
     cuts = blocks_for(rules.longest, max(width, value_width), query_HTK.dtype)
-    for slots, options in launches(cuts, sentences, rules.longest):
+
+    def start(slots: int, options: dict[str, Any]) -> None:
         backward_kernel[(slots * num_groups,)](
             *tensors,
             peak_HT,
@@ -70,6 +73,8 @@ def backward(
             **options,
             **rules.arguments(seed),
         )
+
+    launch(start, cuts, sentences, rules.longest)
 
 
 @triton.jit

@@ -6,6 +6,8 @@ Beside the output it stores log2 of each row's sum of powers (`peak`), from whic
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -20,7 +22,7 @@ from saccade.attention.kernels.packed_tiles import (
     in_band,
     is_kept,
     keys_in_reach,
-    launches,
+    launch,
     product,
     read,
     short_steps,
@@ -30,12 +32,12 @@ from saccade.attention.kernels.packed_tiles import (
 
 
 def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[Blocks, Blocks]:
-    """For short and for long sentences. A warp for a small tile: nothing is exchanged, and twelve programs fit."""
+    """For short and for long sentences. A warp for a small tile: nothing is exchanged, and fourteen programs fit."""
     steps = short_steps(longest)
     if dtype == torch.float32:
         return Blocks(steps, warps=8), Blocks(32, warps=8)  # no matrix unit multiplies float32 exactly
     if width <= 64:
-        return Blocks(steps, warps=1, registers=168), Blocks(64, warps=4, registers=128)
+        return Blocks(steps, warps=1, registers=144), Blocks(64, warps=4, registers=96)
     return Blocks(steps, warps=2), Blocks(64, warps=4)
 
 
@@ -55,7 +57,8 @@ def forward(
     tensors = [Rows.of(x) for x in (query_HTK, key_GSK, value_GSW, output.transpose(0, 1))]
     sentences = Sentences(query_start, key_start, query_start.shape[0] - 1, num_queries, num_keys)
     cuts = blocks_for(rules.longest, max(width, value_width), query_HTK.dtype)
-    for slots, options in launches(cuts, sentences, rules.longest):
+
+    def start(slots: int, options: dict[str, Any]) -> None:
         forward_kernel[(slots * num_heads,)](
             *tensors,
             peak,
@@ -64,6 +67,8 @@ def forward(
             **options,
             **rules.arguments(seed),
         )
+
+    launch(start, cuts, sentences, rules.longest)
     return output, peak
 
 

@@ -1,21 +1,23 @@
 # mypy: disable-error-code="no-untyped-def"
 """What the kernels of packed attention share: which tile is a program's, and how tiles are read, written and masked.
 
-Sentences of up to 32 steps, the usual ones, and longer ones are two launches of a kernel. For the short a program has a
-sentence. The long are found without a list: the row is cut into windows of half a tile, and a program has the sentence
-in which its window ends; L steps, more than such a window, hold the ends of L // window at least, enough for all their
-tiles. What lies behind the last sentence is one more sentence, whose tiles are zeros.
+Sentences of up to 32 steps, the usual ones, and longer ones are two launches of a kernel, side by side. For the short a
+program has a sentence. The long are found without a list: the row is cut into windows of half a tile, and a program has
+the sentence in which its window ends; L steps, more than such a window, hold the ends of L // window at least, enough
+for all their tiles. What lies behind the last sentence is one more sentence, whose tiles are zeros.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from saccade.attention.kernels.aside import forked
 
 TO_BITS = 1 / math.log(2)  # exponentials are powers of two: exp(x) = 2 ** (x TO_BITS)
 THRESHOLDS = 1 << 31
@@ -102,10 +104,24 @@ class Rules(NamedTuple):
         }
 
 
-def launches(cuts: tuple[Blocks, Blocks], sentences: Sentences, longest: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Programs that each head wants and what they are told: for short sentences, and for long ones if there may be any.
+def launch(
+    start: Callable[[int, dict[str, Any]], object], cuts: tuple[Blocks, Blocks], sentences: Sentences, longest: int
+) -> None:
+    """Start the programs of all sentences: the long ones, if there may be any, beside the short ones."""
+    *long, short = _launches(cuts, sentences, longest)
+    if not long:
+        start(*short)
+        return
+    with forked(sentences.query_start.device) as aside:
+        with aside:
+            start(*long[0])
+        start(*short)
 
-    The last launch has the padding, too.
+
+def _launches(cuts: tuple[Blocks, Blocks], sentences: Sentences, longest: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Programs that each head wants and what they are told: for long sentences if there may be any, and short ones.
+
+    The first launch has the padding, too. The long begin first: what is left of them alone would take longest.
     """
     short, long = cuts
     told = {"sentences": sentences, "HALVINGS": sentences.num_sentences.bit_length()}
@@ -114,8 +130,8 @@ def launches(cuts: tuple[Blocks, Blocks], sentences: Sentences, longest: int) ->
         yield sentences.num_sentences + padding, {**told, **short.options(), "SKIP": 0}
     else:
         num_steps = sentences.num_queries + (0 if sentences.key_start is None else sentences.num_keys)
-        yield sentences.num_sentences, {**told, **short.options(), "SKIP": 0}
         yield triton.cdiv(num_steps, long.steps // 2), {**told, **long.options(), "SKIP": short.steps}
+        yield sentences.num_sentences, {**told, **short.options(), "SKIP": 0}
 
 
 def padded(width: int) -> int:
