@@ -81,7 +81,7 @@ def test_linear_layers(num_rows: int, width: int, hidden: int, dtype: torch.dtyp
         y = F.relu(y) if relu else y
         return [y, *torch.autograd.grad(y, copies, grad.to(wide))]
 
-    y, _ = fused_linear(leaves[0], leaves[1:3], leaves[3:], relu)
+    y, _ = fused_linear(leaves[0], leaves[1:3], leaves[3:], relu, [])
     found = torch.autograd.grad(y, leaves, grad, retain_graph=True)
     close([y, *found], spelled_out(dtype), spelled_out(torch.float64), dtype)
     assert all(one.dtype == torch.float32 for one in found[1:])

@@ -26,7 +26,8 @@ OTHERS: dict[str, Any] = {
     "heights": ("i32",) * 3,
     **dict.fromkeys(("weight_ptrs", "bias_ptrs"), ("*fp32",) * 3),
     **dict.fromkeys(("narrow_ptr", "narrow_bias_ptr"), "*bf16"),
-    **dict.fromkeys(("seed_ptr", "target_ptr", "id_ptr", "place_ptr"), "*i64"),
+    **dict.fromkeys(("piece_ptr", "first_ptr"), "*i32"),
+    **dict.fromkeys(("address_ptr", "seed_ptr", "target_ptr", "id_ptr", "place_ptr"), "*i64"),
     **dict.fromkeys(("num_rows", "num_places", "half", "threshold", "num_entries", "num_turned", "width"), "i32"),
     **dict.fromkeys(("factor", "scale", "epsilon", "smoothing"), "fp32"),
 }
@@ -65,6 +66,7 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
                 blocks = residual.backward_blocks(width)
                 absent += ["x_ptr", "y_ptr"] if keeps else ["grad_total_ptr"]
                 flags |= {"ADDS": bool(adds and not keeps), "KEPT": bool(keeps), "STAGES": blocks.stages}
+                flags |= {"SUMS": bool(adds)}
                 parts = flags | {"ROWS": blocks.rows} | dict.fromkeys(absent)
                 yield residual._backward_kernel, parts, blocks.warps
     blocks = residual.forward_blocks(512)
@@ -77,6 +79,9 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
             yield _columns_kernel, parts | dict.fromkeys(absent), tile.warps
     parts = {"WIDTH": 512, "BIASED": True, "NUMBERS": narrow.NUMBERS}
     yield narrow._narrow_kernel, parts, narrow.WARPS
+    for is_even in (True, False):
+        parts = {"EVEN": is_even, "TARGET": triton.language.bfloat16, "NUMBERS": narrow.NUMBERS}
+        yield narrow._many_kernel, parts, narrow.WARPS
     cut = float8.BLOCKS
     yield float8._largest_kernel, {"ENTRIES": cut.entries}, cut.warps
     limits = {"LARGEST": 448.0, "SMALLEST": 1e-30}

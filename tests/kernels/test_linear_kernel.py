@@ -10,7 +10,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.attention import linear as module
+from saccade.attention.kernels import columns
+from saccade.attention.kernels import narrow as narrow_kernel
 from saccade.attention.linear import Linear, fused_linear, linear
+from saccade.attention.narrowing import Narrowing
+from saccade.attention.sums import remember, remembered
+from saccade.layers import residual
 from saccade.layers.feed_forward import FeedForward
 
 SHAPES: list[Any] = [((7, 16), [300]), ((2, 3, 20), [37, 5]), ((1, 5), [1]), ((61, 8), [256, 64, 64])]
@@ -31,7 +36,7 @@ def test_it_is_as_exact_as_torch(shape: tuple[int, ...], widths: list[int], dtyp
         y = F.relu(y) if relu else y
         return [y, *torch.autograd.grad(y, copies, grad.to(wide))]
 
-    y, _ = fused_linear(x, weights, biases, relu)
+    y, _ = fused_linear(x, weights, biases, relu, [])
     ours = [y, *torch.autograd.grad(y, leaves, grad)]
     for mine, other, true in zip(ours, plain(dtype), plain(torch.float64), strict=True):
         bound = 3 * (other - true).abs().amax() + 8 * torch.finfo(dtype).eps * true.abs().amax()
@@ -51,7 +56,7 @@ def _halves(count: int) -> tuple[slice, slice]:
 @pytest.mark.parametrize("relu", [True, False])
 def test_a_bias_may_be_missing(relu: bool) -> None:
     x, weight = torch.randn(3, 4, requires_grad=True), torch.randn(5, 4, requires_grad=True)
-    y, plain = fused_linear(x, [weight], [], relu)[0], F.linear(x, weight)
+    y, plain = fused_linear(x, [weight], [], relu, [])[0], F.linear(x, weight)
     plain = F.relu(plain) if relu else plain
     torch.testing.assert_close(y, plain)
     for mine, other in zip(*(torch.autograd.grad(z.square().sum(), (x, weight)) for z in (y, plain)), strict=True):
@@ -60,7 +65,7 @@ def test_a_bias_may_be_missing(relu: bool) -> None:
 
 def test_where_the_relu_is_zero_nothing_flows() -> None:
     x, weight, bias = torch.ones(2, 3), torch.eye(3), torch.tensor([-1.0, -2.0, 1.0], requires_grad=True)
-    fused_linear(x, [weight], [bias], True)[0].sum().backward()
+    fused_linear(x, [weight], [bias], True, [])[0].sum().backward()
     assert bias.grad is not None
     assert bias.grad.tolist() == [0.0, 0.0, 2.0]  # exactly zero counts as below
 
@@ -96,7 +101,7 @@ def test_only_a_layer_that_may_learn_uses_it(monkeypatch: pytest.MonkeyPatch) ->
     calls: list[bool] = []
 
     def counted(*given: Any) -> Any:
-        calls.append(given[-1])
+        calls.append(given[3])
         return torch.ops.saccade.linear(*given)
 
     monkeypatch.setattr(module, "fused_linear", counted)
@@ -134,4 +139,75 @@ def test_the_operator_keeps_torchs_rules(widths: list[int]) -> None:
     weights = [torch.randn(width, 8, requires_grad=True) for width in widths]
     biases = [torch.randn(width, requires_grad=True) for width in widths]
     for relu in (True, False):
-        torch.library.opcheck(fused_linear, (torch.randn(2, 3, 8, requires_grad=True), weights, biases, relu))
+        x, narrow = torch.randn(2, 3, 8, requires_grad=True), [torch.randn(sum(widths), 8), torch.randn(sum(widths))]
+        for given in ([], narrow):
+            torch.library.opcheck(fused_linear, (x, weights, biases, relu, given))
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_a_bias_is_summed_where_its_gradient_is_made(
+    share: float, keeps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(residual, "is_fused", lambda _: True)
+    x, weight, bias, norm = torch.randn(9, 24), narrow(24, 24), narrow(24), residual.Norm(24)
+    found: list[tuple[Tensor, ...]] = []
+    sums: list[Tensor] = []
+
+    def summed(grad: Tensor) -> Tensor:
+        sums.append(grad)
+        return grad.sum(0)
+
+    monkeypatch.setattr(columns, "column_sums", summed)
+    for is_known in (True, False):
+        torch.manual_seed(3)
+        answer, _ = fused_linear(x, [weight], [bias], False, [])
+        stream = residual.Stream(x, answer if is_known else answer * 1.0, share)
+        y = torch.add(*stream.read(norm)) if keeps else stream.end(norm)  # type: ignore[arg-type]
+        found.append(torch.autograd.grad(y, (weight, bias), torch.ones_like(y).cumsum(0)))
+        assert len(sums) == (not is_known)
+    for mine, other in zip(*found, strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+def test_a_gradient_that_was_changed_is_summed_again() -> None:
+    grad = torch.ones(3, 2)
+    remember(grad, grad.sum(0))
+    known = remembered(grad)
+    assert known is not None
+    assert torch.equal(known, torch.full((2,), 3.0))
+    grad += 1
+    assert remembered(grad) is None
+    assert remembered(torch.ones(3, 2)) is None
+
+
+@pytest.mark.parametrize("width", [16, 5])
+def test_a_pass_begins_with_a_copy_of_all_weights(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "is_fused", lambda _: True)
+    monkeypatch.setattr(module, "computed_in", lambda _: torch.bfloat16)
+    weights, biases = [narrow(3, width), narrow(4, width)], [narrow(3), narrow(4)]
+    leaves, narrowing = [*weights, *biases], Narrowing()
+    x, singly, found = torch.randn(6, width), [], []
+    alone = narrow_kernel.narrowed
+
+    def counted(*given: Any) -> Any:
+        singly.append(1)
+        return alone(*given)
+
+    monkeypatch.setattr(narrow_kernel, "narrowed", counted)
+    for number in range(3):
+        with narrowing:
+            y = linear(x, weights, biases).float() @ torch.ones(7, 1) + linear(x, weights[:1], []).float().sum(1, True)
+        found.append([y, *torch.autograd.grad(y.square().sum(), leaves)])
+        assert len(singly) == 2  # in the first pass
+        if number:
+            for mine, other in zip(found[number], found[0], strict=True):
+                assert torch.equal(mine, other)
+    with torch.no_grad():
+        weights[0] += 1
+    with narrowing:
+        linear(x, weights, biases)
+        later = linear(x, weights[:1], [])
+    torch.testing.assert_close(later, F.linear(x.bfloat16(), weights[0].bfloat16()), atol=0.1, rtol=0.05)
+    assert linear(x, weights[:1], []).shape == (6, 3)  # outside of a pass
+    assert len(singly) == 3

@@ -80,7 +80,7 @@ def test_only_the_blocks_linear_layers_and_only_while_training(monkeypatch: pyte
     with float8._InFloat8():  # as the kernels for CUDA spell it
         rows = torch.randn(32, 32)
         eye, zeros = [torch.eye(32)[:16], torch.eye(32)[16:]], [torch.zeros(16)] * 2
-        y, kept = (fused_linear(rows, eye, zeros, relu)[0] for relu in (True, False))
+        y, kept = (fused_linear(rows, eye, zeros, relu, [])[0] for relu in (True, False))
     assert torch.equal(y, rounded(rows).relu())
     assert torch.equal(kept, rounded(rows))
 

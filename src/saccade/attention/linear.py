@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.attention.kernels.triton_here import is_fused
+from saccade.attention.narrowing import narrow_now
 from saccade.attention.precision import computed_in, product
 from saccade.attention.rows import Normed, Rows, are_few
+from saccade.attention.sums import remembered
 
 
 @final
@@ -33,7 +35,8 @@ def linear(x: Rows, weights: Sequence[Tensor], biases: Sequence[Tensor], *, relu
 
         return few_rows.product(x, _together(weights), _together(biases) if biases else None, relu)
     if is_fused(x) and (relu or torch.is_grad_enabled()):
-        return fused_linear(x.to(computed_in(x)), weights, biases, relu)[0]
+        dtype = computed_in(x)
+        return fused_linear(x.to(dtype), weights, biases, relu, narrow_now(weights, biases, dtype))[0]
     y = F.linear(x, _together(weights), _together(biases) if biases else None)
     return F.relu(y) if relu else y
 
@@ -43,9 +46,16 @@ def _together(parts: Sequence[Tensor]) -> Tensor:
 
 
 @torch.library.custom_op("saccade::linear", mutates_args=())
-def fused_linear(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], relu: bool) -> tuple[Tensor, Tensor]:
-    """x Wᵀ + b in x's dtype, its relu where it is written; and W in x's dtype (empty if it is the weight given)."""
-    if weights[0].dtype == x.dtype:
+def fused_linear(
+    x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], relu: bool, narrow: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """x Wᵀ + b in x's dtype, its relu where it is written; and W in x's dtype (empty if it was given).
+
+    `narrow`: W and b in x's dtype, where they are at hand.
+    """
+    if narrow:
+        weight, bias = narrow[0], narrow[1] if biases else None
+    elif weights[0].dtype == x.dtype:
         weight, bias = _together(weights), _together(biases).to(x.dtype) if biases else None
     else:
         from saccade.attention.kernels.narrow import narrowed
@@ -57,14 +67,17 @@ def fused_linear(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor],
     else:
         y = F.linear(rows, weight, bias)
         y = y.relu_() if relu else y
-    return y.view(*x.shape[:-1], -1), weight.new_empty(0) if weight is weights[0] else weight
+    is_given = bool(narrow) or weight is weights[0]
+    return y.view(*x.shape[:-1], -1), weight.new_empty(0) if is_given else weight
 
 
 @fused_linear.register_fake
-def _(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], relu: bool) -> tuple[Tensor, Tensor]:
+def _(
+    x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], relu: bool, narrow: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
     del biases, relu
     width = sum(len(weight) for weight in weights)
-    is_given = len(weights) == 1 and weights[0].dtype == x.dtype
+    is_given = bool(narrow) or (len(weights) == 1 and weights[0].dtype == x.dtype)
     return x.new_empty(*x.shape[:-1], width), x.new_empty(0 if is_given else (width, x.shape[-1]))
 
 
@@ -93,26 +106,30 @@ def _(
     return torch.empty_like(x, memory_format=torch.contiguous_format), weight.new_empty(weight.shape, dtype=dtype), bias
 
 
-Inputs = tuple[Tensor, Sequence[Tensor], Sequence[Tensor], bool]
+Inputs = tuple[Tensor, Sequence[Tensor], Sequence[Tensor], bool, Sequence[Tensor]]
 
 
 def _save(ctx: torch.autograd.function.FunctionCtx, inputs: Inputs, output: tuple[Tensor, Tensor]) -> None:
-    (x, weights, biases, relu), (y, narrow) = inputs, output
+    (x, weights, biases, relu, given), (y, narrow) = inputs, output
     ctx.widths = [len(weight) for weight in weights]  # type: ignore[attr-defined]
     ctx.dtypes = weights[0].dtype, biases[0].dtype if biases else None  # type: ignore[attr-defined]
     ctx.mark_non_differentiable(narrow)
     ctx.set_materialize_grads(False)  # of what has none
-    ctx.save_for_backward(y if relu else None, x, narrow if narrow.numel() else weights[0])  # type: ignore[arg-type]
+    ctx.num_given = len(given)  # type: ignore[attr-defined]
+    ctx.save_for_backward(y if relu else None, x, narrow if narrow.numel() else (*given, weights[0])[0])  # type: ignore[arg-type]
 
 
 def _differentiate(
     ctx: torch.autograd.function.FunctionCtx, grad: Tensor, unused: Tensor | None
-) -> tuple[Tensor, list[Tensor], list[Tensor], None]:
+) -> tuple[Tensor, list[Tensor], list[Tensor], None, list[None]]:
     del unused
     dtype, bias_dtype = ctx.dtypes  # type: ignore[attr-defined]
-    x, weight, bias = linear_backward(grad, *ctx.saved_tensors, dtype, bias_dtype is not None)  # type: ignore[attr-defined]
+    y, *others = ctx.saved_tensors  # type: ignore[attr-defined]
+    known = remembered(grad) if y is None else None
+    x, weight, bias = linear_backward(grad, y, *others, dtype, bias_dtype is not None and known is None)
+    bias = bias if known is None else known
     biases = [] if bias_dtype is None else [*bias.to(bias_dtype).split(ctx.widths)]  # type: ignore[attr-defined]
-    return x, [*weight.split(ctx.widths)], biases, None  # type: ignore[attr-defined]
+    return x, [*weight.split(ctx.widths)], biases, None, [None] * ctx.num_given  # type: ignore[attr-defined]
 
 
 fused_linear.register_autograd(_differentiate, setup_context=_save)

@@ -171,7 +171,10 @@ def _differentiate(
 float8_linear.register_autograd(_differentiate, setup_context=_save)
 
 
-def _fused_linear(x: Tensor, weights: list[Tensor], biases: list[Tensor], relu: bool) -> tuple[Tensor, None]:
+def _fused_linear(
+    x: Tensor, weights: list[Tensor], biases: list[Tensor], relu: bool, narrow: list[Tensor]
+) -> tuple[Tensor, None]:
+    del narrow
     y = linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
     return F.relu(y) if relu else y, None
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from saccade.attention.dropout import drawn_seed, dropout
 from saccade.attention.kernels.triton_here import is_fused
 from saccade.attention.rows import Normed, Rows, are_few
+from saccade.attention.sums import remember
 
 
 @final
@@ -119,7 +120,7 @@ def _(
     "saccade::residual_backward",
     mutates_args=(),
     schema="(Tensor grad, Tensor? grad_total, Tensor? y, Tensor moments, Tensor answer, Tensor? x, Tensor weight,"
-    " Tensor bias, Tensor? seed, float share) -> (Tensor, Tensor, Tensor)",
+    " Tensor bias, Tensor? seed, float share, bool sums) -> (Tensor, Tensor, Tensor)",
 )
 def residual_backward(
     grad: Tensor,
@@ -132,14 +133,16 @@ def residual_backward(
     bias: Tensor,
     seed: Tensor | None,
     share: float,
+    sums: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of a norm for the sum, the answer (empty if nothing was dropped), and weight and bias [2, D].
 
-    If the sum was kept, it stands for the answer, and what flowed into it is added.
+    If it `sums`, the answer's summed over rows is third of the last [3, D]. If the sum was kept, it stands for the
+    answer, and what flowed into it is added.
     """
     from saccade.layers.kernels import residual as kernel
 
-    return kernel.backward(grad, grad_total, y, moments, answer, x, weight, bias, seed, share)
+    return kernel.backward(grad, grad_total, y, moments, answer, x, weight, bias, seed, share, sums)
 
 
 @residual_backward.register_fake
@@ -154,10 +157,11 @@ def _(
     bias: Tensor,
     seed: Tensor | None,
     share: float,
+    sums: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     del grad_total, y, moments, x, bias, share
     grad_answer = answer.new_empty(0 if seed is None else answer.shape)
-    return torch.empty_like(grad), grad_answer, weight.new_empty(2, len(weight), dtype=torch.float32)
+    return torch.empty_like(grad), grad_answer, weight.new_empty(2 + sums, len(weight), dtype=torch.float32)
 
 
 Inputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None, float, float, bool]
@@ -187,9 +191,11 @@ def _differentiate(ctx: torch.autograd.function.FunctionCtx, *grads: Any) -> Gra
         return answer.to(dtype), grad if adds else None, None, None, None, None, None, None
     if ctx.keeps:  # type: ignore[attr-defined]
         grad, grad_total = (torch.zeros_like(kept[2]) if one is None else one for one in (grad, grad_total))
-    total, answer, parameters = residual_backward(grad, grad_total, *kept, seed, share)
-    of_weight, of_bias = parameters.to(weight.dtype)
+    total, answer, summed = residual_backward(grad, grad_total, *kept, seed, share, adds)
+    of_weight, of_bias = summed[:2].to(weight.dtype)
     of_answer = (total if seed is None else answer).to(dtype)
+    if adds:  # the answer is a linear layer's
+        remember(of_answer, summed[2])
     return of_answer, total if adds else None, of_weight, of_bias, None, None, None, None
 
 

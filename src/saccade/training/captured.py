@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from saccade.attention.narrowing import Narrowing
 from saccade.layers.graphs import recorded, warmed
 
 MOST_GRAPHS = 64
@@ -43,6 +44,7 @@ class Captured:
         self.graphs: dict[Hashable, _Graph] = {}
         self._seen: Counter[Hashable] = Counter()
         self._pool: Any = None
+        self._narrowing = Narrowing()
 
     def __call__(self, batch: Any, scale: float) -> Tensor:
         """As `backward` does; the result is overwritten by the next call."""
@@ -67,7 +69,7 @@ class Captured:
         for parameter in self.parameters:
             if self.adds and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        step = partial(self.backward, batch, scale)
+        step = partial(self._step, batch, scale)
         warmed(step, self.device)
         if not self.adds:
             for parameter in self.parameters:
@@ -76,6 +78,10 @@ class Captured:
         graph, shown = recorded(step, self._pool)
         self._pool = self._pool or graph.pool()
         return _Graph(graph, _tensors(batch), scale, shown, [parameter.grad for parameter in self.parameters])
+
+    def _step(self, batch: Any, scale: Tensor) -> Tensor:
+        with self._narrowing:
+            return self.backward(batch, scale)
 
     def _own(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device, copy=True)

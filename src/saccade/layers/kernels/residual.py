@@ -137,6 +137,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     ADDS: tl.constexpr,
     DROPS: tl.constexpr,
     KEPT: tl.constexpr,
+    SUMS: tl.constexpr,
     ROWS: tl.constexpr,
     PADDED: tl.constexpr,
     STAGES: tl.constexpr,
@@ -149,6 +150,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     seed = tl.load(seed_ptr) if DROPS else 0
     grad_weight = tl.zeros((ROWS, PADDED), tl.float32)
     grad_bias = tl.zeros((ROWS, PADDED), tl.float32)
+    answer_sum = tl.zeros((ROWS, PADDED), tl.float32)
     for first in tl.range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS, num_stages=STAGES):
         row = first + tl.arange(0, ROWS)
         at = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
@@ -178,10 +180,15 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
             grad += tl.load(grad_total_ptr + at, inside, 0.0).to(tl.float32)
         tl.store(grad_sum_ptr + at, grad, inside)
         if DROPS:
-            tl.store(grad_answer_ptr + at, tl.where(kept, grad * factor, 0.0), inside)
-    partial_ptr += tl.program_id(0) * 2 * WIDTH
+            grad = tl.where(kept, grad * factor, 0.0)
+            tl.store(grad_answer_ptr + at, grad, inside)
+        if SUMS:
+            answer_sum += grad
+    partial_ptr += tl.program_id(0) * (2 + SUMS) * WIDTH
     tl.store(partial_ptr + column, tl.sum(grad_weight, 0), column < WIDTH)
     tl.store(partial_ptr + WIDTH + column, tl.sum(grad_bias, 0), column < WIDTH)
+    if SUMS:
+        tl.store(partial_ptr + 2 * WIDTH + column, tl.sum(answer_sum, 0), column < WIDTH)
 
 
 def dropping(share: float) -> tuple[int, float]:
@@ -249,11 +256,13 @@ def backward(
     bias: Tensor,
     seed: Tensor | None,
     share: float,
+    sums: bool,
     blocks: Blocks | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of a norm for the sum, the answer (empty if nothing was dropped), and weight and bias [2, D].
 
-    With a gradient of the sum, which was kept: the sum stands where the answer would, and there is no x and no y.
+    If it `sums`, the answer's summed over rows is third of the last. With a gradient of the sum, which was kept: the
+    sum stands where the answer would, and there is no x and no y.
     """
     width, grad = grad.shape[-1], grad.contiguous()
     grad_total = grad_total if grad_total is None else grad_total.contiguous()
@@ -261,7 +270,7 @@ def backward(
     answer, x, num_rows = answer.contiguous(), x if x is None else x.contiguous(), moments.shape[1]
     grad_sum, grad_answer = torch.empty_like(grad), answer.new_empty(0 if seed is None else answer.shape)
     num_programs = max(1, min(triton.cdiv(num_rows, blocks.rows), blocks.waves * num_multiprocessors(grad.device)))
-    partial = torch.empty(num_programs, 2, width, dtype=torch.float32, device=grad.device)
+    partial = torch.empty(num_programs, 2 + sums, width, dtype=torch.float32, device=grad.device)
     _backward_kernel[(num_programs,)](
         grad,
         grad_total,
@@ -281,9 +290,10 @@ def backward(
         ADDS=x is not None,
         DROPS=seed is not None,
         KEPT=grad_total is not None,
+        SUMS=sums,
         ROWS=blocks.rows,
         PADDED=max(8, triton.next_power_of_2(width)),
         STAGES=blocks.stages,
         num_warps=blocks.warps,
     )
-    return grad_sum, grad_answer, totals(partial.view(num_programs, -1)).view(2, width)
+    return grad_sum, grad_answer, totals(partial.view(num_programs, -1)).view(-1, width)

@@ -1,0 +1,70 @@
+"""Weights in half precision, copied all at once at the beginning of a pass: they don't change before its end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self, final
+
+import torch
+from torch import Tensor
+
+
+class _Copies(NamedTuple):
+    """What one linear layer asked for: its weights and biases, and where all of either lie below each other."""
+
+    weights: list[Tensor]
+    biases: list[Tensor]
+    narrow: list[Tensor]
+
+    def pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """Each tensor, and its place."""
+        sides = zip((self.weights, self.biases), self.narrow, strict=False)
+        return [pair for side, to in sides for pair in zip(side, to.split([len(x) for x in side]), strict=True)]
+
+
+class _Current(threading.local):
+    narrowing: Narrowing | None = None
+
+
+_CURRENT = _Current()
+
+
+@final
+class Narrowing:
+    """Passes over a model: the first notes what is asked for, all later ones begin with a copy of it."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, ...], _Copies] = {}
+        self._copy: Any = None
+
+    def __enter__(self) -> Self:
+        _CURRENT.narrowing = self
+        if self._found and self._copy is None:
+            from saccade.attention.kernels.narrow import Copy
+
+            self._copy = Copy([pair for copies in self._found.values() for pair in copies.pairs()])
+        if self._copy is not None:
+            self._copy()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _CURRENT.narrowing = None
+
+    def asked(self, weights: Sequence[Tensor], biases: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+        """Weights and biases in `dtype`, if they were asked for in the first pass."""
+        key = tuple(tensor.data_ptr() for tensor in (*weights, *biases))
+        if self._copy is not None:
+            return self._found[key].narrow if key in self._found else []
+        if weights[0].dtype == torch.float32 != dtype and all(x.is_contiguous() for x in (*weights, *biases)):
+            height, width = sum(map(len, weights)), weights[0].shape[1]
+            shapes = [(height, width), *([(height,)] if biases else [])]
+            narrow = [weights[0].new_empty(shape, dtype=dtype) for shape in shapes]
+            self._found[key] = _Copies([*weights], [*biases], narrow)
+        return []
+
+
+def narrow_now(weights: Sequence[Tensor], biases: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """Weights below each other, and biases, in `dtype`, if this pass began with a copy of them."""
+    narrowing = _CURRENT.narrowing
+    return [] if narrowing is None else narrowing.asked(weights, biases, dtype)
