@@ -6,8 +6,6 @@ Beside the output it stores log2 of each row's sum of powers (`peak`), from whic
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -15,6 +13,7 @@ from torch import Tensor
 
 from saccade.attention.kernels.packed_tiles import (
     Blocks,
+    Launch,
     Rows,
     Rules,
     Sentences,
@@ -22,9 +21,10 @@ from saccade.attention.kernels.packed_tiles import (
     in_band,
     is_kept,
     keys_in_reach,
-    launch,
+    launches,
     product,
     read,
+    run,
     short_steps,
     turned,
     write,
@@ -58,17 +58,17 @@ def forward(
     sentences = Sentences(query_start, key_start, query_start.shape[0] - 1, num_queries, num_keys)
     cuts = blocks_for(rules.longest, max(width, value_width), query_HTK.dtype)
 
-    def start(slots: int, options: dict[str, Any]) -> None:
-        forward_kernel[(slots * num_heads,)](
+    def start(part: Launch) -> None:
+        forward_kernel[(part.slots * num_heads,)](
             *tensors,
             peak,
             num_heads=num_heads,
             REPEATS=num_heads // num_groups,
-            **options,
+            **part.options,
             **rules.arguments(seed),
         )
 
-    launch(start, cuts, sentences, rules.longest)
+    run(launches(cuts, sentences, rules.longest), query_HTK.device, start)
     return output, peak
 
 

@@ -10,9 +10,11 @@ for all their tiles. What lies behind the last sentence is one more sentence, wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -104,34 +106,44 @@ class Rules(NamedTuple):
         }
 
 
-def launch(
-    start: Callable[[int, dict[str, Any]], object], cuts: tuple[Blocks, Blocks], sentences: Sentences, longest: int
-) -> None:
-    """Start the programs of all sentences: the long ones, if there may be any, beside the short ones."""
-    *long, short = _launches(cuts, sentences, longest)
-    if not long:
-        start(*short)
-        return
-    with forked(sentences.query_start.device) as aside:
-        with aside:
-            start(*long[0])
-        start(*short)
+class Launch(NamedTuple):
+    """Some slots, of which each head wants a program, and what these are told."""
+
+    first: int
+    slots: int
+    options: dict[str, Any]
+
+    @property
+    def end(self) -> int:
+        """The slot that follows."""
+        return self.first + self.slots
 
 
-def _launches(cuts: tuple[Blocks, Blocks], sentences: Sentences, longest: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Programs that each head wants and what they are told: for long sentences if there may be any, and short ones.
+def launches(cuts: tuple[Blocks, Blocks], sentences: Sentences, longest: int) -> list[Launch]:
+    """For the long sentences if there may be any, with the padding, and for the short ones.
 
-    The first launch has the padding, too. The long begin first: what is left of them alone would take longest.
+    The long begin first: what is left of them at the end would take longest.
     """
     short, long = cuts
     told = {"sentences": sentences, "HALVINGS": sentences.num_sentences.bit_length()}
+    for_short = {**told, **short.options(), "SKIP": 0}
     if longest <= short.steps:
         padding = max(sentences.num_queries, sentences.num_keys) // short.steps + 1
-        yield sentences.num_sentences + padding, {**told, **short.options(), "SKIP": 0}
-    else:
-        num_steps = sentences.num_queries + (0 if sentences.key_start is None else sentences.num_keys)
-        yield triton.cdiv(num_steps, long.steps // 2), {**told, **long.options(), "SKIP": short.steps}
-        yield sentences.num_sentences, {**told, **short.options(), "SKIP": 0}
+        return [Launch(0, sentences.num_sentences + padding, for_short)]
+    num_steps = sentences.num_queries + (0 if sentences.key_start is None else sentences.num_keys)
+    windows = triton.cdiv(num_steps, long.steps // 2)
+    for_long = {**told, **long.options(), "SKIP": short.steps}
+    return [Launch(0, windows, for_long), Launch(windows, sentences.num_sentences, for_short)]
+
+
+def run(parts: list[Launch], device: torch.device, start: Callable[[Launch], object]) -> None:
+    """Start the last, and the one before it, if there is one, beside it."""
+    *others, last = parts
+    with forked(device) if others else nullcontext(nullcontext()) as aside:
+        for part in others:
+            with aside:
+                start(part)
+        start(last)
 
 
 def padded(width: int) -> int:
