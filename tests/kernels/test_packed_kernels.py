@@ -199,6 +199,7 @@ def test_kernels_compile_for_the_device() -> None:
     assert {line.split()[0] for line in done.stdout.splitlines()} == {
         "forward_kernel",
         "backward_kernel",
+        "sums_kernel",
         "step_kernel",
         "query_kernel",
         "key_kernel",
