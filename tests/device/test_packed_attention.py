@@ -11,6 +11,7 @@ from torch import Tensor
 
 from saccade import attend, explain, masks
 from saccade.attention.joined import split
+from saccade.attention.kernels.aside import forked
 from saccade.attention.kernels.step import attend_step
 from saccade.attention.masks import Mask
 from saccade.layers.graphs import recorded, warmed
@@ -101,6 +102,19 @@ def test_a_captured_step_replays_with_other_lengths_and_draws_again() -> None:
                 assert first[1].equal(captured[1])
                 for ours, plain in zip(captured, attended(0.0, "reference"), strict=True):
                     torch.testing.assert_close(ours, plain, atol=0.06, rtol=0.06)
+
+
+def test_what_runs_aside_has_what_came_before_and_is_waited_for() -> None:
+    x, y = torch.zeros(2, 1000, device="cuda")
+    torch.cuda._sleep(20_000_000)  # clocks: what didn't wait would be seen
+    x.fill_(1)
+    with forked(x.device) as aside:
+        with aside:
+            current = torch.cuda.current_stream()
+            torch.cuda._sleep(20_000_000)
+            y.copy_(x)
+        assert torch.cuda.current_stream() != current
+    assert (y + 0).sum() == 1000
 
 
 def test_dropout_keeps_the_mean() -> None:

@@ -18,6 +18,7 @@ from saccade import MultiHeadAttention, attend, explain, masks
 from saccade.attention.joined import split
 from saccade.attention.kernels.packed import packed_attention
 from saccade.attention.masks import Mask
+from saccade.attention.sums import remembered
 
 HERE = Path(__file__).parent
 
@@ -151,6 +152,34 @@ def test_gradients_of_one_projection_lie_in_one_buffer(crosses: bool, monkeypatc
     torch.testing.assert_close(*found)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("crosses", [False, True])
+def test_what_arrives_at_projections_remembers_its_sum(crosses: bool, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    lengths = [5, 40, 0, 33]
+    mask, parts = packed(lengths, [39, 6, 2, 1] if crosses else None), 2 if crosses else 3
+    num_keys, num_queries = (mask.num_keys, mask.num_queries)
+    assert num_keys is not None
+    assert num_queries is not None
+    joint = torch.randn(1, num_keys, parts * 48).to(dtype).requires_grad_()
+    own_query = torch.randn(1, num_queries, 48).to(dtype).requires_grad_()
+    made = [joint * 1, own_query * 1]  # as a projection would be: no leaf
+    projected = (*(made[1:] if crosses else []), *split(made[0], (48,) * parts))
+    arrived = []
+    for x in made:
+        x.register_hook(lambda grad: arrived.append((grad, remembered(grad))))
+    query, key, value = (x.unflatten(-1, (2, 24)).transpose(1, 2) for x in projected)
+    output = attend(query, key, value, mask=mask, backend="packed", dropout=0.2)
+    output.backward(torch.randn_like(output))
+    assert len(arrived) == (2 if crosses else 1)
+    for grad, known in arrived:
+        assert known is not None
+        expected = grad.double().sum((0, 1))
+        torch.testing.assert_close(known.double(), expected, atol=200 * torch.finfo(dtype).eps, rtol=1e-6)
+        if len(known) > 48:
+            assert (known.unflatten(0, (-1, 48))[-2] == 0).all()  # the keys'
+
+
 def test_a_model_layer_trains_on_it() -> None:
     torch.manual_seed(0)
     layer, mask = MultiHeadAttention(32, 2, num_key_value_heads=1), packed([6, 20], None)
@@ -170,6 +199,7 @@ def test_kernels_compile_for_the_device() -> None:
     assert {line.split()[0] for line in done.stdout.splitlines()} == {
         "forward_kernel",
         "backward_kernel",
+        "sums_kernel",
         "step_kernel",
         "query_kernel",
         "key_kernel",

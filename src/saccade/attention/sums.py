@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import torch
 from torch import Tensor
 
 
+class _Sum(NamedTuple):
+    sum_F: Tensor
+    version: int
+    first: int | torch.SymInt
+    size: int
+
+
 def remember(grad: Tensor, sum_F: Tensor) -> None:
-    """The sum of a gradient [..., F] that is about to be handed on."""
-    grad.column_sums = (sum_F, grad._version)  # type: ignore[attr-defined]
+    """The sum of a contiguous gradient [..., F] that is about to be handed on, as it is or as views of its memory."""
+    if not torch.compiler.is_compiling():
+        found = _Sum(sum_F, grad._version, grad.storage_offset(), grad.numel())
+        grad.untyped_storage().column_sums = found  # type: ignore[attr-defined]
 
 
 def remembered(grad: Tensor) -> Tensor | None:
     """The sum, if it is known and the gradient is what it was: where gradients meet, one may be added to another."""
-    sum_F, version = getattr(grad, "column_sums", (None, 0))
-    return sum_F if version == grad._version else None
+    known: _Sum | None = getattr(grad.untyped_storage(), "column_sums", None)
+    if known is None or not grad.is_contiguous():
+        return None
+    same = (grad._version, grad.storage_offset(), grad.numel()) == known[1:] and grad.shape[-1:] == known.sum_F.shape
+    return known.sum_F if same else None

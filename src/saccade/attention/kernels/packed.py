@@ -19,6 +19,7 @@ from saccade.attention.kernels.triton_here import runs_on
 from saccade.attention.normalizers import Softmax
 from saccade.attention.precision import computed_in
 from saccade.attention.scores import Score
+from saccade.attention.sums import remember
 
 REASON = "the sentences of the row are packed, so only pairs within each are computed"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -137,7 +138,7 @@ def packed_attention_backward(
     dropout: float,
     longest: int,
 ) -> list[Tensor]:
-    """The buffers that `layout` finds the gradients of query, key and value in."""
+    """The buffers that `layout` finds the gradients of query, key and value in, and the sums over rows of them all."""
     from saccade.attention.kernels import packed_backward
     from saccade.attention.kernels.packed_tiles import Rules
 
@@ -145,8 +146,7 @@ def packed_attention_backward(
     gradients = layout(buffers, query_HTK, key_GSK, value_GSW, key_start)
     rules = Rules(scale, low, high, dropout, longest)
     inputs = (grad_THW, query_HTK, key_GSK, value_GSW, output_THW, peak_HT, query_start, key_start, seed)
-    packed_backward.backward(*inputs, rules, gradients)
-    return buffers
+    return [*buffers, packed_backward.backward(*inputs, rules, gradients)]
 
 
 @packed_attention_backward.register_fake
@@ -166,8 +166,9 @@ def _(
     dropout: float,
     longest: int,
 ) -> list[Tensor]:
-    del grad_THW, output_THW, peak_HT, query_start, seed, scale, low, high, dropout, longest
-    return _buffers(query_HTK, key_GSK, value_GSW, key_start)
+    del grad_THW, output_THW, query_start, seed, scale, low, high, dropout, longest
+    buffers = _buffers(query_HTK, key_GSK, value_GSW, key_start)
+    return [*buffers, peak_HT.new_empty(sum(buffer[0].numel() for buffer in buffers))]
 
 
 def _together(query: Tensor, key: Tensor, value: Tensor, key_start: Tensor | None) -> list[list[Tensor]]:
@@ -211,7 +212,9 @@ def _differentiate(
         return (None,) * 11
     rules = (ctx.scale, ctx.low, ctx.high, ctx.dropout, ctx.longest)  # type: ignore[attr-defined]
     inputs = (query, key, value, output, peak, query_start, key_start, seed)
-    buffers: list[Tensor] = packed_attention_backward(grad, *inputs, *rules)
+    *buffers, sums = packed_attention_backward(grad, *inputs, *rules)
+    for buffer, sum_F in zip(buffers, sums.split([buffer[0].numel() for buffer in buffers]), strict=True):
+        remember(buffer.flatten(1), sum_F)
     return (*layout(buffers, query, key, value, key_start), *(None,) * 8)
 
 

@@ -7,6 +7,8 @@ Of a longer one each program has a tile of queries, which it asks all keys, and 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
@@ -14,6 +16,7 @@ from torch import Tensor
 
 from saccade.attention.kernels.packed_tiles import (
     Blocks,
+    Launch,
     Rows,
     Rules,
     Sentences,
@@ -25,10 +28,22 @@ from saccade.attention.kernels.packed_tiles import (
     product,
     queries_in_reach,
     read,
+    run,
     short_steps,
     turned,
     write,
 )
+
+
+class Strip(NamedTuple):
+    """How sums of slots are cut: slots at a time, columns of a program, its warps."""
+
+    rows: int
+    columns: int
+    warps: int
+
+
+TOTALS = Strip(rows=512, columns=8, warps=8)
 
 
 def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[Blocks, Blocks]:
@@ -39,6 +54,14 @@ def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[Blocks, Bl
     if width <= 64:
         return Blocks(steps, warps=2), Blocks(64, warps=4, registers=168)
     return Blocks(steps, warps=4), Blocks(32, warps=4)
+
+
+class Sums(NamedTuple):
+    """Where programs note what the rows of their tiles of query's and value's gradients sum to, [slots, width]."""
+
+    data: Tensor
+    first: int  # the slot of the first program
+    width: tl.constexpr
 
 
 def backward(
@@ -53,23 +76,46 @@ def backward(
     seed: Tensor | None,
     rules: Rules,
     gradients: tuple[Tensor, Tensor, Tensor],
-) -> None:
-    """Fill the gradients of query, key and value, given in the shape of each and with any strides."""
+) -> Tensor:
+    """Fill the gradients of query, key and value, given in the shape of each and with any strides.
+
+    What comes back is their float32 sums over steps, one behind the other: [H K + G K + G W].
+    """
     (num_heads, num_queries, width), (num_groups, num_keys, value_width) = query_HTK.shape, value_GSW.shape
     by_step = (output_THW.transpose(0, 1), grad_THW.transpose(0, 1))
     tensors = [Rows.of(x) for x in (query_HTK, key_GSK, value_GSW, *by_step, *gradients)]
     sentences = Sentences(query_start, key_start, query_start.shape[0] - 1, num_queries, num_keys)
     cuts = blocks_for(rules.longest, max(width, value_width), query_HTK.dtype)
-    for slots, options in launches(cuts, sentences, rules.longest):
-        backward_kernel[(slots * num_groups,)](
+    parts = launches(cuts, sentences, rules.longest)
+    noted = num_heads * width + num_groups * value_width
+    partial = peak_HT.new_empty(parts[-1].end, noted)
+
+    def start(part: Launch) -> None:
+        backward_kernel[(part.slots * num_groups,)](
             *tensors,
             peak_HT,
+            Sums(partial, part.first, tl.constexpr(noted)),
             num_groups=num_groups,
             score_scale=rules.scale,
             REPEATS=num_heads // num_groups,
-            **options,
+            **part.options,
             **rules.arguments(seed),
         )
+
+    run(parts, query_HTK.device, start)
+    sums = partial.new_empty(noted + num_groups * width)
+    sums_kernel[(triton.cdiv(len(sums), TOTALS.columns),)](
+        partial,
+        sums,
+        len(partial),
+        QUERIES=num_heads * width,
+        KEYS=num_groups * width,
+        WIDTH=len(sums),
+        ROWS=TOTALS.rows,
+        COLUMNS=TOTALS.columns,
+        num_warps=TOTALS.warps,
+    )
+    return sums
 
 
 @triton.jit
@@ -109,6 +155,45 @@ def weigh(k, v, s, queries, mean, row, key_first, key_end, band, dropping, scale
 
 
 @triton.jit
+def note(sums, slot, first, like, rows):
+    """The sum of a tile's rows, where a program notes it; without them 0."""
+    row, column = tl.arange(0, 16), tl.arange(0, like.padded)
+    at = sums.data + (sums.first + slot) * sums.width + first + column
+    inside = column < like.width
+    if rows is None:
+        tl.store(at, tl.zeros((like.padded,), tl.float32), inside)
+    elif like.data.dtype.element_ty == tl.float32:
+        tl.store(at, tl.sum(rows, 0), inside)
+    else:  # the matrix unit adds what threads would have to tell each other; of equal rows it gives, the first is kept
+        ones = tl.full((16, rows.shape[0]), 1.0, tl.float32).to(like.data.dtype.element_ty)
+        total = product(ones, rows.to(ones.dtype))
+        tl.store(at[None, :] + row[:, None] * 0, total, (row == 0)[:, None] & inside[None, :])
+
+
+@triton.jit
+def sums_kernel(
+    partial,
+    total,
+    num_slots,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """What programs noted, of all slots. The gradients of keys sum to 0: a number more for each key changes nothing."""
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    noted = tl.where(column < QUERIES, column, column - KEYS)
+    is_noted = (column < QUERIES) | ((column >= QUERIES + KEYS) & (column < WIDTH))
+    sums = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for first in range(0, num_slots, ROWS):
+        row = first + tl.arange(0, ROWS)
+        at = row[:, None] * (WIDTH - KEYS) + noted[None, :]
+        sums += tl.load(partial + at, (row < num_slots)[:, None] & is_noted[None, :], 0.0)
+    tl.store(total + column, tl.sum(sums, 0), column < WIDTH)
+
+
+@triton.jit
 def backward_kernel(
     query,
     key,
@@ -119,6 +204,7 @@ def backward_kernel(
     grad_key,
     grad_value,
     peak,
+    sums,
     sentences,
     band,
     dropping,
@@ -144,7 +230,11 @@ def backward_kernel(
             write(grad_query, group * REPEATS + repeat, first_t, query_end, key_sum, BLOCK)
         write(grad_key, group, first_s, key_end, key_sum, BLOCK)
         write(grad_value, group, first_s, key_end, value_sum, BLOCK)
-    elif has_work:
+    if is_padding | (has_work == 0):
+        for repeat in range(REPEATS):
+            note(sums, slot, (group * REPEATS + repeat) * grad_query.width, grad_query, None)
+        note(sums, slot, num_groups * REPEATS * grad_query.width + group * grad_value.width, grad_value, None)
+    else:
         is_whole = tl.maximum(query_end - query_first, key_end - key_first) <= BLOCK
         step = tl.arange(0, BLOCK)
         s = first_s + step
@@ -159,6 +249,7 @@ def backward_kernel(
                 key_sum += product(grad_score, queries[0])
                 query_sum = product(tl.trans(grad_score), k) * score_scale
                 write(grad_query, head, first_t, query_end, query_sum, BLOCK)
+                note(sums, slot, head * grad_query.width, grad_query, query_sum)
             elif SKIP > 0:
                 if first_t < query_end:
                     queries = read_queries(query, grad, peak, head, first_t, query_end, sentences, BLOCK)
@@ -184,7 +275,11 @@ def backward_kernel(
                             DROPS,
                         )
                         query_sum += product(tl.trans(grad_score), k_there)
-                    write(grad_query, head, first_t, query_end, query_sum * score_scale, BLOCK)
+                    query_sum *= score_scale
+                    write(grad_query, head, first_t, query_end, query_sum, BLOCK)
+                    note(sums, slot, head * grad_query.width, grad_query, query_sum)
+                else:
+                    note(sums, slot, head * grad_query.width, grad_query, None)
                 k, v = read(key, group, first_s, key_end, BLOCK), read(value, group, first_s, key_end, BLOCK)
                 start, stop = queries_in_reach(first_s, query_first, query_end, band, BLOCK)
                 for block in range(start, tl.where(first_s < key_end, stop, start), BLOCK):
@@ -197,3 +292,4 @@ def backward_kernel(
                     key_sum += product(grad_score, queries[0])
         write(grad_key, group, first_s, key_end, key_sum * score_scale, BLOCK)
         write(grad_value, group, first_s, key_end, value_sum, BLOCK)
+        note(sums, slot, num_groups * REPEATS * grad_query.width + group * grad_value.width, grad_value, value_sum)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from saccade.attention.kernels.packed_tiles import (
     Blocks,
+    Launch,
     Rows,
     Rules,
     Sentences,
@@ -23,6 +24,7 @@ from saccade.attention.kernels.packed_tiles import (
     launches,
     product,
     read,
+    run,
     short_steps,
     turned,
     write,
@@ -30,12 +32,12 @@ from saccade.attention.kernels.packed_tiles import (
 
 
 def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[Blocks, Blocks]:
-    """For short and for long sentences. A warp for a small tile: nothing is exchanged, and twelve programs fit."""
+    """For short and for long sentences. A warp for a small tile: nothing is exchanged, and fourteen programs fit."""
     steps = short_steps(longest)
     if dtype == torch.float32:
         return Blocks(steps, warps=8), Blocks(32, warps=8)  # no matrix unit multiplies float32 exactly
     if width <= 64:
-        return Blocks(steps, warps=1, registers=168), Blocks(64, warps=4, registers=128)
+        return Blocks(steps, warps=1, registers=144), Blocks(64, warps=4, registers=96)
     return Blocks(steps, warps=2), Blocks(64, warps=4)
 
 
@@ -55,15 +57,18 @@ def forward(
     tensors = [Rows.of(x) for x in (query_HTK, key_GSK, value_GSW, output.transpose(0, 1))]
     sentences = Sentences(query_start, key_start, query_start.shape[0] - 1, num_queries, num_keys)
     cuts = blocks_for(rules.longest, max(width, value_width), query_HTK.dtype)
-    for slots, options in launches(cuts, sentences, rules.longest):
-        forward_kernel[(slots * num_heads,)](
+
+    def start(part: Launch) -> None:
+        forward_kernel[(part.slots * num_heads,)](
             *tensors,
             peak,
             num_heads=num_heads,
             REPEATS=num_heads // num_groups,
-            **options,
+            **part.options,
             **rules.arguments(seed),
         )
+
+    run(launches(cuts, sentences, rules.longest), query_HTK.device, start)
     return output, peak
 
 

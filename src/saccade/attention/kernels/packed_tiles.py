@@ -1,21 +1,25 @@
 # mypy: disable-error-code="no-untyped-def"
 """What the kernels of packed attention share: which tile is a program's, and how tiles are read, written and masked.
 
-Sentences of up to 32 steps, the usual ones, and longer ones are two launches of a kernel. For the short a program has a
-sentence. The long are found without a list: the row is cut into windows of half a tile, and a program has the sentence
-in which its window ends; L steps, more than such a window, hold the ends of L // window at least, enough for all their
-tiles. What lies behind the last sentence is one more sentence, whose tiles are zeros.
+Sentences of up to 32 steps, the usual ones, and longer ones are two launches of a kernel, side by side. For the short a
+program has a sentence. The long are found without a list: the row is cut into windows of half a tile, and a program has
+the sentence in which its window ends; L steps, more than such a window, hold the ends of L // window at least, enough
+for all their tiles. What lies behind the last sentence is one more sentence, whose tiles are zeros.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from saccade.attention.kernels.aside import forked
 
 TO_BITS = 1 / math.log(2)  # exponentials are powers of two: exp(x) = 2 ** (x TO_BITS)
 THRESHOLDS = 1 << 31
@@ -102,20 +106,44 @@ class Rules(NamedTuple):
         }
 
 
-def launches(cuts: tuple[Blocks, Blocks], sentences: Sentences, longest: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Programs that each head wants and what they are told: for short sentences, and for long ones if there may be any.
+class Launch(NamedTuple):
+    """Some slots, of which each head wants a program, and what these are told."""
 
-    The last launch has the padding, too.
+    first: int
+    slots: int
+    options: dict[str, Any]
+
+    @property
+    def end(self) -> int:
+        """The slot that follows."""
+        return self.first + self.slots
+
+
+def launches(cuts: tuple[Blocks, Blocks], sentences: Sentences, longest: int) -> list[Launch]:
+    """For the long sentences if there may be any, with the padding, and for the short ones.
+
+    The long begin first: what is left of them at the end would take longest.
     """
     short, long = cuts
     told = {"sentences": sentences, "HALVINGS": sentences.num_sentences.bit_length()}
+    for_short = {**told, **short.options(), "SKIP": 0}
     if longest <= short.steps:
         padding = max(sentences.num_queries, sentences.num_keys) // short.steps + 1
-        yield sentences.num_sentences + padding, {**told, **short.options(), "SKIP": 0}
-    else:
-        num_steps = sentences.num_queries + (0 if sentences.key_start is None else sentences.num_keys)
-        yield sentences.num_sentences, {**told, **short.options(), "SKIP": 0}
-        yield triton.cdiv(num_steps, long.steps // 2), {**told, **long.options(), "SKIP": short.steps}
+        return [Launch(0, sentences.num_sentences + padding, for_short)]
+    num_steps = sentences.num_queries + (0 if sentences.key_start is None else sentences.num_keys)
+    windows = triton.cdiv(num_steps, long.steps // 2)
+    for_long = {**told, **long.options(), "SKIP": short.steps}
+    return [Launch(0, windows, for_long), Launch(windows, sentences.num_sentences, for_short)]
+
+
+def run(parts: list[Launch], device: torch.device, start: Callable[[Launch], object]) -> None:
+    """Start the last, and the one before it, if there is one, beside it."""
+    *others, last = parts
+    with forked(device) if others else nullcontext(nullcontext()) as aside:
+        for part in others:
+            with aside:
+                start(part)
+        start(last)
 
 
 def padded(width: int) -> int:
