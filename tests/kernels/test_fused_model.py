@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from saccade.attention import linear
+from saccade.attention.seeds import Seeds
 from saccade.layers import residual
 from saccade.models import transformer
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
@@ -32,3 +33,18 @@ def test_a_step_equals_the_plain_step(norm: str, monkeypatch: pytest.MonkeyPatch
         results.append([loss.detach(), *(parameter.grad for parameter in model.parameters())])
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-4)
+
+
+def test_blocks_that_are_made_again_draw_their_seeds_singly(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in FUSED:
+        monkeypatch.setattr(module, "is_fused", lambda _: True)
+    sizes, ids, length = BlockSizes(16, 2, 24), torch.randint(1, 11, (2, 3)), torch.tensor([3, 2])
+    model = Transformer(source=11, target_vocabulary=11, sizes=sizes, num_encoder_layers=1, num_decoder_layers=1)
+    counts = []
+    for model.recomputes in (False, True):
+        seeds = Seeds()
+        for _ in range(2):
+            with seeds:
+                model(ids, length, ids).sum().backward()
+        counts.append(seeds.count)
+    assert counts == [7, 4]  # two tables and five residuals, of which two are added after the blocks

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from saccade.attention.seeds import seed_now
+
 LEVELS = 1 << 16  # a share is rounded to a 65,536th
 
 
@@ -21,7 +23,8 @@ def dropout(x: Tensor, share: float, training: bool = True) -> Tensor:
 
 def drawn_seed(device: torch.device) -> Tensor:
     """Where a kernel's random numbers start, [1]; drawn by torch's generator there, also when a graph is replayed."""
-    return torch.empty(1, dtype=torch.int64, device=device).random_()
+    seed = seed_now(device)
+    return torch.empty(1, dtype=torch.int64, device=device).random_() if seed is None else seed
 
 
 def drawn(shape: torch.Size, share: float) -> Tensor:

@@ -17,6 +17,7 @@ from saccade.attention.masks import Mask
 from saccade.attention.memory import Slots, can_step
 from saccade.attention.places import Places
 from saccade.attention.rows import Rows
+from saccade.attention.seeds import singly
 from saccade.data.packing import Row
 from saccade.layers.embedding import embedded
 from saccade.layers.feed_forward import FeedForward
@@ -284,7 +285,7 @@ class Transformer(nn.Module):
     def _through(self, block: nn.Module, stream: Stream, *inputs: Any) -> Any:
         """A block's answer; perhaps made again in the backward pass, instead of keeping what it was made of."""
         if self.recomputes and self.training:
-            return checkpoint(block, Stream(stream.total()), *inputs, use_reentrant=False)
+            return checkpoint(block, Stream(stream.total()), *inputs, use_reentrant=False, context_fn=singly)
         return block(stream, *inputs)
 
     def _embedded(self, table: nn.Embedding, ids_BT: Tensor, place: Places) -> Tensor:

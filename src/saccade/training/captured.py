@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from saccade.attention.narrowing import Narrowing
+from saccade.attention.seeds import Seeds
 from saccade.layers.graphs import recorded, warmed
 
 MOST_GRAPHS = 64
@@ -44,7 +45,7 @@ class Captured:
         self.graphs: dict[Hashable, _Graph] = {}
         self._seen: Counter[Hashable] = Counter()
         self._pool: Any = None
-        self._narrowing = Narrowing()
+        self._narrowing, self._seeds = Narrowing(), Seeds()
 
     def __call__(self, batch: Any, scale: float) -> Tensor:
         """As `backward` does; the result is overwritten by the next call."""
@@ -80,7 +81,7 @@ class Captured:
         return _Graph(graph, _tensors(batch), scale, shown, [parameter.grad for parameter in self.parameters])
 
     def _step(self, batch: Any, scale: Tensor) -> Tensor:
-        with self._narrowing:
+        with self._narrowing, self._seeds:
             return self.backward(batch, scale)
 
     def _own(self, tensor: Tensor) -> Tensor:
