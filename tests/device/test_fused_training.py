@@ -94,13 +94,16 @@ def test_linear_layers(num_rows: int, width: int, hidden: int, dtype: torch.dtyp
 @pytest.mark.parametrize(("num_places", "width"), [(25_600, 512), (3001, 1024), (77, 37), (1, 8), (0, 64)])
 @pytest.mark.parametrize("vocabulary", [1, 37_000, 70_000])
 @pytest.mark.parametrize("share", [0.0, SHARE])
+@pytest.mark.parametrize("num_reads", [1, 2])
 def test_gradients_of_embeddings(
-    num_places: int, width: int, vocabulary: int, dtype: torch.dtype, share: float
+    num_places: int, width: int, vocabulary: int, dtype: torch.dtype, share: float, num_reads: int
 ) -> None:
+    cuts = [num_places] if num_reads == 1 else [num_places // 3, num_places - num_places // 3]
     ids = (torch.rand(1, num_places, device="cuda") ** 8 * vocabulary).long()  # the first one very often
     grad, seed = rows(1, num_places, width, dtype=dtype).detach(), drawn_seed(ids.device) if share else None
-    ours = embedding_backward(grad, ids, seed, vocabulary, 2.0, share, torch.float32)
-    assert ours.equal(embedding_backward(grad, ids, seed, vocabulary, 2.0, share, torch.float32))
+    inputs = (grad.split(cuts, 1), ids.split(cuts, 1), seed, vocabulary, 2.0, share, torch.float32)
+    ours = embedding_backward(*inputs)
+    assert ours.equal(embedding_backward(*inputs))
     kept = torch.ones(num_places, width, device="cuda")
     if share:
         kept = residual.residual(kept, None, None, None, seed, share, 0.0)[0]

@@ -17,7 +17,9 @@ from saccade.attention.kernels.columns import MASKED_SUMS, SUMS, TOTALS, _column
 from saccade.layers.kernels import embedding, embedding_gradient, float8, residual
 from saccade.training.kernels import cross_entropy
 
-STREAM = ("answer_ptr", "x_ptr", "y_ptr", "grad_ptr", "grad_sum_ptr", "grad_answer_ptr", "hidden_ptr", "masked_ptr")
+STREAM = tuple(
+    f"{name}_ptr" for name in ("answer", "x", "y", "grad", "second", "grad_sum", "grad_answer", "hidden", "masked")
+)
 OTHERS: dict[str, Any] = {
     "logits_ptr": "*bf16",
     "bits_ptr": "*i32",
@@ -30,6 +32,7 @@ OTHERS: dict[str, Any] = {
     **dict.fromkeys(("piece_ptr", "first_ptr"), "*i32"),
     **dict.fromkeys(("address_ptr", "seed_ptr", "target_ptr", "id_ptr", "place_ptr", "order_ptr"), "*i64"),
     **dict.fromkeys(("num_rows", "num_places", "half", "threshold", "num_entries", "num_turned", "width"), "i32"),
+    **dict.fromkeys(("num_before", "num_first"), "i32"),
     **dict.fromkeys(("factor", "scale", "epsilon", "smoothing"), "fp32"),
 }
 
@@ -100,7 +103,8 @@ def gradients_of_embeddings() -> Iterator[tuple[Any, dict[str, Any], int, str]]:
         for cut, stream in ((embedding_gradient.SUMS, "*bf16"), (embedding_gradient.EXACT_SUMS, "*fp32")):
             parts = {"WIDTH": width, "ROWS": cut.rows, "COLUMNS": cut.columns}
             padded = triton.next_power_of_2(width)
-            yield embedding_gradient._sums_kernel, parts | {"DROPS": True, "PADDED": padded}, cut.warps, stream
+            flags = {"TWO": True, "DROPS": True, "PADDED": padded}
+            yield embedding_gradient._sums_kernel, parts | flags, cut.warps, stream
             parts |= {"CHUNKS": joined.rows, "COLUMNS": joined.columns}
             yield embedding_gradient._join_kernel, parts, joined.warps, stream
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -10,88 +13,111 @@ from saccade.attention.places import Places
 from saccade.layers.residual import streamed
 
 
-def embedded(ids: Tensor, table_VD: Tensor, place: Places | None, position_PD: Tensor | None, share: float) -> Tensor:
-    """dropout(√D W[id] + P[place]) [..., D] in the dtype of a block's rows. `position_PD` gets no gradient."""
-    at = None if place is None or position_PD is None else place.at
-    seed, dtype = drawn_seed(ids.device) if share else None, streamed(table_VD.new_empty(0)).dtype
-    return embedding(ids, table_VD, at, position_PD, seed, table_VD.shape[1] ** 0.5, share, dtype)
+class Read(NamedTuple):
+    """Ids [..., T], and where they stand."""
+
+    ids: Tensor
+    place: Places
+
+
+def embedded(reads: Sequence[Read], table_VD: Tensor, position_PD: Tensor | None, share: float) -> list[Tensor]:
+    """dropout(√D W[id] + P[place]) [..., D] of one read or two, in the dtype of a block's rows.
+
+    W gets one gradient of all of them, `position_PD` none.
+    """
+    ids, places = [read.ids for read in reads], [read.place.at for read in reads if position_PD is not None]
+    seed, dtype = drawn_seed(table_VD.device) if share else None, streamed(table_VD.new_empty(0)).dtype
+    return embedding(ids, table_VD, places, position_PD, seed, table_VD.shape[1] ** 0.5, share, dtype)
 
 
 @torch.library.custom_op(
     "saccade::embedding",
     mutates_args=(),
-    schema="(Tensor ids, Tensor table, Tensor? place, Tensor? position, Tensor? seed, float scale, float share,"
-    " ScalarType dtype) -> Tensor",
+    schema="(Tensor[] ids, Tensor table, Tensor[] places, Tensor? position, Tensor? seed, float scale, float share,"
+    " ScalarType dtype) -> Tensor[]",
 )
 def embedding(
-    ids: Tensor,
+    ids: Sequence[Tensor],
     table: Tensor,
-    place: Tensor | None,
+    places: Sequence[Tensor],
     position: Tensor | None,
     seed: Tensor | None,
     scale: float,
     share: float,
     dtype: torch.dtype,
-) -> Tensor:
-    """dropout(scale W[id] + P[place])."""
+) -> list[Tensor]:
+    """dropout(scale W[id] + P[place]); without places nothing is added."""
     from saccade.layers.kernels.embedding import forward
 
-    return forward(ids, table, place, position, seed, scale, share, dtype)
+    return forward(ids, table, places, position, seed, scale, share, dtype)
 
 
 @embedding.register_fake
 def _(
-    ids: Tensor,
+    ids: Sequence[Tensor],
     table: Tensor,
-    place: Tensor | None,
+    places: Sequence[Tensor],
     position: Tensor | None,
     seed: Tensor | None,
     scale: float,
     share: float,
     dtype: torch.dtype,
-) -> Tensor:
-    del place, position, seed, scale, share
-    return table.new_empty(*ids.shape, table.shape[1], dtype=dtype)
+) -> list[Tensor]:
+    del places, position, seed, scale, share
+    return [table.new_empty(*one.shape, table.shape[1], dtype=dtype) for one in ids]
 
 
 @torch.library.custom_op(
     "saccade::embedding_backward",
     mutates_args=(),
-    schema="(Tensor grad, Tensor ids, Tensor? seed, int vocabulary, float scale, float share, ScalarType dtype)"
+    schema="(Tensor[] grads, Tensor[] ids, Tensor? seed, int vocabulary, float scale, float share, ScalarType dtype)"
     " -> Tensor",
 )
 def embedding_backward(
-    grad: Tensor, ids: Tensor, seed: Tensor | None, vocabulary: int, scale: float, share: float, dtype: torch.dtype
+    grads: Sequence[Tensor],
+    ids: Sequence[Tensor],
+    seed: Tensor | None,
+    vocabulary: int,
+    scale: float,
+    share: float,
+    dtype: torch.dtype,
 ) -> Tensor:
     """The gradient for W [V, D]."""
     from saccade.layers.kernels.embedding_gradient import backward
 
-    return backward(grad, ids, seed, vocabulary, scale, share, dtype)
+    return backward(grads, ids, seed, vocabulary, scale, share, dtype)
 
 
 @embedding_backward.register_fake
 def _(
-    grad: Tensor, ids: Tensor, seed: Tensor | None, vocabulary: int, scale: float, share: float, dtype: torch.dtype
+    grads: Sequence[Tensor],
+    ids: Sequence[Tensor],
+    seed: Tensor | None,
+    vocabulary: int,
+    scale: float,
+    share: float,
+    dtype: torch.dtype,
 ) -> Tensor:
     del ids, seed, scale, share
-    return grad.new_empty(vocabulary, grad.shape[-1], dtype=dtype)
+    return grads[0].new_empty(vocabulary, grads[0].shape[-1], dtype=dtype)
 
 
-Inputs = tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None, float, float, torch.dtype]
+Inputs = tuple[list[Tensor], Tensor, list[Tensor], Tensor | None, Tensor | None, float, float, torch.dtype]
+Gradients = tuple[list[None], Tensor, list[None], None, None, None, None, None]
 
 
-def _save(ctx: torch.autograd.function.FunctionCtx, inputs: Inputs, output: Tensor) -> None:
+def _save(ctx: torch.autograd.function.FunctionCtx, inputs: Inputs, output: list[Tensor]) -> None:
     del output
-    ids, table, _, _, seed, scale, share, _ = inputs
-    ctx.save_for_backward(ids, seed)  # type: ignore[arg-type]
-    ctx.sizes = len(table), table.dtype, scale, share  # type: ignore[attr-defined]
+    ids, table, places, _, seed, scale, share, _ = inputs
+    ctx.save_for_backward(seed, *ids)  # type: ignore[arg-type]
+    ctx.num_places = len(places)  # type: ignore[attr-defined]
+    ctx.sizes = len(table), scale, share, table.dtype  # type: ignore[attr-defined]
 
 
-def _differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:
-    ids, seed = ctx.saved_tensors  # type: ignore[attr-defined]
-    vocabulary, dtype, scale, share = ctx.sizes  # type: ignore[attr-defined]
-    table = embedding_backward(grad, ids, seed, vocabulary, scale, share, dtype)
-    return None, table, None, None, None, None, None, None
+def _differentiate(ctx: torch.autograd.function.FunctionCtx, grads: list[Tensor]) -> Gradients:
+    seed, *ids = ctx.saved_tensors  # type: ignore[attr-defined]
+    table = embedding_backward(grads, ids, seed, *ctx.sizes)  # type: ignore[attr-defined]
+    return [None] * len(ids), table, [None] * ctx.num_places, None, None, None, None, None  # type: ignore[attr-defined]
 
 
 embedding.register_autograd(_differentiate, setup_context=_save)

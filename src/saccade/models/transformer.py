@@ -19,7 +19,7 @@ from saccade.attention.places import Places
 from saccade.attention.rows import Rows
 from saccade.attention.seeds import singly
 from saccade.data.packing import Row
-from saccade.layers.embedding import embedded
+from saccade.layers.embedding import Read, embedded
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
 from saccade.layers.residual import Norm, Stream, added, streamed
@@ -204,7 +204,8 @@ class Transformer(nn.Module):
         """
         count = read_BT.shape[1]
         seen = state.seen(count, self.sizes.window, self.decoder_bias)
-        vectors_BTD, blocks = self._write(state.blocks, read_BT, seen, record)
+        (x_BTD,) = self._embedded(self.target, Read(read_BT, seen.place))
+        vectors_BTD, blocks = self._write(state.blocks, x_BTD, seen, record)
         return vectors_BTD, state.after(blocks, count)
 
     def refuses_slots(self) -> str | None:
@@ -225,10 +226,13 @@ class Transformer(nn.Module):
     def packed(self, source: Row, target: Row) -> Tensor:
         """Teacher forcing of sentences that are packed into rows: the decoder's vectors at every step, [1, T, D]."""
         assert isinstance(self.source, nn.Embedding)
-        place = Places(source.place_T, source.longest)
+        reads = [Read(row.ids_1T, Places(row.place_T, row.longest)) for row in (source, target)]
+        if self.source is self.target:
+            x_1SD, x_1TD = self._embedded(self.target, *reads)
+        else:
+            (x_1SD,), (x_1TD,) = map(self._embedded, (self.source, self.target), reads)
         itself = masks.packed(source.start_N, num_queries=source.ids_1T.shape[1], longest=source.longest)
-        vectors_1SD = self._embedded(self.source, source.ids_1T, place)
-        blocks = self._read(vectors_1SD, itself & self.sizes.scope(), place)
+        blocks = self._read(x_1SD, itself & self.sizes.scope(), reads[0].place)
         own = masks.packed(target.start_N, num_queries=target.ids_1T.shape[1], longest=target.longest)
         across = masks.packed(
             target.start_N,
@@ -237,8 +241,8 @@ class Transformer(nn.Module):
             num_keys=source.ids_1T.shape[1],
             longest=max(source.longest, target.longest),
         )
-        seen = Seen(Places(target.place_T, target.longest), own & masks.causal() & self.sizes.scope(), across, None)
-        return self._write(blocks, target.ids_1T, seen)[0]
+        seen = Seen(reads[1].place, own & masks.causal() & self.sizes.scope(), across, None)
+        return self._write(blocks, x_1TD, seen)[0]
 
     def logits(self, vectors: Tensor) -> Tensor:
         """Unnormalised log-probabilities of the next id, [..., V]."""
@@ -258,7 +262,7 @@ class Transformer(nn.Module):
         """The source as vectors, how many there are of them, and where they stand."""
         if isinstance(self.source, nn.Embedding):
             place = Places.following(0, source_BS.shape[1], source_BS.device)
-            return self._embedded(self.source, source_BS, place), length_B, place
+            return self._embedded(self.source, Read(source_BS, place))[0], length_B, place
         vectors_BSD, length_B = self.source(source_BS, length_B)
         place = Places.following(0, vectors_BSD.shape[1], vectors_BSD.device)
         return self._placed(vectors_BSD, place), length_B, place
@@ -273,10 +277,10 @@ class Transformer(nn.Module):
         return tuple(BlockMemory(None, cast(DecoderBlock, block).read(memory_BSD)) for block in self.decoder)
 
     def _write(
-        self, memories: tuple[BlockMemory, ...], read_BT: Tensor, seen: Seen, record: list[Tensor] | None = None
+        self, memories: tuple[BlockMemory, ...], x_BTD: Tensor, seen: Seen, record: list[Tensor] | None = None
     ) -> tuple[Tensor, tuple[BlockMemory, ...]]:
         """The decoder's vectors at these steps, and what its blocks remember after them."""
-        stream, later = Stream(self._embedded(self.target, read_BT, seen.place)), []
+        stream, later = Stream(x_BTD), []
         for block, memory in zip(self.decoder, memories, strict=True):
             stream, remembered = self._through(block, stream, memory, seen, record)
             later.append(remembered)
@@ -288,12 +292,13 @@ class Transformer(nn.Module):
             return checkpoint(block, Stream(stream.total()), *inputs, use_reentrant=False, context_fn=singly)
         return block(stream, *inputs)
 
-    def _embedded(self, table: nn.Embedding, ids_BT: Tensor, place: Places) -> Tensor:
+    def _embedded(self, table: nn.Embedding, *reads: Read) -> list[Tensor]:
+        """Their vectors. What is read together gives the table one gradient, instead of several to add."""
         if not is_fused(table.weight) or isinstance(self.positions, Learned):
-            return self._placed(table(ids_BT) * self.sizes.width**0.5, place)
-        position_PD = None if self.positions is None else self.positions.table(place.end)
-        share = self.sizes.dropouts.residual if self.training else 0.0
-        return embedded(ids_BT, table.weight, place, position_PD, share)
+            return [self._placed(table(ids_BT) * self.sizes.width**0.5, place) for ids_BT, place in reads]
+        end = max(read.place.end for read in reads)
+        position_PD = None if self.positions is None else self.positions.table(end)
+        return embedded(reads, table.weight, position_PD, self.sizes.dropouts.residual if self.training else 0.0)
 
     def _placed(self, x_BTD: Tensor, place: Places) -> Tensor:
         if self.positions is not None:

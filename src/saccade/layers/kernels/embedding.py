@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
@@ -22,6 +24,7 @@ def _kernel(  # type: ignore[no-untyped-def]
     seed_ptr,
     y_ptr,
     num_rows,
+    num_before,
     num_places,
     threshold,
     factor,
@@ -42,41 +45,47 @@ def _kernel(  # type: ignore[no-untyped-def]
         place = tl.load(place_ptr + row % num_places, row < num_rows, 0).to(tl.int64)
         y += tl.load(position_ptr + place[:, None] * WIDTH + column[None, :], inside, 0.0).to(tl.float32)
     if DROPS:
-        y = tl.where(_kept(tl.load(seed_ptr), row, threshold, ROWS, PADDED), y * factor, 0.0)
+        y = tl.where(_kept(tl.load(seed_ptr), num_before + row, threshold, ROWS, PADDED), y * factor, 0.0)
     tl.store(y_ptr + row.to(tl.int64)[:, None] * WIDTH + column[None, :], y, inside)
 
 
 def forward(
-    ids: Tensor,
+    ids: Sequence[Tensor],
     table: Tensor,
-    place: Tensor | None,
+    places: Sequence[Tensor],
     position: Tensor | None,
     seed: Tensor | None,
     scale: float,
     share: float,
     dtype: torch.dtype,
-) -> Tensor:
-    """[..., D] for ids [...]; places [T] or [..., T] say which rows of `position` [P, D] are added."""
+) -> list[Tensor]:
+    """[..., D] for each of the ids [...]; places [T] or [..., T] say which rows of `position` [P, D] are added."""
     width, blocks = table.shape[1], residual.forward_blocks(table.shape[1])
-    y = torch.empty(*ids.shape, width, dtype=dtype, device=ids.device)
-    if ids.numel():
-        _kernel[(triton.cdiv(ids.numel(), blocks.rows),)](
-            ids.contiguous(),
-            table,
-            place if place is None else place.contiguous(),
-            position,
-            seed,
-            y,
-            ids.numel(),
-            1 if place is None else place.numel(),
-            *residual.dropping(share),
-            scale,
-            WIDTH=width,
-            PLACED=place is not None,
-            DROPS=seed is not None,
-            ROWS=blocks.rows,
-            PADDED=max(8, triton.next_power_of_2(width)),
-            num_warps=blocks.warps,
-            **launch(ids.device),
-        )
-    return y
+    answers, num_before = [], 0  # what is dropped is drawn as if all rows were one behind the other
+    for read, place in zip(ids, places or [None] * len(ids), strict=True):
+        num_rows = read.numel()
+        y = torch.empty(*read.shape, width, dtype=dtype, device=read.device)
+        if num_rows:
+            _kernel[(triton.cdiv(num_rows, blocks.rows),)](
+                read.contiguous(),
+                table,
+                place if place is None else place.contiguous(),
+                position,
+                seed,
+                y,
+                num_rows,
+                num_before,
+                1 if place is None else place.numel(),
+                *residual.dropping(share),
+                scale,
+                WIDTH=width,
+                PLACED=place is not None,
+                DROPS=seed is not None,
+                ROWS=blocks.rows,
+                PADDED=max(8, triton.next_power_of_2(width)),
+                num_warps=blocks.warps,
+                **launch(read.device),
+            )
+        answers.append(y)
+        num_before += num_rows
+    return answers

@@ -7,6 +7,8 @@ joined afterwards. What was dropped is drawn again from the seed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
@@ -15,7 +17,7 @@ from torch import Tensor
 from saccade.attention.kernels.columns import Blocks
 from saccade.layers.kernels.residual import _kept_of, dropping
 
-SUMS = Blocks(rows=64, columns=128, warps=4)  # places and columns of a program
+SUMS = Blocks(rows=32, columns=128, warps=4)  # places and columns of a program
 EXACT_SUMS = Blocks(rows=32, columns=64, warps=4)  # in float32 without tensor cores: short products
 JOINED = Blocks(rows=32, columns=64, warps=4)  # chunks and columns a program adds at once
 SHORT = 1 << 16  # ids below it are told apart by 16 bits, which are sorted in half the passes
@@ -34,15 +36,18 @@ def _id(key_ptr, at, num_places):  # type: ignore[no-untyped-def]
 @triton.jit
 def _sums_kernel(  # type: ignore[no-untyped-def]
     grad_ptr,
+    second_ptr,
     key_ptr,
     order_ptr,
     seed_ptr,
     table_ptr,
     partial_ptr,
     num_places,
+    num_first,
     threshold,
     scale,
     WIDTH: tl.constexpr,
+    TWO: tl.constexpr,
     DROPS: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -54,7 +59,10 @@ def _sums_kernel(  # type: ignore[no-untyped-def]
     at = start + tl.arange(0, ROWS)
     row = tl.load(order_ptr + at, at < num_places, 0).to(tl.int32)
     inside = (at < num_places)[:, None] & (column < WIDTH)[None, :]
-    grad = tl.load(grad_ptr + row.to(tl.int64)[:, None] * WIDTH + column[None, :], inside, 0.0)
+    row_ptr = grad_ptr + row.to(tl.int64) * WIDTH
+    if TWO:
+        row_ptr = tl.where(row < num_first, row_ptr, second_ptr + (row - num_first).to(tl.int64) * WIDTH)
+    grad = tl.load(row_ptr[:, None] + column[None, :], inside, 0.0)
     if DROPS:
         eight = strip * (COLUMNS // 8) + tl.arange(0, COLUMNS // 8)
         word = row[:, None] * (PADDED // 8) + eight[None, :]
@@ -102,8 +110,8 @@ def _join_kernel(  # type: ignore[no-untyped-def]
 
 
 def backward(
-    grad: Tensor,
-    ids: Tensor,
+    grads: Sequence[Tensor],
+    ids: Sequence[Tensor],
     seed: Tensor | None,
     vocabulary: int,
     scale: float,
@@ -111,28 +119,36 @@ def backward(
     dtype: torch.dtype,
     blocks: Blocks | None = None,
 ) -> Tensor:
-    """[V, D]: for each id the sum of what was kept of its gradients [..., D], times `scale`; zeros if it is nowhere."""
-    width, grad = grad.shape[-1], grad.contiguous()
+    """[V, D]: for each id the sum of what was kept of its gradients [..., D], times `scale`; zeros if it is nowhere.
+
+    There are one or two of ids and of gradients.
+    """
+    grad, *second = (grad.contiguous() for grad in grads)
+    width = grad.shape[-1]
     table_VD = torch.zeros(vocabulary, width, dtype=dtype, device=grad.device)
-    num_places = ids.numel()
+    all_N = torch.cat([one.flatten() for one in ids]) if second else ids[0].flatten()
+    num_places = len(all_N)
     if not num_places:
         return table_VD
-    key_N, order_N = ids.flatten().to(torch.int16 if vocabulary <= SHORT else torch.int32).sort(stable=True)
+    key_N, order_N = all_N.to(torch.int16 if vocabulary <= SHORT else torch.int32).sort(stable=True)
     blocks = blocks or (EXACT_SUMS if grad.dtype == torch.float32 else SUMS)
     threshold, factor = (0, 1.0) if seed is None else dropping(share)
     num_chunks, strips = triton.cdiv(num_places, blocks.rows), triton.cdiv(width, blocks.columns)
     partial_PD = torch.empty(2 * num_chunks, width, dtype=torch.float32, device=grad.device)
     _sums_kernel[(num_chunks * strips,)](
         grad,
+        second[0] if second else None,
         key_N,
         order_N,
         seed,
         table_VD,
         partial_PD,
         num_places,
+        ids[0].numel(),
         threshold,
         factor * scale,
         WIDTH=width,
+        TWO=bool(second),
         DROPS=seed is not None,
         ROWS=blocks.rows,
         COLUMNS=blocks.columns,
