@@ -9,7 +9,7 @@ from torch import Tensor
 from saccade.attention.kernels.columns import Blocks
 from saccade.attention.places import Places
 from saccade.data.packing import Row
-from saccade.layers.embedding import Read, embedded, embedding, embedding_backward
+from saccade.layers.embedding import embedded, embedding, embedding_backward
 from saccade.layers.kernels.embedding_gradient import backward
 from saccade.layers.positions import Sinusoidal
 from saccade.layers.residual import residual
@@ -25,7 +25,7 @@ def test_it_is_the_plain_spelling(width: int, packed: bool, placed: bool) -> Non
     table, ids, positions = torch.randn(29, width, requires_grad=True), torch.randint(29, (3, 7)), Sinusoidal(width)
     place = Places(torch.randint(5, (3, 7)), 5) if packed else Places.following(2, 7, ids.device)
     rows = positions(Places.following(0, place.end, ids.device)) if placed else None
-    (ours,) = embedded([Read(ids, place)], table, rows, 0.0)
+    (ours,) = embedded([ids], table, [place], rows, 0.0)
     plain = table[ids] * width**0.5 + (positions(place) if placed else 0.0)
     torch.testing.assert_close(ours, plain)
     grad = torch.randn(3, 7, width)

@@ -150,7 +150,7 @@ def test_equals_torchs_transformer_with_the_same_weights(norm: str) -> None:
         theirs.encoder.norm = theirs.decoder.norm = None
     copy_weights(ours, theirs)
     source = ours._vectors(SOURCE, LENGTH)[0]
-    read = ours._embedded(ours.target, READ, places(0, 5))
+    (read,) = ours._embedded(ours.target, (READ, places(0, 5)))
     padding = torch.arange(7) >= LENGTH[:, None]
     causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
     expected = theirs(source, read, tgt_mask=causal, src_key_padding_mask=padding, memory_key_padding_mask=padding)

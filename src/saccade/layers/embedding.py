@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,21 +12,16 @@ from saccade.attention.places import Places
 from saccade.layers.residual import streamed
 
 
-class Read(NamedTuple):
-    """Ids [..., T], and where they stand."""
+def embedded(
+    ids: Sequence[Tensor], table_VD: Tensor, places: Sequence[Places], position_PD: Tensor | None, share: float
+) -> list[Tensor]:
+    """dropout(√D W[id] + P[place]) [..., D], of one tensor of ids or two, in the dtype of a block's rows.
 
-    ids: Tensor
-    place: Places
-
-
-def embedded(reads: Sequence[Read], table_VD: Tensor, position_PD: Tensor | None, share: float) -> list[Tensor]:
-    """dropout(√D W[id] + P[place]) [..., D] of one read or two, in the dtype of a block's rows.
-
-    W gets one gradient of all of them, `position_PD` none.
+    The table gets one gradient, of all ids; `position_PD` gets none.
     """
-    ids, places = [read.ids for read in reads], [read.place.at for read in reads if position_PD is not None]
+    at = [] if position_PD is None else [place.at for place in places]
     seed, dtype = drawn_seed(table_VD.device) if share else None, streamed(table_VD.new_empty(0)).dtype
-    return embedding(ids, table_VD, places, position_PD, seed, table_VD.shape[1] ** 0.5, share, dtype)
+    return embedding([*ids], table_VD, at, position_PD, seed, table_VD.shape[1] ** 0.5, share, dtype)
 
 
 @torch.library.custom_op(

@@ -236,7 +236,7 @@ class Seq2Seq(nn.Module):
 
     def _embed(self, table: nn.Embedding, ids_BT: Tensor) -> Tensor:
         if is_fused(table.weight):
-            return embedded(ids_BT, table.weight, None, None, self.dropout if self.training else 0.0)
+            return embedded([ids_BT], table.weight, [], None, self.dropout if self.training else 0.0)[0]
         return dropout(table(ids_BT) * self.scale, self.dropout, self.training)
 
 

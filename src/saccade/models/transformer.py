@@ -19,13 +19,14 @@ from saccade.attention.places import Places
 from saccade.attention.rows import Rows
 from saccade.attention.seeds import singly
 from saccade.data.packing import Row
-from saccade.layers.embedding import Read, embedded
+from saccade.layers.embedding import embedded
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
 from saccade.layers.residual import Norm, Stream, added, streamed
 from saccade.models.decoder_state import BlockMemory, Seen, SlotState, State
 
 AnyState = TypeVar("AnyState", State, SlotState)
+Read = tuple[Tensor, Places]  # ids, and where they stand
 
 
 class Dropouts(NamedTuple):
@@ -204,7 +205,7 @@ class Transformer(nn.Module):
         """
         count = read_BT.shape[1]
         seen = state.seen(count, self.sizes.window, self.decoder_bias)
-        (x_BTD,) = self._embedded(self.target, Read(read_BT, seen.place))
+        (x_BTD,) = self._embedded(self.target, (read_BT, seen.place))
         vectors_BTD, blocks = self._write(state.blocks, x_BTD, seen, record)
         return vectors_BTD, state.after(blocks, count)
 
@@ -226,13 +227,14 @@ class Transformer(nn.Module):
     def packed(self, source: Row, target: Row) -> Tensor:
         """Teacher forcing of sentences that are packed into rows: the decoder's vectors at every step, [1, T, D]."""
         assert isinstance(self.source, nn.Embedding)
-        reads = [Read(row.ids_1T, Places(row.place_T, row.longest)) for row in (source, target)]
+        place, own_place = (Places(row.place_T, row.longest) for row in (source, target))
+        read, own_read = (source.ids_1T, place), (target.ids_1T, own_place)
         if self.source is self.target:
-            x_1SD, x_1TD = self._embedded(self.target, *reads)
+            x_1SD, x_1TD = self._embedded(self.target, read, own_read)
         else:
-            (x_1SD,), (x_1TD,) = map(self._embedded, (self.source, self.target), reads)
+            (x_1SD,), (x_1TD,) = self._embedded(self.source, read), self._embedded(self.target, own_read)
         itself = masks.packed(source.start_N, num_queries=source.ids_1T.shape[1], longest=source.longest)
-        blocks = self._read(x_1SD, itself & self.sizes.scope(), reads[0].place)
+        blocks = self._read(x_1SD, itself & self.sizes.scope(), place)
         own = masks.packed(target.start_N, num_queries=target.ids_1T.shape[1], longest=target.longest)
         across = masks.packed(
             target.start_N,
@@ -241,7 +243,7 @@ class Transformer(nn.Module):
             num_keys=source.ids_1T.shape[1],
             longest=max(source.longest, target.longest),
         )
-        seen = Seen(reads[1].place, own & masks.causal() & self.sizes.scope(), across, None)
+        seen = Seen(own_place, own & masks.causal() & self.sizes.scope(), across, None)
         return self._write(blocks, x_1TD, seen)[0]
 
     def logits(self, vectors: Tensor) -> Tensor:
@@ -262,7 +264,7 @@ class Transformer(nn.Module):
         """The source as vectors, how many there are of them, and where they stand."""
         if isinstance(self.source, nn.Embedding):
             place = Places.following(0, source_BS.shape[1], source_BS.device)
-            return self._embedded(self.source, Read(source_BS, place))[0], length_B, place
+            return self._embedded(self.source, (source_BS, place))[0], length_B, place
         vectors_BSD, length_B = self.source(source_BS, length_B)
         place = Places.following(0, vectors_BSD.shape[1], vectors_BSD.device)
         return self._placed(vectors_BSD, place), length_B, place
@@ -296,9 +298,10 @@ class Transformer(nn.Module):
         """Their vectors. What is read together gives the table one gradient, instead of several to add."""
         if not is_fused(table.weight) or isinstance(self.positions, Learned):
             return [self._placed(table(ids_BT) * self.sizes.width**0.5, place) for ids_BT, place in reads]
-        end = max(read.place.end for read in reads)
-        position_PD = None if self.positions is None else self.positions.table(end)
-        return embedded(reads, table.weight, position_PD, self.sizes.dropouts.residual if self.training else 0.0)
+        ids, places = zip(*reads, strict=True)
+        position_PD = None if self.positions is None else self.positions.table(max(place.end for place in places))
+        share = self.sizes.dropouts.residual if self.training else 0.0
+        return embedded(ids, table.weight, places, position_PD, share)
 
     def _placed(self, x_BTD: Tensor, place: Places) -> Tensor:
         if self.positions is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import torch
 import triton
@@ -61,8 +62,9 @@ def forward(
 ) -> list[Tensor]:
     """[..., D] for each of the ids [...]; places [T] or [..., T] say which rows of `position` [P, D] are added."""
     width, blocks = table.shape[1], residual.forward_blocks(table.shape[1])
-    answers, num_before = [], 0  # what is dropped is drawn as if all rows were one behind the other
-    for read, place in zip(ids, places or [None] * len(ids), strict=True):
+    answers: list[Tensor] = []
+    num_before = 0  # what is dropped is drawn as if all rows were one behind the other
+    for read, place in zip_longest(ids, places):
         num_rows = read.numel()
         y = torch.empty(*read.shape, width, dtype=dtype, device=read.device)
         if num_rows:
