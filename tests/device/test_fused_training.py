@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.attention.dropout import drawn_seed
+from saccade.attention.seeds import Seeds
+from saccade.layers.graphs import recorded, warmed
 from saccade.attention.linear import fused_linear
 from saccade.attention.precision import _writes_wide
 from saccade.data.packing import IGNORED
@@ -112,6 +114,22 @@ def test_gradients_of_embeddings(
         for wide in (torch.float32, torch.float64)
     )
     close([ours], [plain], [exact], torch.float32)
+
+
+def test_a_replayed_pass_draws_other_seeds() -> None:
+    seeds, device = Seeds(), torch.device("cuda")
+
+    def step() -> torch.Tensor:
+        with seeds:
+            return torch.cat([drawn_seed(device) for _ in range(5)])
+
+    warmed(step, device)
+    graph, seed_N = recorded(step)
+    found = set()
+    for _ in range(3):
+        graph.replay()
+        found |= {*seed_N.tolist()}
+    assert len(found) == 15
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
