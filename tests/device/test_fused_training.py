@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.attention.dropout import drawn_seed
-from saccade.attention.seeds import Seeds
-from saccade.layers.graphs import recorded, warmed
 from saccade.attention.linear import fused_linear
 from saccade.attention.precision import _writes_wide
+from saccade.attention.seeds import Seeds
 from saccade.data.packing import IGNORED
 from saccade.layers import feed_forward, residual
 from saccade.layers.embedding import embedding_backward
+from saccade.layers.graphs import recorded, warmed
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training import losses
 
