@@ -6,6 +6,7 @@ import torch
 from compile_here import compile_only, step  # type: ignore[import-not-found]
 
 from saccade.attention.kernels import few_rows, step_triton
+from saccade.attention.kernels.enter import enter
 from saccade.attention.rows import Normed
 from saccade.data.tokenizer import END
 from saccade.decoding import BeamOptions
@@ -34,6 +35,8 @@ if __name__ == "__main__":
     for dtype in (torch.bfloat16, torch.float32):
         for num_rows, width, num_outputs in ((1, 512, 1536), (4, 512, 1536), (16, 2048, 512), (4, 4096, 1024)):
             few(dtype, num_rows, width, num_outputs)
+        joint, kept = torch.zeros(4, 32, 2, 8, 64, dtype=dtype), torch.zeros(2, 4, 64, 8, 64, dtype=dtype)
+        enter((kept[0], kept[1]), place[:4], (joint[:, :, 0], joint[:, :, 1]))
         step(dtype, 1, None, is_new=True)
         step(dtype, 4, torch.zeros(4, 32, dtype=torch.int32), is_new=True)
         step(dtype, 4, torch.zeros(4, dtype=torch.int32), is_new=False)

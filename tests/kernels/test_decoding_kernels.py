@@ -89,6 +89,20 @@ def test_a_beams_step_is_taken_as_without_the_kernel(
         assert_beams_taken(beam_take.take, options, num_ids, torch.device("cpu"), monkeypatch)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_sources_enter_some_slots(dtype: torch.dtype) -> None:
+    from saccade.attention.kernels.enter import enter
+
+    kept, expected = torch.randn(2, 2, 6, 30, 3, 8).to(dtype)
+    new_key, new_value = torch.randn(3, 25, 2, 3, 8).to(dtype).unbind(2)
+    index_EX = torch.tensor([[4, 0], [1, 0], [3, 0]])
+    expected.copy_(kept)
+    enter((kept[0], kept[1]), index_EX[:, 0], (new_key, new_value))
+    for part, new in zip(expected, (new_key, new_value), strict=True):
+        part[index_EX[:, 0], :25] = new
+    assert kept.equal(expected)
+
+
 def test_they_compile_for_hopper(tmp_path: Path) -> None:
     script = Path(__file__).parent / "compile_decoding.py"
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
@@ -96,4 +110,5 @@ def test_they_compile_for_hopper(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("part_kernel") == done.stdout.count("join_kernel") == 4
+    assert done.stdout.count("enter_kernel") == 2
     assert done.stdout.count("take_kernel") == 2 + 3

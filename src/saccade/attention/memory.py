@@ -170,8 +170,14 @@ class SharedMemory:
 
     def enter(self, index_E: Tensor, source: KeyValue) -> None:
         """Other sources in some slots."""
-        for kept_BSGK, entering_EGTSK in zip(self.tensors, source, strict=True):
-            kept_BSGK[index_E, : source.num_keys] = entering_EGTSK[:, :, 0].transpose(1, 2)
+        memory_ESGK, value_ESGK = (entering_EGTSK[:, :, 0].transpose(1, 2) for entering_EGTSK in source)
+        if self.slots.is_fused:
+            from saccade.attention.kernels.enter import enter
+
+            return enter(self.tensors, index_E, (memory_ESGK, value_ESGK))
+        self.memory_BSGK[index_E, : source.num_keys] = memory_ESGK
+        self.value_BSGK[index_E, : source.num_keys] = value_ESGK
+        return None
 
     def answer(self, query_RGMTK: Tensor, /, **how: Any) -> Tensor:
         """Each row asks its sentence's source."""
