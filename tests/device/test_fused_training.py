@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from saccade.attention.dropout import drawn_seed
 from saccade.attention.linear import fused_linear
 from saccade.attention.precision import _writes_wide
+from saccade.attention.relu_network import fused_network
 from saccade.attention.seeds import Seeds
 from saccade.data.packing import IGNORED
 from saccade.layers import feed_forward, residual
@@ -90,6 +91,54 @@ def test_linear_layers(num_rows: int, width: int, hidden: int, dtype: torch.dtyp
     assert all(one.dtype == torch.float32 for one in found[1:])
     for one, again in zip(found, torch.autograd.grad(y, leaves, grad), strict=True):
         assert torch.equal(one, again)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float16])
+@pytest.mark.parametrize(
+    ("num_rows", "width", "hidden"), [(2560, 512, 2048), (3001, 1024, 4096), (77, 37, 300), (300, 72, 200), (3, 64, 8)]
+)
+def test_relu_networks(num_rows: int, width: int, hidden: int, dtype: torch.dtype) -> None:
+    x, grad = rows(num_rows, width, dtype=dtype), torch.randn(num_rows, width, device="cuda").to(dtype)
+    shapes = ((hidden, width), (hidden,), (width, hidden), (width,))
+    leaves = [x, *(rows(*shape, dtype=torch.float32) for shape in shapes)]
+    with torch.no_grad():
+        leaves[1] /= width**0.5
+        leaves[3] /= hidden**0.5
+
+    def spelled_out(wide: torch.dtype) -> list[Tensor]:
+        copies = [leaf.detach().to(dtype).to(wide).requires_grad_() for leaf in leaves]
+        y = F.linear(F.linear(*copies[:3]) * is_open, *copies[3:])
+        return [y, *torch.autograd.grad(y, copies, grad.to(wide))]
+
+    def step() -> list[Tensor]:
+        y, relu, *_ = fused_network(x, leaves[1:3], leaves[3:], [], [])
+        return [relu, y, *torch.autograd.grad(y, leaves, grad)]
+
+    relu, *found = step()
+    is_open = relu > 0  # next to zero, that depends on how sums are rounded
+    exact = F.linear(*(leaf.to(dtype).double() for leaf in leaves[:3]))
+    assert (is_open != (exact > 0)).double().mean() < 1e-4
+    graph, (_, *again) = captured(step)
+    graph.replay()
+    for ours in (found, again):
+        close(ours, spelled_out(dtype), spelled_out(torch.float64), dtype)
+        assert all(one.dtype == torch.float32 for one in ours[2:])
+
+
+@pytest.mark.parametrize(("num_rows", "depth", "width"), [(25_600, 512, 2048), (1000, 1024, 4096), (1, 8, 136)])
+def test_a_masked_product_is_one_kernel_on_hopper(
+    num_rows: int, depth: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from saccade.attention.kernels import masked_product
+
+    grad, weight = (torch.randn(shape, device="cuda").bfloat16() for shape in ((num_rows, depth), (depth, width)))
+    hidden = torch.randn(num_rows, width, device="cuda").relu().bfloat16()
+    if torch.cuda.get_device_capability() >= (9, 0):
+        monkeypatch.setattr(masked_product, "masked", None)  # the other way
+    found, sums = masked_product.masked_product(grad, weight, hidden)
+    exact = torch.where(hidden > 0, grad.double() @ weight.double(), 0.0)
+    torch.testing.assert_close(found.double(), exact, atol=1e-3, rtol=2.0**-8)
+    torch.testing.assert_close(sums.double(), exact.sum(0), atol=1e-5 * float(exact.abs().sum(0).max()), rtol=0.0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -16,7 +16,7 @@ from saccade.attention.rows import Normed
 from saccade.decoding import BeamOptions, Writer, beam_search, stage
 from saccade.layers.residual import Norm, Stream
 from saccade.models.transformer import BlockSizes, Transformer
-from slot_cases import assert_same, random_sources, small_model, work_of
+from slot_cases import BEAMS, assert_beams_taken, assert_same, random_sources, small_model, work_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 POSITIONS = ("sinusoidal", "learned", "rotary", "relative")
@@ -35,6 +35,14 @@ def test_as_on_the_cpu(positions: str, width: int, how: dict[str, Any]) -> None:
     writer = Writer(copy.deepcopy(model).cuda())
     for _ in range(3):  # steps captured, then readings, then both replayed
         assert_same(writer.write(work, options), expected)
+
+
+@pytest.mark.parametrize(("width", "num_best", "num_ids", "rounds"), [*BEAMS, (16, 5, 40, 2)])
+def test_a_beams_step(width: int, num_best: int, num_ids: int, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from saccade.decoding.kernels.beam_take import take
+
+    options = BeamOptions(width=width, num_best=num_best, max_rounds=rounds, length_penalty=0.6)
+    assert_beams_taken(take, options, num_ids, torch.device("cuda"), monkeypatch)
 
 
 def test_prefixes() -> None:

@@ -6,12 +6,14 @@ import torch
 from compile_here import compile_only, step  # type: ignore[import-not-found]
 
 from saccade.attention.kernels import few_rows, step_triton
+from saccade.attention.kernels.enter import enter
 from saccade.attention.rows import Normed
 from saccade.data.tokenizer import END
 from saccade.decoding import BeamOptions
+from saccade.decoding.beam_board import BeamBoard
 from saccade.decoding.board import GreedyBoard, Likeliest, Size
+from saccade.decoding.kernels import beam_take, greedy_take
 from saccade.decoding.kernels import best as best_module
-from saccade.decoding.kernels import greedy_take
 from saccade.decoding.kernels.best import best
 from saccade.decoding.kernels.greedy_take import take
 
@@ -27,16 +29,24 @@ def few(dtype: torch.dtype, num_rows: int, width: int, num_outputs: int) -> None
 
 if __name__ == "__main__":
     compile_only()
-    for module in (few_rows, step_triton, best_module, greedy_take):
+    for module in (few_rows, step_triton, best_module, beam_take, greedy_take):
         module.launch = lambda _: {"EARLY": True, "launch_pdl": True}  # type: ignore[attr-defined]
+    place = torch.zeros(64, dtype=torch.long)
     for dtype in (torch.bfloat16, torch.float32):
         for num_rows, width, num_outputs in ((1, 512, 1536), (4, 512, 1536), (16, 2048, 512), (4, 4096, 1024)):
             few(dtype, num_rows, width, num_outputs)
+        joint, kept = torch.zeros(4, 32, 2, 8, 64, dtype=dtype), torch.zeros(2, 4, 64, 8, 64, dtype=dtype)
+        enter((kept[0], kept[1]), place[:4], (joint[:, :, 0], joint[:, :, 1]))
         step(dtype, 1, None, is_new=True)
         step(dtype, 4, torch.zeros(4, 32, dtype=torch.int32), is_new=True)
         step(dtype, 4, torch.zeros(4, dtype=torch.int32), is_new=False)
-        best(torch.randn(64, 37_000, dtype=dtype), 1, 0b11, END, None)
-        best(torch.randn(64, 37_000, dtype=dtype), 8, 0b1011, END, torch.zeros(64, dtype=torch.bool))
+        best(torch.randn(64, 37_000, dtype=dtype), 1, 0b11, END, place, 0)
+        best(torch.randn(64, 37_000, dtype=dtype), 8, 0b1011, END, place, 3)
     for rounds in (0, 8):
         board = GreedyBoard(BeamOptions(max_rounds=rounds), Size(64, 1, 64, 32), torch.device("cpu"))
         take(board, Likeliest(torch.zeros(64, 1), torch.zeros(64, 1, dtype=torch.long)))
+    for rounds, width, num_best in ((0, 4, 1), (8, 5, 3), (8, 16, 16)):
+        options = BeamOptions(width=width, num_best=num_best, max_rounds=rounds)
+        beams = BeamBoard(options, Size(64, width, 64, 32), torch.device("cpu"))
+        rows = (64 * width, 2 * width)
+        beam_take.take(beams, Likeliest(torch.zeros(rows), torch.zeros(rows, dtype=torch.long)))

@@ -12,7 +12,7 @@ import torch
 import triton
 from compile_here import resources  # type: ignore[import-not-found]
 
-from saccade.attention.kernels import narrow
+from saccade.attention.kernels import masked_product, narrow
 from saccade.attention.kernels.columns import MASKED_SUMS, SUMS, TOTALS, _columns_kernel
 from saccade.layers.kernels import embedding, embedding_gradient, float8, residual
 from saccade.training.kernels import cross_entropy
@@ -52,6 +52,10 @@ def main() -> None:
         used = usage(kernel, constants, blocks.warps, "*bf16", blocks.registers)
         if "STACK:0 " not in used:
             print(kernel.fn.__name__, constants, blocks, used)  # noqa: T201
+
+    used = product_that_is_masked()
+    if "STACK:0 " not in used:
+        print("masked product", used)  # noqa: T201
 
 
 def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
@@ -117,6 +121,18 @@ def rows_of_logits() -> Iterator[tuple[Any, dict[str, Any], cross_entropy.Blocks
         columns = min(blocks.columns, triton.next_power_of_2(width))
         parts = {"STRIDE": width, "VOCABULARY": vocabulary, "WIDTH": width, "COLUMNS": columns}
         yield cross_entropy._kept if blocks.keeps else cross_entropy._read_twice, parts, blocks
+
+
+def product_that_is_masked() -> str:
+    """Of matrices that the accelerator copies by tiles."""
+    cut, kernel = masked_product.BLOCKS, masked_product._masked_product_kernel
+    tiles = {"grad": (cut.rows, cut.step), "weight": (cut.step, cut.columns)}
+    tiles |= dict.fromkeys(("hidden", "masked"), (cut.rows, cut.columns))
+    constants = {"DEPTH": 512, "WIDTH": 2048, "ROWS": cut.rows, "COLUMNS": cut.columns, "STEP": cut.step}
+    constants |= {"GROUP": cut.group}
+    signature = {name: f"tensordesc<bf16[{height}, {width}]>" for name, (height, width) in tiles.items()}
+    signature |= {"sum_ptr": "*fp32", "num_rows": "i32"} | dict.fromkeys(constants, "constexpr")
+    return str(resources(kernel, signature, constants, {"num_warps": cut.warps, "num_stages": cut.stages}))
 
 
 def usage(kernel: Any, constants: dict[str, Any], warps: int, stream: str, registers: int | None = None) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +15,7 @@ from saccade.data.tokenizer import END
 from saccade.decoding import BeamOptions
 from saccade.decoding.board import GreedyBoard, Likeliest, Size
 from saccade.decoding.constraints import Constraints
+from slot_cases import BEAMS, assert_beams_taken
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def test_the_best_of_all_parts(best, dtype: torch.dtype, num_ids: int, count: in
     logits[3] = logits[3].round()
     logits[4] = torch.tensor([0.0, -0.0, -1.0]).repeat(num_ids)[:num_ids]
     short = torch.tensor([True, False, True, False, False])
-    log_p, token, total = best.best(logits, count, 0b1011, END, short)
+    log_p, token, total = best.best(logits, count, 0b1011, END, torch.where(short, 2, 3), 3)
     exact = logits.float().log_softmax(-1)
     torch.testing.assert_close(total, logits.float().logsumexp(1))
     exact[:, [0, 1, 3]] = -torch.inf
@@ -49,7 +51,7 @@ def test_the_best_of_all_parts(best, dtype: torch.dtype, num_ids: int, count: in
 def test_where_nothing_else_is_left_a_short_row_may_end(best) -> None:  # type: ignore[no-untyped-def]
     logits = torch.full((2, 5), -torch.inf)
     logits[:, END] = 0.5
-    log_p, token, _ = best.best(logits, 2, 0b11, END, torch.tensor([True, False]))
+    log_p, token, _ = best.best(logits, 2, 0b11, END, torch.tensor([0, 1]), 1)
     assert token[:, 0].tolist() == [END, END]
     assert log_p.tolist() == [[0.0, -torch.inf]] * 2
 
@@ -75,6 +77,32 @@ def test_a_greedy_step_is_taken_as_without_the_kernel() -> None:
     assert boards[0].live_B.tolist() == [False, True, False, False, True, False]
 
 
+@pytest.mark.parametrize(("width", "num_best", "num_ids", "rounds"), BEAMS)
+def test_a_beams_step_is_taken_as_without_the_kernel(
+    width: int, num_best: int, num_ids: int, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from saccade.decoding.kernels import beam_take
+
+    monkeypatch.setattr(beam_take, "COPIED", 64)
+    options = BeamOptions(width=width, num_best=num_best, max_rounds=rounds, length_penalty=0.6)
+    with np.errstate(invalid="ignore"):  # rows that aren't there come from others that aren't
+        assert_beams_taken(beam_take.take, options, num_ids, torch.device("cpu"), monkeypatch)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_sources_enter_some_slots(dtype: torch.dtype) -> None:
+    from saccade.attention.kernels.enter import enter
+
+    kept, expected = torch.randn(2, 2, 6, 30, 3, 8).to(dtype)
+    new_key, new_value = torch.randn(3, 25, 2, 3, 8).to(dtype).unbind(2)
+    index_EX = torch.tensor([[4, 0], [1, 0], [3, 0]])
+    expected.copy_(kept)
+    enter((kept[0], kept[1]), index_EX[:, 0], (new_key, new_value))
+    for part, new in zip(expected, (new_key, new_value), strict=True):
+        part[index_EX[:, 0], :25] = new
+    assert kept.equal(expected)
+
+
 def test_they_compile_for_hopper(tmp_path: Path) -> None:
     script = Path(__file__).parent / "compile_decoding.py"
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
@@ -82,4 +110,5 @@ def test_they_compile_for_hopper(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("part_kernel") == done.stdout.count("join_kernel") == 4
-    assert done.stdout.count("take_kernel") == 2
+    assert done.stdout.count("enter_kernel") == 2
+    assert done.stdout.count("take_kernel") == 2 + 3

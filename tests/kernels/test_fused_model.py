@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from saccade.attention import linear
+from saccade.attention import linear, relu_network
 from saccade.attention.seeds import Seeds
 from saccade.layers import residual
 from saccade.models import transformer
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training import losses
 
-FUSED: list[Any] = [linear, residual, transformer, losses]
+FUSED: list[Any] = [linear, relu_network, residual, transformer, losses]
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

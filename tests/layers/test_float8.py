@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.attention.linear import fused_linear
+from saccade.attention.relu_network import fused_network
 from saccade.layers import float8
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training.losses import smoothed_cross_entropy
@@ -81,6 +82,9 @@ def test_only_the_blocks_linear_layers_and_only_while_training(monkeypatch: pyte
         rows = torch.randn(32, 32)
         eye, zeros = [torch.eye(32)[:16], torch.eye(32)[16:]], [torch.zeros(16)] * 2
         y, kept = (fused_linear(rows, eye, zeros, relu, [])[0] for relu in (True, False))
+        whole = torch.eye(32), torch.zeros(32)
+        twice = fused_network(rows, whole, whole, [], [])[0]
+    assert torch.equal(twice, rounded(rounded(rows).relu()))
     assert torch.equal(y, rounded(rows).relu())
     assert torch.equal(kept, rounded(rows))
 

@@ -83,15 +83,18 @@ class Slots:
         self._step_C, self._own_N = torch.arange(self.capacity, device=device), torch.arange(self.width, device=device)
         self.sentence_R = torch.arange(len(self), device=device, dtype=torch.int32).repeat_interleave(self.width)
         self._first_R1 = (self.sentence_R * self.width)[:, None]
-        self.begin()
+        self.place_R = self.place_B if self.width == 1 else self.place_B.repeat_interleave(self.width)
+        self.holder_RC = None if self.row_BNC is None else self._first_R1 + self.row_BNC.flatten(0, 1)
 
     def __len__(self) -> int:
         return len(self.place_B)
 
-    def begin(self) -> None:
-        """What all layers ask at a step, once: each row's place, and which row holds each of its steps."""
-        self.place_R = self.place_B[:, None].expand(-1, self.width).flatten().contiguous()
-        self.holder_RC = None if self.row_BNC is None else self._first_R1 + self.row_BNC.flatten(0, 1)
+    def renew(self) -> None:
+        """What all layers ask, where a step is over or sentences entered: where rows are, and who holds their steps."""
+        if self.width > 1:
+            self.place_R.view(-1, self.width).copy_(self.place_B[:, None])
+        if self.row_BNC is not None and self.holder_RC is not None:
+            torch.add(self._first_R1, self.row_BNC.flatten(0, 1), out=self.holder_RC)
 
     def past(self, radius: int | None) -> Mask:
         """What each hypothesis sees of its sentence's past and present, in the order of `SlotMemory`: [B, N, N * C]."""
@@ -167,8 +170,14 @@ class SharedMemory:
 
     def enter(self, index_E: Tensor, source: KeyValue) -> None:
         """Other sources in some slots."""
-        for kept_BSGK, entering_EGTSK in zip(self.tensors, source, strict=True):
-            kept_BSGK[index_E, : source.num_keys] = entering_EGTSK[:, :, 0].transpose(1, 2)
+        memory_ESGK, value_ESGK = (entering_EGTSK[:, :, 0].transpose(1, 2) for entering_EGTSK in source)
+        if self.slots.is_fused:
+            from saccade.attention.kernels.enter import enter
+
+            return enter(self.tensors, index_E, (memory_ESGK, value_ESGK))
+        self.memory_BSGK[index_E, : source.num_keys] = memory_ESGK
+        self.value_BSGK[index_E, : source.num_keys] = value_ESGK
+        return None
 
     def answer(self, query_RGMTK: Tensor, /, **how: Any) -> Tensor:
         """Each row asks its sentence's source."""

@@ -7,11 +7,14 @@ from typing import final
 import torch
 from torch import Tensor
 
+from saccade.attention.kernels.triton_here import HAS_TRITON
 from saccade.attention.memory import Slots
 from saccade.data.tokenizer import END
 from saccade.decoding.board import Board, Likeliest, Size
 from saccade.decoding.constraints import Constraints
 from saccade.decoding.options import Options
+
+WIDEST_KERNEL = 16  # hypotheses, whose candidates a warp holds
 
 
 @final
@@ -31,7 +34,7 @@ class BeamBoard(Board):
         self.num_cut_B = self._whole(batch)
         self.cut_BX2 = self._whole(batch, 2 * width + 1, 2)  # the last is for those that aren't cut
         shares = [options.normalised(1.0, length) for length in range(size.steps)]
-        self._share_C = torch.tensor(shares, dtype=torch.float64, device=device)
+        self.share_C = torch.tensor(shares, dtype=torch.float64, device=device)
         self.last_share_B = torch.zeros(batch, dtype=torch.float64, device=device)  # at the limit
 
     @property
@@ -52,9 +55,19 @@ class BeamBoard(Board):
         self.worth_BM.index_fill_(0, index_E, -torch.inf)
         self.num_cut_B.index_fill_(0, index_E, 0)
         self.last_share_B[index_E] = ((constraints.limit_B.double() + 5) / 6) ** -self.options.length_penalty
+        self.slots.renew()
+
+    def refill(self, other: Board, index_E: Tensor) -> None:
+        """Some sentences of another board, in the first slots."""
+        super().refill(other, index_E)
+        self.slots.renew()
 
     def take(self, found: Likeliest) -> Tensor:
         """The best of all extensions: those that end are remembered, N others are the next hypotheses."""
+        if self.device.type == "cuda" and HAS_TRITON and self.size.width <= WIDEST_KERNEL:
+            from saccade.decoding.kernels.beam_take import take
+
+            return take(self, found)
         (batch, width), each = self.score_BN.shape, found.token_RM.shape[1]
         total_BNM = self.score_BN[..., None] + found.log_p_RM.view(batch, width, each)
         total_BX = total_BNM.flatten(1).masked_fill(~self.live_B[:, None], -torch.inf)
@@ -70,6 +83,7 @@ class BeamBoard(Board):
         self.place_B += self.live_B
         self.loops.follow(token_BN, parent_BN)
         self._stop()
+        self.slots.renew()
         return parent_BN
 
     def columns(self, num_steps: int) -> dict[str, Tensor]:
@@ -80,7 +94,7 @@ class BeamBoard(Board):
     def _finish(self, score_BN: Tensor, parent_BN: Tensor, ends_BN: Tensor) -> None:
         """Candidates among the best N that end: the best of all of these so far are kept."""
         place_BN = self.place_B[:, None].expand_as(parent_BN)
-        worth_BN = score_BN.double() * self._share_C[self.place_B + 1][:, None]
+        worth_BN = score_BN.double() * self.share_C[self.place_B + 1][:, None]
         worth_BX = torch.cat([self.worth_BM, worth_BN.masked_fill(~ends_BN, -torch.inf)], 1)
         last_BN = score_BN - self.score_BN.gather(1, parent_BN)
         ended_BX3 = torch.cat([self.ended_BM3, torch.stack([place_BN, parent_BN, last_BN], -1)], 1)

@@ -84,7 +84,8 @@ def constrain(
     limits = options.limits(source_length_B.tolist(), prefixes)
     device = source.device
     prefix_BT = torch.tensor(padded, dtype=torch.long, device=device)
-    return Constraints(options, prefix_BT, torch.tensor(limits, device=device), ~_holds_loop(source))
+    guarded_B = ~_holds_loop(source) if options.max_rounds else torch.ones(len(source), dtype=torch.bool, device=device)
+    return Constraints(options, prefix_BT, torch.tensor(limits, device=device), guarded_B)
 
 
 def before_loop(ids: Sequence[int], rounds: int) -> int:
@@ -117,13 +118,20 @@ def _loops(ids_NT: Tensor, block: int, rounds: int) -> Tensor:
 def _holds_loop(source: Tensor) -> Tensor:
     """Sources in which a block comes at least four times in a row, over half of SHORTEST_LOOP ids; only ids can."""
     found_B = torch.zeros(len(source), dtype=torch.bool, device=source.device)
-    for block in range(1, LONGEST_BLOCK + 1) if source.dim() == 2 else ():
+    for block in range(1, LONGEST_BLOCK + 1) if source.dim() == 2 and _may_loop(source) else ():
         run = max(4 * block, SHORTEST_LOOP // 2) - block
         if source.shape[1] >= run + block:
             same_BS = (source[:, block:] == source[:, :-block]) & (source[:, block:] != PAD)
             count_BS = nn.functional.pad(same_BS.cumsum(1, dtype=torch.int32), (1, 0))
             found_B |= (count_BS[:, run:] - count_BS[:, :-run] == run).any(-1)
     return found_B
+
+
+def _may_loop(source_BS: Tensor) -> bool:
+    """Whether in any row enough ids come again: what loops has no more than a block of different ones. That is rare."""
+    sorted_BS = source_BS.sort(1).values
+    again_BS = (sorted_BS[:, 1:] == sorted_BS[:, :-1]) & (sorted_BS[:, 1:] != PAD)
+    return bool((again_BS.sum(1) >= SHORTEST_LOOP // 2 * 3 // 4).any())
 
 
 def _repeated(ids_NT: Tensor, size: int) -> Tensor:

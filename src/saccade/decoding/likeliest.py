@@ -24,13 +24,12 @@ class _Best(NamedTuple):
 def likeliest(logits_RV: Tensor, board: Board, options: Options) -> Likeliest:
     """What `Constraints.log_probabilities` allows, best first; the logits may be written over."""
     place_R, count = board.slots.place_R, min(board.count, logits_RV.shape[1])
-    is_short_R = place_R < options.min_length if options.min_length else None
     forced_R1 = _forced(board)
     repeated = _repeated(board.ids(), place_R, options.no_repeat_ngram) if options.no_repeat_ngram else None
     if logits_RV.device.type == "cuda" and HAS_TRITON and repeated is None:
-        best = _fused(logits_RV, count, options, is_short_R, forced_R1)
+        best = _fused(logits_RV, count, options, place_R, forced_R1)
     else:
-        best = _plain(logits_RV, count, options, is_short_R, forced_R1, repeated)
+        best = _plain(logits_RV, count, options, place_R, forced_R1, repeated)
     log_p_RM, token_RM, forced_log_p_R1 = best
     if forced_R1 is not None and forced_log_p_R1 is not None:
         only_RM = torch.full_like(log_p_RM, -torch.inf)
@@ -45,10 +44,11 @@ def _plain(
     logits_RV: Tensor,
     count: int,
     options: Options,
-    is_short_R: Tensor | None,
+    place_R: Tensor,
     forced_R1: Tensor | None,
     repeated: Tensor | None,
 ) -> _Best:
+    is_short_R = place_R < options.min_length if options.min_length else None
     log_p_RV = logits_RV.float().log_softmax(1)
     forced_log_p_R1 = None if forced_R1 is None else log_p_RV.gather(1, forced_R1)
     end_R = log_p_RV[:, END].clone()
@@ -66,13 +66,11 @@ def _plain(
     return _Best(best_RM, token_RM, forced_log_p_R1)
 
 
-def _fused(
-    logits_RV: Tensor, count: int, options: Options, is_short_R: Tensor | None, forced_R1: Tensor | None
-) -> _Best:
+def _fused(logits_RV: Tensor, count: int, options: Options, place_R: Tensor, forced_R1: Tensor | None) -> _Best:
     from saccade.decoding.kernels.best import best
 
     forbidden = sum(1 << index for index in _forbidden(options))
-    log_p_RM, token_RM, total_R = best(logits_RV, count, forbidden, END, is_short_R)
+    log_p_RM, token_RM, total_R = best(logits_RV, count, forbidden, END, place_R, options.min_length)
     return _Best(log_p_RM, token_RM, None if forced_R1 is None else logits_RV.gather(1, forced_R1) - total_R[:, None])
 
 

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from saccade.attention.dropout import dropout
 from saccade.attention.linear import Linear
+from saccade.attention.relu_network import relu_network
 from saccade.attention.rows import Rows
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swiglu": F.silu}
@@ -35,6 +36,8 @@ class FeedForward(nn.Module):
     def forward(self, x_BTD: Rows) -> Tensor:
         """[B, T, D] to [B, T, D]."""
         is_relu = self.activation is F.relu
+        if is_relu and not (self.training and self.dropout):
+            return relu_network(x_BTD, self.inner, self.outer)
         hidden: Tensor = self.inner(x_BTD, relu=True) if is_relu else self.activation(self.inner(x_BTD))
         if self.gate is not None:
             hidden = hidden * self.gate(x_BTD)

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from saccade.attention.kernels.triton_here import is_fused
 from saccade.attention.linear import fused_linear
 from saccade.attention.precision import computed_in
+from saccade.attention.relu_network import fused_network
 
 VALUES, GRADIENTS = torch.float8_e4m3fn, torch.float8_e5m2
 TILE = 16  # rows of a factor begin at so many bytes
@@ -179,9 +180,15 @@ def _fused_linear(
     return F.relu(y) if relu else y, None
 
 
+def _fused_network(x: Tensor, inner: list[Tensor], outer: list[Tensor], *narrow: list[Tensor]) -> tuple[Tensor, None]:
+    del narrow
+    return linear(F.relu(linear(x, *inner)), *outer), None
+
+
 INSTEAD: dict[Any, Callable[..., Any]] = {
     F.linear: linear,
     fused_linear._opoverload: _fused_linear,
+    fused_network._opoverload: _fused_network,
 }
 
 

@@ -84,7 +84,6 @@ class SlotState:
         """What the next step of each row sees."""
         assert count == 1
         slots = self.slots
-        slots.begin()
         spread = None
         if bias is not None:
             spread = slots.spread(bias(Places(slots.place_B[:, None], slots.capacity), slots.capacity))

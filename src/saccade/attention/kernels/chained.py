@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from saccade.attention.kernels.triton_here import is_hopper
+
 
 class _Chain(threading.local):
     is_on = False
@@ -33,7 +35,4 @@ def chained() -> Iterator[None]:
 
 def launch(device: torch.device) -> dict[str, Any]:
     """Options of a kernel that calls `follow(EARLY)`."""
-    is_early = _CHAIN.is_on and device.type == "cuda" and torch.version.hip is None
-    if not is_early or torch.cuda.get_device_capability(device) < (9, 0):
-        return {"EARLY": False}
-    return {"EARLY": True, "launch_pdl": True}
+    return {"EARLY": True, "launch_pdl": True} if _CHAIN.is_on and is_hopper(device) else {"EARLY": False}

@@ -52,7 +52,7 @@ def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[Blocks, Bl
     if dtype == torch.float32:
         return Blocks(steps, warps=8), Blocks(32, warps=8)
     if width <= 64:
-        return Blocks(steps, warps=2), Blocks(64, warps=4, registers=168)
+        return Blocks(steps, warps=4), Blocks(64, warps=4, registers=168)
     return Blocks(steps, warps=4), Blocks(32, warps=4)
 
 

@@ -26,6 +26,12 @@ def is_fused(x: Tensor) -> bool:
     return x.device.type == "cuda" and HAS_TRITON and x.dtype in KERNEL_DTYPES
 
 
+def is_hopper(device: torch.device) -> bool:
+    """Whether it is a Hopper chip, or a later one of its family."""
+    is_nvidia = device.type == "cuda" and torch.version.hip is None
+    return is_nvidia and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
 def num_multiprocessors(device: torch.device) -> int:
     """Of a CUDA device; in the interpreter a few."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 3

@@ -16,19 +16,19 @@ from saccade.attention.kernels.chained import launch
 from saccade.attention.kernels.follow import follow
 from saccade.attention.kernels.packed_tiles import TO_BITS as BITS
 
-PART = 1024  # logits of a program, which is one warp: nobody waits for another
+PART = 2048  # logits of a program, which is one warp: nobody waits for another
 MOST_PARTS = 256  # larger vocabularies have larger parts
-PIECES = 4  # of a part
+PIECES = 8  # of a part
 TO_BITS = tl.constexpr(BITS)
 NOTHING = tl.constexpr(-(1 << 31))  # below every logit's number
 EVERYTHING = tl.constexpr((1 << 31) - 1)  # above
 
 
-def best(logits_RV: Tensor, count: int, forbidden: int, end: int, short_R: Tensor | None) -> tuple[Tensor, ...]:
+def best(logits_RV: Tensor, count: int, forbidden: int, end: int, place_R: Tensor, shortest: int) -> tuple[Tensor, ...]:
     """The largest `count` allowed logits of each row less its log-sum-exp, their ids, and the log-sum-exp [R].
 
-    `forbidden` is a set of ids below 31, as bits; rows of `short_R` may not write `end`, below 31, either, unless it
-    is all that there is.
+    `forbidden` is a set of ids below 31, as bits; rows that have written fewer than `shortest` may not write `end`,
+    below 31, either, unless it is all that there is.
     """
     (num_rows, num_ids), device = logits_RV.shape, logits_RV.device
     assert logits_RV.stride(1) == 1
@@ -40,9 +40,9 @@ def best(logits_RV: Tensor, count: int, forbidden: int, end: int, short_R: Tenso
     log_p = torch.empty(num_rows, count, dtype=torch.float32, device=device)
     token = torch.empty(num_rows, count, dtype=torch.int64, device=device)
     total_R = torch.empty(num_rows, dtype=torch.float32, device=device)
-    allowed = {"FORBIDDEN": forbidden, "END": end, "SHORT": short_R is not None}
+    allowed = {"FORBIDDEN": forbidden, "END": end, "SHORT": shortest > 0}
     shape = {"STRIDE": logits_RV.stride(0), "NUM_IDS": num_ids, "PIECES": PIECES, "PIECE": part // PIECES}
-    read = (logits_RV, logits_RV if short_R is None else short_R)
+    read = (logits_RV, place_R, shortest)
     how: dict[str, int] = {**allowed, **shape, "num_warps": 1, **launch(device)}
     part_kernel[(num_parts, num_rows)](*read, top, total, num_parts, **how)
     padded_parts = triton.next_power_of_2(num_parts)
@@ -55,7 +55,8 @@ def best(logits_RV: Tensor, count: int, forbidden: int, end: int, short_R: Tenso
 @triton.jit
 def part_kernel(
     logits,
-    short,
+    place,
+    shortest,
     top,
     total,
     num_parts,
@@ -81,14 +82,15 @@ def part_kernel(
     log_sum = tl.where(summed > 0, largest + tl.log(tl.maximum(summed, 1e-30)), -float("inf"))
     tl.store(total + row * num_parts + part, log_sum)
     if part * (PIECES * PIECE) < 31:  # ids that may be forbidden
-        tops = tl.max(_allowed(x, at, short + row, FORBIDDEN, END, SHORT), 1)
+        tops = tl.max(_allowed(x, at, place + row, shortest, FORBIDDEN, END, SHORT), 1)
     tl.store(top + (row * num_parts + part) * PIECES + piece, tops)
 
 
 @triton.jit
 def join_kernel(
     logits,
-    short,
+    place,
+    shortest,
     top,
     total,
     log_p,
@@ -120,7 +122,7 @@ def join_kernel(
     tl.store(total_R + row, whole)
     piece, num_pieces = tl.arange(0, PARTS * PIECES), num_parts * PIECES
     tops = tl.load(top + row * num_pieces + piece, piece < num_pieces, 0.0)
-    left = tl.where(piece < num_pieces, _order(tops), NOTHING)  # the largest of each piece that was not found yet
+    left = tl.where(piece < num_pieces, in_order(tops), NOTHING)  # the largest of each piece that was not found yet
     before, before_at = EVERYTHING, -1
     for rank in tl.static_range(COUNT):
         largest = tl.max(left, 0)
@@ -128,7 +130,7 @@ def join_kernel(
         at = where * PIECE + tl.arange(0, PIECE)
         inside = (largest != NOTHING) & (at < NUM_IDS)
         x = tl.load(logits + row * STRIDE + at, inside, 0.0).to(tl.float32)
-        order = tl.where(inside, _order(_allowed(x, at, short + row, FORBIDDEN, END, SHORT)), NOTHING)
+        order = tl.where(inside, in_order(_allowed(x, at, place + row, shortest, FORBIDDEN, END, SHORT)), NOTHING)
         after = tl.where(largest == before, before_at, -1)  # equal ones up to there were found
         index = tl.min(tl.where((order == largest) & (at > after), at, NUM_IDS), 0)
         if rank + 1 < COUNT:
@@ -136,10 +138,10 @@ def join_kernel(
             left = tl.where(piece == where, tl.max(tl.where(is_later, order, NOTHING), 0), left)
             before, before_at = largest, index
         is_there = (index < NUM_IDS) & (largest != NOTHING)
-        found = tl.where(is_there, _ordered(largest) - whole, -float("inf"))
+        found = tl.where(is_there, as_float(largest) - whole, -float("inf"))
         index = tl.where(is_there, index, 0).to(tl.int64)
         if SHORT and rank == 0:  # nothing else is left to write: rather short than never
-            is_stuck = (tl.load(short + row) != 0) & (found == -float("inf"))
+            is_stuck = (tl.load(place + row) < shortest) & (found == -float("inf"))
             found = tl.where(is_stuck, tl.load(logits + row * STRIDE + END).to(tl.float32) - whole, found)
             index = tl.where(is_stuck, END, index)
         tl.store(log_p + row * COUNT + rank, found)
@@ -147,22 +149,22 @@ def join_kernel(
 
 
 @triton.jit
-def _allowed(x, at, short, FORBIDDEN: tl.constexpr, END: tl.constexpr, SHORT: tl.constexpr):
+def _allowed(x, at, place, shortest, FORBIDDEN: tl.constexpr, END: tl.constexpr, SHORT: tl.constexpr):
     """-inf where an id may not be written."""
     is_forbidden = (at < 31) & (((FORBIDDEN >> tl.minimum(at, 30)) & 1) == 1)
     if SHORT:
-        is_forbidden |= (at == END) & (tl.load(short) != 0)
+        is_forbidden |= (at == END) & (tl.load(place) < shortest)
     return tl.where(is_forbidden, -float("inf"), x)
 
 
 @triton.jit
-def _order(x):
+def in_order(x):
     """A whole number in the order of the floats; there is one zero."""
     bits = (x + 0.0).to(tl.int32, bitcast=True)
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 @triton.jit
-def _ordered(order):
+def as_float(order):
     """The float of such a number."""
     return (order ^ ((order >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)

@@ -11,6 +11,7 @@ from saccade.attention.kernels.follow import follow
 from saccade.data.tokenizer import END
 from saccade.decoding.board import GreedyBoard, Likeliest
 from saccade.decoding.constraints import LONGEST_BLOCK, LONGEST_LOOP, SHORTEST_LOOP
+from saccade.decoding.kernels.loops import followed, is_looked_at
 
 
 def take(board: GreedyBoard, found: Likeliest) -> None:
@@ -71,15 +72,8 @@ def take_kernel(
     tl.store(place + sentence, at)
     is_done = (written == END) | (tl.load(limit + sentence) <= at)
     if ROUNDS > 0:
-        block = tl.arange(0, BLOCKS)
-        before = tl.load(recent + sentence * BLOCKS + block)
-        in_a_row = (tl.load(run + sentence * BLOCKS + block) + 1) * (before == written).to(tl.int64)
-        shifted = tl.load(recent + sentence * BLOCKS + block - 1, block > 0, 0)
-        tl.debug_barrier()  # all is read before anything is written over
-        tl.store(run + sentence * BLOCKS + block, in_a_row)
-        tl.store(recent + sentence * BLOCKS + block, tl.where(block == 0, written, shifted))
-        size = tl.maximum(ROUNDS * (block + 1), SHORTEST) - (block + 1)
-        is_looping = tl.max((in_a_row >= size).to(tl.int32), 0) > 0
-        looks = (at % BLOCKS == 0) & (at >= SHORTEST) & ((tl.load(guarded + sentence) != 0) | (at >= LONGEST))
-        is_done = is_done | (is_looping & looks)
+        row = sentence + tl.arange(0, 1)
+        is_looping = followed(run, recent, row, row, written + row * 0, row >= 0, ROUNDS, BLOCKS, SHORTEST)
+        looks = is_looked_at(at, tl.load(guarded + sentence) != 0, BLOCKS, SHORTEST, LONGEST)
+        is_done = is_done | ((tl.max(is_looping.to(tl.int32), 0) > 0) & looks)
     tl.store(live + sentence, is_live & (is_done == 0))
