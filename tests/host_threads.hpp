@@ -70,8 +70,6 @@ DEVICE bool block_any(bool mine) {
     return any;
 }
 DEVICE void warp_barrier() { host::wait(host::AT_WARP); }
-DEVICE uint32 warp_slot() { return 0; }
-DEVICE void rest(uint32) {}
 DEVICE float shuffle_xor(float x, int lane) {
     int me = host::current;
     host::threads[me].parts[0] = x;

@@ -90,8 +90,8 @@ def attention(
     (_, num_queries, width), (_, num_keys, value_width) = query_NTA.shape, value_NSD.shape
     is_small = num_queries * num_keys <= (num_queries + num_keys) * (width + value_width)
     if is_small and torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        return kept_attention(*tensors, *options)  # type: ignore[no-any-return]
-    return additive_attention(*tensors, *options)  # type: ignore[no-any-return]
+        return kept_attention(*tensors, *options)
+    return additive_attention(*tensors, *options)
 
 
 @torch.library.custom_op("saccade::additive_attention", mutates_args=())

@@ -18,10 +18,6 @@
 #define PIECES (EIGHTS * SPAN / 2 * 32)  // of 16 bytes: the sums of these columns, each where its lane alone reads it
 #define STRIDE (THREADS / 32 * COLUMNS)  // between the columns of one warp
 
-#ifndef REST
-#define REST 16  // nanoseconds a column: about what softmax and the weighted sum of a tile take
-#endif
-
 // Lanes that share a row when scores become weights: so many that one round does all rows, where a row has enough keys
 #define LANES (WARPS_S * SPLIT < 4 ? 4 : WARPS_S * SPLIT)
 #define ROUNDS (TILE_T * LANES / THREADS)
@@ -240,9 +236,6 @@ KERNEL(THREADS, BLOCKS) attend(
     // the first and last key that any query of the tile may see, as far as the band says
     long long first = max((long long)t0 + allowed.low, 0ll);
     long long last = min((long long)min(t0 + TILE_T, a.num_queries) - 1 + allowed.high, (long long)a.num_keys - 1);
-    // Blocks of a multiprocessor that start together stay in step, and the tensor cores wait while all of them score
-    if (REST && BLOCKS > 1 && last - first >= 4 * TILE_S && threadIdx.x == 0)
-        rest(warp_slot() / (THREADS / 32) % BLOCKS * REST * value_width);
     int s0 = (int)min(first, (long long)a.num_keys) / TILE_S * TILE_S;
     value += ((long long)n * a.num_keys + s0) * value_width;
     for (; s0 <= last; s0 += TILE_S, value += TILE_S * value_width) {

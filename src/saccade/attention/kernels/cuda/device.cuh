@@ -72,12 +72,6 @@ DEVICE void raise(float* to, float x) { atomicMax((int*)to, __float_as_int(x)); 
 DEVICE void block_barrier() { __syncthreads(); }
 DEVICE bool block_any(bool mine) { return __syncthreads_or(mine); }
 DEVICE void warp_barrier() { __syncwarp(); }
-DEVICE uint32 warp_slot() {  // of the multiprocessor, while nothing is preempted: good for a guess
-    uint32 slot;
-    asm volatile("mov.u32 %0, %%warpid;" : "=r"(slot));
-    return slot;
-}
-DEVICE void rest(uint32 nanoseconds) { __nanosleep(nanoseconds); }
 #endif
 
 #define INFINITE __int_as_float(0x7f800000)
