@@ -16,7 +16,14 @@ from host_kernels import COMPILER, HostCompiler
 from saccade import attend, explain, masks
 from saccade.attention import Mask, Score
 from saccade.attention.call import Call, resolve
-from saccade.attention.kernels import additive_cuda, additive_fused, additive_series, additive_single, native
+from saccade.attention.kernels import (
+    additive_cuda,
+    additive_fused,
+    additive_gradient,
+    additive_series,
+    additive_single,
+    native,
+)
 from saccade.attention.kernels.additive import additive_score
 from saccade.attention.kernels.additive_cuda import Tiling
 from saccade.attention.kernels.scope import Dropout, Scope
@@ -202,6 +209,26 @@ def test_no_range_gives_a_wrong_answer(size: float) -> None:
             torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "sizes", [(2, 21, 30, 70), (2, 40, 61, 65), (1, 200, 140, 6), (1, 130, 300, 8), (2, 9, 132, 129)]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_of_one_block_or_many(sizes: tuple[int, int, int, int], dtype: torch.dtype) -> None:
+    count, num_queries, num_keys, width = sizes
+    query, key = (torch.randn(count, steps, width).to(dtype) for steps in (num_queries, num_keys))
+    query[:, 20:, 1] *= 30  # some tiles are beyond the range of exponentials
+    v, g = torch.randn(count, width), torch.randn(count, num_queries, num_keys)
+    leaves = [x.double().requires_grad_() for x in (query, key, v)]
+    exact = torch.autograd.grad(plain(*leaves), leaves, g.double())
+    of_query, of_key, again = torch.empty_like(query), torch.empty_like(key), torch.ones_like(key, dtype=torch.float32)
+    of_v = additive_gradient.gradients(query, key, v, g, of_query, of_key, add=False)
+    additive_gradient.gradients(query, key, v, g, of_query, again, add=True)
+    for one, other in zip((of_query, of_key, of_v), exact, strict=True):
+        rounding = torch.finfo(one.dtype).eps * other.abs().amax()
+        torch.testing.assert_close(one.double(), other, atol=float(rounding) + 1e-4, rtol=1e-4)
+    torch.testing.assert_close(again.double(), 1 + exact[1], atol=1e-4, rtol=1e-4)
+
+
 def together(halves: Tensor) -> Tensor:
     """[N, rows, A] from both halves of rows that lie by twos, 8 apart."""
     apart = halves.view(halves.shape[0], -1, 8, 2, halves.shape[-1] // 2, 2).sum(3)
@@ -210,12 +237,12 @@ def together(halves: Tensor) -> Tensor:
 
 def test_two_halves_of_ten_bits_make_an_exponential() -> None:
     query, key, v = torch.randn(2, 40, 30), torch.randn(2, 70, 30), torch.ones(2, 30)
-    made = additive_cuda.prepare(query, key, v, plain=True)
+    made = additive_cuda.prepare(query, key, v)
     assert not made.halves_of_key.view(torch.int32)[:, :64].bitwise_and(0x1FFF).any()
-    for halves, plain in ((made.halves_of_query, made.plain_query), (made.halves_of_key, made.plain_key)):
-        assert plain is not None
-        whole = together(halves)[:, : plain.shape[1], :30].abs()
-        torch.testing.assert_close(whole, plain[..., :30], rtol=2**-22, atol=0)
+    signs = torch.tensor([1, -1] * 15)
+    for halves, x in ((made.halves_of_query, query), (made.halves_of_key, key)):
+        whole = together(halves)[:, : x.shape[1], :30].abs()
+        torch.testing.assert_close(whole, (2 * signs * x).exp(), rtol=2**-22, atol=0)
 
 
 def test_the_bounds_hold_what_they_say() -> None:
@@ -393,7 +420,9 @@ def test_what_ships_compiles_for_an_h200() -> None:
             compile_for_hopper((*additive_cuda.TILED, "additive_score.cu"), large_or_few.defines(dtype))
     for dtype in additive_cuda.INPUTS:
         defines = {"INPUT": additive_cuda.INPUTS[dtype]}
-        compile_for_hopper((*additive_cuda.BASE, "additive_gradient.cu"), defines)
+        compile_for_hopper((*additive_cuda.BASE, "additive_softmax.cu"), defines)
+        for warps in additive_gradient.WARPS:
+            compile_for_hopper(additive_gradient.FILES, {**defines, "WARPS": warps})
         compile_for_hopper(additive_single.FILES, defines)
         compile_for_hopper(additive_series.FILES, {**defines, "TERMS": additive_series.TERMS})
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from saccade.attention.call import Attended, Call
-from saccade.attention.kernels import additive_cuda, additive_fused, additive_single, native
+from saccade.attention.kernels import additive_cuda, additive_fused, additive_gradient, additive_single, native
 from saccade.attention.precision import widened
 from saccade.attention.reference import expect
 from saccade.attention.scores import Additive
@@ -168,10 +168,9 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     if _is_native(query_BTD):
         inputs = (query_BTD.contiguous(), key_BSD.contiguous(), v_BD.float().contiguous())
-        wide = [torch.empty_like(tensor, dtype=torch.float32) for tensor in inputs[:2]]
-        prepared = additive_cuda.prepare(*inputs, plain=True)
-        of_v = additive_cuda.gradients(prepared, grad_BTS.float().contiguous(), *wide, add=False)
-        return wide[0].to(query_BTD.dtype), wide[1].to(key_BSD.dtype), of_v.to(v_BD.dtype)
+        of_query, of_key = (torch.empty_like(tensor) for tensor in inputs[:2])
+        of_v = additive_gradient.gradients(*inputs, grad_BTS.float().contiguous(), of_query, of_key, add=False)
+        return of_query, of_key, of_v.to(v_BD.dtype)
     grad, query, key, v = (widened(tensor) for tensor in (grad_BTS, query_BTD, key_BSD, v_BD))
     tiles = _separate(query, key)
     grad_query, grad_key, grad_v = (torch.zeros_like(tensor) for tensor in (query, key, v))

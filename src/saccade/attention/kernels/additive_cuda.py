@@ -20,7 +20,7 @@ ROWS = 32  # rows that share a bound: ROWS in additive_prepare.cu
 BASE = ("device.cuh", "additive_prepare.cu")
 TILED = (*BASE, "additive_tile.cuh")
 LARGEST_TILE = 64  # rows, on either side: LARGEST_TILE there
-DEPTH, SLICE = 8, 64  # as in additive_tile.cuh and additive_gradient.cu
+DEPTH = 8  # as in additive_tile.cuh
 
 
 class Tiling(NamedTuple):
@@ -65,14 +65,6 @@ class _Scores(ctypes.Structure):
     ]
 
 
-class _Side(ctypes.Structure):
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("arguments", "exponentials", "bound")),
-        ("steps", ctypes.c_int),
-        ("stride", ctypes.c_longlong),
-    ]
-
-
 class _Beyond(ctypes.Structure):
     _fields_ = [("range", ctypes.c_void_p), ("limit", ctypes.c_float)]
 
@@ -94,8 +86,6 @@ class Prepared(NamedTuple):
     query: Tensor
     key: Tensor
     v: Tensor
-    plain_query: Tensor | None
-    plain_key: Tensor | None
     halves_of_query: Tensor
     halves_of_key: Tensor
     reciprocal_v: Tensor
@@ -106,13 +96,10 @@ class Prepared(NamedTuple):
     def part(self, count: slice, steps: slice) -> Prepared:
         """Some batch entries, or some queries (whole blocks of them) of one."""
         blocks, onwards = slice(steps.start // ROWS, -(-steps.stop // ROWS)), slice(steps.start, None)
-        cuts = (steps, None, None, steps, None, onwards, None, None, None, blocks, None)
-        parts = [
-            tensor if tensor is None else tensor[count] if cut is None else tensor[count, cut]
-            for tensor, cut in zip(self, cuts, strict=True)
-        ]
-        assert all(part is None or part.is_contiguous() for part in parts)
-        return Prepared(*parts)  # type: ignore[arg-type]
+        cuts = (steps, None, None, onwards, None, None, None, blocks, None)
+        parts = [tensor[count] if cut is None else tensor[count, cut] for tensor, cut in zip(self, cuts, strict=True)]
+        assert all(part.is_contiguous() for part in parts)
+        return Prepared(*parts)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -138,13 +125,8 @@ def whole_tiles(rows: int) -> int:
     return -(-rows // LARGEST_TILE) * LARGEST_TILE
 
 
-def prepare(
-    query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, plain: bool = False, beyond: Beyond | None = None
-) -> Prepared:
-    """Exponentials of queries and keys, v folded into the queries', and bounds on their products.
-
-    `plain`: what the gradients want, too.
-    """
+def prepare(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, beyond: Beyond | None = None) -> Prepared:
+    """Exponentials of queries and keys, v folded into the queries', and bounds on their products."""
     (count, num_queries, width), num_keys = query_NTA.shape, key_NSA.shape[1]
     padded = -(-width // 4) * 4
     query_blocks, key_blocks = -(-num_queries // ROWS), -(-num_keys // ROWS)
@@ -153,8 +135,6 @@ def prepare(
         query_NTA,
         key_NSA,
         v_NA,
-        make(count, num_queries, padded) if plain else None,
-        make(count, num_keys, padded) if plain else None,
         make(count, whole_tiles(num_queries), 2 * padded),
         make(count, whole_tiles(num_keys), 2 * padded),
         make(count, padded, 4),
@@ -223,27 +203,6 @@ def attend(
     return over
 
 
-def gradients(prepared: Prepared, g_NTS: Tensor, query_NTA: Tensor, key_NSA: Tensor, *, add: bool) -> Tensor:
-    """From g = d / d score: writes (keys: or adds to) the gradients of query and key; returns that of v, [N, A]."""
-    assert prepared.plain_query is not None
-    assert prepared.plain_key is not None
-    count, num_queries, num_keys = prepared.sizes
-    width, padded = prepared.query.shape[-1], prepared.padded
-    blocks, key_blocks = -(-num_queries // ROWS), -(-num_keys // ROWS)
-    tensors = (prepared.query, prepared.plain_query, prepared.query_bound)
-    queries = _Side(*(pointer(x) for x in tensors), num_queries, num_keys)
-    keys = _Side(*(pointer(x) for x in (prepared.key, prepared.plain_key, prepared.key_bound)), num_keys, 1)
-    of_v = g_NTS.new_empty(count, blocks, width)
-    module = native.load((*BASE, "additive_gradient.cu"), {"INPUT": INPUTS[prepared.query.dtype]}, g_NTS.device)
-    slices, shared = -(-width // SLICE), 4 * 2 * (ROWS * SLICE + ROWS * (ROWS + 4))
-    v, g, sizes = pointer(prepared.v), pointer(g_NTS), [ctypes.c_int(width), ctypes.c_int(padded)]
-    own = [queries, keys, v, g, pointer(query_NTA), pointer(of_v), *sizes, ctypes.c_int(0)]
-    module.launch("gradient_of_queries", (slices, blocks, count), 128, shared, own)
-    others = [keys, queries, v, g, pointer(key_NSA), pointer(None), *sizes, ctypes.c_int(add)]
-    module.launch("gradient_of_keys", (slices, key_blocks, count), 128, shared, others)
-    return of_v.sum(1)
-
-
 def weights_and_gradient(score_NTS: Tensor, g_NTS: Tensor, masked: Masked, dtype: torch.dtype) -> Tensor:
     """The weights as they met the values, in `dtype`; in `g_NTS` the gradient of the weights becomes the scores'."""
     count, num_queries, num_keys = score_NTS.shape
@@ -251,7 +210,7 @@ def weights_and_gradient(score_NTS: Tensor, g_NTS: Tensor, masked: Masked, dtype
     tensors = [pointer(x) for x in (score_NTS, g_NTS, weight)]
     structs = [masked.scope.allowed(), masked.dropout.drawing()]
     sizes = [ctypes.c_int(x) for x in (num_queries, num_keys, masked.first_n, masked.first_t)]
-    module = native.load((*BASE, "additive_gradient.cu"), {"INPUT": INPUTS[dtype]}, score_NTS.device)
+    module = native.load((*BASE, "additive_softmax.cu"), {"INPUT": INPUTS[dtype]}, score_NTS.device)
     module.launch("weights_and_gradient", (num_queries, count, 1), 128, 64, [*tensors, *structs, *sizes])
     return weight
 
@@ -278,6 +237,6 @@ def _met(a_NTS: Tensor, dropout: Dropout, dtype: torch.dtype) -> Tensor:
 
 def _launch_rows(name: str, a_NTS: Tensor, arguments: list[object], dtype: torch.dtype) -> None:
     count, num_queries, num_keys = a_NTS.shape
-    module = native.load((*BASE, "additive_gradient.cu"), {"INPUT": INPUTS[dtype]}, a_NTS.device)
+    module = native.load((*BASE, "additive_softmax.cu"), {"INPUT": INPUTS[dtype]}, a_NTS.device)
     sizes = [ctypes.c_int(num_queries), ctypes.c_int(num_keys)]
     module.launch(name, (num_queries, count, 1), 128, 64, [*arguments, *sizes])

@@ -16,6 +16,7 @@ from saccade.attention.call import Attended, Call
 from saccade.attention.dropout import drawn_seed
 from saccade.attention.kernels import additive_cuda as cuda
 from saccade.attention.kernels import native
+from saccade.attention.kernels.additive_gradient import gradients
 from saccade.attention.kernels.scope import Dropout, Masked, Scope, scope_of
 from saccade.attention.kernels.unpacked import unpack
 from saccade.attention.normalizers import Softmax
@@ -143,7 +144,7 @@ def additive_attention_backward(
     """Gradients for query, key, v and value."""
     with torch.autocast(query_NTA.device.type, enabled=False):
         grad_NTD = grad_NTD.contiguous()
-        prepared = cuda.prepare(query_NTA, key_NSA, v_NA, plain=True)
+        prepared = cuda.prepare(query_NTA, key_NSA, v_NA)
         wide = [torch.empty_like(x, dtype=torch.float32) for x in (query_NTA, key_NSA, value_NSD)]
         of_query, of_key, of_value = wide
         of_v = torch.zeros_like(v_NA)
@@ -156,7 +157,8 @@ def additive_attention_backward(
             again = steps.start > 0
             product = wide_product(weight.mT, grad)
             of_value[count] = of_value[count].add_(product) if again else product
-            of_v[count] += cuda.gradients(part, g, of_query[count, steps], of_key[count], add=again)
+            given = (query_NTA[count, steps], key_NSA[count], v_NA[count], g)
+            of_v[count] += gradients(*given, of_query[count, steps], of_key[count], add=again)
         types = (query_NTA.dtype, key_NSA.dtype, value_NSD.dtype)
         query, key, value = (tensor.to(dtype) for tensor, dtype in zip(wide, types, strict=True))
         return query, key, of_v, value
@@ -261,9 +263,8 @@ def kept_backward(
         grad_NTD = grad_NTD.contiguous()
         g = wide_product(grad_NTD, value_NSD.mT)
         weight = cuda.softmax_backward(a_NTS, g, Dropout(dropout, seed), value_NSD.dtype)
-        of_query, of_key = (torch.empty_like(x, dtype=torch.float32) for x in (query_NTA, key_NSA))
-        of_v = cuda.gradients(cuda.prepare(query_NTA, key_NSA, v_NA, plain=True), g, of_query, of_key, add=False)
-        query, key = of_query.to(query_NTA.dtype), of_key.to(key_NSA.dtype)
+        query, key = torch.empty_like(query_NTA), torch.empty_like(key_NSA)
+        of_v = gradients(query_NTA, key_NSA, v_NA, g, query, key, add=False)
         return query, key, of_v, torch.bmm(weight.mT, grad_NTD)
 
 

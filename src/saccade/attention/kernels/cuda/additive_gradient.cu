@@ -2,247 +2,249 @@
 //
 //     tanh = ±(1 - 2 w), tanh' = 4 (w - w²):   dq_td = 4 v_d sum_s g_ts (w - w²),   dv_d = ±(sum g - 2 sum g w)
 //
-// Queries and keys change roles, so one kernel serves both: a block owns ROWS rows of one side and 64 dimensions, a
-// lane two of these, and walks over the other side. No two threads write one place: the order of sums is fixed.
-// Two fractions share a reciprocal: 1/x = y r, 1/y = x r, r = 1 / (x y).
+// and dk_sd is dq's sum over t: each fraction is computed once for all three. A block owns TILE_S keys and 64
+// dimensions, a warp 16 of these keys, a lane two dimensions; it walks over queries, TILE_T at a time. Sums of
+// keys stay in registers, those of queries are gathered from all warps. What several blocks sum is written in parts that
+// add_parts adds: no two threads write one place, and the order of sums is fixed.
+// Two fractions share a reciprocal, 1/x = y r, 1/y = x r, r = 1 / (x y), but for a quarter: the slow unit has time.
 
-#define LANE_ROWS 8
-#define WARPS (ROWS / LANE_ROWS)
+#define LANE_KEYS 16
+#define THREADS (32 * WARPS)
+#define TILE_T (2 * WARPS)  // a thread brings four numbers of them
+#define TILE_S (WARPS * LANE_KEYS)
 #define SLICE 64
-#define OTHER_SIZE (ROWS * SLICE)
-#define G_STRIDE (ROWS + 4)
-#define G_SIZE (ROWS * G_STRIDE)
+#define E_SIZE (TILE_T * SLICE)
+#define G_SIZE (TILE_T * TILE_S)
+#define SUMS_SIZE (WARPS * TILE_T * SLICE)
 
-struct Side {
-    const input_t* arguments;  // [N, steps, width]
-    const float* exponentials;  // [N, steps, padded]
-    const float* bound;         // [N, blocks, 2]
-    int steps;
-    long long stride;  // of g along this side
+// Where a gradient goes: to `parts` [parts, N, rows, padded], if there are some, else to its place [N, rows, width]
+struct Target {
+    float* parts;
+    void* to;
+    int wide, add;  // float32, whatever the inputs are; add to what is there
+
+    DEVICE void put(long long at, float x) const {
+        if (wide) ((float*)to)[at] = (add ? ((float*)to)[at] : 0.0f) + x;
+        else ((input_t*)to)[at] = narrow(x);
+    }
+    DEVICE void put_four(long long at, const float (&x)[4], int count, bool aligned) const {
+        if (aligned && !add && wide) *(float4*)((float*)to + at) = {x[0], x[1], x[2], x[3]};
+        else if (aligned && !add) *(Four*)((input_t*)to + at) = {narrow(x[0]), narrow(x[1]), narrow(x[2]), narrow(x[3])};
+        else
+            for (int i = 0; i < min(count, 4); i++) put(at + i, x[i]);
+    }
 };
 
-template <bool SAFE, bool OF_V>
-DEVICE void add_rows(
-    float2 (&sum)[LANE_ROWS], float2& of_v, const float2 (&own)[LANE_ROWS], const float* other, const float* g, float2 sign
+// One tile: `own` and `e` are exponentials or, if EXACT, arguments; `sums` [TILE_T, SLICE] is the warp's own
+template <bool EXACT>
+DEVICE void add_tile(
+    float2 (&sum)[LANE_KEYS], float2& of_v, const float2 (&own)[LANE_KEYS], const float* e, const float* g, float* sums
 ) {
-#pragma unroll 2
-    for (int row = 0; row < ROWS; row++) {
-        float2 f = *(const float2*)(other + row * SLICE);
-        float4 g0 = *(const float4*)(g + row * G_STRIDE), g1 = *(const float4*)(g + row * G_STRIDE + 4);
-        float each[LANE_ROWS] = {g0.x, g0.y, g0.z, g0.w, g1.x, g1.y, g1.z, g1.w};
+#pragma unroll 1
+    for (int t = 0; t < TILE_T; t++) {
+        float2 f = *(const float2*)(e + t * SLICE), of_query = {0, 0}, with_v = {0, 0};  // short sums are rounded least
 #pragma unroll
-        for (int i = 0; i < LANE_ROWS; i++) {
-            float x = SAFE ? fmaf(own[i].x, f.x, 1) : denominator(own[i].x * sign.x, f.x * sign.x, CUT_BY_TWO);
-            float y = SAFE ? fmaf(own[i].y, f.y, 1) : denominator(own[i].y * sign.y, f.y * sign.y, CUT_BY_TWO);
-            float r = reciprocal(x * y), v = y * r, w = x * r;
-            if (OF_V) of_v.x = fmaf(each[i], v, of_v.x), of_v.y = fmaf(each[i], w, of_v.y);
-            sum[i].x = fmaf(each[i], fmaf(-v, v, v), sum[i].x), sum[i].y = fmaf(each[i], fmaf(-w, w, w), sum[i].y);
-        }
-    }
-}
-
-// Fetches what comes next: g into registers (it is turned on its way to shared memory), the other side by copies
-struct Fetcher {
-    const Side& other;
-    const float* g;
-    int x, y, last_x, across, n, d0, width, padded;  // across: neighbours in g lie along the other side
-    long long step;
-
-    DEVICE Fetcher(const Side& own, const Side& other, const float* g, int n, int x0, int d0, int width, int padded)
-        : other(other), n(n), d0(d0), width(width), padded(padded) {
-        across = other.stride == 1;
-        x = across ? threadIdx.x / ROWS : threadIdx.x % ROWS, y = across ? threadIdx.x % ROWS : threadIdx.x / ROWS;
-        last_x = own.steps - 1 - x0;
-        this->g = g + (long long)n * own.steps * other.steps + (x0 + x) * own.stride + y * other.stride;
-        step = (across ? own.stride : other.stride) * (128 / ROWS);
-    }
-    DEVICE void read(float (&next)[8], float* to, int y0, bool safe) const {
-        const float* from = g + y0 * other.stride;
+        for (int i = 0; i < LANE_KEYS; i += 4) {
+            float4 four = *(const float4*)(g + t * TILE_S + i);
+            float each[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            bool there = x + (across ? 4 * i : 0) <= last_x && y0 + y + (across ? 0 : 4 * i) < other.steps;
-            next[i] = there ? from[i * step] : 0.0f;
-        }
-        int column = threadIdx.x % (SLICE / 4) * 4, row = threadIdx.x / (SLICE / 4);
-        if (d0 + column >= padded) return;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            long long at = (long long)n * other.steps + min(y0 + row + 8 * i, other.steps - 1);
-            float* place = to + (row + 8 * i) * SLICE + column;
-            if (safe) copy_later(place, other.exponentials + at * padded + d0 + column);
-            for (int j = 0; j < 4 && !safe; j++)
-                place[j] = d0 + column + j < width ? widen(other.arguments[at * width + d0 + column + j]) : 0.0f;
-        }
-    }
-    DEVICE void write(const float (&next)[8], float* to) const {
-#pragma unroll
-        for (int i = 0; i < 8; i++) to[(y + (across ? 0 : 4 * i)) * G_STRIDE + x + (across ? 4 * i : 0)] = next[i];
-    }
-};
-
-// grid: (slices of the width, row blocks, N). gradient [N, steps, width] float32; `of_v` [N, row blocks, width] or null.
-template <bool OF_V>
-DEVICE void walk(Side own, Side other, const float* v, const float* g, float* gradient, float* of_v, int width, int padded, int add) {
-    SHARED(shared);
-    float *others = shared, *gs = shared + 2 * OTHER_SIZE;
-    int n = blockIdx.z, lane = threadIdx.x % 32, warp = threadIdx.x / 32, x0 = blockIdx.y * ROWS, d0 = blockIdx.x * SLICE;
-    int d = d0 + 2 * lane, own_blocks = gridDim.y, x = x0 + warp * LANE_ROWS;
-    v += (long long)n * width;
-    float2 sign = {d < width ? turn(v[d], d) : 1.0f, d + 1 < width ? turn(v[d + 1], d + 1) : 1.0f};
-    float bound = own.bound[2 * (n * own_blocks + blockIdx.y) + 1];
-    const float* other_bound = other.bound + 2 * n * ((other.steps + ROWS - 1) / ROWS) + 1;
-    auto row = [&](int i) { return (long long)n * own.steps + min(x + i, own.steps - 1); };
-
-    float2 sum[LANE_ROWS] = {}, with_v = {0, 0}, exponential[LANE_ROWS];
-#pragma unroll
-    for (int i = 0; i < LANE_ROWS; i++)
-        exponential[i] = d < padded ? *(const float2*)(own.exponentials + row(i) * padded + d) : float2{0, 0};
-    Fetcher fetch(own, other, g, n, x0, d0, width, padded);
-    float next[8], g_sum = 0;
-    bool safe = bound + other_bound[0] <= SAFE_PRODUCT;
-    fetch.read(next, others, 0, safe);
-    for (int y0 = 0, stage = 0; y0 < other.steps; y0 += ROWS, stage ^= 1) {
-        bool now_safe = safe;
-        fetch.write(next, gs + stage * G_SIZE);
-        if (OF_V)
-#pragma unroll
-            for (int i = 0; i < 8; i++) g_sum += next[i];
-        copies_done();
-        block_barrier();  // this stage is written, and the other one is read
-        if (y0 + ROWS < other.steps) {
-            safe = bound + other_bound[2 * (y0 / ROWS + 1)] <= SAFE_PRODUCT;
-            fetch.read(next, others + (stage ^ 1) * OTHER_SIZE, y0 + ROWS, safe);
-        }
-        const float *tile = others + stage * OTHER_SIZE + 2 * lane, *of_g = gs + stage * G_SIZE + warp * LANE_ROWS;
-        float2 of_tile = {0, 0};  // summed tile by tile: a long sum would lose what is small beside it
-        if (now_safe) {
-            add_rows<true, OF_V>(sum, of_tile, exponential, tile, of_g, sign);
-        } else {
-            float2 argument[LANE_ROWS];
-#pragma unroll
-            for (int i = 0; i < LANE_ROWS; i++) {
-                argument[i].x = d < width ? widen(own.arguments[row(i) * width + d]) : 0.0f;
-                argument[i].y = d + 1 < width ? widen(own.arguments[row(i) * width + d + 1]) : 0.0f;
+            for (int j = 0; j < 4; j++) {
+                float2 key = own[i + j], &of_key = sum[i + j];
+                float x = EXACT ? denominator(key.x, f.x, CUT_BY_TWO) : fmaf(key.x, f.x, 1);
+                float y = EXACT ? denominator(key.y, f.y, CUT_BY_TWO) : fmaf(key.y, f.y, 1);
+                float r = j == 3 ? 0.0f : reciprocal(x * y);
+                float v = j == 3 ? reciprocal(x) : y * r, w = j == 3 ? reciprocal(y) : x * r;
+                with_v.x = fmaf(each[j], v, with_v.x), with_v.y = fmaf(each[j], w, with_v.y);
+                v = fmaf(-v, v, v), w = fmaf(-w, w, w);
+                of_query.x = fmaf(each[j], v, of_query.x), of_query.y = fmaf(each[j], w, of_query.y);
+                of_key.x = fmaf(each[j], v, of_key.x), of_key.y = fmaf(each[j], w, of_key.y);
             }
-            add_rows<false, OF_V>(sum, of_tile, argument, tile, of_g, sign);
         }
-        with_v.x += of_tile.x, with_v.y += of_tile.y;
+        *(float2*)(sums + t * SLICE) = of_query;
+        of_v.x += with_v.x, of_v.y += with_v.y;
     }
+}
+
+// What a thread brings for everybody: four dimensions of one query, and its share of g
+struct Fetcher {
+    const input_t* query;
+    const float* g;
+    int row, column, there, num_queries, num_keys, width;
+    bool aligned, g_aligned;
+    float sign[4], x[4];
+
+    DEVICE Fetcher(const input_t* query, const float* v, const float* g, int d0, int s0, int num_queries, int num_keys, int width)
+        : query(query), g(g + s0), num_queries(num_queries), num_keys(num_keys), width(width) {
+        row = threadIdx.x / (SLICE / 4), column = threadIdx.x % (SLICE / 4) * 4, there = num_keys - s0;
+        aligned = width % 4 == 0 && (uint64)query % sizeof(Four) == 0;
+        g_aligned = num_keys % 4 == 0 && (uint64)g % 16 == 0;
+        this->query += d0 + column;
 #pragma unroll
-    for (int i = 0; i < LANE_ROWS; i++) {
-        if (x + i >= own.steps) continue;
-        float* to = gradient + row(i) * width + d;
-        if (d < width) to[0] = (add ? to[0] : 0.0f) + 4 * v[d] * sum[i].x;
-        if (d + 1 < width) to[1] = (add ? to[1] : 0.0f) + 4 * v[d + 1] * sum[i].y;
+        for (int i = 0; i < 4; i++) sign[i] = d0 + column + i < width ? turn(v[d0 + column + i], d0 + column + i) : 1.0f;
     }
-    if (!OF_V) return;
+    DEVICE void read(float* to, int t0, int columns) {
+        load_four(x, query + (long long)min(t0 + row, num_queries - 1) * width, columns - column, aligned);
+#pragma unroll
+        for (int i = 0; i < G_SIZE; i += 4 * THREADS) {
+            int at = i + threadIdx.x * 4;
+            if (at >= G_SIZE) continue;
+            int t = t0 + at / TILE_S, s = at % TILE_S;
+            const float* from = g + (long long)t * num_keys + s;
+            int count = t < num_queries ? there - s : 0;
+            if (g_aligned && count > 0) copy_later(to + at, from);
+            else
+#pragma unroll
+                for (int j = 0; j < 4; j++) to[at + j] = j < count ? from[j] : 0.0f;
+        }
+    }
+    DEVICE void write_arguments(float* to) const {
+        *(float4*)(to + row * SLICE + column) = {x[0] * sign[0], x[1] * sign[1], x[2] * sign[2], x[3] * sign[3]};
+    }
+    // Exponentials, and whether denominators of two may exceed what `limit` leaves, or are none
+    DEVICE bool write(float* to, float limit) const {
+        float4 y = {expf(2 * x[0] * sign[0]), expf(2 * x[1] * sign[1]), expf(2 * x[2] * sign[2]), expf(2 * x[3] * sign[3])};
+        *(float4*)(to + row * SLICE + column) = y;
+        return !((1 + y.x) * (1 + y.y) <= limit && (1 + y.z) * (1 + y.w) <= limit);
+    }
+};
+
+// grid: (slices of the width, key tiles of each part of the queries, N); a part has `chunk` queries, in whole tiles.
+// g [N, queries, keys]; of_v [gridDim.y, N, width].
+KERNEL(THREADS, 512 / THREADS) gradients(
+    const input_t* query, const input_t* key, const float* v, const float* g, Target of_query, Target of_key, float* of_v,
+    int num_queries, int num_keys, int width, int padded, int chunk
+) {
+    SHARED(shared);
+    float *es = shared, *gs = es + 2 * E_SIZE, *all_sums = gs + 2 * G_SIZE;
+    int n = blockIdx.z, lane = threadIdx.x % 32, warp = threadIdx.x / 32, d0 = blockIdx.x * SLICE, d = d0 + 2 * lane;
+    int tiles = (num_keys + TILE_S - 1) / TILE_S, tile = blockIdx.y % tiles, part = blockIdx.y / tiles;
+    int s0 = tile * TILE_S, s = s0 + warp * LANE_KEYS, first = part * chunk, last = min(first + chunk, num_queries);
+    int warps = (min(num_keys - s0, TILE_S) + LANE_KEYS - 1) / LANE_KEYS;  // those that have keys
+    v += (long long)n * width, key += (long long)n * num_keys * width;
+    float2 sign = {d < width ? turn(v[d], d) : 1.0f, d + 1 < width ? turn(v[d + 1], d + 1) : 1.0f};
+
+    float2 own[LANE_KEYS], sum[LANE_KEYS] = {}, with_v = {0, 0};
+    auto load_own = [&](bool exact) {
+#pragma unroll
+        for (int i = 0; i < LANE_KEYS; i++) {
+            const input_t* from = key + (long long)min(s + i, num_keys - 1) * width + d;
+            own[i] = {d < width ? widen(from[0]) * sign.x : 0.0f, d + 1 < width ? widen(from[1]) * sign.y : 0.0f};
+            if (!exact) own[i] = {expf(2 * own[i].x), expf(2 * own[i].y)};
+        }
+    };
+    float largest = 1;
+    load_own(false);
+#pragma unroll
+    for (int i = 0; i < LANE_KEYS; i++) largest = fmaxf(largest, or_infinite((1 + own[i].x) * (1 + own[i].y)));
+    float limit = 0x1p120f / block_max(largest, shared);  // (1 + E F) (1 + E' F') <= (1 + E) (1 + E') (1 + F) (1 + F')
+
+    long long rows = (long long)n * num_queries;
+    Fetcher fetch(query + rows * width, v, g + rows * num_keys, d0, s0, num_queries, num_keys, width);
+    auto gather = [&](const float* sums, int t0) {
+        int t = t0 + fetch.row, at = d0 + fetch.column;
+        if (t >= last || at >= padded) return;
+        float4 total = {0, 0, 0, 0};
+        for (int i = 0; i < warps; i++) {
+            float4 more = *(const float4*)(sums + (i * TILE_T + fetch.row) * SLICE + fetch.column);
+            total.x += more.x, total.y += more.y, total.z += more.z, total.w += more.w;
+        }
+        if (of_query.parts) {
+            *(float4*)(of_query.parts + (((long long)tile * gridDim.z + n) * num_queries + t) * padded + at) = total;
+            return;
+        }
+        float x[4] = {total.x, total.y, total.z, total.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) x[i] *= at + i < width ? 4 * v[at + i] : 0.0f;
+        of_query.put_four((rows + t) * width + at, x, width - at, width % 4 == 0);
+    };
+
+    bool holds_arguments = false;
+    int stage = 0;
+    fetch.read(gs, first, width - d0);
+    for (int t0 = first; t0 < last; t0 += TILE_T, stage ^= 1) {
+        float *e = es + stage * E_SIZE, *of_g = gs + stage * G_SIZE, *sums = all_sums + stage * SUMS_SIZE;
+        bool too_large = fetch.write(e, limit);
+        copies_done();
+        bool exact = block_any(too_large);  // a barrier: this stage is written, and the other one is read
+        if (exact) {
+            fetch.write_arguments(e);
+            block_barrier();
+        }
+        if (t0 + TILE_T < last) fetch.read(gs + (stage ^ 1) * G_SIZE, t0 + TILE_T, width - d0);
+        if (t0 > first) gather(all_sums + (stage ^ 1) * SUMS_SIZE, t0 - TILE_T);
+        if (exact != holds_arguments) load_own(exact), holds_arguments = exact;
+        if (warp >= warps) continue;
+        const float *others = e + 2 * lane, *weights = of_g + warp * LANE_KEYS;
+        float g_sum = 0;
+#pragma unroll
+        for (int i = 0; i < TILE_T * LANE_KEYS; i += 128) {
+            int at = i + 4 * lane;
+            if (at >= TILE_T * LANE_KEYS) continue;
+            float4 four = *(const float4*)(weights + at / LANE_KEYS * TILE_S + at % LANE_KEYS);
+            g_sum += (four.x + four.y) + (four.z + four.w);
+        }
+        g_sum = warp_sum(g_sum);
+        float2 of_tile = {0, 0};
+        float* to = sums + warp * TILE_T * SLICE + 2 * lane;
+        if (exact) add_tile<true>(sum, of_tile, own, others, weights, to);
+        else add_tile<false>(sum, of_tile, own, others, weights, to);
+        with_v.x += g_sum - 2 * of_tile.x, with_v.y += g_sum - 2 * of_tile.y;  // g tanh: a sum of either sign, and small
+    }
     block_barrier();
-    g_sum = block_sum(g_sum, shared + WARPS * SLICE);
-    shared[warp * SLICE + 2 * lane] = with_v.x, shared[warp * SLICE + 2 * lane + 1] = with_v.y;
+    gather(all_sums + (stage ^ 1) * SUMS_SIZE, (last - 1 - first) / TILE_T * TILE_T + first);
+
+#pragma unroll
+    for (int i = 0; i < LANE_KEYS; i++) {
+        if (s + i >= num_keys || d >= padded) continue;
+        long long row = (long long)n * num_keys + s + i;
+        if (of_key.parts) {
+            *(float2*)(of_key.parts + ((long long)part * gridDim.z * num_keys + row) * padded + d) = sum[i];
+            continue;
+        }
+        if (d < width) of_key.put(row * width + d, 4 * v[d] * sum[i].x);
+        if (d + 1 < width) of_key.put(row * width + d + 1, 4 * v[d + 1] * sum[i].y);
+    }
+    float* totals = gs;
+    totals[warp * SLICE + 2 * lane] = with_v.x, totals[warp * SLICE + 2 * lane + 1] = with_v.y;
     block_barrier();
-    for (int i = threadIdx.x; i < SLICE && d0 + i < width; i += 128) {
+    for (int i = threadIdx.x; i < SLICE && d0 + i < width; i += THREADS) {
         float total = 0;
-        for (int other_warp = 0; other_warp < WARPS; other_warp++) total += shared[other_warp * SLICE + i];
-        of_v[((long long)n * own_blocks + blockIdx.y) * width + d0 + i] = turn(v[d0 + i], d0 + i) * (g_sum - 2 * total);
+        for (int other = 0; other < warps; other++) total += totals[other * SLICE + i];
+        of_v[((long long)blockIdx.y * gridDim.z + n) * width + d0 + i] = turn(v[d0 + i], d0 + i) * total;
     }
 }
 
-KERNEL(128, 4) gradient_of_queries(
-    Side queries, Side keys, const float* v, const float* g, float* gradient, float* of_v, int width, int padded, int add
-) {
-    walk<true>(queries, keys, v, g, gradient, of_v, width, padded, add);
-}
-
-KERNEL(128, 4) gradient_of_keys(
-    Side keys, Side queries, const float* v, const float* g, float* gradient, float* of_v, int width, int padded, int add
-) {
-    walk<false>(keys, queries, v, g, gradient, of_v, width, padded, add);
-}
-
-// Scores and the gradient da of the weights to weights (as they met the values) and the gradient g of the scores,
-// a row at a time: a = softmax(score), g = a (kept da - sum a kept da), so that g sums to 0 as the weights do to 1.
-// grid: (queries, N); g replaces da.
-KERNEL(128, 1) weights_and_gradient(
-    const float* score, float* g, input_t* weight, Allowed allowed, Drawing drawing, int num_queries, int num_keys,
-    int first_n, int first_t
-) {
-    SHARED(scratch);
-    int t = first_t + blockIdx.x, n = first_n + blockIdx.y;
-    long long row = ((long long)blockIdx.y * num_queries + blockIdx.x) * num_keys;
-    score += row, g += row, weight += row;
-    float best = -INFINITE, total = 0, along = 0;
-    for (int s = threadIdx.x; s < num_keys; s += 128)
-        if (allowed(n, t, s)) best = fmaxf(best, score[s]);
-    best = block_max(best, scratch);
-    for (int s = threadIdx.x; s < num_keys; s += 128) {
-        float a = allowed(n, t, s) ? expf(score[s] - best) : 0.0f;
-        total += a, along += a == 0 ? 0.0f : a * drawing(n, t, s) * g[s];
-    }
-    total = block_sum(total, scratch), along = block_sum(along, scratch);
-    float share = total == 0 ? 0.0f : 1 / total;
-    along *= share;
-    for (int s = threadIdx.x; s < num_keys; s += 128) {
-        float a = allowed(n, t, s) ? expf(score[s] - best) * share : 0.0f, kept = drawing(n, t, s);
-        weight[s] = narrow(a * kept);
-        g[s] = a == 0 ? 0.0f : a * (kept * g[s] - along);
+// Parts [count, N, rows, padded] to their place, times 4 v
+DEVICE void add_side(const Target& target, int count, const float* v, int entries, int rows, int width, int padded) {
+    int groups = padded / 4;
+    long long all = (long long)entries * rows * groups;
+    if (!target.parts) return;
+    for (long long i = blockIdx.x * 256 + threadIdx.x; i < all; i += gridDim.x * 256) {
+        int d = i % groups * 4, n = i / ((long long)rows * groups);
+        float4 total = {0, 0, 0, 0};
+#pragma unroll 4
+        for (int part = 0; part < count; part++) {
+            float4 more = *(const float4*)(target.parts + (part * all + i) * 4);
+            total.x += more.x, total.y += more.y, total.z += more.z, total.w += more.w;
+        }
+        float x[4] = {total.x, total.y, total.z, total.w};
+#pragma unroll
+        for (int j = 0; j < 4; j++) x[j] *= d + j < width ? 4 * v[(long long)n * width + d + j] : 0.0f;
+        target.put_four(i / groups * width + d, x, width - d, width % 4 == 0);
     }
 }
 
-#define HELD 8  // numbers of a row that a thread of 128 holds; longer rows are read again
-
-// Scores to weights, a row at a time, in place. `weight`: as they meet the values; null where they are the same.
-KERNEL(128, 1) softmax(
-    float* score, input_t* weight, Allowed allowed, Drawing drawing, int num_queries, int num_keys
+// grid: (blocks, 3: queries, keys and v). `of_query` comes in key tiles, `of_key` in parts of the queries, v in both.
+KERNEL(256, 4) add_parts(
+    Target of_query, Target of_key, const float* parts_of_v, float* of_v, const float* v, int entries, int num_queries,
+    int num_keys, int width, int padded, int tiles, int parts
 ) {
-    SHARED(scratch);
-    int t = blockIdx.x, n = blockIdx.y;
-    long long row = ((long long)n * num_queries + t) * num_keys;
-    float held[HELD], best = -INFINITE, total = 0;
-    auto found = [&](int s) { return s < num_keys && allowed(n, t, s) ? score[row + s] : -INFINITE; };
-#pragma unroll
-    for (int i = 0; i < HELD; i++) best = fmaxf(best, held[i] = found(threadIdx.x + 128 * i));
-    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) best = fmaxf(best, found(s));
-    best = block_max(best, scratch);
-    best = best == -INFINITE ? 0.0f : best;
-#pragma unroll
-    for (int i = 0; i < HELD; i++) total += held[i] = expf(held[i] - best);
-    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) total += expf(found(s) - best);
-    total = block_sum(total, scratch);
-    float share = total == 0 ? 0.0f : 1 / total;
-    auto put = [&](int s, float power) {
-        float a = power * share;
-        score[row + s] = a;
-        if (weight) weight[row + s] = narrow(a * drawing(n, t, s));
-    };
-#pragma unroll
-    for (int i = 0; i < HELD; i++)
-        if (threadIdx.x + 128 * i < num_keys) put(threadIdx.x + 128 * i, held[i]);
-    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) put(s, expf(found(s) - best));
-}
-
-// The gradient da of the weights a to that of the scores, in place; `weight` as above.
-KERNEL(128, 1) softmax_backward(
-    const float* a, float* g, input_t* weight, Drawing drawing, int num_queries, int num_keys
-) {
-    SHARED(scratch);
-    int t = blockIdx.x, n = blockIdx.y;
-    long long row = ((long long)n * num_queries + t) * num_keys;
-    float share[HELD], of_share[HELD], along = 0;
-    auto kept = [&](int s) { return a[row + s] == 0 ? 0.0f : drawing(n, t, s) * g[row + s]; };
-#pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        int s = threadIdx.x + 128 * i;
-        share[i] = s < num_keys ? a[row + s] : 0.0f, of_share[i] = s < num_keys ? kept(s) : 0.0f;
-        along = fmaf(share[i], of_share[i], along);
-    }
-    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) along = fmaf(a[row + s], kept(s), along);
-    along = block_sum(along, scratch);
-    auto put = [&](int s, float one, float of_one) {
-        g[row + s] = one == 0 ? 0.0f : one * (of_one - along);
-        if (weight) weight[row + s] = narrow(one * drawing(n, t, s));
-    };
-#pragma unroll
-    for (int i = 0; i < HELD; i++)
-        if (threadIdx.x + 128 * i < num_keys) put(threadIdx.x + 128 * i, share[i], of_share[i]);
-    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) put(s, a[row + s], kept(s));
+    if (blockIdx.y == 0) add_side(of_query, tiles, v, entries, num_queries, width, padded);
+    else if (blockIdx.y == 1) add_side(of_key, parts, v, entries, num_keys, width, padded);
+    else
+        for (int i = blockIdx.x * 256 + threadIdx.x; i < entries * width; i += gridDim.x * 256) {
+            float total = 0;
+            for (int part = 0; part < tiles * parts; part++) total += parts_of_v[(long long)part * entries * width + i];
+            of_v[i] = total;
+        }
 }

@@ -57,11 +57,11 @@ DEVICE void load_four(float (&x)[4], const input_t* from, int count, bool aligne
     for (int i = 0; i < 4; i++) x[i] = i < count ? widen(four.x[i]) : 0.0f;
 }
 
-// e^2x of ROWS rows (times what v says of a dimension), padded to whole groups of four, in halves and `plain`, and log2
-// of what a group (a pair) can multiply to. A thread keeps to a group: what v says of it is worked out once.
+// e^2x of ROWS rows (times what v says of a dimension), padded to whole groups of four, in halves, and log2 of what a
+// group (a pair) can multiply to. A thread keeps to a group: what v says of it is worked out once.
 template <bool FOLDED>
 DEVICE void exponentials(
-    const input_t* x, float* plain, float* halves, const float* v, float largest, float* bound, int first, int rows,
+    const input_t* x, float* halves, const float* v, float largest, float* bound, int first, int rows,
     int width, int padded, float* scratch
 ) {
     int groups = padded / 4, span = min(groups, (int)blockDim.x), lanes = blockDim.x / span;
@@ -86,17 +86,14 @@ DEVICE void exponentials(
                 load_four(both[i], x + (long long)(row + 8 * i) * width + d, row + 8 * i < rows ? width - d : 0, aligned);
 #pragma unroll
             for (int side = 0; side < 2; side++) {
-                float bits[4], one[4];
+                float bits[4];
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
                     float argument = both[side][i] * sign[i];
                     bits[i] = fmaxf(or_infinite(argument) * TWO_LOG2_E, 0.0f);
                     bits[i] = bits[i] > SAFE_FACTOR ? INFINITE : bits[i] + extra[i];
-                    one[i] = expf(2 * argument);
-                    both[side][i] = factor[i] == 0 ? 0.0f : factor[i] * one[i];
+                    both[side][i] = factor[i] == 0 ? 0.0f : factor[i] * expf(2 * argument);
                 }
-                if (plain && row + 8 * side < rows)
-                    *(float4*)(plain + (long long)(row + 8 * side) * padded + d) = {one[0], one[1], one[2], one[3]};
                 of_two = fmaxf(of_two, fmaxf(bits[0] + bits[1], bits[2] + bits[3]));
                 of_four = fmaxf(of_four, bits[0] + bits[1] + bits[2] + bits[3]);
             }
@@ -109,11 +106,11 @@ DEVICE void exponentials(
     if (threadIdx.x == 0) bound[0] = of_four, bound[1] = of_two;
 }
 
-// grid: (row blocks of the queries, then of the keys; N). Both plain ones may be null.
+// grid: (row blocks of the queries, then of the keys; N).
 KERNEL(512, 2) prepare(
-    const input_t* query, const input_t* key, const float* v, float* plain_query, float* plain_key,
-    float* halves_of_query, float* halves_of_key, float* reciprocal_v, float* line, float* query_bound,
-    float* key_bound, int num_queries, int num_keys, int width, int padded, Beyond beyond
+    const input_t* query, const input_t* key, const float* v, float* halves_of_query, float* halves_of_key,
+    float* reciprocal_v, float* line, float* query_bound, float* key_bound, int num_queries, int num_keys, int width,
+    int padded, Beyond beyond
 ) {
     SHARED(scratch);
     if (beyond.leaves(blockIdx.y)) return;
@@ -122,8 +119,7 @@ KERNEL(512, 2) prepare(
     v += (long long)n * width;
     if (block >= 0) {
         long long at = (long long)n * num_keys;
-        exponentials<false>(key + at * width, plain_key ? plain_key + at * padded : nullptr,
-                            halves_of_key + (long long)n * whole_tiles(num_keys) * 2 * padded, v, 1,
+        exponentials<false>(key + at * width, halves_of_key + (long long)n * whole_tiles(num_keys) * 2 * padded, v, 1,
                             key_bound + (n * key_blocks + block) * 2, block * ROWS, num_keys, width, padded, scratch);
         return;
     }
@@ -147,8 +143,7 @@ KERNEL(512, 2) prepare(
     }
     long long at = (long long)n * num_queries;
     float* bound = query_bound + (n * query_blocks + blockIdx.x) * 2;
-    exponentials<true>(query + at * width, plain_query ? plain_query + at * padded : nullptr,
-                       halves_of_query + (long long)n * whole_tiles(num_queries) * 2 * padded, v, safe, bound,
-                       blockIdx.x * ROWS, num_queries, width, padded, scratch);
+    exponentials<true>(query + at * width, halves_of_query + (long long)n * whole_tiles(num_queries) * 2 * padded, v, safe,
+                       bound, blockIdx.x * ROWS, num_queries, width, padded, scratch);
     if (threadIdx.x == 0 && !(largest < INFINITE)) bound[0] = bound[1] = INFINITE;
 }

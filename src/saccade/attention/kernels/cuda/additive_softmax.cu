@@ -1,0 +1,87 @@
+// Scores and the gradient da of the weights to weights (as they met the values) and the gradient g of the scores,
+// a row at a time: a = softmax(score), g = a (kept da - sum a kept da), so that g sums to 0 as the weights do to 1.
+// grid: (queries, N); g replaces da.
+KERNEL(128, 1) weights_and_gradient(
+    const float* score, float* g, input_t* weight, Allowed allowed, Drawing drawing, int num_queries, int num_keys,
+    int first_n, int first_t
+) {
+    SHARED(scratch);
+    int t = first_t + blockIdx.x, n = first_n + blockIdx.y;
+    long long row = ((long long)blockIdx.y * num_queries + blockIdx.x) * num_keys;
+    score += row, g += row, weight += row;
+    float best = -INFINITE, total = 0, along = 0;
+    for (int s = threadIdx.x; s < num_keys; s += 128)
+        if (allowed(n, t, s)) best = fmaxf(best, score[s]);
+    best = block_max(best, scratch);
+    for (int s = threadIdx.x; s < num_keys; s += 128) {
+        float a = allowed(n, t, s) ? expf(score[s] - best) : 0.0f;
+        total += a, along += a == 0 ? 0.0f : a * drawing(n, t, s) * g[s];
+    }
+    total = block_sum(total, scratch), along = block_sum(along, scratch);
+    float share = total == 0 ? 0.0f : 1 / total;
+    along *= share;
+    for (int s = threadIdx.x; s < num_keys; s += 128) {
+        float a = allowed(n, t, s) ? expf(score[s] - best) * share : 0.0f, kept = drawing(n, t, s);
+        weight[s] = narrow(a * kept);
+        g[s] = a == 0 ? 0.0f : a * (kept * g[s] - along);
+    }
+}
+
+#define HELD 8  // numbers of a row that a thread of 128 holds; longer rows are read again
+
+// Scores to weights, a row at a time, in place. `weight`: as they meet the values; null where they are the same.
+KERNEL(128, 1) softmax(
+    float* score, input_t* weight, Allowed allowed, Drawing drawing, int num_queries, int num_keys
+) {
+    SHARED(scratch);
+    int t = blockIdx.x, n = blockIdx.y;
+    long long row = ((long long)n * num_queries + t) * num_keys;
+    float held[HELD], best = -INFINITE, total = 0;
+    auto found = [&](int s) { return s < num_keys && allowed(n, t, s) ? score[row + s] : -INFINITE; };
+#pragma unroll
+    for (int i = 0; i < HELD; i++) best = fmaxf(best, held[i] = found(threadIdx.x + 128 * i));
+    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) best = fmaxf(best, found(s));
+    best = block_max(best, scratch);
+    best = best == -INFINITE ? 0.0f : best;
+#pragma unroll
+    for (int i = 0; i < HELD; i++) total += held[i] = expf(held[i] - best);
+    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) total += expf(found(s) - best);
+    total = block_sum(total, scratch);
+    float share = total == 0 ? 0.0f : 1 / total;
+    auto put = [&](int s, float power) {
+        float a = power * share;
+        score[row + s] = a;
+        if (weight) weight[row + s] = narrow(a * drawing(n, t, s));
+    };
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        if (threadIdx.x + 128 * i < num_keys) put(threadIdx.x + 128 * i, held[i]);
+    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) put(s, expf(found(s) - best));
+}
+
+// The gradient da of the weights a to that of the scores, in place; `weight` as above.
+KERNEL(128, 1) softmax_backward(
+    const float* a, float* g, input_t* weight, Drawing drawing, int num_queries, int num_keys
+) {
+    SHARED(scratch);
+    int t = blockIdx.x, n = blockIdx.y;
+    long long row = ((long long)n * num_queries + t) * num_keys;
+    float share[HELD], of_share[HELD], along = 0;
+    auto kept = [&](int s) { return a[row + s] == 0 ? 0.0f : drawing(n, t, s) * g[row + s]; };
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        int s = threadIdx.x + 128 * i;
+        share[i] = s < num_keys ? a[row + s] : 0.0f, of_share[i] = s < num_keys ? kept(s) : 0.0f;
+        along = fmaf(share[i], of_share[i], along);
+    }
+    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) along = fmaf(a[row + s], kept(s), along);
+    along = block_sum(along, scratch);
+    auto put = [&](int s, float one, float of_one) {
+        g[row + s] = one == 0 ? 0.0f : one * (of_one - along);
+        if (weight) weight[row + s] = narrow(one * drawing(n, t, s));
+    };
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        if (threadIdx.x + 128 * i < num_keys) put(threadIdx.x + 128 * i, share[i], of_share[i]);
+    for (int s = threadIdx.x + 128 * HELD; s < num_keys; s += 128) put(s, a[row + s], kept(s));
+}
