@@ -4,9 +4,9 @@
 // the width. A term costs three operations of the multiply-add kind, whatever the number of fractions: its
 // denominator, its factor of the common one, its part of the numerator.
 //
-// What limits the loop is reading registers: a multiply-add with three of one bank takes longer. Four dimensions come as
-// 16 bytes into four registers of four banks, so a query's, a key's and v's number of one dimension would lie in one
-// bank. Keys' neighbouring dimensions are swapped in memory: their numbers come from another bank.
+// What limits the loop is reading registers, which lie in two banks, even and odd ones: three of one bank take longer. Four
+// dimensions come as 16 bytes into four registers in turn, so the numbers of a query, a key and v for one dimension would
+// share a bank. Keys' neighbouring dimensions are swapped in memory: theirs lie in the other one.
 
 #define TILE_T (32 * WARPS_T)
 #define TILE_S (32 * WARPS_S)
