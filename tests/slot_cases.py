@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,7 +35,9 @@ def small_model(**sizes: Any) -> Transformer:
 
 
 def random_sources(count: int, longest: int = 20) -> list[Tensor]:
-    return [torch.randint(4, 11, (random.randint(1, longest),)) for _ in range(count)]
+    """The same after the same `torch.manual_seed`."""
+    lengths = torch.randint(1, longest + 1, (count,)).tolist()
+    return [torch.randint(4, 11, (length,)) for length in lengths]
 
 
 def work_of(sources: list[Tensor], prefixes: Sequence[Sequence[int]] = ()) -> Work:

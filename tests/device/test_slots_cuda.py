@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from saccade.attention.linear import Linear
-from saccade.attention.rows import Normed
+from saccade.attention.rows import Normed, are_few
 from saccade.decoding import BeamOptions, Writer, beam_search, stage
 from saccade.layers.residual import Norm, Stream
 from saccade.models.transformer import BlockSizes, Transformer
@@ -89,13 +89,14 @@ def test_linear_layers_of_few_rows(num_rows: int, width: int, num_outputs: int, 
             assert isinstance(question, Normed)
             mine = layer(question, relu=relu)
             assert total.equal(stream.total())
-            x = F.layer_norm(total.double(), (width,), norm.weight.double(), norm.bias.double(), norm.eps)
-            true = F.linear(x.to(dtype).double(), layer.weight.double(), layer.bias.double())
+            x = F.layer_norm(total.double(), (width,), norm.weight.double(), norm.bias.double(), norm.eps).to(dtype)
+            true = F.linear(x.double(), layer.weight.double(), layer.bias.double())
             true = true.relu() if relu else true
-            assert (mine - true).abs().amax() <= 8 * torch.finfo(dtype).eps * true.abs().amax()
-            assert (
-                layer(x.to(dtype), relu=relu).sub(true).abs().amax() <= 8 * torch.finfo(dtype).eps * true.abs().amax()
-            )
+            bound = 8 * torch.finfo(dtype).eps * true.abs().amax()
+            assert (mine - true).abs().amax() <= bound
+            if not are_few(x, num_outputs):  # torch's product, which may add up all terms one after the other
+                bound += 8 * torch.finfo(torch.float32).eps * true.abs().amax()
+            assert (layer(x, relu=relu) - true).abs().amax() <= bound
 
 
 @pytest.mark.parametrize("width", [1, 4])
