@@ -229,6 +229,20 @@ def test_gradients_of_one_block_or_many(sizes: tuple[int, int, int, int], dtype:
     torch.testing.assert_close(again.double(), 1 + exact[1], atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("num_queries", [256, 530])
+def test_gradients_of_keys_come_in_stretches(num_queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(additive_gradient, "FILLED", 1)  # one block goes over all queries
+    query, key, v = torch.randn(2, num_queries, 7), torch.randn(2, 5, 7), torch.randn(2, 7)
+    g = torch.randn(2, num_queries, 5)
+    leaves = [x.double().requires_grad_() for x in (query, key, v)]
+    exact = torch.autograd.grad(plain(*leaves), leaves, g.double())
+    of_query, of_key, more = torch.empty_like(query), torch.empty_like(key), torch.ones_like(key)
+    of_v = additive_gradient.gradients(query, key, v, g, of_query, of_key, add=False)
+    additive_gradient.gradients(query, key, v, g, of_query, more, add=True)
+    for one, other in zip((of_query, of_key, of_v, more), (*exact, 1 + exact[1]), strict=True):
+        torch.testing.assert_close(one.double(), other, atol=1e-5, rtol=1e-5)
+
+
 def together(halves: Tensor) -> Tensor:
     """[N, rows, A] from both halves of rows that lie by twos, 8 apart."""
     apart = halves.view(halves.shape[0], -1, 8, 2, halves.shape[-1] // 2, 2).sum(3)
