@@ -1,4 +1,4 @@
-"""Additive attention of one query at a time, as a recurrent decoder asks: a block of threads for each, one kernel."""
+"""Additive attention of one query at a time, as a recurrent decoder asks: one kernel, and one for W q."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-// One query against its keys, a block for each: what a recurrent decoder asks at every step. Bound by memory: every key
-// and value is read once forward, once (and its gradient written) backward.
+// One query against its keys: what a recurrent decoder asks at every step. Bound by memory: forward, a block for each (or
+// several, which share the values) reads every key and value once; backward too, and writes their gradients.
 //
 // Here an exponential serves one pair only, so it is taken of the sum: w = 1 / (1 + 2^z), z = 2 log2(e) (q + k). With z
 // cut at 30, where w < 2^-30, four denominators multiply to at most 2^120 and share a reciprocal.
