@@ -105,23 +105,6 @@ DEVICE void multiply_add_16x8x8(float (&c)[4], const float (&a)[4], const float 
     }
     host::wait(host::AT_WARP);
 }
-DEVICE float4 multiply_add_16x8x4(float a0, float a1, float b, const float4& c) {
-    int me = host::current, warp = me & ~31, lane = me & 31;
-    float* mine = host::threads[me].parts;
-    float sum[4] = {c.x, c.y, c.z, c.w};
-    mine[0] = a0, mine[1] = a1, mine[2] = b;
-    host::wait(host::AT_WARP);
-    for (int i = 0; i < 4; i++) {
-        int row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
-        double exact = sum[i];
-        for (int k = 0; k < 4; k++)
-            exact += (double)cut(host::threads[warp + row % 8 * 4 + k].parts[row / 8])
-                * cut(host::threads[warp + column * 4 + k].parts[2]);
-        sum[i] = (float)exact;
-    }
-    host::wait(host::AT_WARP);
-    return {sum[0], sum[1], sum[2], sum[3]};
-}
 
 namespace host {
 typedef void (*Body)();

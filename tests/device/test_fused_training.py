@@ -111,8 +111,9 @@ def test_relu_networks(num_rows: int, width: int, hidden: int, dtype: torch.dtyp
         return [y, *torch.autograd.grad(y, copies, grad.to(wide))]
 
     def step() -> list[Tensor]:
-        y, relu, *_ = fused_network(x, leaves[1:3], leaves[3:], [], [])
-        return [relu, y, *torch.autograd.grad(y, leaves, grad)]
+        own = [leaf.detach().requires_grad_() for leaf in leaves]  # each call's, on its stream
+        y, relu, *_ = fused_network(own[0], own[1:3], own[3:], [], [])
+        return [relu.detach(), y.detach(), *torch.autograd.grad(y, own, grad)]
 
     relu, *found = step()
     is_open = relu > 0  # next to zero, that depends on how sums are rounded

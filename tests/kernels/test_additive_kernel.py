@@ -265,27 +265,11 @@ def test_gradients_of_keys_come_in_stretches(num_queries: int, monkeypatch: pyte
         torch.testing.assert_close(one.double(), other, atol=1e-5, rtol=1e-5)
 
 
-def together(halves: Tensor) -> Tensor:
-    """[N, rows, A] from both halves of rows that lie by twos, 8 apart."""
-    apart = halves.view(halves.shape[0], -1, 8, 2, halves.shape[-1] // 2, 2).sum(3)
-    return apart.permute(0, 1, 4, 2, 3).reshape(halves.shape[0], -1, halves.shape[-1] // 2)
-
-
-def test_two_halves_of_ten_bits_make_an_exponential() -> None:
-    query, key, v = torch.randn(2, 40, 30), torch.randn(2, 70, 30), torch.ones(2, 30)
-    made = additive_cuda.prepare(query, key, v)
-    assert not made.halves_of_key.view(torch.int32)[:, :64].bitwise_and(0x1FFF).any()
-    signs = torch.tensor([1, -1] * 15)
-    for halves, x in ((made.halves_of_query, query), (made.halves_of_key, key)):
-        whole = together(halves)[:, : x.shape[1], :30].abs()
-        torch.testing.assert_close(whole, (2 * signs * x).exp(), rtol=2**-22, atol=0)
-
-
 def test_the_bounds_hold_what_they_say() -> None:
     query, key, v = 4 * torch.randn(2, 40, 30), 4 * torch.randn(2, 70, 30), torch.randn(2, 30)
     made = additive_cuda.prepare(query, key, v)
-    query, key = together(made.halves_of_query)[:, :40], together(made.halves_of_key)[:, :70]
-    factors = made.reciprocal_v[:, None, None, :, 0] + query[:, :, None] * key[:, None]
+    exponential_of_key = made.swapped_key.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+    factors = made.reciprocal_v[:, None, None] + made.folded_query[:, :, None] * exponential_of_key[:, None]
     for size, column in ((4, 0), (2, 1)):
         products = factors.double().abs().log2().unflatten(-1, (-1, size)).sum(-1).amax((1, 2, 3))
         limits = made.query_bound[:, :, column].amax(-1) + made.key_bound[:, :, column].amax(-1)
@@ -305,8 +289,8 @@ def test_infinities_and_nan_propagate_as_in_the_equation(value: float) -> None:
         torch.testing.assert_close(output, expected.softmax(-1) @ values, equal_nan=True)
 
 
-def test_many_small_scores_take_large_tiles() -> None:
-    count = additive_cuda.ONE_EACH
+@pytest.mark.parametrize("count", [additive_cuda.ONE_EACH, additive_cuda.MANY])
+def test_many_small_scores_take_large_tiles(count: int) -> None:
     query, key, v = torch.randn(count, 3, 5), torch.randn(count, 4, 5), torch.randn(count, 5)
     torch.testing.assert_close(additive_score(query, key, v), plain(query, key, v), atol=2e-6, rtol=0)
 
@@ -452,8 +436,8 @@ def test_what_ships_compiles_for_an_h200() -> None:
     for dtype, tiling in zip(additive_cuda.INPUTS, tilings, strict=True):
         defines = {**tiling.defines(dtype), "BLOCKS": 1}
         compile_for_hopper((*additive_cuda.TILED, "additive_attend.cu"), defines)
-        for large_or_few in (additive_cuda.LARGE, additive_cuda.FEW):
-            compile_for_hopper((*additive_cuda.TILED, "additive_score.cu"), large_or_few.defines(dtype))
+        for of_scores in (additive_cuda.ALONE, additive_cuda.LARGE, additive_cuda.FEW):
+            compile_for_hopper((*additive_cuda.TILED, "additive_score.cu"), of_scores.defines(dtype))
     for dtype in additive_cuda.INPUTS:
         defines = {"INPUT": additive_cuda.INPUTS[dtype]}
         compile_for_hopper((*additive_cuda.BASE, "additive_softmax.cu"), defines)

@@ -19,8 +19,7 @@ INPUTS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 ROWS = 32  # rows that share a bound: ROWS in additive_prepare.cu
 BASE = ("device.cuh", "additive_prepare.cu")
 TILED = (*BASE, "additive_tile.cuh")
-LARGEST_TILE = 64  # rows, on either side: LARGEST_TILE there
-DEPTH = 8  # as in additive_tile.cuh
+DEPTH = 16  # as in additive_tile.cuh
 
 
 class Tiling(NamedTuple):
@@ -36,9 +35,9 @@ class Tiling(NamedTuple):
         return 32 * self.warps_t * self.warps_s * self.split
 
     def stages(self, at_least: int = 0) -> int:
-        """Floats of shared memory for two stages of both sides, in halves."""
+        """Floats of shared memory for two stages of both sides."""
         width = DEPTH * self.split
-        return 2 * max(32 * (self.warps_t + self.warps_s) * (2 * width + 4) + 4 * width, at_least)
+        return 2 * max(32 * (self.warps_t + self.warps_s) * (width + 4) + width, at_least)
 
     def bytes_to_attend(self, value_width: int) -> int:
         """Stages (or both halves of the weights), sums, four rows."""
@@ -52,6 +51,8 @@ class Tiling(NamedTuple):
 
 
 LARGE, SMALL, FEW = Tiling(2, 2, 2), Tiling(1, 2, 4), Tiling(1, 2, 8)
+ALONE = Tiling(2, 2, 1)  # scores, and no sums in shared memory: four blocks fit a multiprocessor
+MANY = 400  # blocks: with fewer of these, multiprocessors have too few warps
 FILLED = 200  # blocks: fewer large tiles than this leave multiprocessors idle
 ONE_EACH = 132  # blocks: with fewer, each has a multiprocessor of its own, and more warps hide its waiting
 SHARED_LIMIT, SHARED_HALF = 200 << 10, 113 << 10  # of a block alone on its multiprocessor, and of one of two
@@ -59,8 +60,8 @@ SHARED_LIMIT, SHARED_HALF = 200 << 10, 113 << 10  # of a block alone on its mult
 
 class _Scores(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("query", "key", "v", "halves_of_query", "halves_of_key")),
-        *((name, ctypes.c_void_p) for name in ("reciprocal_v", "line", "query_bound", "key_bound")),
+        *((name, ctypes.c_void_p) for name in ("query", "key", "v", "folded_query", "swapped_key", "reciprocal_v")),
+        *((name, ctypes.c_void_p) for name in ("line", "query_bound", "key_bound")),
         *((name, ctypes.c_int) for name in ("num_queries", "num_keys", "width", "padded")),
     ]
 
@@ -81,13 +82,13 @@ class Beyond(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What one call's kernels share, all float32: [N, rows, padded A] (in halves: 2 padded A) and smaller."""
+    """What one call's kernels share, [N, rows, padded A] and smaller, all float32; keys have neighbours swapped."""
 
     query: Tensor
     key: Tensor
     v: Tensor
-    halves_of_query: Tensor
-    halves_of_key: Tensor
+    folded_query: Tensor
+    swapped_key: Tensor
     reciprocal_v: Tensor
     line: Tensor
     query_bound: Tensor
@@ -95,8 +96,8 @@ class Prepared(NamedTuple):
 
     def part(self, count: slice, steps: slice) -> Prepared:
         """Some batch entries, or some queries (whole blocks of them) of one."""
-        blocks, onwards = slice(steps.start // ROWS, -(-steps.stop // ROWS)), slice(steps.start, None)
-        cuts = (steps, None, None, onwards, None, None, None, blocks, None)
+        blocks = slice(steps.start // ROWS, -(-steps.stop // ROWS))
+        cuts = (steps, None, None, steps, None, None, None, blocks, None)
         parts = [tensor[count] if cut is None else tensor[count, cut] for tensor, cut in zip(self, cuts, strict=True)]
         assert all(part.is_contiguous() for part in parts)
         return Prepared(*parts)
@@ -109,20 +110,15 @@ class Prepared(NamedTuple):
     @property
     def padded(self) -> int:
         """A, as a whole number of fours."""
-        return self.halves_of_key.shape[-1] // 2
+        return self.swapped_key.shape[-1]
 
     def scores(self) -> _Scores:
         """The C++ struct, alive as long as these tensors are."""
-        tensors = (self.query, self.key, self.v, self.halves_of_query, self.halves_of_key)
+        tensors = (self.query, self.key, self.v, self.folded_query, self.swapped_key)
         others = (self.reciprocal_v, self.line, self.query_bound, self.key_bound)
         _, num_queries, num_keys = self.sizes
         width = self.query.shape[-1]
         return _Scores(*(pointer(x) for x in (*tensors, *others)), num_queries, num_keys, width, self.padded)
-
-
-def whole_tiles(rows: int) -> int:
-    """What any tile of so many rows may read."""
-    return -(-rows // LARGEST_TILE) * LARGEST_TILE
 
 
 def prepare(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, beyond: Beyond | None = None) -> Prepared:
@@ -135,9 +131,9 @@ def prepare(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, beyond: Beyond 
         query_NTA,
         key_NSA,
         v_NA,
-        make(count, whole_tiles(num_queries), 2 * padded),
-        make(count, whole_tiles(num_keys), 2 * padded),
-        make(count, padded, 4),
+        make(count, num_queries, padded),
+        make(count, num_keys, padded),
+        make(count, padded),
         make(count, 2),
         make(count, query_blocks, 2),
         make(count, key_blocks, 2),
@@ -156,7 +152,7 @@ def scores(prepared: Prepared) -> Tensor:
     count, num_queries, num_keys = prepared.sizes
     score_NTS = prepared.v.new_empty(prepared.sizes)
     tiles = count * -(-num_queries // 64) * -(-num_keys // 64)
-    tiling = LARGE if tiles >= ONE_EACH else FEW
+    tiling = ALONE if tiles >= MANY else LARGE if tiles >= ONE_EACH else FEW
     module = native.load((*TILED, "additive_score.cu"), tiling.defines(prepared.query.dtype), score_NTS.device)
     grid = (-(-num_keys // (32 * tiling.warps_s)), -(-num_queries // (32 * tiling.warps_t)), count)
     tile = 32 * tiling.warps_t * (32 * tiling.warps_s + 4)

@@ -1,6 +1,6 @@
 """Additive attention as one operator: score, mask, softmax, dropout, weighted sum, in O((T + S) D) memory.
 
-Where a gradient is wanted and the weights are no larger than what is given anyway (T S <= (T + S) (A + D)), they are
+Where the weights are no larger than what is given anyway (T S <= (T + S) (A + D)) and a gradient is wanted, they are
 kept for it; else the backward pass computes scores again, a bounded number of pairs at a time (PAIRS).
 """
 
@@ -24,6 +24,7 @@ from saccade.attention.scores import Additive
 
 REASON = "the additive score, softmax and the weighted sum are one kernel"
 PAIRS = 1 << 24  # of queries and keys, whose scores the backward pass holds at a time
+MANY_PAIRS = 1 << 16  # of an entry, all allowed: from here on a kernel for each part is quicker than one for all
 LARGEST_GRID = 65_535
 Operator = Callable[..., tuple[Tensor, Tensor]]
 
@@ -88,8 +89,10 @@ def attention(
     """By the operator that is quicker; with it what its backward pass keeps, of no use to others."""
     tensors = (query_NTA, key_NSA, v_NA, value_NSD)
     (_, num_queries, width), (_, num_keys, value_width) = query_NTA.shape, value_NSD.shape
-    is_small = num_queries * num_keys <= (num_queries + num_keys) * (width + value_width)
-    if is_small and torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+    num_pairs, is_whole = num_queries * num_keys, all(option is None for option in options[:3])  # mask and band
+    is_learning = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    is_small = num_pairs <= (num_queries + num_keys) * (width + value_width)
+    if is_small and (is_learning or (is_whole and num_pairs >= MANY_PAIRS)):
         return kept_attention(*tensors, *options)
     return additive_attention(*tensors, *options)
 

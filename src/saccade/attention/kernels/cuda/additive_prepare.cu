@@ -11,7 +11,6 @@
 #define ROWS 32  // rows that share one bound
 #define IGNORED 4096.0f
 #define SAFE_PRODUCT 120.0f  // bits: a product of denominators below 2^120, and its numerator, are ordinary floats
-#define SAFE_FACTOR 100.0f   // bits: what a partner below 2^-126 loses, times 2^100, is lost to rounding anyway
 
 DEVICE float turn(float v, int d) { return (v < 0) != (d % 2 == 1) ? -1.0f : 1.0f; }
 
@@ -20,28 +19,6 @@ DEVICE void fold(float v, float largest, float& c, float& factor) {
     bool counts = fabsf(share) > 0x1p-30f;
     c = counts ? 1 / share : IGNORED;
     factor = counts ? c : 0.0f;
-}
-
-// The tensor cores take ten bits behind the point: an exponential is the sum of two such, to 22 bits or better.
-// Rounded to nearest, what is left over has either sign, and no sum drifts.
-DEVICE float ten_bits(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u); }
-
-// Rows t and t + 8 of sixteen lie side by side, as a lane wants them: [sixteens of rows, 8, half, padded, 2]
-#define LARGEST_TILE 64  // rows behind the last one are there up to it, and hold anything
-DEVICE int whole_tiles(int rows) { return (rows + LARGEST_TILE - 1) / LARGEST_TILE * LARGEST_TILE; }
-
-DEVICE void store_halves(float* to, const float (&upper)[4], const float (&lower)[4], int padded) {
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float x[8];
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            float whole = i % 2 ? lower[i / 2] : upper[i / 2], high = ten_bits(whole);
-            x[i] = half ? ten_bits(whole - high) : high;
-        }
-        float4* at = (float4*)(to + half * 2 * padded);
-        at[0] = {x[0], x[1], x[2], x[3]}, at[1] = {x[4], x[5], x[6], x[7]};
-    }
 }
 
 struct alignas(4 * sizeof(input_t)) Four { input_t x[4]; };
@@ -57,14 +34,16 @@ DEVICE void load_four(float (&x)[4], const input_t* from, int count, bool aligne
     for (int i = 0; i < 4; i++) x[i] = i < count ? widen(four.x[i]) : 0.0f;
 }
 
-// e^2x of ROWS rows (times what v says of a dimension), padded to whole groups of four, in halves, and log2 of what a
-// group (a pair) can multiply to. A thread keeps to a group: what v says of it is worked out once.
+// e^2x of ROWS rows, padded to whole groups of four, and log2 of what a group (a pair) can multiply to. Queries are
+// FOLDED: times what v says of a dimension; keys have their neighbouring dimensions swapped (additive_tile.cuh says why).
+// A thread keeps to a group: what v says of it is worked out once.
 template <bool FOLDED>
 DEVICE void exponentials(
-    const input_t* x, float* halves, const float* v, float largest, float* bound, int first, int rows,
-    int width, int padded, float* scratch
+    const input_t* x, float* made, const float* v, float largest, float* bound, int first, int rows, int width,
+    int padded, float* scratch
 ) {
     int groups = padded / 4, span = min(groups, (int)blockDim.x), lanes = blockDim.x / span;
+    int last = min(first + ROWS, rows);
     float of_four = 0, of_two = 0;
     bool aligned = width % 4 == 0 && (uint64)x % sizeof(Four) == 0;
     for (int d = threadIdx.x % span * 4; d < padded && threadIdx.x < span * lanes; d += span * 4) {
@@ -76,29 +55,20 @@ DEVICE void exponentials(
             if (FOLDED) fold(one * sign[i], largest, c, factor[i]);
             extra[i] = FOLDED ? log2f(fabsf(c)) + 1 : 0.0f;
         }
-#pragma unroll 2
-        for (int pair = threadIdx.x / span; pair < ROWS / 2; pair += lanes) {
-            int row = first + pair / 8 * 16 + pair % 8;
-            float both[2][4];
-            if (row >= rows) continue;
+#pragma unroll 4
+        for (int row = first + threadIdx.x / span; row < last; row += lanes) {
+            float four[4], bits[4];
+            load_four(four, x + (long long)row * width + d, width - d, aligned);
 #pragma unroll
-            for (int i = 0; i < 2; i++)
-                load_four(both[i], x + (long long)(row + 8 * i) * width + d, row + 8 * i < rows ? width - d : 0, aligned);
-#pragma unroll
-            for (int side = 0; side < 2; side++) {
-                float bits[4];
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    float argument = both[side][i] * sign[i];
-                    bits[i] = fmaxf(or_infinite(argument) * TWO_LOG2_E, 0.0f);
-                    bits[i] = bits[i] > SAFE_FACTOR ? INFINITE : bits[i] + extra[i];
-                    both[side][i] = factor[i] == 0 ? 0.0f : factor[i] * expf(2 * argument);
-                }
-                of_two = fmaxf(of_two, fmaxf(bits[0] + bits[1], bits[2] + bits[3]));
-                of_four = fmaxf(of_four, bits[0] + bits[1] + bits[2] + bits[3]);
+            for (int i = 0; i < 4; i++) {
+                float argument = four[i] * sign[i];
+                bits[i] = fmaxf(or_infinite(argument) * TWO_LOG2_E, 0.0f) + extra[i];
+                four[i] = factor[i] == 0 ? 0.0f : factor[i] * expf(2 * argument);
             }
-            long long at = (long long)(row / 16 * 16 + pair % 8 * 2) * 2 * padded + 2 * d;
-            store_halves(halves + at, both[0], both[1], padded);
+            float4* to = (float4*)(made + (long long)row * padded + d);
+            *to = FOLDED ? float4{four[0], four[1], four[2], four[3]} : float4{four[1], four[0], four[3], four[2]};
+            of_two = fmaxf(of_two, fmaxf(bits[0] + bits[1], bits[2] + bits[3]));
+            of_four = fmaxf(of_four, bits[0] + bits[1] + bits[2] + bits[3]);
         }
     }
     of_two = block_max(of_two, scratch);
@@ -108,7 +78,7 @@ DEVICE void exponentials(
 
 // grid: (row blocks of the queries, then of the keys; N).
 KERNEL(512, 2) prepare(
-    const input_t* query, const input_t* key, const float* v, float* halves_of_query, float* halves_of_key,
+    const input_t* query, const input_t* key, const float* v, float* folded_query, float* swapped_key,
     float* reciprocal_v, float* line, float* query_bound, float* key_bound, int num_queries, int num_keys, int width,
     int padded, Beyond beyond
 ) {
@@ -119,8 +89,8 @@ KERNEL(512, 2) prepare(
     v += (long long)n * width;
     if (block >= 0) {
         long long at = (long long)n * num_keys;
-        exponentials<false>(key + at * width, halves_of_key + (long long)n * whole_tiles(num_keys) * 2 * padded, v, 1,
-                            key_bound + (n * key_blocks + block) * 2, block * ROWS, num_keys, width, padded, scratch);
+        exponentials<false>(key + at * width, swapped_key + at * padded, v, 1, key_bound + (n * key_blocks + block) * 2,
+                            block * ROWS, num_keys, width, padded, scratch);
         return;
     }
     float largest = 0, sum = 0, ignored = 0;
@@ -132,7 +102,7 @@ KERNEL(512, 2) prepare(
             float c, factor, value = d < width ? v[d] * turn(v[d], d) : 0.0f;
             fold(value, safe, c, factor);
             sum += value, ignored += factor == 0;
-            *(float4*)(reciprocal_v + 4 * ((long long)n * padded + d)) = {c, c, c, c};
+            reciprocal_v[(long long)n * padded + d] = c;
         }
         sum = 0.5f * (sum + shuffle_xor(sum, 1));  // neighbours have opposite signs: what is summed is small from the start
         sum = block_sum(sum, scratch), ignored = block_sum(ignored, scratch);
@@ -143,7 +113,7 @@ KERNEL(512, 2) prepare(
     }
     long long at = (long long)n * num_queries;
     float* bound = query_bound + (n * query_blocks + blockIdx.x) * 2;
-    exponentials<true>(query + at * width, halves_of_query + (long long)n * whole_tiles(num_queries) * 2 * padded, v, safe,
-                       bound, blockIdx.x * ROWS, num_queries, width, padded, scratch);
+    exponentials<true>(query + at * width, folded_query + at * padded, v, safe, bound, blockIdx.x * ROWS, num_queries,
+                       width, padded, scratch);
     if (threadIdx.x == 0 && !(largest < INFINITE)) bound[0] = bound[1] = INFINITE;
 }

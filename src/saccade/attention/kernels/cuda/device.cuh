@@ -74,15 +74,6 @@ DEVICE void multiply_add_16x8x8(float (&c)[4], const float (&a)[4], const float 
         : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
           "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
 }
-// a b + c, 16 x 8 x 4, with the same rounding
-DEVICE float4 multiply_add_16x8x4(float a0, float a1, float b, const float4& c) {
-    float4 d;
-    asm("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%10};"
-        : "=f"(d.x), "=f"(d.y), "=f"(d.z), "=f"(d.w)
-        : "r"(__float_as_uint(a0)), "r"(__float_as_uint(a1)), "r"(__float_as_uint(b)), "f"(c.x), "f"(c.y), "f"(c.z),
-          "f"(c.w));
-    return d;
-}
 DEVICE float shuffle_xor(float x, int lane) { return __shfl_xor_sync(0xffffffffu, x, lane); }
 DEVICE void raise(float* to, float x) { atomicMax((int*)to, __float_as_int(x)); }  // x >= 0: its bits are in order
 DEVICE void add_to(float* to, float x) { atomicAdd(to, x); }  // needn't wait for what is there
