@@ -26,7 +26,16 @@ class HostModule:
     def __init__(self, library: Path) -> None:
         self._library = ctypes.CDLL(str(library))
 
-    def launch(self, name: str, grid: tuple[int, int, int], block: int, shared: int, arguments: Sequence[Any]) -> None:
+    def launch(
+        self,
+        name: str,
+        grid: tuple[int, int, int],
+        block: int,
+        shared: int,
+        arguments: Sequence[Any],
+        turn: native.Turn = native.Turn.ALONE,
+    ) -> None:
+        del turn
         given = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(x) for x in arguments))
         getattr(self._library, f"launch_{name}")((ctypes.c_int * 3)(*grid), block, shared, given)
 

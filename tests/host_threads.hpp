@@ -59,7 +59,12 @@ DEVICE uint16 to_bfloat(float x) {
 }
 DEVICE void copy_later(float* to, const float* from) { memcpy(to, from, 16); }
 DEVICE void copies_done() {}
+DEVICE void copies_grouped() {}
+template <int LEFT> DEVICE void groups_done_but() {}
+DEVICE void let_next_begin() {}
+DEVICE void wait_for_before() {}
 DEVICE void raise(float* to, float x) { *to = fmaxf(*to, x); }
+DEVICE void add_to(float* to, float x) { *to += x; }
 DEVICE void block_barrier() { host::wait(host::AT_BLOCK); }
 DEVICE bool block_any(bool mine) {
     host::threads[host::current].flag = mine;

@@ -132,6 +132,28 @@ def test_a_decoders_step(num_keys: int, width: int, value_width: int, is_padded:
             assert (ours[0][3] == 0).all()
 
 
+@pytest.mark.parametrize(("count", "width", "num_outputs"), [(1, 5, 3), (70, 300, 45), (128, 516, 40), (3, 1032, 33)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_few_queries_are_projected_in_parts(count: int, width: int, num_outputs: int, dtype: torch.dtype) -> None:
+    query, weight = torch.randn(count, 1, width).to(dtype), torch.randn(num_outputs, width).to(dtype)
+    module = native.load(additive_single.FILES, {"INPUT": additive_cuda.INPUTS[dtype]}, query.device)
+    made, parts = additive_single._projected(query, weight, module)
+    assert parts == len(made)
+    assert parts > 1 or width < 64
+    exact = query.squeeze(1).double() @ weight.double().mT
+    torch.testing.assert_close(made.double().sum(0), exact, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 40, 200])
+def test_blocks_share_the_values_of_few_entries(count: int) -> None:
+    query, key, v = torch.randn(count, 1, 8), torch.randn(count, 5, 8), torch.randn(1, 8)
+    value = torch.randn(count, 5, 150)
+    output, weights = additive_single.additive_single(query, key, v, value, None, None, None, 1, 0.0, None)
+    expected = plain(query, key, v.expand(count, -1)).softmax(-1)
+    torch.testing.assert_close(weights, expected.squeeze(1), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(output, expected @ value, atol=1e-5, rtol=1e-5)
+
+
 def test_the_weights_of_one_query_learn_too() -> None:
     score = build_score("additive", 9, heads=(2,)).float()
     inputs = [torch.randn(3, 2, steps, 9, requires_grad=True) for steps in (1, 11, 11)]
@@ -227,6 +249,20 @@ def test_gradients_of_one_block_or_many(sizes: tuple[int, int, int, int], dtype:
         rounding = torch.finfo(one.dtype).eps * other.abs().amax()
         torch.testing.assert_close(one.double(), other, atol=float(rounding) + 1e-4, rtol=1e-4)
     torch.testing.assert_close(again.double(), 1 + exact[1], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("num_queries", [256, 530])
+def test_gradients_of_keys_come_in_stretches(num_queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(additive_gradient, "FILLED", 1)  # one block goes over all queries
+    query, key, v = torch.randn(2, num_queries, 7), torch.randn(2, 5, 7), torch.randn(2, 7)
+    g = torch.randn(2, num_queries, 5)
+    leaves = [x.double().requires_grad_() for x in (query, key, v)]
+    exact = torch.autograd.grad(plain(*leaves), leaves, g.double())
+    of_query, of_key, more = torch.empty_like(query), torch.empty_like(key), torch.ones_like(key)
+    of_v = additive_gradient.gradients(query, key, v, g, of_query, of_key, add=False)
+    additive_gradient.gradients(query, key, v, g, of_query, more, add=True)
+    for one, other in zip((of_query, of_key, of_v, more), (*exact, 1 + exact[1]), strict=True):
+        torch.testing.assert_close(one.double(), other, atol=1e-5, rtol=1e-5)
 
 
 def test_the_bounds_hold_what_they_say() -> None:

@@ -1,4 +1,4 @@
-"""Additive attention of one query at a time, as a recurrent decoder asks: a block of threads for each, one kernel."""
+"""Additive attention of one query at a time, as a recurrent decoder asks: one kernel, and one for W q."""
 
 from __future__ import annotations
 
@@ -20,9 +20,13 @@ from saccade.attention.scores import Additive
 REASON = "there is one query: score, softmax and weighted sum are one small kernel"
 FILES = ("device.cuh", "additive_single.cu")
 THREADS, FORWARD_THREADS = 256, 512  # as in additive_single.cu
-PROJECTED_ROWS, PROJECTED_OUTPUTS = 16, 8  # of a block of `project`
+PROJECTED_ROWS, PROJECTED_OUTPUTS, DEPTH, STAGES = 64, 32, 64, 3  # of a block of `project`, as there
 FEW_ROWS = 128  # up to here W q is a small kernel; larger products are cuBLAS's
+ONE_EACH = 132  # blocks: up to here each has a multiprocessor of its own
+MOST_PARTS = 8  # of the width of W q
+MOST_SHARERS, LEAST_COLUMNS = 4, 64  # blocks that share an entry's values, but each reads all keys; columns of each
 
+_SIZES = ("num_keys", "width", "value_width", "v_stride", "v_is_wide", "parts", "holds")
 _DEFINES = {dtype: {"INPUT": number} for dtype, number in INPUTS.items()}
 _ANY_KEY, _NO_DROPOUT = Scope().allowed(), Dropout().drawing()
 
@@ -30,7 +34,7 @@ _ANY_KEY, _NO_DROPOUT = Scope().allowed(), Dropout().drawing()
 class _Step(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("query", "key", "value", "v", "length", "output", "weight")),
-        *((name, ctypes.c_int) for name in ("num_keys", "width", "value_width", "v_stride", "v_is_wide")),
+        *((name, ctypes.c_int) for name in _SIZES),
         ("allowed", Allowed),
         ("drawing", Drawing),
     ]
@@ -79,11 +83,8 @@ def is_plain(call: Call) -> bool:
     """A step that nobody differentiates, compiles or traces: an operator would cost more than its kernel."""
     score, mask, (query, memory, value) = call.score, call.mask, (call.query, call.memory, call.value)
     assert isinstance(score, Additive)
-    if (
-        score.heads
-        or call.dropout
-        or not (mask.is_full or (mask.length is not None and mask.length.dtype == torch.int64))
-    ):
+    is_known = mask.is_full or (mask.length is not None and mask.length.dtype == torch.int64)
+    if score.heads or call.dropout or not is_known:
         return False
     if not (type(query) is type(memory) is type(value) is Tensor and query.dtype == memory.dtype == value.dtype):
         return False
@@ -96,13 +97,19 @@ def is_plain(call: Call) -> bool:
     return not (torch.compiler.is_compiling() or torch.is_autocast_enabled(query.device.type))
 
 
+def pays(call: Call) -> bool:
+    """Whether a plain step is quickest here: with many rows a Triton kernel is, where the host doesn't count."""
+    query = call.query
+    is_few = query.numel() <= ONE_EACH * query.shape[-1]
+    return is_few or query.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
+
+
 def at_once(call: Call) -> Attended:
-    """Two kernels, and nothing else on the host."""
+    """Two kernels, one behind the other, and nothing else on the host."""
     score, query, memory, value, length = call.score, call.query, call.memory, call.value, call.mask.length
     assert isinstance(score, Additive)
     dtype, leading, (num_keys, width), value_width = query.dtype, query.shape[:-2], memory.shape[-2:], value.shape[-1]
     module = native.load(FILES, _DEFINES[dtype], query.device)
-    projected = _projected(query, score.W, module)
     output, weight = query.new_empty((*leading, 1, value_width)), None
     if call.wants_weights:
         weight = query.new_empty((*leading, 1, num_keys), dtype=torch.float32)
@@ -111,6 +118,8 @@ def at_once(call: Call) -> Attended:
     v: Tensor = score.v
     if v.dtype != dtype:
         v = v.float()
+    projected, parts = _projected(query, score.W, module)
+    holds, sharers = _holds(memory, count := math.prod(leading)), _sharers(count, value_width)
     step = _Step(
         projected.data_ptr(),
         memory.data_ptr(),
@@ -124,26 +133,49 @@ def at_once(call: Call) -> Attended:
         value_width,
         0,
         v.dtype == torch.float32,
+        parts,
+        holds,
         _ANY_KEY,
         _NO_DROPOUT,
     )
-    shared = _shared_forward(num_keys, width)
-    module.launch("step", (output.numel() // value_width, 1, 1), FORWARD_THREADS, shared, (step,))
+    shared = _shared_forward(num_keys, width) + holds * num_keys * width * dtype.itemsize
+    turn = native.Turn.SECOND if parts else native.Turn.ALONE
+    module.launch("step", (count, sharers, 1), FORWARD_THREADS, shared, (step,), turn)
     return Attended(output, None if weight is None else weight.to(dtype))
 
 
-def _projected(query_N1D: Tensor, weight_AD: Tensor, module: native.Module) -> Tensor:
-    """W q, [..., 1, A]: of few rows by a kernel of its own."""
+def _projected(query_N1D: Tensor, weight_AD: Tensor, module: native.Module) -> tuple[Tensor, int]:
+    """W q, [..., 1, A], and 0; of few rows by a kernel, in parts [parts, N, A] (float32), and how many they are."""
     num_outputs, width = weight_AD.shape
     count = query_N1D.numel() // width
     if count > FEW_ROWS or weight_AD.dtype != query_N1D.dtype or not weight_AD.is_contiguous():
-        return query_N1D @ weight_AD.to(query_N1D.dtype).mT
-    made = query_N1D.new_empty((*query_N1D.shape[:-1], num_outputs))
+        return query_N1D @ weight_AD.to(query_N1D.dtype).mT, 0
+    tiles, blocks = -(-num_outputs // PROJECTED_OUTPUTS), -(-count // PROJECTED_ROWS)
+    parts = max(1, min(ONE_EACH // (tiles * blocks), MOST_PARTS))
+    chunk = -(-width // (parts * DEPTH)) * DEPTH
+    parts = -(-width // chunk)
+    made = query_N1D.new_empty((parts, count, num_outputs), dtype=torch.float32)
     places = (pointer(query_N1D), pointer(weight_AD), pointer(made))
-    sizes = (ctypes.c_int(count), ctypes.c_int(num_outputs), ctypes.c_int(width))
-    grid = (-(-num_outputs // PROJECTED_OUTPUTS), -(-count // PROJECTED_ROWS), 1)
-    module.launch("project", grid, 256, 0, places + sizes)
-    return made
+    sizes = tuple(map(ctypes.c_int, (count, num_outputs, width, chunk)))
+    rows = (PROJECTED_ROWS + PROJECTED_OUTPUTS) * min(STAGES, chunk // DEPTH)
+    shared = rows * (DEPTH * query_N1D.itemsize + 16)
+    module.launch("project", (tiles, blocks, parts), 256, shared, places + sizes, native.Turn.FIRST)
+    return made, parts
+
+
+def _sharers(count: int, value_width: int) -> int:
+    """Blocks of a batch entry."""
+    quads = -(-value_width // 4)
+    most = max(1, min(ONE_EACH // count, MOST_SHARERS, value_width // LEAST_COLUMNS))
+    return -(-quads // -(-quads // most))
+
+
+def _holds(key_NSA: Tensor, count: int) -> bool:
+    """Whether a block has all its keys in shared memory: where others wait for a multiprocessor, they'd wait longer."""
+    num_keys, width = key_NSA.shape[-2:]
+    size = width * key_NSA.itemsize
+    fits = num_keys * size + _shared_forward(num_keys, width) <= SHARED_LIMIT
+    return count <= ONE_EACH and fits and not size % 16 and not key_NSA.data_ptr() % 16
 
 
 @torch.library.custom_op("saccade::additive_single", mutates_args=())
@@ -164,10 +196,12 @@ def additive_single(
     value_width = value_NSD.shape[-1]
     output, weight = value_NSD.new_empty(count, 1, value_width), v.new_empty(count, num_keys)
     tensors = [pointer(x) for x in (query_N1A, key_NSA, value_NSD, v, None, output, weight)]
-    sizes = (num_keys, width, value_width, _stride(v), 1)
+    holds, sharers = _holds(key_NSA, count), _sharers(count, value_width)
+    sizes = (num_keys, width, value_width, _stride(v), 1, 0, holds)  # in the order of _SIZES
     given = [_Step(*tensors, *sizes, Scope(low, high, mask, inner).allowed(), Dropout(dropout, seed).drawing())]
     module = native.load(FILES, _DEFINES[value_NSD.dtype], value_NSD.device)
-    module.launch("step", (count, 1, 1), FORWARD_THREADS, _shared_forward(num_keys, width), given)
+    shared = _shared_forward(num_keys, width) + holds * num_keys * width * key_NSA.itemsize
+    module.launch("step", (count, sharers, 1), FORWARD_THREADS, shared, given)
     return output, weight
 
 
@@ -224,8 +258,7 @@ def _(
     *options: object,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     del grad_N1D, grad_weight_NS, weight_NS, options
-    query, key, of_v, value = (torch.empty_like(x) for x in (query_N1A, key_NSA, v, value_NSD))
-    return query, key, of_v, value
+    return torch.empty_like(query_N1A), torch.empty_like(key_NSA), torch.empty_like(v), torch.empty_like(value_NSD)
 
 
 def _stride(v: Tensor) -> int:
@@ -238,8 +271,8 @@ def _shared(num_keys: int, width: int, value_width: int) -> int:
 
 
 def _shared_forward(num_keys: int, width: int) -> int:
-    """Bytes: the query, v, sums of four columns a thread, scores and weights."""
-    return 4 * (2 * (-(-width // 4) * 4) + 4 * FORWARD_THREADS + 2 * num_keys)
+    """Bytes: the query, v, sums of four columns a thread, scores and weights; without the keys."""
+    return 16 * (2 * -(-width // 4) + FORWARD_THREADS + -(-num_keys // 2))
 
 
 def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import enum
 import functools
 import importlib.util
 import math
@@ -18,7 +19,9 @@ from torch import Tensor
 SOURCES = Path(__file__).parent / "cuda"
 LARGEST_STATIC_SHARED = 48 << 10  # more shared memory than this a kernel has to ask for
 LEAST_CAPABILITY = (8, 0)  # asynchronous copies, TF32
-_MAX_DYNAMIC_SHARED = 8  # the driver's CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+LEAST_OVERLAP = (9, 0)  # a kernel can begin while the one before it runs
+_MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, .._PREFERRED_SHARED_MEMORY_..
+_PROGRAMMATIC = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _MODULES: dict[tuple[object, ...], Module] = {}
 _REFUSALS: dict[torch.device, str | None] = {}
 _THREAD = threading.local()
@@ -26,11 +29,47 @@ _THREAD = threading.local()
 Arguments = Sequence[Any]  # ctypes values and structures
 
 
+class Turn(enum.Enum):
+    """Kernels of which the second begins beside the first: both leave each other room, and it waits inside."""
+
+    ALONE = 0
+    FIRST = 1
+    SECOND = 2
+
+
 class Module(Protocol):
     """Compiled kernels by name."""
 
-    def launch(self, name: str, grid: tuple[int, int, int], block: int, shared: int, arguments: Arguments) -> None:
+    def launch(
+        self,
+        name: str,
+        grid: tuple[int, int, int],
+        block: int,
+        shared: int,
+        arguments: Arguments,
+        turn: Turn = Turn.ALONE,
+    ) -> None:
         """Run a kernel over grid x block threads with so many bytes of shared memory."""
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute: its value is a union of 64 bytes."""
+
+    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_int * 15)]
+
+
+class _Launch(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        ("sizes", ctypes.c_uint * 7),  # grid, block, bytes of shared memory
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    ]
+
+
+_EARLY = _Attribute(_PROGRAMMATIC, 0, 1)
 
 
 def pointer(tensor: Tensor | None) -> ctypes.c_void_p:
@@ -108,32 +147,44 @@ class _Loaded:
         self._driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
         self._module = ctypes.c_void_p()
         self._launch = self._driver.cuLaunchKernel
+        self._overlaps = torch.cuda.get_device_capability(device) >= LEAST_OVERLAP
         self._found: dict[str, ctypes.c_void_p] = {}
         self._kernels: dict[tuple[str, int], ctypes.c_void_p] = {}  # ready for so much shared memory
         self._shared: dict[str, int] = {}  # the most that each kernel has asked for
         self._make_current()
         self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), code))
 
-    def launch(self, name: str, grid: tuple[int, int, int], block: int, shared: int, arguments: Arguments) -> None:
+    def launch(
+        self,
+        name: str,
+        grid: tuple[int, int, int],
+        block: int,
+        shared: int,
+        arguments: Arguments,
+        turn: Turn = Turn.ALONE,
+    ) -> None:
         """Run a kernel; 0 blocks are none."""
         if not math.prod(grid):
             return
         given = _array(len(arguments))(*map(ctypes.addressof, arguments))
-        kernel = self._kernels.get((name, shared)) or self._kernel(name, shared)
+        kernel = self._kernels.get((name, shared)) or self._kernel(name, shared, turn)
+        early = turn is Turn.SECOND and self._overlaps
         if torch._C._cuda_getDevice() == self._device:
-            self._run(kernel, grid, block, shared, given)
+            self._run(kernel, (*grid, block, 1, 1, shared), given, early)
         else:
             with torch.cuda.device(self._device):
-                self._run(kernel, grid, block, shared, given)
+                self._run(kernel, (*grid, block, 1, 1, shared), given, early)
 
-    def _run(
-        self, kernel: ctypes.c_void_p, grid: tuple[int, int, int], block: int, shared: int, given: ctypes.Array[Any]
-    ) -> None:
+    def _run(self, kernel: ctypes.c_void_p, sizes: tuple[int, ...], given: ctypes.Array[Any], early: bool) -> None:
         stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(self._device))
         if not getattr(_THREAD, "has_context", False):  # one that runs backward passes may not have it yet
             self._make_current()
             _THREAD.has_context = True
-        self._check(self._launch(kernel, *grid, block, 1, 1, shared, stream, given, None))
+        if not early:
+            self._check(self._launch(kernel, *sizes, stream, given, None))
+            return
+        launch = _Launch(sizes, stream, ctypes.pointer(_EARLY), 1)
+        self._check(self._driver.cuLaunchKernelEx(ctypes.byref(launch), kernel, given, None))
 
     def _make_current(self) -> None:
         """The device's context in this thread, if it has none."""
@@ -143,7 +194,7 @@ class _Loaded:
             self._check(self._driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), self._device))
             self._check(self._driver.cuCtxSetCurrent(context))
 
-    def _kernel(self, name: str, shared: int) -> ctypes.c_void_p:
+    def _kernel(self, name: str, shared: int, turn: Turn) -> ctypes.c_void_p:
         self._make_current()
         if name not in self._found:
             found = ctypes.c_void_p()
@@ -153,6 +204,8 @@ class _Loaded:
         if shared > self._shared.get(name, LARGEST_STATIC_SHARED):
             self._check(self._driver.cuFuncSetAttribute(kernel, _MAX_DYNAMIC_SHARED, shared))
             self._shared[name] = shared
+        if turn is not Turn.ALONE:  # a multiprocessor that has to be divided anew would finish the first kernel before
+            self._check(self._driver.cuFuncSetAttribute(kernel, _CARVEOUT, 100))
         return kernel
 
     def _check(self, status: int) -> None:

@@ -54,7 +54,7 @@ def select(call: Call, backend: str = "auto") -> Choice:
     if call.query.device.type == "cuda" and packed.refuses(call) is None:
         return _PACKED
     is_single = additive_single.refuses(call) is None
-    if is_single and additive_single.is_plain(call):
+    if is_single and additive_single.is_plain(call) and additive_single.pays(call):
         return _AT_ONCE
     if call.query.device.type == "cuda" and additive_step.refuses(call) is None:
         return _ADDITIVE_STEP

@@ -13,9 +13,16 @@
 #define TILE_T (2 * WARPS)  // a thread brings four numbers of them
 #define TILE_S (WARPS * LANE_KEYS)
 #define SLICE 64
+#define STRETCH 256  // queries that a running sum of keys goes over: longer ones are rounded more
 #define E_SIZE (TILE_T * SLICE)
 #define G_SIZE (TILE_T * TILE_S)
 #define SUMS_SIZE (WARPS * TILE_T * SLICE)
+
+// The same to the machine, not to the compiler: what follows from it is computed where it is used, and held nowhere else
+DEVICE int unknown(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
 
 // Where a gradient goes: to `parts` [parts, N, rows, padded], if there are some, else to its place [N, rows, width]
 struct Target {
@@ -23,6 +30,7 @@ struct Target {
     void* to;
     int wide, add;  // float32, whatever the inputs are; add to what is there
 
+    DEVICE bool takes_pieces() const { return parts || wide; }  // sums may come one after the other
     DEVICE void put(long long at, float x) const {
         if (wide) ((float*)to)[at] = (add ? ((float*)to)[at] : 0.0f) + x;
         else ((input_t*)to)[at] = narrow(x);
@@ -40,7 +48,7 @@ template <bool EXACT>
 DEVICE void add_tile(
     float2 (&sum)[LANE_KEYS], float2& of_v, const float2 (&own)[LANE_KEYS], const float* e, const float* g, float* sums
 ) {
-#pragma unroll 1
+#pragma unroll 2
     for (int t = 0; t < TILE_T; t++) {
         float2 f = *(const float2*)(e + t * SLICE), of_query = {0, 0}, with_v = {0, 0};  // short sums are rounded least
 #pragma unroll
@@ -158,7 +166,28 @@ KERNEL(THREADS, 512 / THREADS) gradients(
         of_query.put_four((rows + t) * width + at, x, width - at, width % 4 == 0);
     };
 
-    bool holds_arguments = false;
+    auto put_keys = [&](bool again) {
+        int mine = unknown(s);
+        bool whole = !of_key.parts, grows = again || (whole && of_key.add);
+        int stride = whole ? width : padded;
+        long long at = ((long long)(whole ? n : part * gridDim.z + n) * num_keys + mine) * stride + d;
+        float* to = whole ? (float*)of_key.to : of_key.parts;
+        float2 factor = {whole && d < width ? 4 * v[d] : 1.0f, whole && d + 1 < width ? 4 * v[d + 1] : 1.0f};
+#pragma unroll
+        for (int i = 0; i < LANE_KEYS; i++, at += stride) {
+            if (mine + i >= num_keys || d >= stride) continue;
+            float x = factor.x * sum[i].x, y = factor.y * sum[i].y;
+            if (!of_key.takes_pieces()) ((input_t*)to)[at] = narrow(x);
+            else if (grows) add_to(to + at, x);
+            else to[at] = x;
+            if (d + 1 >= stride) continue;
+            if (!of_key.takes_pieces()) ((input_t*)to)[at + 1] = narrow(y);
+            else if (grows) add_to(to + at + 1, y);
+            else to[at + 1] = y;
+        }
+    };
+
+    bool holds_arguments = false, again = false;
     int stage = 0;
     fetch.read(gs, first, width - d0);
     for (int t0 = first; t0 < last; t0 += TILE_T, stage ^= 1) {
@@ -189,21 +218,15 @@ KERNEL(THREADS, 512 / THREADS) gradients(
         if (exact) add_tile<true>(sum, of_tile, own, others, weights, to);
         else add_tile<false>(sum, of_tile, own, others, weights, to);
         with_v.x += g_sum - 2 * of_tile.x, with_v.y += g_sum - 2 * of_tile.y;  // g tanh: a sum of either sign, and small
+        bool pauses = of_key.takes_pieces() && (t0 - first) % STRETCH == STRETCH - TILE_T;
+        if (!pauses && t0 + TILE_T < last) continue;
+        put_keys(again), again = true;
+#pragma unroll
+        for (int i = 0; i < LANE_KEYS; i++) sum[i] = {0, 0};
     }
     block_barrier();
     gather(all_sums + (stage ^ 1) * SUMS_SIZE, (last - 1 - first) / TILE_T * TILE_T + first);
 
-#pragma unroll
-    for (int i = 0; i < LANE_KEYS; i++) {
-        if (s + i >= num_keys || d >= padded) continue;
-        long long row = (long long)n * num_keys + s + i;
-        if (of_key.parts) {
-            *(float2*)(of_key.parts + ((long long)part * gridDim.z * num_keys + row) * padded + d) = sum[i];
-            continue;
-        }
-        if (d < width) of_key.put(row * width + d, 4 * v[d] * sum[i].x);
-        if (d + 1 < width) of_key.put(row * width + d + 1, 4 * v[d + 1] * sum[i].y);
-    }
     float* totals = gs;
     totals[warp * SLICE + 2 * lane] = with_v.x, totals[warp * SLICE + 2 * lane + 1] = with_v.y;
     block_barrier();

@@ -1,5 +1,5 @@
-// One query against its keys, a block for each: what a recurrent decoder asks at every step. Bound by memory: every key
-// and value is read once forward, once (and its gradient written) backward.
+// One query against its keys: what a recurrent decoder asks at every step. Bound by memory: forward, a block for each (or
+// several, which share the values) reads every key and value once; backward too, and writes their gradients.
 //
 // Here an exponential serves one pair only, so it is taken of the sum: w = 1 / (1 + 2^z), z = 2 log2(e) (q + k). With z
 // cut at 30, where w < 2^-30, four denominators multiply to at most 2^120 and share a reciprocal.
@@ -7,6 +7,7 @@
 #define THREADS 256      // of a block of the backward pass
 #define MANY_THREADS 512  // of one forward: more loads are on their way at once
 #define AHEAD 8           // values a thread fetches before it knows their weights
+#define PIECE (int)(16 / sizeof(input_t))  // numbers that are copied at a time
 
 DEVICE float denominator(float q, float k) { return denominator(q, k, CUT_BY_FOUR); }
 
@@ -35,58 +36,78 @@ DEVICE float score_of(const float4& q, const float4& k, const float4& v) {
 }
 
 struct Step {
-    const input_t *query, *key, *value;  // [N, A], [N, S, A], [N, S, D]
+    const void* query;                   // [N, A], or float32 [parts, N, A], to be summed
+    const input_t *key, *value;          // [N, S, A], [N, S, D]
     const void* v;                       // [N or 1, A]
     const long long* length;             // [N]: keys from there on don't exist; null: all do
     input_t* output;                     // [N, D]
     float* weight;                       // [N, S], before dropout; may be null
-    int num_keys, width, value_width, v_stride, v_is_wide;
+    int num_keys, width, value_width, v_stride, v_is_wide, parts;  // parts 0: the query is one, of the inputs' type
+    int holds;                           // the keys fit shared memory, and come in pieces of 16 bytes
     Allowed allowed;
     Drawing drawing;
 };
 
-// Shared memory: query and v (padded to fours), scores, weights, sums of values. grid: N.
+// Shared memory: query and v (padded to fours), sums of values, scores, weights, keys. grid: (N, parts of the values'
+// width). Keys and values are on their way before the query is there.
 KERNEL(MANY_THREADS, 1) step(Step a) {
     SHARED(q);
     int padded = (a.width + 3) / 4 * 4, n = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     float *of_v = q + padded, *sums = of_v + padded, *score = sums + 4 * MANY_THREADS, *share = score + a.num_keys;
+    input_t* held = (input_t*)(score + (2 * a.num_keys + 3) / 4 * 4);
     int num_keys = a.length ? (int)max(0ll, min(a.length[n], (long long)a.num_keys)) : a.num_keys;
     const input_t* key = a.key + (long long)n * a.num_keys * a.width;
-    const input_t* value = a.value + (long long)n * a.num_keys * a.value_width;
     bool whole = is_whole(a.key, a.width), whole_values = is_whole(a.value, a.value_width);
+    if (a.holds)
+        for (int i = threadIdx.x * PIECE; i < num_keys * a.width; i += MANY_THREADS * PIECE)
+            copy_later((float*)(held + i), (const float*)(key + i));
 
-    int quads = (a.value_width + 3) / 4, columns = min(quads, MANY_THREADS), groups = MANY_THREADS / columns;
-    int column = threadIdx.x % columns, group = threadIdx.x / columns;
+    int all_quads = (a.value_width + 3) / 4, most = (all_quads + gridDim.y - 1) / gridDim.y, before = blockIdx.y * most;
+    int quads = min(most, all_quads - before), columns = min(quads, MANY_THREADS), groups = MANY_THREADS / columns;
+    int column = threadIdx.x % columns, group = threadIdx.x / columns, value_width = a.value_width - 4 * before;
+    const input_t* value = a.value + (long long)n * a.num_keys * a.value_width + 4 * before;
     float4 ahead[AHEAD];
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) {
         int s = group + i * groups;
         ahead[i] = {0, 0, 0, 0};
         if (group < groups && s < num_keys)
-            ahead[i] = four(value + (long long)s * a.value_width, 4 * column, a.value_width, whole_values);
+            ahead[i] = four(value + (long long)s * a.value_width, 4 * column, value_width, whole_values);
     }
+    wait_for_before();
     for (int d = threadIdx.x; d < padded; d += MANY_THREADS) {
-        long long at = (long long)n * a.v_stride + d;
-        q[d] = d < a.width ? widen(a.query[(long long)n * a.width + d]) : 0.0f;
+        long long at = (long long)n * a.v_stride + d, of_query = (long long)n * a.width + d;
+        float x = 0;
+        if (d < a.width && !a.parts) x = widen(((const input_t*)a.query)[of_query]);
+        if (d < a.width)
+#pragma unroll 4
+            for (int part = 0; part < a.parts; part++)
+                x += ((const float*)a.query)[(long long)part * gridDim.x * a.width + of_query];
+        q[d] = x;
         of_v[d] = d >= a.width ? 0.0f : a.v_is_wide ? ((const float*)a.v)[at] : widen(((const input_t*)a.v)[at]);
     }
+    copies_done();
     block_barrier();
-    for (int s = warp; s < num_keys; s += MANY_THREADS / 16) {  // two keys at a time
-        int t = s + MANY_THREADS / 32;
-        bool may = a.allowed(n, 0, s), may_too = t < num_keys && a.allowed(n, 0, t);
-        const input_t *one = key + (long long)s * a.width, *other = key + (long long)(may_too ? t : s) * a.width;
-        float sum = 0, sum_too = 0;
-        if (may || may_too)
-#pragma unroll 4
-            for (int d = 4 * lane; d < a.width; d += 128) {
-                float4 k = four(one, d, a.width, whole), k_too = four(other, d, a.width, whole);
-                float4 of_q = *(const float4*)(q + d), to = *(const float4*)(of_v + d);
-                sum += score_of(of_q, k, to), sum_too += score_of(of_q, k_too, to);
-            }
-        sum = warp_sum(sum), sum_too = warp_sum(sum_too);
-        if (lane == 0) score[s] = may ? sum : -INFINITE;
-        if (lane == 0 && t < num_keys) score[t] = may_too ? sum_too : -INFINITE;
-    }
+    auto find_scores = [&](const input_t* keys, bool in_fours) {
+        for (int s = warp; s < num_keys; s += MANY_THREADS / 16) {  // two keys at a time
+            int t = s + MANY_THREADS / 32;
+            bool may = a.allowed(n, 0, s), may_too = t < num_keys && a.allowed(n, 0, t);
+            const input_t *one = keys + (long long)s * a.width, *other = keys + (long long)(may_too ? t : s) * a.width;
+            float sum = 0, sum_too = 0;
+            if (may || may_too)
+#pragma unroll 2
+                for (int d = 4 * lane; d < a.width; d += 128) {
+                    float4 k = four(one, d, a.width, in_fours), k_too = four(other, d, a.width, in_fours);
+                    float4 of_q = *(const float4*)(q + d), to = *(const float4*)(of_v + d);
+                    sum += score_of(of_q, k, to), sum_too += score_of(of_q, k_too, to);
+                }
+            sum = warp_sum(sum), sum_too = warp_sum(sum_too);
+            if (lane == 0) score[s] = may ? sum : -INFINITE;
+            if (lane == 0 && t < num_keys) score[t] = may_too ? sum_too : -INFINITE;
+        }
+    };
+    if (a.holds) find_scores(held, true);
+    else find_scores(key, whole);
     block_barrier();
     float best = -INFINITE, total = 0;
     for (int s = lane; s < num_keys; s += 32) best = fmaxf(best, score[s]);
@@ -97,7 +118,7 @@ KERNEL(MANY_THREADS, 1) step(Step a) {
     float factor = total == 0 ? 0.0f : 1 / total;
     for (int s = threadIdx.x; s < a.num_keys; s += MANY_THREADS) {
         float one = s < num_keys ? expf(score[s] - best) * factor : 0.0f;
-        if (a.weight) a.weight[(long long)n * a.num_keys + s] = one;
+        if (a.weight && blockIdx.y == 0) a.weight[(long long)n * a.num_keys + s] = one;
         share[s] = one * a.drawing(n, 0, s);
     }
     block_barrier();
@@ -108,7 +129,7 @@ KERNEL(MANY_THREADS, 1) step(Step a) {
             if (w != 0) sum = {fmaf(w, x.x, sum.x), fmaf(w, x.y, sum.y), fmaf(w, x.z, sum.z), fmaf(w, x.w, sum.w)};
         };
         auto fetched = [&](int s) {
-            return four(value + (long long)s * a.value_width, 4 * (first + column), a.value_width, whole_values);
+            return four(value + (long long)s * a.value_width, 4 * (first + column), value_width, whole_values);
         };
         bool mine = group < groups && first + column < quads;
         if (mine) {
@@ -126,49 +147,75 @@ KERNEL(MANY_THREADS, 1) step(Step a) {
                 sum = {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
             }
             float x[4] = {sum.x, sum.y, sum.z, sum.w};
-            for (int i = 0, d = 4 * (first + column); i < 4 && d + i < a.value_width; i++)
-                a.output[(long long)n * a.value_width + d + i] = narrow(x[i]);
+            for (int i = 0, d = 4 * (first + column); i < 4 && d + i < value_width; i++)
+                a.output[(long long)n * a.value_width + 4 * before + d + i] = narrow(x[i]);
         }
         block_barrier();
     }
 }
 
-#define PATCH 4  // rows and outputs of a warp
-#define PATCHES_N 4
-#define PATCHES_A 2
+#define QUERY_ROWS 64
+#define OUTPUTS 32
+#define DEPTH 64
+#define STAGES 3
+#define ROW_STRIDE (DEPTH + PIECE)  // rows in turn lie four banks apart
+#define STAGE_SIZE ((QUERY_ROWS + OUTPUTS) * ROW_STRIDE)
 
-// W q of few rows, [N, A]: a warp has PATCH x PATCH outputs and its lanes share the width. grid: (outputs / 8, rows / 16)
-KERNEL(256, 2) project(const input_t* query, const input_t* weight, input_t* output, int num_rows, int num_outputs, int width) {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int n = (blockIdx.y * PATCHES_N + warp % PATCHES_N) * PATCH, out = (blockIdx.x * PATCHES_A + warp / PATCHES_N) * PATCH;
-    bool whole = is_whole(query, width) && is_whole(weight, width);
-    float sum[PATCH][PATCH] = {};
-#pragma unroll 2
-    for (int d = 4 * lane; d < width; d += 128) {
-        float4 q[PATCH], w[PATCH];
-#pragma unroll
-        for (int i = 0; i < PATCH; i++) {
-            q[i] = four(query + (long long)min(n + i, num_rows - 1) * width, d, width, whole);
-            w[i] = four(weight + (long long)min(out + i, num_outputs - 1) * width, d, width, whole);
+// W q of few rows in parts of the width, [parts, N, A] float32: whoever reads it adds them up. A thread has four rows and
+// two outputs. grid: (outputs / 32, rows / 64, parts); a part has `chunk` dimensions, in whole stages. The next kernel may
+// begin beside it.
+KERNEL(256, 4) project(
+    const input_t* query, const input_t* weight, float* output, int num_rows, int num_outputs, int width, int chunk
+) {
+    SHARED(memory);
+    input_t* stages = (input_t*)memory;
+    let_next_begin();
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n0 = blockIdx.y * QUERY_ROWS, out0 = blockIdx.x * OUTPUTS;
+    int first = blockIdx.z * chunk, last = min(first + chunk, width);
+    bool whole = width % PIECE == 0 && (uint64)query % 16 == 0 && (uint64)weight % 16 == 0;
+    auto stage_of = [&](int d0) { return stages + (d0 - first) / DEPTH % STAGES * STAGE_SIZE; };
+    auto fetch = [&](int d0) {  // nothing behind the end
+        for (int i = threadIdx.x; i < (QUERY_ROWS + OUTPUTS) * (DEPTH / PIECE) && d0 < last; i += 256) {
+            int row = i / (DEPTH / PIECE), d = i % (DEPTH / PIECE) * PIECE, out = out0 + row - QUERY_ROWS;
+            const input_t* from = row < QUERY_ROWS ? query + (long long)min(n0 + row, num_rows - 1) * width
+                                                   : weight + (long long)min(out, num_outputs - 1) * width;
+            input_t* to = stage_of(d0) + row * ROW_STRIDE + d;
+            if (whole && d0 + d < width) copy_later((float*)to, (const float*)(from + d0 + d));
+            else
+                for (int j = 0; j < PIECE; j++) to[j] = d0 + d + j < width ? from[d0 + d + j] : (input_t)0;
         }
+        copies_grouped();
+    };
+    for (int i = 0; i < STAGES; i++) fetch(first + i * DEPTH);
+    int row = warp % 2 * 32 + lane / 4, out = warp / 2 * 8 + lane % 4;  // and those 8, 16, 24 rows and 4 outputs on
+    float sum[4][2] = {};
+    for (int d0 = first; d0 < last; d0 += DEPTH) {
+        groups_done_but<STAGES - 1>();
+        block_barrier();
+        const input_t *queries = stage_of(d0) + row * ROW_STRIDE, *weights = stage_of(d0) + (QUERY_ROWS + out) * ROW_STRIDE;
+#pragma unroll 4
+        for (int d = 0; d < DEPTH; d += 4) {
+            float4 w[2];
 #pragma unroll
-        for (int i = 0; i < PATCH; i++)
+            for (int j = 0; j < 2; j++) w[j] = four(weights + 4 * j * ROW_STRIDE, d, DEPTH, true);
 #pragma unroll
-            for (int j = 0; j < PATCH; j++)
-                sum[i][j] = fmaf(q[i].x, w[j].x, fmaf(q[i].y, w[j].y, fmaf(q[i].z, w[j].z, fmaf(q[i].w, w[j].w, sum[i][j]))));
+            for (int i = 0; i < 4; i++) {
+                float4 q = four(queries + 8 * i * ROW_STRIDE, d, DEPTH, true);
+#pragma unroll
+                for (int j = 0; j < 2; j++)
+                    sum[i][j] = fmaf(q.x, w[j].x, fmaf(q.y, w[j].y, fmaf(q.z, w[j].z, fmaf(q.w, w[j].w, sum[i][j]))));
+            }
+        }
+        block_barrier();
+        fetch(d0 + STAGES * DEPTH);
     }
 #pragma unroll
-    for (int step = 16; step; step /= 2)
+    for (int i = 0; i < 4; i++)
 #pragma unroll
-        for (int i = 0; i < PATCH; i++)
-#pragma unroll
-            for (int j = 0; j < PATCH; j++) sum[i][j] += shuffle_xor(sum[i][j], step);
-#pragma unroll
-    for (int i = 0; i < PATCH; i++)
-#pragma unroll
-        for (int j = 0; j < PATCH; j++)
-            if (lane == i * PATCH + j && n + i < num_rows && out + j < num_outputs)
-                output[(long long)(n + i) * num_outputs + out + j] = narrow(sum[i][j]);
+        for (int j = 0; j < 2; j++) {
+            int n = n0 + row + 8 * i, o = out0 + out + 4 * j;
+            if (n < num_rows && o < num_outputs) output[((long long)blockIdx.z * num_rows + n) * num_outputs + o] = sum[i][j];
+        }
 }
 
 // How threads share columns and rows: a thread has one column at a time and every `groups`-th row

@@ -50,6 +50,22 @@ DEVICE void copies_done() {
     asm volatile("cp.async.commit_group;");
     asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
+DEVICE void copies_grouped() { asm volatile("cp.async.commit_group;"); }
+template <int LEFT>
+DEVICE void groups_done_but() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+// Two kernels one behind the other: the second may begin, and waits for the first before it reads what that made
+DEVICE void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+DEVICE void wait_for_before() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 // c += a b on the tensor cores, 16 x 8 x 8, operands cut to TF32 (a 10-bit mantissa)
 DEVICE void multiply_add_16x8x8(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
     asm volatile(
@@ -60,6 +76,7 @@ DEVICE void multiply_add_16x8x8(float (&c)[4], const float (&a)[4], const float 
 }
 DEVICE float shuffle_xor(float x, int lane) { return __shfl_xor_sync(0xffffffffu, x, lane); }
 DEVICE void raise(float* to, float x) { atomicMax((int*)to, __float_as_int(x)); }  // x >= 0: its bits are in order
+DEVICE void add_to(float* to, float x) { atomicAdd(to, x); }  // needn't wait for what is there
 DEVICE void block_barrier() { __syncthreads(); }
 DEVICE bool block_any(bool mine) { return __syncthreads_or(mine); }
 DEVICE void warp_barrier() { __syncwarp(); }
