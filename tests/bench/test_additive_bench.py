@@ -48,7 +48,12 @@ def test_what_is_measured() -> None:
     assert list(ours.errors) == ["output", "query", "key", "v", "value"]
     assert all(0 <= rms <= largest < 1e-5 for rms, largest in ours.errors.values())
     assert theirs.errors == theirs.plain_errors == ours.plain_errors
-    assert theirs.error_ratio(gradients=True) == 1
+    assert theirs.error_ratio([], gradients=True) == 1
+    assert ours.error_ratio([ours, theirs], gradients=True) == ours.error_ratio([], gradients=True)
+    worse = replace(theirs, errors=dict.fromkeys(ours.errors, (1.0, 1.0)))
+    ratio = ours.error_ratio([ours, worse], gradients=True)
+    assert ratio is not None
+    assert ratio < 1e-5
 
 
 def test_a_wrong_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +61,7 @@ def test_a_wrong_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         return additive_contestants.plain(*inputs) * 1.001
 
     monkeypatch.setattr(additive_contestants, "exact", wrong)
-    ratio = additive.measure(TINY, CPU, most=3)[0].error_ratio(gradients=True)
+    ratio = additive.measure(TINY, CPU, most=3)[0].error_ratio([], gradients=True)
     assert ratio is not None
     assert ratio > 100
 

@@ -90,9 +90,11 @@ class Row:
         """In a list of problems."""
         return f"{self.name}, {self.shape}, {'both passes' if self.backward else 'forward'}"
 
-    def error_ratio(self, *, gradients: bool) -> float | None:
-        """RMS error over the plain expression's in float32; of gradients the worst."""
-        both = self.errors or {}, self.plain_errors or {}
+    def error_ratio(self, rows: Sequence[Row], *, gradients: bool) -> float | None:
+        """RMS error over the plain expression's in float32, of the same batch if it ran; of gradients the worst."""
+        wanted = (self.case, self.shape, self.backward, self.dtype)
+        eager = (r for r in rows if r.name.startswith("eager") and (r.case, r.shape, r.backward, r.dtype) == wanted)
+        both = self.errors or {}, next((row.errors for row in eager if row.errors), self.plain_errors) or {}
         names = [name for name in both[0] if (name != "output") == gradients]
         return max((both[0][name][0] / max(both[1][name][0], 1e-30) for name in names), default=None)
 

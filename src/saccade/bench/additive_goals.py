@@ -35,7 +35,7 @@ def goals(rows: Sequence[Row], *, at_full_size: bool) -> list[Goal]:
     found = []
     for kind in ("output", "gradients"):
         ours = [row for row in rows if row.name in ("exact", "attend") and row.dtype == "float32"]
-        ratios = [row.error_ratio(gradients=kind == "gradients") for row in ours]
+        ratios = [row.error_ratio(rows, gradients=kind == "gradients") for row in ours]
         found.append(Goal(f"{kind}: RMS error over plain float32's", None, 2, max(filter(None, ratios), default=None)))
     return [*_goals_of_speed(rows), *found] if at_full_size else found
 

@@ -48,7 +48,7 @@ def of_additive(title: str, rows: list[additive.Row]) -> Table:
         eager = additive.ratio(rows, row, "eager step" if row.case == "step" else "eager")
         wall = row.rate / additive.WALL if row.device == "cuda" else None
         ratios = (wall, eager, additive.ratio(rows, row, "compile"))
-        errors = (row.error_ratio(gradients=False), row.error_ratio(gradients=True))
+        errors = (row.error_ratio(rows, gradients=False), row.error_ratio(rows, gradients=True))
         table.add_row(
             *place,
             name,
