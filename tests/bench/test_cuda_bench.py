@@ -280,6 +280,27 @@ def test_a_contestant_that_trips_is_a_row(monkeypatch: pytest.MonkeyPatch) -> No
     assert tables.problems(report.rows) == ["saccade: OutOfMemoryError: CUDA out of memory."]
 
 
+def test_what_is_found_before_an_interruption_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainers, "theirs", interrupted)
+    report = accelerator.run(job(peers=("torch",)), quiet)
+    assert [row.name for row in report.rows] == [OURS]
+    assert report.rows[0].rate is not None
+    first, calls = decoding._side_by_side, []
+
+    def once(*given: Any) -> list[decoding.Row]:
+        calls.append(given)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return first(*given)
+
+    monkeypatch.setattr(decoding, "_side_by_side", once)
+    rows = decoding.run(decoding_job(batches=(1, 3)), quiet)
+    assert [(row.name, row.batch) for row in rows] == [(OURS, 1)]
+
+
 # Decoding.
 
 

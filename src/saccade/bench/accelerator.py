@@ -6,6 +6,7 @@ device beforehand and neither clip nor log: forward, backward, fused AdamW. Real
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import tempfile
 from collections.abc import Callable, Iterator
@@ -78,13 +79,20 @@ class Report:
 
 
 def run(job: Job, say: Say, *, growth: bool = False) -> Report:
-    """Everybody at every work; with `growth` also with batch, length, width and vocabulary."""
-    ceiling = flops.ceiling(job.device)
-    rows = [row for work in job.works() for row in _everybody(job, work, ceiling, say)]
+    """Everybody at every work; with `growth` also with batch, length, width and vocabulary. Ctrl-C ends it there."""
+    report = Report(flops.ceiling(job.device), [])
+    with contextlib.suppress(KeyboardInterrupt):  # what is found is shown
+        for row in _all_rows(job, report.ceiling, say, growth=growth):
+            report.rows.append(row)
+    return report
+
+
+def _all_rows(job: Job, ceiling: float, say: Say, *, growth: bool) -> Iterator[Row]:
+    for work in job.works():
+        yield from _everybody(job, work, ceiling, say)
     for axis, point, other in growing(job) if growth else ():
-        found = _everybody(other, other.drawn(), ceiling, lambda text, a=axis, p=point: say(f"{a} {p:g}: {text}"))  # type: ignore[misc]
-        rows += [replace(row, axis=axis, point=point) for row in found]
-    return Report(ceiling, rows)
+        for row in _everybody(other, other.drawn(), ceiling, lambda text, a=axis, p=point: say(f"{a} {p:g}: {text}")):  # type: ignore[misc]
+            yield replace(row, axis=axis, point=point)
 
 
 def growing(job: Job) -> Iterator[tuple[str, float, Job]]:

@@ -5,6 +5,7 @@ Every output has exactly as many tokens as asked for, and that is checked: an en
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast, final
@@ -72,17 +73,18 @@ class Row:
 
 
 def run(job: Job, say: Say) -> list[Row]:
-    """Everybody with every beam and batch, in turns."""
+    """Everybody with every beam and batch, in turns. Ctrl-C ends it there."""
     writers: dict[str, Write | str] = {}
     for name in (OURS, *job.peers):
         say(f"building {title_of(name)}")
         torch.manual_seed(1)
         writers[name] = _built(name, job)
-    rows = []
-    for beam in job.beams:
-        for batch in job.batches:
-            say(f"beam {beam}, batch {batch}")
-            rows += _side_by_side(job, writers, beam, batch)
+    rows: list[Row] = []
+    with contextlib.suppress(KeyboardInterrupt):  # what is found is shown
+        for beam in job.beams:
+            for batch in job.batches:
+                say(f"beam {beam}, batch {batch}")
+                rows += _side_by_side(job, writers, beam, batch)
     return rows
 
 
