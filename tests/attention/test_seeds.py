@@ -1,4 +1,4 @@
-"""Seeds drawn at the beginning of a pass: as many as singly, others in every pass, and none in what is made again."""
+"""Seeds drawn at the beginning of a pass: others in every pass, the same after a seed, none in what is made again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from saccade.attention import seeds as module
 from saccade.attention.dropout import drawn_seed
 from saccade.attention.seeds import Seeds, singly
 
@@ -32,41 +33,36 @@ def passed(seeds: Seeds, count: int) -> list[Tensor]:
         return [drawn_seed(CPU) for _ in range(count)]
 
 
-def test_a_pass_draws_once_what_the_one_before_drew_singly(launches: list[int]) -> None:
-    seeds = Seeds()
-    found = [seed for count in (3, 3, 3) for seed in passed(seeds, count)]
-    assert launches == [1, 1, 1, 6, 6]
+def test_a_pass_draws_at_its_beginning_and_then_singly(launches: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", 4)
+    seeds = Seeds(CPU)
+    found = [seed for count in (3, 6, 0) for seed in passed(seeds, count)]
+    assert launches == [8, 8, 1, 1, 8]
     assert len({int(seed) for seed in found}) == 9
     assert all(seed.shape == (1,) and seed.data_ptr() % 16 == 0 for seed in found)
 
 
-def test_passes_of_other_lengths_get_as_many_as_they_ask_for(launches: list[int]) -> None:
-    seeds = Seeds()
-    found = [seed for count in (2, 3, 0, 1) for seed in passed(seeds, count)]
-    assert launches == [1, 1, 4, 1, 6, 1]
-    assert len({int(seed) for seed in found}) == 6
-
-
 def test_a_pass_follows_from_torchs_seed() -> None:
-    seeds, found = Seeds(), []
-    passed(seeds, 4)
-    for _ in range(2):
+    seeds, found = Seeds(CPU), []
+    for count in (4, 7):
         torch.manual_seed(5)
-        found.append([int(seed) for seed in passed(seeds, 4)])
-    assert found[0] == found[1]
+        found.append([int(seed) for seed in passed(seeds, count)])
+    assert found[0] == found[1][:4]
 
 
 def test_after_a_pass_and_on_another_device_seeds_are_drawn_singly(launches: list[int]) -> None:
-    seeds = Seeds()
+    outer, seeds = Seeds(CPU), Seeds(CPU)
     passed(seeds, 2)
     drawn_seed(CPU)
-    with seeds:
-        assert drawn_seed(torch.device("meta")).device.type == "meta"
-    assert launches == [1, 1, 1, 4, 1]
+    with outer:
+        with seeds:
+            assert drawn_seed(torch.device("meta")).device.type == "meta"
+        drawn_seed(CPU)  # the outer pass goes on
+    assert launches == [2 * module.AT_ONCE, 1, *[2 * module.AT_ONCE] * 2, 1]
 
 
 def test_what_is_made_again_is_made_of_the_same_seeds() -> None:
-    seeds = Seeds()
+    seeds = Seeds(CPU)
 
     def grown(x: Tensor) -> Tensor:
         return (x * (drawn_seed(CPU) % 1009 + 1)).exp()

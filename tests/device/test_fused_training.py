@@ -167,7 +167,8 @@ def test_gradients_of_embeddings(
 
 
 def test_a_replayed_pass_draws_other_seeds() -> None:
-    seeds, device = Seeds(), torch.device("cuda")
+    device = torch.device("cuda", torch.cuda.current_device())
+    seeds = Seeds(device)
 
     def step() -> torch.Tensor:
         with seeds:
@@ -180,6 +181,11 @@ def test_a_replayed_pass_draws_other_seeds() -> None:
         graph.replay()
         found |= {*seed_N.tolist()}
     assert len(found) == 15
+    torch.manual_seed(3)
+    eagerly = step().tolist()
+    torch.manual_seed(3)
+    graph.replay()
+    assert seed_N.tolist() == eagerly
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -132,6 +132,19 @@ def test_a_decoders_step(num_keys: int, width: int, value_width: int, is_padded:
             assert (ours[0][3] == 0).all()
 
 
+@pytest.mark.parametrize("shape", [(2, 2), (2, 3), (3, 2, 2)])
+@pytest.mark.parametrize("is_strided", [False, True])
+def test_a_decoders_step_of_several_axes(shape: tuple[int, ...], is_strided: bool) -> None:
+    score = build_score("additive", 12, hidden_width=5)
+    if is_strided:
+        score.v = torch.nn.Parameter(torch.randn(5, 2)[:, 0])
+    query, memory, value = (torch.randn(*shape, *own) for own in ((1, 12), (6, 5), (6, 7)))
+    mask = masks.padding(torch.tensor([2, 6, 4][: shape[0]]))
+    theirs, ours = (looked((query, memory, value), score, mask, torch.float32, kind) for kind in ("reference", "auto"))
+    for one, other in zip(theirs, ours, strict=True):
+        torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize(("count", "width", "num_outputs"), [(1, 5, 3), (70, 300, 45), (128, 516, 40), (3, 1032, 33)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_few_queries_are_projected_in_parts(count: int, width: int, num_outputs: int, dtype: torch.dtype) -> None:

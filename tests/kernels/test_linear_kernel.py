@@ -176,6 +176,8 @@ def test_a_gradient_that_was_changed_is_summed_again() -> None:
     known = remembered(grad)
     assert known is not None
     assert torch.equal(known, torch.full((2,), 3.0))
+    assert remembered(grad) is None  # two biases must not have one gradient
+    remember(grad, known)
     grad += 1
     assert remembered(grad) is None
     assert remembered(torch.ones(3, 2)) is None

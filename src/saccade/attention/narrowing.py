@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Self, final
 
 import torch
@@ -35,11 +36,12 @@ class Narrowing:
     """Passes over a model: the first notes what is asked for, all later ones begin with a copy of it."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int, ...], _Copies] = {}
+        self._found: dict[Hashable, _Copies] = {}
         self._copy: Any = None
+        self._outer: Narrowing | None = None
 
     def __enter__(self) -> Self:
-        _CURRENT.narrowing = self
+        self._outer, _CURRENT.narrowing = _CURRENT.narrowing, self
         if self._found and self._copy is None:
             from saccade.attention.kernels.narrow import Copy
 
@@ -49,11 +51,11 @@ class Narrowing:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _CURRENT.narrowing = None
+        _CURRENT.narrowing = self._outer
 
     def asked(self, weights: Sequence[Tensor], biases: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
         """Weights and biases in `dtype`, if they were asked for in the first pass."""
-        key = tuple(tensor.data_ptr() for tensor in (*weights, *biases))
+        key = (dtype, *((tensor.data_ptr(), tensor.shape) for tensor in (*weights, *biases)))
         if self._copy is not None:
             return self._found[key].narrow if key in self._found else []
         if weights[0].dtype == torch.float32 != dtype and all(x.is_contiguous() for x in (*weights, *biases)):
@@ -68,3 +70,13 @@ def narrow_now(weights: Sequence[Tensor], biases: Sequence[Tensor], dtype: torch
     """Weights below each other, and biases, in `dtype`, if this pass began with a copy of them."""
     narrowing = _CURRENT.narrowing
     return [] if narrowing is None else narrowing.asked(weights, biases, dtype)
+
+
+@contextmanager
+def as_they_are() -> Iterator[None]:
+    """Layers in here want their weights as they are."""
+    outer, _CURRENT.narrowing = _CURRENT.narrowing, None
+    try:
+        yield
+    finally:
+        _CURRENT.narrowing = outer

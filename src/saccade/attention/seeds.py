@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Self, final
 
 import torch
@@ -16,31 +17,31 @@ class _Current(threading.local):
 _CURRENT = _Current()
 
 
+AT_ONCE = 256  # more than models have dropouts; one that has more draws the rest singly
+
+
 @final
 class Seeds:
-    """Passes over a model: each begins by drawing as many seeds as the one before asked for, the first draws singly."""
+    """Passes over a model on a device. All begin alike, so that what they draw follows from torch's seed alone."""
 
-    def __init__(self) -> None:
-        self.count = 0  # of this pass, so far
-        self._device: torch.device | None = None
-        self._drawn: list[Tensor] = []
+    def __init__(self, device: torch.device) -> None:
+        self.device, self._place = device, device  # that of tensors has a number
+        self._left: Iterator[Tensor] = iter(())
+        self._outer: Seeds | None = None
 
     def __enter__(self) -> Self:
-        if self.count:  # two of 8 bytes each: a seed begins at 16 bytes, as one that is allocated does
-            seed_N2 = torch.empty(self.count, 2, dtype=torch.int64, device=self._device).random_()
-            self._drawn = [seed_2[:1] for seed_2 in seed_N2.unbind()]
-        self.count, _CURRENT.seeds = 0, self
+        # two of 8 bytes each: a seed begins at 16 bytes, as one that is allocated does
+        seed_N2 = torch.empty(AT_ONCE, 2, dtype=torch.int64, device=self.device).random_()
+        self._place, self._left = seed_N2.device, (seed_N2[number, :1] for number in range(AT_ONCE))
+        self._outer, _CURRENT.seeds = _CURRENT.seeds, self
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._drawn, _CURRENT.seeds = [], None
+        self._left, _CURRENT.seeds = iter(()), self._outer
 
     def next(self, device: torch.device) -> Tensor | None:
         """One that nobody else gets, [1], if one is left."""
-        if self._device not in (None, device):
-            return None
-        self.count, self._device = self.count + 1, device
-        return self._drawn.pop() if self._drawn else None
+        return next(self._left, None) if device == self._place else None
 
 
 @final
@@ -53,7 +54,10 @@ class _Apart:
 
 
 def singly() -> tuple[_Apart, _Apart]:
-    """For `checkpoint`: both of its passes draw from torch's generator, which it sets back between them."""
+    """For `checkpoint`: both of its passes draw from torch's generator, which it sets back between them.
+
+    The training loop doesn't capture what is made again; who uses `Seeds` otherwise may.
+    """
     return _Apart(), _Apart()
 
 

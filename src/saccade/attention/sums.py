@@ -23,9 +23,14 @@ def remember(grad: Tensor, sum_F: Tensor) -> None:
 
 
 def remembered(grad: Tensor) -> Tensor | None:
-    """The sum, if it is known and the gradient is what it was: where gradients meet, one may be added to another."""
-    known: _Sum | None = getattr(grad.untyped_storage(), "column_sums", None)
+    """The sum, if it is known and the gradient is what it was: where gradients meet, one may be added to another.
+
+    It is given once: two biases must not have one gradient. A write through `.data` is not seen.
+    """
+    storage = grad.untyped_storage()
+    known: _Sum | None = getattr(storage, "column_sums", None)
     if known is None or not grad.is_contiguous():
         return None
+    storage.column_sums = None  # type: ignore[attr-defined]
     same = (grad._version, grad.storage_offset(), grad.numel()) == known[1:] and grad.shape[-1:] == known.sum_F.shape
     return known.sum_F if same else None

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from saccade.attention.kernels.triton_here import is_fused
 from saccade.attention.linear import fused_linear
+from saccade.attention.narrowing import as_they_are
 from saccade.attention.precision import computed_in
 from saccade.attention.relu_network import fused_network
 
@@ -203,5 +204,5 @@ def _narrowed(method: MethodType, *args: Any, **kwargs: Any) -> Any:
     """What a block's own method returns."""
     if not method.__self__.training:  # type: ignore[attr-defined]
         return method(*args, **kwargs)
-    with _InFloat8():
+    with _InFloat8(), as_they_are():
         return method(*args, **kwargs)

@@ -45,7 +45,7 @@ class Captured:
         self.graphs: dict[Hashable, _Graph] = {}
         self._seen: Counter[Hashable] = Counter()
         self._pool: Any = None
-        self._narrowing, self._seeds = Narrowing(), Seeds()
+        self._narrowing, self._seeds = Narrowing(), Seeds(device)
 
     def __call__(self, batch: Any, scale: float) -> Tensor:
         """As `backward` does; the result is overwritten by the next call."""
@@ -53,7 +53,8 @@ class Captured:
         self._seen[shape] += 1
         if shape not in self.graphs:
             if self._seen[shape] < 2 or len(self.graphs) >= MOST_GRAPHS:
-                return self.backward(batch, scale)
+                with self._seeds:  # as a captured pass, so that both draw the same
+                    return self.backward(batch, scale)
             self.graphs[shape] = self._capture(batch)
         graph = self.graphs[shape]
         for own, given in zip(graph.inputs, _tensors(batch), strict=True):
@@ -70,13 +71,14 @@ class Captured:
         for parameter in self.parameters:
             if self.adds and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        step = partial(self._step, batch, scale)
+        step, chance = partial(self._step, batch, scale), torch.cuda.get_rng_state(self.device)
         warmed(step, self.device)
         if not self.adds:
             for parameter in self.parameters:
                 parameter.grad = None
         torch.cuda.empty_cache()
         graph, shown = recorded(step, self._pool)
+        torch.cuda.set_rng_state(chance, self.device)  # a replay draws what this pass would have drawn
         self._pool = self._pool or graph.pool()
         return _Graph(graph, _tensors(batch), scale, shown, [parameter.grad for parameter in self.parameters])
 

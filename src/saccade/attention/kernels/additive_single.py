@@ -83,14 +83,15 @@ def is_plain(call: Call) -> bool:
     """A step that nobody differentiates, compiles or traces: an operator would cost more than its kernel."""
     score, mask, (query, memory, value) = call.score, call.mask, (call.query, call.memory, call.value)
     assert isinstance(score, Additive)
-    is_known = mask.is_full or (mask.length is not None and mask.length.dtype == torch.int64)
+    length = mask.length
+    is_known = mask.is_full or (length is not None and length.dtype == torch.int64 and length.device == query.device)
     if score.heads or call.dropout or not is_known:
         return False
     if not (type(query) is type(memory) is type(value) is Tensor and query.dtype == memory.dtype == value.dtype):
         return False
     if not (query.shape[:-2] == memory.shape[:-2] == value.shape[:-2]):
         return False
-    if not (query.is_contiguous() and memory.is_contiguous() and value.is_contiguous()):
+    if not all(x.is_contiguous() for x in (query, memory, value, score.v)):
         return False
     if torch.is_grad_enabled() and any(x.requires_grad for x in (query, memory, value, score.W, score.v)):
         return False
@@ -114,7 +115,7 @@ def at_once(call: Call) -> Attended:
     if call.wants_weights:
         weight = query.new_empty((*leading, 1, num_keys), dtype=torch.float32)
     if length is not None and (length.shape != leading or not length.is_contiguous()):
-        length = length.expand(leading).contiguous()
+        length = length.view(*length.shape, *(1,) * (len(leading) - length.dim())).expand(leading).contiguous()
     v: Tensor = score.v
     if v.dtype != dtype:
         v = v.float()

@@ -76,7 +76,7 @@ class Copy:
     """Many contiguous float32 tensors into as many others, of one dtype: one kernel, however often."""
 
     def __init__(self, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
-        self.pairs = [*pairs]  # keeps them where they are
+        self.pairs = [*pairs]  # which must stay where they are
         device, sizes = pairs[0][0].device, [source.numel() for source, _ in pairs]
         table = [(source.data_ptr(), to.data_ptr(), size) for (source, to), size in zip(pairs, sizes, strict=True)]
         places = [(piece, first) for piece, size in enumerate(sizes) for first in range(0, size, NUMBERS)]

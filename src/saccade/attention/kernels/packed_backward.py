@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.attention.kernels.columns import Blocks as Strip
 from saccade.attention.kernels.packed_tiles import (
     Blocks,
     Launch,
@@ -34,16 +35,7 @@ from saccade.attention.kernels.packed_tiles import (
     write,
 )
 
-
-class Strip(NamedTuple):
-    """How sums of slots are cut: slots at a time, columns of a program, its warps."""
-
-    rows: int
-    columns: int
-    warps: int
-
-
-TOTALS = Strip(rows=512, columns=8, warps=8)
+TOTALS = Strip(rows=512, columns=8, warps=8)  # of slots
 
 
 def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[Blocks, Blocks]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from saccade.attention.kernels.chained import launch
 from saccade.attention.kernels.follow import follow
 from saccade.layers.kernels import residual
-from saccade.layers.kernels.residual import _kept
+from saccade.layers.kernels.residual import kept_rows
 
 
 @triton.jit
@@ -46,7 +46,7 @@ def _kernel(  # type: ignore[no-untyped-def]
         place = tl.load(place_ptr + row % num_places, row < num_rows, 0).to(tl.int64)
         y += tl.load(position_ptr + place[:, None] * WIDTH + column[None, :], inside, 0.0).to(tl.float32)
     if DROPS:
-        y = tl.where(_kept(tl.load(seed_ptr), num_before + row, threshold, ROWS, PADDED), y * factor, 0.0)
+        y = tl.where(kept_rows(tl.load(seed_ptr), num_before + row, threshold, ROWS, PADDED), y * factor, 0.0)
     tl.store(y_ptr + row.to(tl.int64)[:, None] * WIDTH + column[None, :], y, inside)
 
 

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from saccade.attention.kernels.columns import Blocks
-from saccade.layers.kernels.residual import _kept_of, dropping
+from saccade.layers.kernels.residual import dropping, kept_of
 
 SUMS = Blocks(rows=32, columns=128, warps=4)  # places and columns of a program
 EXACT_SUMS = Blocks(rows=32, columns=64, warps=4)  # in float32 without tensor cores: short products
@@ -66,7 +66,7 @@ def _sums_kernel(  # type: ignore[no-untyped-def]
     if DROPS:
         eight = strip * (COLUMNS // 8) + tl.arange(0, COLUMNS // 8)
         word = row[:, None] * (PADDED // 8) + eight[None, :]
-        grad = tl.where(_kept_of(tl.load(seed_ptr), word, threshold, ROWS, COLUMNS), grad, 0.0)
+        grad = tl.where(kept_of(tl.load(seed_ptr), word, threshold, ROWS, COLUMNS), grad, 0.0)
     identity = _id(key_ptr, at, num_places)
     same = tl.where(identity[:, None] == identity[None, :], 1.0, 0.0).to(grad.dtype)
     total = tl.dot(same, grad, input_precision="ieee") * scale  # at each place the sum of the whole run

@@ -52,13 +52,13 @@ def _blocks(width: int, numbers: int, for_each_warp: int, waves: int = 1, stages
 
 
 @triton.jit
-def _kept(seed, row, threshold, ROWS: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
+def kept_rows(seed, row, threshold, ROWS: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
     """Which numbers of the rows stay."""
-    return _kept_of(seed, row[:, None] * (PADDED // 8) + tl.arange(0, PADDED // 8)[None, :], threshold, ROWS, PADDED)
+    return kept_of(seed, row[:, None] * (PADDED // 8) + tl.arange(0, PADDED // 8)[None, :], threshold, ROWS, PADDED)
 
 
 @triton.jit
-def _kept_of(seed, eight, threshold, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
+def kept_of(seed, eight, threshold, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
     """Which of the eights of numbers [ROWS, COLUMNS // 8] stay: sixteen bits for each number."""
     a, b, c, d = tl.randint4x(seed, eight, n_rounds=7)  # seven rounds pass BigCrush (Salmon 2011, table 2)
     words = tl.reshape(tl.join(tl.join(a, b), tl.join(c, d)), (ROWS, COLUMNS // 2)).to(tl.uint32, bitcast=True)
@@ -102,7 +102,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
     y = tl.load(answer_ptr + at, inside, 0.0).to(tl.float32)
     if DROPS:
-        y = tl.where(_kept(tl.load(seed_ptr), row, threshold, ROWS, PADDED), y * factor, 0.0)
+        y = tl.where(kept_rows(tl.load(seed_ptr), row, threshold, ROWS, PADDED), y * factor, 0.0)
     if ADDS:
         y += tl.load(x_ptr + at, inside, 0.0).to(tl.float32)
     if KEEPS:
@@ -166,7 +166,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         again = tl.max_constancy(inside & unclear[None, :], [1, 8]) if ADDS else inside
         total = tl.load(answer_ptr + at, again, 0.0).to(tl.float32)
         if DROPS:
-            kept = _kept(seed, row, threshold, ROWS, PADDED)
+            kept = kept_rows(seed, row, threshold, ROWS, PADDED)
             if not KEPT:
                 total = tl.where(kept, total * factor, 0.0)
         if ADDS:
