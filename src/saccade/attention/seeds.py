@@ -9,15 +9,14 @@ from typing import Self, final
 import torch
 from torch import Tensor
 
+AT_ONCE = 256  # more than models have dropouts; one that has more draws the rest singly
+
 
 class _Current(threading.local):
     seeds: Seeds | None = None
 
 
 _CURRENT = _Current()
-
-
-AT_ONCE = 256  # more than models have dropouts; one that has more draws the rest singly
 
 
 @final
