@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from saccade.data.packing import IGNORED
 from saccade.training import losses
-from saccade.training.losses import rows_at_once, smoothed_cross_entropy
+from saccade.training.losses import chunks, smoothed_cross_entropy
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -102,8 +102,30 @@ def test_logits_far_apart_stay_finite(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.autograd.grad(loss, vectors)[0].isfinite().all()
 
 
-def test_chunks_are_equal_and_in_tiles() -> None:
-    assert rows_at_once(25_344, 2 * 37_000) == 8448  # 66 x 2 tiles of 128 x 256: one for each multiprocessor
-    assert rows_at_once(25_600, 2 * 37_000) == 8576
-    assert rows_at_once(100, 2 * 37_000) == 100
-    assert rows_at_once(1000, 1 << 30) == 128
+def test_chunks_are_whole_waves_or_equal_and_in_tiles() -> None:
+    def sizes(num_rows: int, row_bytes: int = 2 * 37_000) -> list[int]:
+        parts = chunks(num_rows, row_bytes, 8448)  # 33 x 4 tiles of 256 x 128: one for each multiprocessor
+        assert [part.start for part in parts] == [0, *(part.stop for part in parts)][: len(parts)]
+        return [part.stop - part.start for part in parts]
+
+    assert sizes(25_344) == [8448] * 3
+    assert sizes(25_600) == [8448, 8448, 8704]
+    assert sizes(26_000) == [8448] * 3 + [656]  # the rest is too much for the bytes
+    assert sizes(9000) == [9000]
+    assert sizes(100) == [100]
+    assert sizes(0) == []
+    assert sizes(25_600, 4 * 37_000) == [4352] * 5 + [3840]
+    assert sizes(300, 1 << 30) == [128, 128, 44]
+
+
+@pytest.mark.parametrize("num_rows", [190, 192, 390, 400])
+def test_a_wave_and_its_rest(num_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "CHUNK_BYTES", 200 * 48 * 4)  # waves are of 192 rows here
+    vectors, matrix = torch.randn(num_rows, 16, requires_grad=True), torch.randn(45, 16, requires_grad=True)
+    target, results = torch.randint(45, (num_rows,)), []
+    target[1::3] = IGNORED
+    for fused in (True, False):
+        monkeypatch.setattr(losses, "is_fused", lambda _, fused=fused: fused)
+        loss, likelihood = smoothed_cross_entropy(vectors, matrix, target, smoothing=0.1)
+        results.append([loss, likelihood, *torch.autograd.grad(loss, (vectors, matrix))])
+    torch.testing.assert_close(*results, rtol=1e-5, atol=1e-5)

@@ -9,6 +9,7 @@ where they lie (`kernels/cross_entropy.py`); chunks are large there, so that the
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
 from typing import cast
 
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from saccade.attention.kernels.triton_here import is_fused
+from saccade.attention.kernels.triton_here import is_fused, num_multiprocessors
 from saccade.attention.precision import widened
 from saccade.data.batches import Batch
 from saccade.data.packing import IGNORED, PackedBatch
@@ -24,6 +25,7 @@ from saccade.models.transformer import Transformer
 
 CHUNK_LOGITS = 1 << 22
 CHUNK_BYTES = 640 << 20  # of logits on a CUDA device
+ROWS_OF_MULTIPROCESSOR = 64  # in a product: a width of 512 or 1024 then gives each as many tiles of 256 x 128
 
 
 def sequence_loss(
@@ -127,14 +129,18 @@ def _fused(vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float) ->
     (num_rows, vocabulary), width = (len(vectors), len(matrix)), vectors.shape[1]
     vectors, matrix = _filled_up(vectors, vectors.dtype), _filled_up(matrix, vectors.dtype)
     aligned = -(-vocabulary // 8) * 8  # rows begin at 16 bytes
-    size = rows_at_once(num_rows, aligned * matrix.itemsize)
-    buffer = matrix.new_empty(size, aligned)[:, :vocabulary]
+    wave = ROWS_OF_MULTIPROCESSOR * num_multiprocessors(vectors.device)
+    parts = chunks(num_rows, aligned * matrix.itemsize, wave)
+    buffer = matrix.new_empty(max((part.stop - part.start for part in parts), default=0), aligned)[:, :vocabulary]
     grad_vectors, grad_matrix = torch.empty_like(vectors), torch.empty_like(matrix, dtype=torch.float32)
     answer_2N = grad_matrix.new_empty(2, num_rows)
-    for part in _parts(num_rows, size):
-        gradient = torch.mm(vectors[part], matrix.mT, out=buffer[: len(vectors[part])])
+    for part in parts:
+        gradient = buffer[: part.stop - part.start]
+        for some in _parts(len(gradient), wave):  # a rest that began another wave would cost what the wave does
+            torch.mm(vectors[part][some], matrix.mT, out=gradient[some])
         differentiate_(gradient, target[part], smoothing, answer_2N[:, part])
-        torch.mm(gradient, matrix, out=grad_vectors[part])
+        for some in _parts(len(gradient), wave):
+            torch.mm(gradient[some], matrix, out=grad_vectors[part][some])
         _add_product_(grad_matrix, gradient.mT, vectors[part], is_first=part.start == 0)
     if not num_rows:
         grad_matrix.zero_()
@@ -151,10 +157,20 @@ def _filled_up(rows: Tensor, dtype: torch.dtype) -> Tensor:
     return filled
 
 
-def rows_at_once(num_rows: int, row_bytes: int) -> int:
-    """Rows in each of as many equal chunks as the bytes ask for, in tiles of 128."""
-    num_chunks = max(1, -(-num_rows * row_bytes // CHUNK_BYTES))
-    return max(1, min(num_rows, -(-num_rows // (num_chunks * 128)) * 128))
+def chunks(num_rows: int, row_bytes: int, wave: int) -> list[slice]:
+    """Rows whose logits are there at once: whole waves of them, the last with a rest that still fits.
+
+    Where the bytes are not enough for a wave, chunks are equal, in tiles of 128.
+    """
+    most = CHUNK_BYTES // row_bytes
+    if most >= wave:
+        size = most // wave * wave
+        ends = [*range(size, num_rows - most + size, size), num_rows]
+    else:
+        count = -(-num_rows * row_bytes // CHUNK_BYTES)
+        size = max(1, -(-num_rows // (max(1, count) * 128)) * 128)
+        ends = [*range(size, num_rows, size), num_rows]
+    return [slice(first, last) for first, last in itertools.pairwise([0, *ends]) if first < last]
 
 
 def _parts(num_rows: int, size: int) -> Iterator[slice]:
