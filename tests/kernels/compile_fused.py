@@ -15,7 +15,7 @@ from compile_here import resources  # type: ignore[import-not-found]
 from saccade.attention.kernels import masked_product, narrow
 from saccade.attention.kernels.columns import MASKED_SUMS, SUMS, TOTALS, _columns_kernel
 from saccade.layers.kernels import embedding, embedding_gradient, float8, residual
-from saccade.training.kernels import cross_entropy
+from saccade.training.kernels import adam, cross_entropy
 
 STREAM = tuple(
     f"{name}_ptr" for name in ("answer", "x", "y", "grad", "second", "grad_sum", "grad_answer", "hidden", "masked")
@@ -33,7 +33,7 @@ OTHERS: dict[str, Any] = {
     **dict.fromkeys(("address_ptr", "seed_ptr", "target_ptr", "id_ptr", "place_ptr", "order_ptr"), "*i64"),
     **dict.fromkeys(("num_rows", "num_places", "half", "threshold", "num_entries", "num_turned", "width"), "i32"),
     **dict.fromkeys(("num_before", "num_first"), "i32"),
-    **dict.fromkeys(("factor", "scale", "epsilon", "smoothing"), "fp32"),
+    **dict.fromkeys(("factor", "scale", "epsilon", "smoothing", "rate"), "fp32"),
 }
 
 
@@ -94,6 +94,12 @@ def configurations() -> Iterator[tuple[Any, dict[str, Any], int]]:
     for is_even in (True, False):
         parts = {"EVEN": is_even, "TARGET": triton.language.bfloat16, "NUMBERS": narrow.NUMBERS}
         yield narrow._many_kernel, parts, narrow.WARPS
+        rules = {"BETA": 0.9, "LOG_BETA": -0.1, "BETA_OF_SQUARES": 0.98, "LOG_BETA_OF_SQUARES": -0.02, "EPSILON": 1e-9}
+        yield (
+            adam._adam_kernel,
+            parts | rules | {"DECAY": 0.1, "DECOUPLED": is_even, "NUMBERS": adam.NUMBERS},
+            adam.WARPS,
+        )
     cut = float8.BLOCKS
     yield float8._largest_kernel, {"ENTRIES": cut.entries}, cut.warps
     limits = {"LARGEST": 448.0, "SMALLEST": 1e-30}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Self, final
+from typing import Any, NamedTuple, Self, cast, final
 
 import torch
 from torch import Tensor
@@ -33,11 +33,16 @@ _CURRENT = _Current()
 
 @final
 class Narrowing:
-    """Passes over a model: the first notes what is asked for, all later ones begin with a copy of it."""
+    """Passes over a model: the first notes what is asked for, all later ones begin with a copy of it.
+
+    If it `lasts`, there is a copy only where weights were changed by somebody who hasn't written their copies, too.
+    """
 
     def __init__(self) -> None:
+        self.lasts = False
         self._found: dict[Hashable, _Copies] = {}
         self._copy: Any = None
+        self._versions: list[int] = []  # of the weights that were copied
         self._outer: Narrowing | None = None
 
     def __enter__(self) -> Self:
@@ -46,12 +51,32 @@ class Narrowing:
             from saccade.attention.kernels.narrow import Copy
 
             self._copy = Copy([pair for copies in self._found.values() for pair in copies.pairs()])
-        if self._copy is not None:
-            self._copy()
+        self.renew()
         return self
 
     def __exit__(self, *_: object) -> None:
         _CURRENT.narrowing = self._outer
+
+    @property
+    def pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """Each weight or bias and its copy, as soon as there are copies."""
+        return [] if self._copy is None else cast(list[tuple[Tensor, Tensor]], self._copy.pairs)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether copies are what weights are. A write through `.data` is not seen."""
+        return self._versions == [weight._version for weight, _ in self.pairs]
+
+    def renew(self) -> None:
+        """Copy, if need be."""
+        if self._copy is not None and not (self.lasts and self.is_fresh):
+            self._copy()
+            self._versions = [weight._version for weight, _ in self.pairs]
+
+    def written(self, copies: Collection[int]) -> None:
+        """Weights have been changed, and their copies with them: those at these addresses."""
+        known = zip(self.pairs, self._versions, strict=True)
+        self._versions = [w._version if copy.data_ptr() in copies else version for (w, copy), version in known]
 
     def asked(self, weights: Sequence[Tensor], biases: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
         """Weights and biases in `dtype`, if they were asked for in the first pass."""

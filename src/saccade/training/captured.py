@@ -45,12 +45,14 @@ class Captured:
         self.graphs: dict[Hashable, _Graph] = {}
         self._seen: Counter[Hashable] = Counter()
         self._pool: Any = None
-        self._narrowing, self._seeds = Narrowing(), Seeds(device)
+        self.narrowing, self._seeds = Narrowing(), Seeds(device)
+        self.replayed: Hashable = None  # the shape of the last batch, if it was: its gradients lie where they always do
 
     def __call__(self, batch: Any, scale: float) -> Tensor:
         """As `backward` does; the result is overwritten by the next call."""
         shape = _shape(batch)
         self._seen[shape] += 1
+        self.replayed = None
         if shape not in self.graphs:
             if self._seen[shape] < 2 or len(self.graphs) >= MOST_GRAPHS:
                 with self._seeds:  # as a captured pass, so that both draw the same
@@ -60,9 +62,12 @@ class Captured:
         for own, given in zip(graph.inputs, _tensors(batch), strict=True):
             own.copy_(given, non_blocking=True)
         graph.scale.fill_(scale)
+        if self.narrowing.lasts:  # otherwise the graph begins with a copy
+            self.narrowing.renew()
         graph.graph.replay()
         for parameter, gradient in zip(self.parameters, graph.gradients, strict=True):
             parameter.grad = gradient
+        self.replayed = shape
         return graph.shown
 
     def _capture(self, batch: Any) -> _Graph:
@@ -83,7 +88,7 @@ class Captured:
         return _Graph(graph, _tensors(batch), scale, shown, [parameter.grad for parameter in self.parameters])
 
     def _step(self, batch: Any, scale: Tensor) -> Tensor:
-        with self._narrowing, self._seeds:
+        with self.narrowing, self._seeds:
             return self.backward(batch, scale)
 
     def _own(self, tensor: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from saccade.data.ahead import Ahead
 from saccade.training import checkpoints, shards
+from saccade.training.adam import Adam
 from saccade.training.averages import MovingAverage, mean_of, put
 from saccade.training.captured import Backward, Captured
 from saccade.training.checkpoints import Progress
@@ -26,7 +27,7 @@ from saccade.training.schedules import SCHEDULES
 from saccade.training.team import ALONE, Team
 
 MANY_SKIPS = 10
-OPTIMIZERS: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+OPTIMIZERS = {"adam": False, "adamw": True}  # whether weights decay apart from their gradients
 
 
 class NonFiniteLoss(RuntimeError):
@@ -61,8 +62,8 @@ class Trainer:
     ) -> None:
         self.model, self.plan, self.loss = model.to(options.device), plan, loss
         self.options, self.folder, self.team = options, folder, team
-        kind, groups = OPTIMIZERS[options.optimizer], _groups(model, options.weight_decay)
-        self.optimizer = kind(groups, lr=1.0, betas=options.adam_betas, fused=True)
+        groups, decoupled = _groups(model, options.weight_decay), OPTIMIZERS[options.optimizer]
+        self.optimizer = Adam(groups, 1.0, options.adam_betas, fused=True, decoupled_weight_decay=decoupled)
         self.schedule = SCHEDULES[options.schedule](options.warmup_steps, options.max_steps)
         self.average = MovingAverage(model, options.ema)
         found = checkpoints.restore(self.checkpoints, model, self.optimizer, self.average.weights)
@@ -76,7 +77,9 @@ class Trainer:
         self.batches = Ahead(self._loaded, depth=2 * options.accumulate if is_cuda else 0)
         self.backward: Backward = self._backward
         if options.capture and is_cuda:
-            self.backward = Captured(self._backward, model.parameters(), options.device, adds=options.accumulate > 1)
+            captured = Captured(self._backward, model.parameters(), options.device, adds=options.accumulate > 1)
+            self.backward = captured
+            self.optimizer.follow(captured)
 
     @property
     def checkpoints(self) -> Path:
@@ -119,7 +122,7 @@ class Trainer:
             self.backward(spare, 0.0)
         self.sums.finish()
         norm = self._clip()
-        cast(Any, self.optimizer).found_inf = (~norm.isfinite()).float()  # then the step changes nothing
+        self.optimizer.found_inf = (~norm.isfinite()).float()  # then the step changes nothing
         self.optimizer.step()
         self.average.update(self.model, self.progress.step)
         return self._sent(torch.stack([self.team.summed(shown), norm]), int(num_items), rate)
@@ -130,7 +133,7 @@ class Trainer:
         total = nn.utils.get_total_norm(cast(list[Tensor], [parameter.grad for parameter in learned]))
         norm = shards.joined(total)
         if total.is_cuda and not shards.is_cut(total):  # one pass over memory less
-            cast(Any, self.optimizer).grad_scale = (norm / self.options.clip_norm).clamp(min=1.0)
+            self.optimizer.grad_scale = (norm / self.options.clip_norm).clamp(min=1.0)
         else:
             nn.utils.clip_grads_with_norm_(learned, self.options.clip_norm, norm)
         return norm

@@ -1,0 +1,151 @@
+"""A step of Adam in one kernel, interpreted: torch's own step, and weights in half precision beside."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from saccade.attention import linear as module
+from saccade.attention.linear import Linear
+from saccade.training.adam import Adam
+from saccade.training.captured import Captured
+
+CPU = torch.device("cpu")
+
+
+def models() -> list[nn.ModuleDict]:
+    """Two of the same weights: even and odd ones, one that is asked for in half precision, one that isn't learned."""
+    layers = {"even": Linear(16, 48), "odd": Linear(48, 5), "large": nn.Linear(48, 61), "norm": nn.LayerNorm(7)}
+    first = nn.ModuleDict(layers)
+    return [first, copy.deepcopy(first)]
+
+
+def optimizer(model: nn.Module, **options: Any) -> Adam:
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() == 1]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    return Adam(groups, lr=0.02, betas=(0.9, 0.98), fused=True, **options)
+
+
+def captured(model: nn.Module) -> Captured:
+    """As if one shape had been captured: its copies are there."""
+
+    def ask() -> None:
+        with passes.narrowing, torch.autocast("cpu", torch.bfloat16):
+            model["odd"](model["even"](torch.randn(3, 16)))  # type: ignore[index]
+
+    passes = Captured(lambda batch, scale: batch, model.parameters(), CPU, adds=False)
+    ask()
+    ask()
+    passes.replayed = "a shape"
+    return passes
+
+
+def put_gradients(model: nn.Module, others: nn.Module, bad: float) -> None:
+    """In place, as a replay does, of some size; the norm's bias has none."""
+    for (name, one), other in zip(model.named_parameters(), others.parameters(), strict=True):
+        if name == "norm.bias":
+            continue
+        if one.grad is None:
+            one.grad, other.grad = torch.empty_like(one), torch.empty_like(one)
+        one.grad.copy_(torch.randn_like(one) * (torch.nan if bad else 3.0))
+        assert other.grad is not None
+        other.grad.copy_(one.grad)
+
+
+@pytest.fixture(autouse=True)
+def _fused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "is_fused", lambda _: True)
+
+
+@pytest.mark.parametrize("decoupled", [True, False])
+def test_it_is_torchs_step(decoupled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = models()
+    mine, plain = (optimizer(model, decoupled_weight_decay=decoupled) for model in (ours, theirs))
+    mine.follow(captured(ours))
+    calls: list[Adam] = []
+    step: Any = torch.optim.Adam.step
+
+    def counted(self: Adam, closure: None) -> None:
+        calls.append(self)
+        step(self, closure)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", counted)
+    for number, bad in enumerate((0.0, 0.0, 1.0, 0.0, 0.0)):
+        put_gradients(ours, theirs, bad)
+        before = [parameter.detach().clone() for parameter in ours.parameters()]
+        for either in (mine, plain):
+            either.found_inf, either.grad_scale = torch.tensor(bad), torch.tensor(1.0 + number)
+            for group in either.param_groups:
+                group["lr"] = 0.02 / (1 + number)
+            either.step()
+        assert calls == [mine, *[plain] * (number + 1)]  # the first is torch's
+        for old, one, other in zip(before, ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+            assert torch.equal(old, one) == (bool(bad) or one.grad is None)
+            assert mine.state[one].keys() == plain.state[other].keys()
+            for name, value in plain.state[other].items():
+                torch.testing.assert_close(mine.state[one][name], value, rtol=1e-5, atol=1e-7)
+
+
+def test_copies_are_written_with_the_weights() -> None:
+    model, other = models()
+    mine = optimizer(model)
+    mine.follow(passes := captured(model))
+    assert len(passes.narrowing.pairs) == 4
+    copies: list[Tensor] = []
+
+    def check(*, is_fresh: bool) -> None:
+        assert passes.narrowing.is_fresh == is_fresh
+        passes.narrowing.renew()
+        for weight, narrow in passes.narrowing.pairs:
+            torch.testing.assert_close(narrow.float(), weight.detach(), atol=0.0, rtol=2.0**-7)  # interpreted, it cuts
+
+    for number, bad in enumerate((0.0, 0.0, 1.0, 0.0)):
+        put_gradients(model, other, bad)
+        mine.found_inf, mine.grad_scale = torch.tensor(bad), torch.tensor(1.0)
+        mine.step()
+        check(is_fresh=number > 0)  # the first is torch's
+        copies = [narrow.clone() for _, narrow in passes.narrowing.pairs]
+    with torch.no_grad():
+        model.get_parameter("even.weight").mul_(2)  # somebody else changes a weight
+    check(is_fresh=False)
+    assert not torch.equal(copies[0], passes.narrowing.pairs[0][1])
+
+
+def test_gradients_elsewhere_are_torchs() -> None:
+    model, other = models()
+    mine = optimizer(model)
+    mine.follow(passes := captured(model))
+    for number in range(4):
+        put_gradients(model, other, 0.0)
+        if number == 2:  # not where the last replay left them
+            model.get_parameter("even.weight").grad = torch.zeros(48, 16)
+        if number == 3:
+            passes.replayed = None
+        mine.found_inf, mine.grad_scale = torch.tensor(0.0), torch.tensor(1.0)
+        mine.step()
+        assert passes.narrowing.is_fresh == (number == 1)
+        passes.narrowing.renew()
+        assert all(int(state["step"]) == number + 1 for state in mine.state.values())
+
+
+def test_a_checkpoint_of_one_is_the_others() -> None:
+    model, other = models()
+    mine, plain = optimizer(model, decoupled_weight_decay=True), torch.optim.AdamW(other.parameters(), fused=True)
+    mine.follow(captured(model))
+    for _ in range(2):
+        put_gradients(model, other, 0.0)
+        mine.found_inf, mine.grad_scale = torch.tensor(0.0), torch.tensor(1.0)
+        mine.step()
+        plain.step()
+    assert mine.state_dict()["state"].keys() == plain.state_dict()["state"].keys()
+    again = optimizer(model, decoupled_weight_decay=True)
+    again.load_state_dict(mine.state_dict())
+    for parameter, state in mine.state.items():
+        for name, value in state.items():
+            torch.testing.assert_close(again.state[parameter][name], value)
