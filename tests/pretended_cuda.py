@@ -158,7 +158,7 @@ def train(sizes: Sizes, changes: dict[str, Any], folder: Path) -> str:
         trainer._backward(batch, torch.zeros((), device=CUDA))
         assert all(parameter.grad is not None for parameter in network.parameters())
         norm = trainer._clip()
-        trainer.optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
+        trainer.optimizer.found_inf = (~norm.isfinite()).float()
         trainer.optimizer.step()
     return f"{config.training.batches}, {'captured' if batching.is_steady(config) else 'not captured'}"
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.data.packing import IGNORED
 from saccade.training import losses
 from saccade.training.losses import chunks, smoothed_cross_entropy
+from saccade.training.unit_gradient import differentiate
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -39,6 +41,25 @@ def test_it_is_as_exact_as_the_plain_spelling(
     for result in results:
         assert (result[2][target == IGNORED] == 0).all()
         assert result[3].dtype == torch.float32
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_gradients_of_the_whole_loss_are_not_multiplied(fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "is_fused", lambda _: fused)
+    leaves, found = [torch.randn(40, 16, requires_grad=True), torch.randn(11, 16, requires_grad=True)], []
+    target = torch.randint(11, (40,))
+
+    def loss() -> Tensor:
+        return smoothed_cross_entropy(leaves[0], leaves[1], target, smoothing=0.1)[0]
+
+    for backward in (differentiate, Tensor.backward, lambda one: differentiate(2 * one)):
+        for leaf in leaves:
+            leaf.grad = None
+        backward(loss())
+        found.append([leaf.grad for leaf in leaves])
+    for one, other, twice in zip(*found, strict=True):
+        assert torch.equal(one, other)
+        assert torch.equal(2 * one, twice)
 
 
 @pytest.mark.parametrize("width", [1, 20, 62, 72])

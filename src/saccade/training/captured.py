@@ -26,7 +26,7 @@ Backward = Callable[[Any, Any], Tensor]  # of a batch and a factor: adds the gra
 class _Graph(NamedTuple):
     graph: torch.cuda.CUDAGraph
     inputs: list[Tensor]
-    scale: Tensor
+    scale: Tensor | None  # none where it is always one
     shown: Tensor
     gradients: list[Tensor | None]
 
@@ -50,18 +50,19 @@ class Captured:
 
     def __call__(self, batch: Any, scale: float) -> Tensor:
         """As `backward` does; the result is overwritten by the next call."""
-        shape = _shape(batch)
+        shape = _shape(batch), (is_whole := scale == 1.0 and not self.adds)
         self._seen[shape] += 1
         self.replayed = None
         if shape not in self.graphs:
             if self._seen[shape] < 2 or len(self.graphs) >= MOST_GRAPHS:
                 with self._seeds:  # as a captured pass, so that both draw the same
                     return self.backward(batch, scale)
-            self.graphs[shape] = self._capture(batch)
+            self.graphs[shape] = self._capture(batch, is_whole=is_whole)
         graph = self.graphs[shape]
         for own, given in zip(graph.inputs, _tensors(batch), strict=True):
             own.copy_(given, non_blocking=True)
-        graph.scale.fill_(scale)
+        if graph.scale is not None:
+            graph.scale.fill_(scale)
         if self.narrowing.lasts:  # otherwise the graph begins with a copy
             self.narrowing.renew()
         graph.graph.replay()
@@ -70,9 +71,10 @@ class Captured:
         self.replayed = shape
         return graph.shown
 
-    def _capture(self, batch: Any) -> _Graph:
+    def _capture(self, batch: Any, *, is_whole: bool) -> _Graph:
         """Warmed up with a factor of zero, which leaves gradients as they are where they are added to."""
-        batch, scale = pytree.tree_map_only(Tensor, self._own, batch), torch.zeros((), device=self.device)
+        batch = pytree.tree_map_only(Tensor, self._own, batch)
+        scale = None if is_whole else torch.zeros((), device=self.device)
         for parameter in self.parameters:
             if self.adds and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -87,9 +89,9 @@ class Captured:
         self._pool = self._pool or graph.pool()
         return _Graph(graph, _tensors(batch), scale, shown, [parameter.grad for parameter in self.parameters])
 
-    def _step(self, batch: Any, scale: Tensor) -> Tensor:
+    def _step(self, batch: Any, scale: Tensor | None) -> Tensor:
         with self.narrowing, self._seeds:
-            return self.backward(batch, scale)
+            return self.backward(batch, 1.0 if scale is None else scale)
 
     def _own(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device, copy=True)

@@ -25,6 +25,7 @@ from saccade.training.interruption import Interrupted, Wish, wishes
 from saccade.training.job import Batch, Loss, Options, Plan, Report, Validate
 from saccade.training.schedules import SCHEDULES
 from saccade.training.team import ALONE, Team
+from saccade.training.unit_gradient import differentiate
 
 MANY_SKIPS = 10
 OPTIMIZERS = {"adam": False, "adamw": True}  # whether weights decay apart from their gradients
@@ -112,28 +113,32 @@ class Trainer:
             group["lr"] = rate
         (num_items,) = self.team.total(sum(batch.num_items for batch in batches))
         is_captured = isinstance(self.backward, Captured)  # then no hook runs: sums begin after the backward pass
+        times = num_items if is_captured and self.options.accumulate == 1 else 1  # what the optimizer divides by
         self.optimizer.zero_grad(set_to_none=self.options.accumulate == 1)
         shown = torch.zeros((), device=self.options.device)
         for number, batch in enumerate(batches):
             self._seed(self.team.rank + number * self.team.size)
             self.sums.expect(last=number == len(batches) - 1 and not is_captured)
-            shown += self.backward(batch, 1 / num_items)
+            shown += self.backward(batch, times / num_items)
         if spare is not None:
             self.backward(spare, 0.0)
         self.sums.finish()
-        norm = self._clip()
+        norm = self._clip(times)
         self.optimizer.found_inf = (~norm.isfinite()).float()  # then the step changes nothing
         self.optimizer.step()
         self.average.update(self.model, self.progress.step)
         return self._sent(torch.stack([self.team.summed(shown), norm]), int(num_items), rate)
 
-    def _clip(self) -> Tensor:
-        """The norm of all gradients, which is then no longer than allowed; on an accelerator the optimizer divides."""
+    def _clip(self, times: float = 1.0) -> Tensor:
+        """The norm of all gradients, which is then no longer than allowed; on an accelerator the optimizer divides.
+
+        They may be so many `times` too large.
+        """
         learned = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
         total = nn.utils.get_total_norm(cast(list[Tensor], [parameter.grad for parameter in learned]))
-        norm = shards.joined(total)
+        norm = shards.joined(total) / times
         if total.is_cuda and not shards.is_cut(total):  # one pass over memory less
-            self.optimizer.grad_scale = (norm / self.options.clip_norm).clamp(min=1.0)
+            self.optimizer.grad_scale = (norm / self.options.clip_norm).clamp(min=1.0) * times
         else:
             nn.utils.clip_grads_with_norm_(learned, self.options.clip_norm, norm)
         return norm
@@ -141,7 +146,10 @@ class Trainer:
     def _backward(self, batch: Batch, scale: float | Tensor) -> Tensor:
         """Adds a batch's gradients, `scale` times; returns its part of the loss that is shown."""
         loss, shown = self._loss(batch.to(self.options.device))
-        (loss * scale).backward()
+        if isinstance(scale, float) and scale == 1.0:
+            differentiate(loss)
+        else:
+            (loss * scale).backward()
         return shown.detach()
 
     def _sent(self, figures: Tensor, num_items: int, rate: float) -> Stepped:

@@ -22,6 +22,7 @@ from saccade.attention.precision import widened
 from saccade.data.batches import Batch
 from saccade.data.packing import IGNORED, PackedBatch
 from saccade.models.transformer import Transformer
+from saccade.training.unit_gradient import is_one
 
 CHUNK_LOGITS = 1 << 22
 CHUNK_BYTES = 640 << 20  # of logits on a CUDA device
@@ -224,6 +225,8 @@ def _differentiate(
 ) -> tuple[Tensor, Tensor, None, None]:
     del unused
     vectors, matrix = ctx.saved_tensors  # type: ignore[attr-defined]
+    if is_one(grad):
+        return vectors, matrix, None, None
     return vectors * grad.to(vectors.dtype), matrix * grad.to(matrix.dtype), None, None
 
 
