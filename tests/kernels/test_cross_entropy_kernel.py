@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from saccade.attention.narrowing import Narrowing
 from saccade.data.packing import IGNORED
 from saccade.training import losses
 from saccade.training.losses import chunks, smoothed_cross_entropy
@@ -60,6 +61,22 @@ def test_gradients_of_the_whole_loss_are_not_multiplied(fused: bool, monkeypatch
     for one, other, twice in zip(*found, strict=True):
         assert torch.equal(one, other)
         assert torch.equal(2 * one, twice)
+
+
+@pytest.mark.parametrize("width", [16, 20])
+def test_a_matrix_that_is_narrowed_for_the_pass(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "is_fused", lambda _: True)
+    vectors, target = torch.randn(40, width).bfloat16().requires_grad_(), torch.randint(11, (40,))
+    matrix = torch.randn(11, width).bfloat16().float().requires_grad_()  # interpreted, a copy isn't rounded but cut
+    narrowing, found = Narrowing(), []
+    for _ in range(2):
+        with narrowing:
+            loss, _ = smoothed_cross_entropy(vectors, matrix, target, smoothing=0.1)
+        found.append([loss, *torch.autograd.grad(loss, (vectors, matrix))])
+    assert [tuple(copy.shape) for _, copy in narrowing.pairs] == [(11, width)]
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+    assert found[1][2].dtype == torch.float32
 
 
 @pytest.mark.parametrize("width", [1, 20, 62, 72])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from saccade.attention.kernels.triton_here import is_fused, num_multiprocessors
+from saccade.attention.narrowing import narrow_now
 from saccade.attention.precision import widened
 from saccade.data.batches import Batch
 from saccade.data.packing import IGNORED, PackedBatch
@@ -68,7 +69,8 @@ def smoothed_cross_entropy(
 
     The products are made in the vectors' dtype; the matrix's gradient is summed in float32 and has the matrix's dtype.
     """
-    loss, likelihood, _, _ = linear_cross_entropy(vectors_ND, matrix_VD, target_N, smoothing)
+    narrow = narrow_now([matrix_VD], [], vectors_ND.dtype) if is_fused(vectors_ND) else []
+    loss, likelihood, _, _ = linear_cross_entropy(vectors_ND, matrix_VD, target_N, smoothing, narrow)
     return loss, likelihood
 
 
@@ -89,11 +91,14 @@ def _disagreement(vectors_2ND: Tensor, matrix_VD: Tensor) -> Tensor:
 
 @torch.library.custom_op("saccade::linear_cross_entropy", mutates_args=())
 def linear_cross_entropy(
-    vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float
+    vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float, narrow: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Summed loss, summed negative log-likelihood, and the loss's gradients for vectors and matrix."""
+    """Summed loss, summed negative log-likelihood, and the loss's gradients for vectors and matrix.
+
+    `narrow`: the matrix in the vectors' dtype, where it is at hand.
+    """
     loss, likelihood, grad_vectors, grad_matrix = (_fused if is_fused(vectors) else _plain)(
-        vectors, matrix, target, smoothing
+        vectors, (*narrow, matrix)[0], target, smoothing
     )
     return loss, likelihood, grad_vectors, grad_matrix.to(matrix.dtype)
 
@@ -203,18 +208,20 @@ def _adds_wide(device: torch.device) -> bool:
 
 
 @linear_cross_entropy.register_fake
-def _(vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    del target, smoothing
+def _(
+    vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float, narrow: Sequence[Tensor]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    del target, smoothing, narrow
     total = matrix.new_empty((), dtype=torch.promote_types(matrix.dtype, torch.float32))
     return total, torch.empty_like(total), torch.empty_like(vectors), torch.empty_like(matrix)
 
 
 def _save(
     ctx: torch.autograd.function.FunctionCtx,
-    inputs: tuple[Tensor, Tensor, Tensor, float],
+    inputs: tuple[Tensor, Tensor, Tensor, float, Sequence[Tensor]],
     output: tuple[Tensor, Tensor, Tensor, Tensor],
 ) -> None:
-    del inputs
+    ctx.num_given = len(inputs[4])  # type: ignore[attr-defined]
     ctx.save_for_backward(output[2], output[3])
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)  # zeros as large as the matrix
@@ -222,12 +229,12 @@ def _save(
 
 def _differentiate(
     ctx: torch.autograd.function.FunctionCtx, grad: Tensor, *unused: None
-) -> tuple[Tensor, Tensor, None, None]:
+) -> tuple[Tensor, Tensor, None, None, list[None]]:
     del unused
     vectors, matrix = ctx.saved_tensors  # type: ignore[attr-defined]
-    if is_one(grad):
-        return vectors, matrix, None, None
-    return vectors * grad.to(vectors.dtype), matrix * grad.to(matrix.dtype), None, None
+    if not is_one(grad):
+        vectors, matrix = vectors * grad.to(vectors.dtype), matrix * grad.to(matrix.dtype)
+    return vectors, matrix, None, None, [None] * ctx.num_given  # type: ignore[attr-defined]
 
 
 linear_cross_entropy.register_autograd(_differentiate, setup_context=_save)

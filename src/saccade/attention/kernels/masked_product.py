@@ -31,6 +31,7 @@ class Blocks(NamedTuple):
 
 
 BLOCKS = Blocks(rows=128, columns=128, step=64, group=8, warps=4, stages=2)
+WIDE = BLOCKS._replace(group=1)  # of long rows all tiles at once lie together, however they are taken
 
 
 @triton.jit
@@ -66,7 +67,7 @@ def masked_product(grad_ND: Tensor, weight_DF: Tensor, hidden_NF: Tensor) -> tup
     """The gradient's product [N, F] where hidden = relu(.) is not zero, and its float32 sum over rows [F]."""
     if not all(_is_copied(x) for x in (grad_ND, weight_DF, hidden_NF)):
         return masked(grad_ND @ weight_DF, hidden_NF)
-    return launched(grad_ND, weight_DF, hidden_NF)
+    return launched(grad_ND, weight_DF, hidden_NF, WIDE if hidden_NF.shape[1] > 2048 else BLOCKS)
 
 
 def _is_copied(x: Tensor) -> bool:
