@@ -30,7 +30,9 @@ OTHERS: dict[str, Any] = {
     **dict.fromkeys(("narrow_ptr", "narrow_bias_ptr"), "*bf16"),
     "key_ptr": "*i16",
     **dict.fromkeys(("piece_ptr", "first_ptr"), "*i32"),
-    **dict.fromkeys(("address_ptr", "seed_ptr", "target_ptr", "id_ptr", "place_ptr", "order_ptr"), "*i64"),
+    **dict.fromkeys(
+        ("address_ptr", "grad_address_ptr", "seed_ptr", "target_ptr", "id_ptr", "place_ptr", "order_ptr"), "*i64"
+    ),
     **dict.fromkeys(("num_rows", "num_places", "half", "threshold", "num_entries", "num_turned", "width"), "i32"),
     **dict.fromkeys(("num_before", "num_first"), "i32"),
     **dict.fromkeys(("factor", "scale", "epsilon", "smoothing", "rate"), "fp32"),

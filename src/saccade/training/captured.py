@@ -46,13 +46,11 @@ class Captured:
         self._seen: Counter[Hashable] = Counter()
         self._pool: Any = None
         self.narrowing, self._seeds = Narrowing(), Seeds(device)
-        self.replayed: Hashable = None  # the shape of the last batch, if it was: its gradients lie where they always do
 
     def __call__(self, batch: Any, scale: float) -> Tensor:
         """As `backward` does; the result is overwritten by the next call."""
         shape = _shape(batch), (is_whole := scale == 1.0 and not self.adds)
         self._seen[shape] += 1
-        self.replayed = None
         if shape not in self.graphs:
             if self._seen[shape] < 2 or len(self.graphs) >= MOST_GRAPHS:
                 with self._seeds:  # as a captured pass, so that both draw the same
@@ -68,7 +66,6 @@ class Captured:
         graph.graph.replay()
         for parameter, gradient in zip(self.parameters, graph.gradients, strict=True):
             parameter.grad = gradient
-        self.replayed = shape
         return graph.shown
 
     def _capture(self, batch: Any, *, is_whole: bool) -> _Graph:

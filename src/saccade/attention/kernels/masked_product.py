@@ -31,7 +31,7 @@ class Blocks(NamedTuple):
 
 
 BLOCKS = Blocks(rows=128, columns=128, step=64, group=8, warps=4, stages=2)
-WIDE = BLOCKS._replace(group=1)  # of long rows all tiles at once lie together, however they are taken
+WIDE = BLOCKS._replace(group=1)  # a long row has tiles enough for many multiprocessors, which then write side by side
 
 
 @triton.jit

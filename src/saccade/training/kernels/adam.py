@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple, final
@@ -12,33 +13,33 @@ import triton.language as tl
 from torch import Tensor
 
 NUMBERS, WARPS = 2048, 4  # a program's
+MOST_PLACES = 64  # where gradients may lie: each captured pass has its own
 TARGETS = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 
 class Slot(NamedTuple):
-    """A weight with all that a step reads and writes, contiguous and of float32; its copy may be missing."""
+    """A weight with what a step reads and writes beside its gradient; its copy in half precision may be missing."""
 
     weight: Tensor
-    grad: Tensor
     mean: Tensor  # of gradients
     square: Tensor  # the mean of their squares
     step: Tensor
-    copy: Tensor | None  # in half precision
-
-    def row(self) -> list[int]:
-        """Its addresses, 0 for none, and its size."""
-        return [0 if tensor is None else tensor.data_ptr() for tensor in self] + [self.weight.numel()]
+    copy: Tensor | None
 
     @property
     def is_plain(self) -> bool:
-        """Whether the kernel can read it."""
-        wide = (self.weight, self.grad, self.mean, self.square, self.step)
-        return all(x is not None and x.dtype == torch.float32 and x.is_contiguous() for x in wide)
+        """Whether the kernel can read it: contiguous, and of float32."""
+        return all(x is not None and x.dtype == torch.float32 and x.is_contiguous() for x in self[:-1])
 
     @property
     def is_even(self) -> bool:
         """Whether all of it can be read 16 bytes at a time."""
-        return all(number % 16 == 0 for place, number in enumerate(self.row()) if place != self._fields.index("step"))
+        read = (self.weight, self.mean, self.square, *([] if self.copy is None else [self.copy]))
+        return self.weight.numel() % 16 == 0 and all(x.data_ptr() % 16 == 0 for x in read)
+
+    def row(self) -> list[int]:
+        """Its addresses, 0 for none, and its size."""
+        return [0 if x is None else x.data_ptr() for x in self] + [self.weight.numel()]
 
 
 class Rules(NamedTuple):
@@ -54,6 +55,7 @@ class Rules(NamedTuple):
 @triton.jit
 def _adam_kernel(  # type: ignore[no-untyped-def]
     address_ptr,
+    grad_address_ptr,
     piece_ptr,
     first_ptr,
     bad_ptr,
@@ -71,15 +73,15 @@ def _adam_kernel(  # type: ignore[no-untyped-def]
     NUMBERS: tl.constexpr,
 ):
     piece, first = tl.load(piece_ptr + tl.program_id(0)), tl.load(first_ptr + tl.program_id(0))
-    address_ptr += 7 * piece
+    address_ptr += 6 * piece
     weight_ptr = tl.load(address_ptr).to(tl.pointer_type(tl.float32))
-    grad_ptr = tl.load(address_ptr + 1).to(tl.pointer_type(tl.float32))
-    mean_ptr = tl.load(address_ptr + 2).to(tl.pointer_type(tl.float32))
-    square_ptr = tl.load(address_ptr + 3).to(tl.pointer_type(tl.float32))
-    step = tl.load(tl.load(address_ptr + 4).to(tl.pointer_type(tl.float32))).to(tl.float64)
-    copy_address = tl.load(address_ptr + 5)
+    grad_ptr = tl.load(grad_address_ptr + piece).to(tl.pointer_type(tl.float32))
+    mean_ptr = tl.load(address_ptr + 1).to(tl.pointer_type(tl.float32))
+    square_ptr = tl.load(address_ptr + 2).to(tl.pointer_type(tl.float32))
+    step = tl.load(tl.load(address_ptr + 3).to(tl.pointer_type(tl.float32))).to(tl.float64)
+    copy_address = tl.load(address_ptr + 4)
     copy_ptr = copy_address.to(tl.pointer_type(TARGET))
-    size = tl.where(tl.load(bad_ptr) == 0.0, tl.load(address_ptr + 6), 0)
+    size = tl.where(tl.load(bad_ptr) == 0.0, tl.load(address_ptr + 5), 0)  # a bad step changes nothing
     copy_size = tl.where(copy_address != 0, size, 0)
     if EVEN:
         weight_ptr, grad_ptr = tl.multiple_of(weight_ptr, 16), tl.multiple_of(grad_ptr, 16)
@@ -108,24 +110,25 @@ def _adam_kernel(  # type: ignore[no-untyped-def]
 
 @final
 class Update:
-    """Steps of tensors that stay where they are: one kernel, however often."""
+    """Steps of weights that stay where they are: one kernel, however often."""
 
     def __init__(self, slots: Sequence[Slot], rules: Rules) -> None:
-        self.rules = rules
+        self.weights, self.rules, self.device = [slot.weight for slot in slots], rules, slots[0].weight.device
         sizes = [slot.weight.numel() for slot in slots]
         places = [(piece, first) for piece, size in enumerate(sizes) for first in range(0, size, NUMBERS)]
-        device = slots[0].weight.device
-        self.piece, self.first = torch.tensor(places, dtype=torch.int32).T.contiguous().to(device)
-        self.table = torch.tensor([slot.row() for slot in slots], dtype=torch.int64).to(device)
+        self.piece, self.first = torch.tensor(places, dtype=torch.int32).T.contiguous().to(self.device)
+        self.table = torch.tensor([slot.row() for slot in slots], dtype=torch.int64).to(self.device)
         self.is_even = all(slot.is_even for slot in slots)
         copies = {slot.copy.dtype for slot in slots if slot.copy is not None}
         self.target = TARGETS[copies.pop() if copies else torch.bfloat16]
+        self._sent = functools.lru_cache(MOST_PLACES)(self._send)
 
     def __call__(self, rate: float, bad: Tensor, divisor: Tensor) -> None:
         """A step at this rate, which has been counted already, unless it is `bad`; gradients are divided."""
-        rules = self.rules
+        rules, addresses = self.rules, tuple(weight.grad.data_ptr() for weight in self.weights)  # type: ignore[union-attr]
         _adam_kernel[(len(self.piece),)](
             self.table,
+            self._sent(addresses),
             self.piece,
             self.first,
             bad,
@@ -138,8 +141,11 @@ class Update:
             EPSILON=rules.epsilon,
             DECAY=rules.decay,
             DECOUPLED=rules.is_decoupled,
-            EVEN=self.is_even,
+            EVEN=self.is_even and all(address % 16 == 0 for address in addresses),
             TARGET=self.target,
             NUMBERS=NUMBERS,
             num_warps=WARPS,
         )
+
+    def _send(self, addresses: tuple[int, ...]) -> Tensor:
+        return torch.tensor(addresses, dtype=torch.int64).to(self.device)
