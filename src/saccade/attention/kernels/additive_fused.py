@@ -17,6 +17,7 @@ from saccade.attention.dropout import drawn_seed
 from saccade.attention.kernels import additive_cuda as cuda
 from saccade.attention.kernels import native
 from saccade.attention.kernels.additive_gradient import gradients
+from saccade.attention.kernels.aside import forked
 from saccade.attention.kernels.scope import Dropout, Masked, Scope, scope_of
 from saccade.attention.kernels.unpacked import unpack
 from saccade.attention.normalizers import Softmax
@@ -111,12 +112,14 @@ def additive_attention(
     seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """softmax(v·tanh(q_t + k_s)) values, [N, T, D], and the log-sums [N, T]."""
+    scope, drop = Scope(low, high, mask, inner), Dropout(dropout, seed)
+    if (tiling := cuda.tiling_to_attend_raw(query_NTA, key_NSA, value_NSD)) is not None:
+        return cuda.attend(cuda.Raw(query_NTA, key_NSA, v_NA), value_NSD, scope, drop, tiling)
     prepared = cuda.prepare(query_NTA, key_NSA, v_NA)
     count, num_queries = query_NTA.shape[:2]
     tiling = cuda.tiling_to_attend(count, num_queries, value_NSD.shape[-1])
     assert tiling is not None
-    scope = Scope(low, high, mask, inner)
-    return cuda.attend(prepared, value_NSD, scope, Dropout(dropout, seed), tiling)
+    return cuda.attend(prepared, value_NSD, scope, drop, tiling)
 
 
 def attended_shapes(
@@ -236,11 +239,14 @@ def kept_attention(
     dropout: float,
     seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """The same in three kernels and a product, [N, T, D], and the weights before dropout [N, T, S] (float32)."""
+    """The same, [N, T, D], and the weights before dropout [N, T, S] (float32)."""
+    scope, drop = Scope(low, high, mask, inner), Dropout(dropout, seed)
+    if (tiling := cuda.tiling_to_attend_raw(query_NTA, key_NSA, value_NSD)) is not None:
+        a = v_NA.new_empty(*query_NTA.shape[:2], key_NSA.shape[1])
+        return cuda.attend(cuda.Raw(query_NTA, key_NSA, v_NA), value_NSD, scope, drop, tiling, kept=a)[0], a
     with torch.autocast(query_NTA.device.type, enabled=False):
         a = cuda.scores(cuda.prepare(query_NTA, key_NSA, v_NA))
-        weight = cuda.softmax(a, Scope(low, high, mask, inner), Dropout(dropout, seed), value_NSD.dtype)
-        return torch.bmm(weight, value_NSD), a
+        return torch.bmm(cuda.softmax(a, scope, drop, value_NSD.dtype), value_NSD), a
 
 
 @kept_attention.register_fake
@@ -267,8 +273,10 @@ def kept_backward(
         g = wide_product(grad_NTD, value_NSD.mT)
         weight = cuda.softmax_backward(a_NTS, g, Dropout(dropout, seed), value_NSD.dtype)
         query, key = torch.empty_like(query_NTA), torch.empty_like(key_NSA)
-        of_v = gradients(query_NTA, key_NSA, v_NA, g, query, key, add=False)
-        return query, key, of_v, torch.bmm(weight.mT, grad_NTD)
+        with forked(g.device) as beside:
+            of_v = gradients(query_NTA, key_NSA, v_NA, g, query, key, where=beside)
+            value = torch.bmm(weight.mT, grad_NTD)
+        return query, key, of_v, value
 
 
 @kept_backward.register_fake

@@ -21,6 +21,31 @@ DEVICE void fold(float v, float largest, float& c, float& factor) {
     factor = counts ? c : 0.0f;
 }
 
+DEVICE float largest_of(const float* v, int width) {  // by every warp for itself; infinite where one is no number
+    float largest = 0;
+    for (int d = threadIdx.x % 32; d < width; d += 32) largest = fmaxf(largest, or_infinite(fabsf(v[d])));
+    largest = warp_max(largest);
+    return largest > 0 ? largest : 1.0f;
+}
+
+struct Line {  // score = intercept + slope * (sum of reciprocals)
+    float intercept, slope;
+};
+
+// c of every dimension, and by what its arguments are multiplied, if anybody wants to know: 2 or -2, or 0 if it is ignored
+DEVICE Line fold_all(float* c, float* twice, const float* v, float largest, int width, int padded, float* scratch) {
+    float sum = 0, ignored = 0;
+    for (int d = threadIdx.x; d < padded; d += blockDim.x) {
+        float factor, sign = d < width ? turn(v[d], d) : 1.0f, value = d < width ? v[d] * sign : 0.0f;
+        fold(value, largest, c[d], factor);
+        sum += value, ignored += factor == 0;
+        if (twice) twice[d] = factor == 0 ? 0.0f : 2 * sign;
+    }
+    sum = 0.5f * (sum + shuffle_xor(sum, 1));  // neighbours have opposite signs: what is summed is small from the start
+    sum = block_sum(sum, scratch), ignored = block_sum(ignored, scratch);
+    return {sum + 2 * largest * ignored / IGNORED, -2 * largest};
+}
+
 struct alignas(4 * sizeof(input_t)) Four { input_t x[4]; };
 
 // Four arguments, of which the first `count` are there, at once if all fours are aligned
@@ -93,27 +118,14 @@ KERNEL(512, 2) prepare(
                             block * ROWS, num_keys, width, padded, scratch);
         return;
     }
-    float largest = 0, sum = 0, ignored = 0;
-    for (int d = threadIdx.x; d < width; d += blockDim.x) largest = fmaxf(largest, or_infinite(fabsf(v[d])));
-    largest = block_max(largest, scratch);
-    float safe = largest > 0 ? largest : 1.0f;
+    float largest = largest_of(v, width);
     if (blockIdx.x == 0) {
-        for (int d = threadIdx.x; d < padded; d += blockDim.x) {
-            float c, factor, value = d < width ? v[d] * turn(v[d], d) : 0.0f;
-            fold(value, safe, c, factor);
-            sum += value, ignored += factor == 0;
-            reciprocal_v[(long long)n * padded + d] = c;
-        }
-        sum = 0.5f * (sum + shuffle_xor(sum, 1));  // neighbours have opposite signs: what is summed is small from the start
-        sum = block_sum(sum, scratch), ignored = block_sum(ignored, scratch);
-        if (threadIdx.x == 0) {  // score = line[0] + line[1] * (sum of reciprocals)
-            line[2 * n] = sum + 2 * safe * ignored / IGNORED;
-            line[2 * n + 1] = -2 * safe;
-        }
+        Line made = fold_all(reciprocal_v + (long long)n * padded, nullptr, v, largest, width, padded, scratch);
+        if (threadIdx.x == 0) line[2 * n] = made.intercept, line[2 * n + 1] = made.slope;
     }
     long long at = (long long)n * num_queries;
     float* bound = query_bound + (n * query_blocks + blockIdx.x) * 2;
-    exponentials<true>(query + at * width, folded_query + at * padded, v, safe, bound, blockIdx.x * ROWS, num_queries,
+    exponentials<true>(query + at * width, folded_query + at * padded, v, largest, bound, blockIdx.x * ROWS, num_queries,
                        width, padded, scratch);
     if (threadIdx.x == 0 && !(largest < INFINITE)) bound[0] = bound[1] = INFINITE;
 }
