@@ -44,7 +44,7 @@ class Tiling(NamedTuple):
         """Stages (or both halves of the weights), sums, four rows; what v says, if nothing was prepared."""
         tile_t, tile_s = 32 * self.warps_t, 32 * self.warps_s
         sums = tile_t * (-(-value_width // 32) * 32)
-        folded = 2 * raw_width + self.threads // 32 if raw_width else 0
+        folded = 2 * raw_width + self.threads // 16 + 1 if raw_width else 0
         return 4 * (self.stages(tile_t * tile_s) + sums + 4 * tile_t + folded)
 
     def defines(self, dtype: torch.dtype, *, raw: bool = False) -> dict[str, int]:
@@ -167,7 +167,7 @@ def prepare(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, beyond: Beyond 
     sizes = [ctypes.c_int(size) for size in (num_queries, num_keys, width, padded)]
     tensors = [pointer(x) for x in made]
     module.launch(
-        "prepare", (query_blocks + key_blocks, count, 1), 512, 64, [*tensors, *sizes, (beyond or Beyond()).struct()]
+        "prepare", (query_blocks + key_blocks, count, 1), 512, 256, [*tensors, *sizes, (beyond or Beyond()).struct()]
     )
     return made
 
@@ -239,6 +239,26 @@ def attend(
     shared = tiling.bytes_to_attend(width, raw_width)
     module.launch("attend", grid, tiling.threads, shared, arguments)
     return over
+
+
+def attend_prepared_or_raw(
+    raw: Raw,
+    value_NSD: Tensor,
+    scope: Scope,
+    dropout: Dropout,
+    *,
+    over: tuple[Tensor, Tensor] | None = None,
+    beyond: Beyond | None = None,
+) -> tuple[Tensor, Tensor]:
+    """As `attend`, by what is quicker."""
+    count, num_queries, _ = raw.sizes
+    prepared: Raw | Prepared = raw
+    tiling = tiling_to_attend_raw(raw.query, raw.key, value_NSD)
+    if tiling is None:
+        prepared = prepare(*raw, beyond=beyond)
+        tiling = tiling_to_attend(count, num_queries, value_NSD.shape[-1])
+        assert tiling is not None
+    return attend(prepared, value_NSD, scope, dropout, tiling, over=over, beyond=beyond)
 
 
 def weights_and_gradient(score_NTS: Tensor, g_NTS: Tensor, masked: Masked, dtype: torch.dtype) -> Tensor:

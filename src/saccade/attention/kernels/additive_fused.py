@@ -62,17 +62,18 @@ def _refuses_sizes(call: Call) -> str | None:
 def run(call: Call, operator: Operator | None = None) -> Attended:
     """Project, fold the leading axes, attend (by another operator of the same kind, if one is given)."""
     assert isinstance(call.score, Additive)
-    leading, count = call.leading, math.prod(call.leading)
+    leading = call.leading
+    heads_lead = len(call.score.heads) > 0 and len(leading) == 1 + len(call.score.heads)
     projected = call.score.project(call.query)
     query, key, value = (
-        tensor.to(projected.dtype).expand(*leading, -1, -1).reshape(count, *tensor.shape[-2:]).contiguous()
+        _folded(tensor.to(projected.dtype).expand(*leading, -1, -1), heads_lead)
         for tensor in (projected, call.memory, call.value)
     )
-    v = call.score.v.float().expand(*leading, -1).reshape(count, -1).contiguous()
+    v = _folded(call.score.v.float().unsqueeze(-2).expand(*leading, -1, -1), heads_lead).squeeze(-2)
     seed = drawn_seed(query.device) if call.dropout else None
     unpacked = unpack(call)
     if unpacked is None:
-        scope = scope_of(call)
+        scope = scope_of(call).turned(leading[0]) if heads_lead else scope_of(call)
     else:
         scope = unpacked.scope(*call.mask.band)
         query, key, value = unpacked.queries(query), unpacked.keys(key), unpacked.keys(value)
@@ -81,7 +82,14 @@ def run(call: Call, operator: Operator | None = None) -> Attended:
         query, key, v, value, scope.mask, scope.low, scope.high, scope.inner, call.dropout, seed
     )
     output = output if unpacked is None else unpacked.back(output)
+    if heads_lead:
+        return Attended(output.view(*leading[1:], leading[0], *output.shape[-2:]).movedim(-3, 0))
     return Attended(output.view(*leading, *output.shape[-2:]))
+
+
+def _folded(x: Tensor, heads_lead: bool) -> Tensor:
+    """[*leading, T, D] -> [N, T, D]; heads first, as a product with a matrix for each head leaves them."""
+    return (x.movedim(0, -3) if heads_lead else x).reshape(-1, *x.shape[-2:]).contiguous()
 
 
 def attention(
@@ -113,13 +121,7 @@ def additive_attention(
 ) -> tuple[Tensor, Tensor]:
     """softmax(v·tanh(q_t + k_s)) values, [N, T, D], and the log-sums [N, T]."""
     scope, drop = Scope(low, high, mask, inner), Dropout(dropout, seed)
-    if (tiling := cuda.tiling_to_attend_raw(query_NTA, key_NSA, value_NSD)) is not None:
-        return cuda.attend(cuda.Raw(query_NTA, key_NSA, v_NA), value_NSD, scope, drop, tiling)
-    prepared = cuda.prepare(query_NTA, key_NSA, v_NA)
-    count, num_queries = query_NTA.shape[:2]
-    tiling = cuda.tiling_to_attend(count, num_queries, value_NSD.shape[-1])
-    assert tiling is not None
-    return cuda.attend(prepared, value_NSD, scope, drop, tiling)
+    return cuda.attend_prepared_or_raw(cuda.Raw(query_NTA, key_NSA, v_NA), value_NSD, scope, drop)
 
 
 def attended_shapes(
@@ -272,10 +274,10 @@ def kept_backward(
         grad_NTD = grad_NTD.contiguous()
         g = wide_product(grad_NTD, value_NSD.mT)
         weight = cuda.softmax_backward(a_NTS, g, Dropout(dropout, seed), value_NSD.dtype)
-        query, key = torch.empty_like(query_NTA), torch.empty_like(key_NSA)
-        with forked(g.device) as beside:
+        query, key, value = (torch.empty_like(x) for x in (query_NTA, key_NSA, value_NSD))
+        with forked(g.device) as beside:  # what `gradients` holds for a while is free again only when both are done
             of_v = gradients(query_NTA, key_NSA, v_NA, g, query, key, where=beside)
-            value = torch.bmm(weight.mT, grad_NTD)
+            torch.bmm(weight.mT, grad_NTD, out=value)
         return query, key, of_v, value
 
 

@@ -32,17 +32,26 @@ struct Line {  // score = intercept + slope * (sum of reciprocals)
     float intercept, slope;
 };
 
-// c of every dimension, and by what its arguments are multiplied, if anybody wants to know: 2 or -2, or 0 if it is ignored
-DEVICE Line fold_all(float* c, float* twice, const float* v, float largest, int width, int padded, float* scratch) {
+// c of every dimension, and by what log2 of its exponential is its argument, if anybody wants to know (0: it is ignored).
+// `parts`: two floats for each warp and one more, from which line_of is made behind a barrier.
+DEVICE void fold_all(float* c, float* powers, float* parts, const float* v, float largest, int width, int padded) {
     float sum = 0, ignored = 0;
     for (int d = threadIdx.x; d < padded; d += blockDim.x) {
         float factor, sign = d < width ? turn(v[d], d) : 1.0f, value = d < width ? v[d] * sign : 0.0f;
         fold(value, largest, c[d], factor);
         sum += value, ignored += factor == 0;
-        if (twice) twice[d] = factor == 0 ? 0.0f : 2 * sign;
+        if (powers) powers[d] = factor == 0 ? 0.0f : TWO_LOG2_E * sign;
     }
     sum = 0.5f * (sum + shuffle_xor(sum, 1));  // neighbours have opposite signs: what is summed is small from the start
-    sum = block_sum(sum, scratch), ignored = block_sum(ignored, scratch);
+    sum = warp_sum(sum), ignored = warp_sum(ignored);
+    int warp = threadIdx.x / 32;
+    if (threadIdx.x % 32 == 0) parts[2 * warp + 1] = sum, parts[2 * warp + 2] = ignored;
+    if (threadIdx.x == 0) parts[0] = largest;
+}
+
+DEVICE Line line_of(const float* parts) {
+    float sum = 0, ignored = 0, largest = parts[0];
+    for (int warp = 0; warp < blockDim.x / 32; warp++) sum += parts[2 * warp + 1], ignored += parts[2 * warp + 2];
     return {sum + 2 * largest * ignored / IGNORED, -2 * largest};
 }
 
@@ -120,7 +129,10 @@ KERNEL(512, 2) prepare(
     }
     float largest = largest_of(v, width);
     if (blockIdx.x == 0) {
-        Line made = fold_all(reciprocal_v + (long long)n * padded, nullptr, v, largest, width, padded, scratch);
+        fold_all(reciprocal_v + (long long)n * padded, nullptr, scratch, v, largest, width, padded);
+        block_barrier();
+        Line made = line_of(scratch);
+        block_barrier();
         if (threadIdx.x == 0) line[2 * n] = made.intercept, line[2 * n + 1] = made.slope;
     }
     long long at = (long long)n * num_queries;

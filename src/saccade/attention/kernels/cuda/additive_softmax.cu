@@ -48,12 +48,13 @@ KERNEL(128, 1) softmax(
     float held[HELD], best = -INFINITE, total = 0;
     auto found = [&](int s) { return s < num_keys && allowed(n, t, s) ? score[row + s] : -INFINITE; };
 #pragma unroll
-    for (int i = 0; i < HELD; i++) best = fmaxf(best, held[i] = found(lane + LANES * i));
+    for (int i = 0; i < HELD; i++) best = fmaxf(best, held[i] = LANES * i < num_keys ? found(lane + LANES * i) : -INFINITE);
     for (int s = lane + LANES * HELD; s < num_keys; s += LANES) best = fmaxf(best, found(s));
     best = row_max(best, scratch);
     best = best == -INFINITE ? 0.0f : best;
 #pragma unroll
-    for (int i = 0; i < HELD; i++) total += held[i] = expf(held[i] - best);
+    for (int i = 0; i < HELD; i++)
+        if (LANES * i < num_keys) total += held[i] = expf(held[i] - best);
     for (int s = lane + LANES * HELD; s < num_keys; s += LANES) total += expf(found(s) - best);
     total = row_sum(total, scratch);
     float share = total == 0 ? 0.0f : 1 / total;
@@ -81,6 +82,7 @@ KERNEL(128, 1) softmax_backward(
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
         int s = lane + LANES * i;
+        if (LANES * i >= num_keys) break;
         share[i] = s < num_keys ? a[row + s] : 0.0f, of_share[i] = s < num_keys ? kept(s) : 0.0f;
         along = fmaf(share[i], of_share[i], along);
     }

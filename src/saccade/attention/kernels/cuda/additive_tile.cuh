@@ -83,7 +83,7 @@ template <int WAY> DEVICE bool fit(const float (&x)[4], float most) {
 // Made anew for each stage: the sums need the registers in between.
 struct Loader {
     const staged_t *query, *key;
-    const float *of_v, *twice;  // of all dimensions; RAW: in shared memory
+    const float *of_v, *powers;  // of all dimensions; RAW: in shared memory
     float* to;
     int last_query, last_key, row, d, padded;
 
@@ -93,7 +93,7 @@ struct Loader {
         long long queries = ((long long)n * a.num_queries + t0) * a.padded + d;
         long long keys = ((long long)n * a.num_keys + s0) * a.padded + d;
 #if RAW
-        query = a.query + queries, key = a.key + keys, of_v = folded + d, twice = folded + a.padded + d;
+        query = a.query + queries, key = a.key + keys, of_v = folded + d, powers = folded + a.padded + d;
 #else
         query = a.folded_query + queries, key = a.swapped_key + keys, of_v = a.reciprocal_v + (long long)n * a.padded + d;
 #endif
@@ -116,7 +116,7 @@ struct Loader {
     template <int WAY> DEVICE bool finish(int turn, int d0) const {
         if (d + d0 >= padded) return true;
         float* stage = to + turn * STAGE_SIZE;
-        float4 c = *(const float4*)(of_v + d0), by = *(const float4*)(twice + d0);
+        float4 c = *(const float4*)(of_v + d0), by = *(const float4*)(powers + d0);
         float reciprocals[4] = {c.x, c.y, c.z, c.w}, factors[4] = {by.x, by.y, by.z, by.w};
         bool fits = true;
 #pragma unroll
@@ -127,7 +127,7 @@ struct Loader {
             float x[4], part[4];
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                x[j] = expf(factors[j] * widen(four.x[j])), part[j] = 1 + x[j];
+                x[j] = power_of_two(factors[j] * widen(four.x[j])), part[j] = 1 + x[j];
                 if (is_query) part[j] *= fabsf(reciprocals[j]), x[j] = factors[j] == 0 ? 0.0f : reciprocals[j] * x[j];
             }
             fits &= fit<WAY>(part, is_query ? SAFE_QUERY : SAFE_KEY);
@@ -198,15 +198,15 @@ DEVICE bool sum_fractions(float (&sum)[8][4], float* stages, const float* folded
 }
 
 // The tile's scores into shared memory, [TILE_T, TILE_STRIDE], over what the stages held (and teams' sums behind it).
-// `folded`: RAW: room for what v says, 2 padded floats and one for each warp.
+// `folded`: RAW: room for what v says, 2 padded floats, two for each warp and one more.
 DEVICE void score_tile(float* stages, float* folded, const Scores& a, int n, int t0, int s0) {
     float sum[8][4];
     Loader(stages, folded, a, n, t0, s0).start(0, 0);
 #if RAW
     const float* v = a.v + (long long)n * a.width;
-    float largest = largest_of(v, a.width), *scratch = folded + 2 * a.padded;
-    Line made = fold_all(folded, folded + a.padded, v, largest, a.width, a.padded, scratch);
-    if (threadIdx.x == 0) *(Line*)scratch = made;
+    float largest = largest_of(v, a.width), *parts = folded + 2 * a.padded;
+    fold_all(folded, folded + a.padded, parts, v, largest, a.width, a.padded);
+    block_barrier();
     Way how = largest < INFINITE ? BY_FOUR : EXACT;
     if (how == BY_FOUR && !sum_fractions<BY_FOUR>(sum, stages, folded, a, n, t0, s0)) {
         how = BY_TWO;
@@ -214,14 +214,15 @@ DEVICE void score_tile(float* stages, float* folded, const Scores& a, int n, int
         if (!sum_fractions<BY_TWO>(sum, stages, folded, a, n, t0, s0)) how = EXACT;
     }
     if (how == EXACT) sum_fractions<EXACT>(sum, stages, folded, a, n, t0, s0);
+    Line line = line_of(parts);
 #else
-    const float* scratch = a.line + 2 * n;
     Way how = way(a, n, t0, s0);
     if (how == BY_FOUR) sum_fractions<BY_FOUR>(sum, stages, folded, a, n, t0, s0);
     else if (how == BY_TWO) sum_fractions<BY_TWO>(sum, stages, folded, a, n, t0, s0);
     else sum_fractions<EXACT>(sum, stages, folded, a, n, t0, s0);
+    Line line = {a.line[2 * n], a.line[2 * n + 1]};
 #endif
-    Line line = how == EXACT ? Line{0, 1} : *(const Line*)scratch;
+    if (how == EXACT) line = {0, 1};
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, team = warp / (WARPS_T * WARPS_S);
     int row = warp / WARPS_S % WARPS_T * 32 + lane / 8, column = warp % WARPS_S * 32 + lane % 8;
     float* mine = stages + (team * TILE_T + row) * TILE_STRIDE + column;
