@@ -18,9 +18,9 @@ from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Additive
 
 REASON = "there is one query: score, softmax and weighted sum are one small kernel"
-FILES = ("device.cuh", "additive_single.cu")
+FILES = ("device.cuh", "additive_single.cu", "additive_project.cu")
 THREADS, FORWARD_THREADS = 256, 512  # as in additive_single.cu
-PROJECTED_ROWS, PROJECTED_OUTPUTS, DEPTH, STAGES = 64, 32, 64, 3  # of a block of `project`, as there
+PROJECTED_ROWS, PROJECTED_OUTPUTS, DEPTH, STAGES, APART = 64, 32, 64, 4, 16  # of a block of `project`, as there
 FEW_ROWS = 128  # up to here W q is a small kernel; larger products are cuBLAS's
 ONE_EACH = 132  # blocks: up to here each has a multiprocessor of its own
 MOST_PARTS = 8  # of the width of W q
@@ -159,7 +159,7 @@ def _projected(query_N1D: Tensor, weight_AD: Tensor, module: native.Module) -> t
     places = (pointer(query_N1D), pointer(weight_AD), pointer(made))
     sizes = tuple(map(ctypes.c_int, (count, num_outputs, width, chunk)))
     rows = (PROJECTED_ROWS + PROJECTED_OUTPUTS) * min(STAGES, chunk // DEPTH)
-    shared = rows * (DEPTH * query_N1D.itemsize + 16)
+    shared = rows * (DEPTH + APART) * query_N1D.itemsize
     module.launch("project", (tiles, blocks, parts), 256, shared, places + sizes, native.Turn.FIRST)
     return made, parts
 

@@ -108,6 +108,9 @@ DEVICE float widen(input_t x) { return from_half(x); }
 DEVICE input_t narrow(float x) { return to_half(x); }
 #endif
 
+// The nearest float with ten bits behind the point; what is left over then has either sign, and no sum drifts
+DEVICE float to_ten_bits(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u); }
+
 // 1 + e^2(x + y), at most 1 + 2^cut: beyond it the fraction is 0 to the last bit, and products of some stay finite
 #define CUT_BY_FOUR 30.0f
 #define CUT_BY_TWO 60.0f
