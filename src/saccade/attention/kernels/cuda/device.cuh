@@ -46,6 +46,10 @@ DEVICE void copy_later(float* to, const float* from) {
     uint32 address = (uint32)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from));
 }
+DEVICE void copy_eight_bytes_later(void* to, const void* from) {
+    uint32 address = (uint32)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(address), "l"(from));
+}
 DEVICE void copies_done() {
     asm volatile("cp.async.commit_group;");
     asm volatile("cp.async.wait_group 0;" ::: "memory");
@@ -64,6 +68,30 @@ DEVICE void let_next_begin() {
 DEVICE void wait_for_before() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// Blocks of a cluster write into each other's shared memory, once all have arrived, and read what was written once all have
+// arrived again. A cluster is as long as the grid along y: a block's rank in it is blockIdx.y.
+DEVICE void cluster_begin() {  // to arrive with nothing written yet
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;");
+#endif
+}
+DEVICE void cluster_arrive() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+DEVICE void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+DEVICE void write_to_rank(int rank, float* to, float x) {
+#if __CUDA_ARCH__ >= 900
+    uint32 address = (uint32)__cvta_generic_to_shared(to), there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
 #endif
 }
 // c += a b on the tensor cores, 16 x 8 x 8, operands cut to TF32 (a 10-bit mantissa)
