@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cases import DTYPES, MASKS, build_score, random_inputs
-from host_kernels import COMPILER, HostCompiler
+from host_kernels import COMPILER, HostCompiler, HostModule
 from saccade import attend, explain, masks
 from saccade.attention import Mask, Score
 from saccade.attention.call import Call, resolve
@@ -176,6 +176,25 @@ def test_what_is_not_finite_is_projected_as_it_is_written(size: float) -> None:
     weight[4, 3] = 0
     plainly = (query.squeeze(1).double() @ weight.double().mT).float().double()
     torch.testing.assert_close(projected(query, weight), plainly, equal_nan=True, atol=1e-5, rtol=1e-5)
+
+
+STEPS = [(2, 30, 132, 260), (1, 70, 1500, 300), (3, 1100, 36, 64), (40, 5, 8, 150), (2, 9, 1027, 130), (66, 17, 64, 128)]
+
+
+@pytest.mark.parametrize("has_clusters", [False, True])
+@pytest.mark.parametrize(("count", "num_keys", "width", "value_width"), STEPS)
+def test_blocks_of_an_entry_share_its_keys(
+    count: int, num_keys: int, width: int, value_width: int, has_clusters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HostModule, "has_clusters", has_clusters)
+    query, key, v = torch.randn(count, 1, width), torch.randn(count, num_keys, width), torch.randn(1, width)
+    value, mask = torch.randn(count, num_keys, value_width), torch.rand(count, 1, 1, num_keys) < 0.8
+    mask[0, ..., : num_keys // 2 + 1] = False  # all keys of the first block
+    output, weights = additive_single.additive_single(query, key, v, value, mask, None, None, 1, 0.0, None)
+    score = plain(query.double(), key.double(), v.double().expand(count, -1)).masked_fill(~mask.squeeze(1), -math.inf)
+    expected = score.softmax(-1).nan_to_num()
+    torch.testing.assert_close(weights.double(), expected.squeeze(1), atol=3e-6, rtol=1e-4)
+    torch.testing.assert_close(output.double(), expected @ value.double(), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("count", [1, 40, 200])
