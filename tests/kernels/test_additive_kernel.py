@@ -20,6 +20,7 @@ from saccade.attention.kernels import (
     additive_cuda,
     additive_fused,
     additive_gradient,
+    additive_project,
     additive_series,
     additive_single,
     native,
@@ -147,7 +148,7 @@ def test_a_decoders_step_of_several_axes(shape: tuple[int, ...], is_strided: boo
 
 def projected(query: Tensor, weight: Tensor) -> Tensor:
     module = native.load(additive_single.FILES, {"INPUT": additive_cuda.INPUTS[query.dtype]}, query.device)
-    made, parts = additive_single._projected(query, weight, module)
+    made, parts = additive_project.projected(query, weight, module)
     assert parts == len(made)
     assert parts > 1 or query.shape[-1] < 64
     return made.double().sum(0)
@@ -178,7 +179,14 @@ def test_what_is_not_finite_is_projected_as_it_is_written(size: float) -> None:
     torch.testing.assert_close(projected(query, weight), plainly, equal_nan=True, atol=1e-5, rtol=1e-5)
 
 
-STEPS = [(2, 30, 132, 260), (1, 70, 1500, 300), (3, 1100, 36, 64), (40, 5, 8, 150), (2, 9, 1027, 130), (66, 17, 64, 128)]
+STEPS = [
+    (2, 30, 132, 260),
+    (1, 70, 1500, 300),
+    (3, 1100, 36, 64),
+    (40, 5, 8, 150),
+    (2, 9, 1027, 130),
+    (66, 17, 64, 128),
+]
 
 
 @pytest.mark.parametrize("has_clusters", [False, True])

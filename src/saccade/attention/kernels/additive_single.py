@@ -14,18 +14,15 @@ from saccade.attention.call import Attended, Call
 from saccade.attention.dropout import drawn_seed
 from saccade.attention.kernels import native
 from saccade.attention.kernels.additive_cuda import INPUTS, SHARED_LIMIT
+from saccade.attention.kernels.additive_project import ONE_EACH, projected
 from saccade.attention.kernels.native import pointer
 from saccade.attention.kernels.scope import Allowed, Drawing, Dropout, Scope, scope_of
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Additive
 
 REASON = "there is one query: score, softmax and weighted sum are one small kernel"
-FILES = ("device.cuh", "additive_single.cu", "additive_project.cu")
-THREADS, FORWARD_THREADS = 256, 512  # as in additive_single.cu
-PROJECTED_ROWS, PROJECTED_OUTPUTS, DEPTH, STAGES, APART = 64, 32, 64, 4, 16  # of a block of `project`, as there
-FEW_ROWS = 128  # up to here W q is a small kernel; larger products are cuBLAS's
-ONE_EACH = 132  # blocks: up to here each has a multiprocessor of its own
-MOST_PARTS = 8  # of the width of W q
+FILES = ("device.cuh", "additive_single.cu", "additive_project.cu", "additive_single_backward.cu")
+THREADS, FORWARD_THREADS = 256, 512  # as in additive_single_backward.cu and additive_single.cu
 MOST_SHARERS, LEAST_COLUMNS = 4, 64  # blocks that share an entry, as there; columns of the values for each
 MOST_SPAN, MANY_KEYS = 256, 1024  # threads that share a key; with more keys than that, a warp
 
@@ -66,10 +63,10 @@ def run(call: Call) -> Attended:
     if is_plain(call):
         return at_once(call)
     leading, count = call.leading, math.prod(call.leading)
-    projected = call.score.project(call.query)
+    asked = call.score.project(call.query)
     query, key, value = (
-        tensor.to(projected.dtype).expand(*leading, -1, -1).reshape(count, *tensor.shape[-2:]).contiguous()
-        for tensor in (projected, call.memory, call.value)
+        tensor.to(asked.dtype).expand(*leading, -1, -1).reshape(count, *tensor.shape[-2:]).contiguous()
+        for tensor in (asked, call.memory, call.value)
     )
     v = call.score.v.float()
     v = v.unsqueeze(0) if v.dim() == 1 else v.expand(*leading, -1).reshape(count, -1).contiguous()
@@ -78,7 +75,7 @@ def run(call: Call) -> Attended:
     output, weight = additive_single(
         query, key, v, value, scope.mask, scope.low, scope.high, scope.inner, call.dropout, seed
     )
-    weights = weight.view(*leading, 1, -1).to(projected.dtype) if call.wants_weights else None
+    weights = weight.view(*leading, 1, -1).to(asked.dtype) if call.wants_weights else None
     return Attended(output.view(*leading, 1, -1), weights)
 
 
@@ -122,10 +119,10 @@ def at_once(call: Call) -> Attended:
     v: Tensor = score.v
     if v.dtype != dtype:
         v = v.float()
-    projected, parts = _projected(query, score.W, module)
+    made, parts = projected(query, score.W, module)
     plan = _plan_of(memory, value, math.prod(leading), module)
     step = _Step(
-        projected.data_ptr(),
+        made.data_ptr(),
         memory.data_ptr(),
         value.data_ptr(),
         v.data_ptr(),
@@ -178,25 +175,6 @@ def _plan(
     holds = lies_well and count <= ONE_EACH and not (width % 4 or value_width % 4) and shared + of_keys <= SHARED_LIMIT
     kernel, shared = ("step_beside", shared + of_keys) if holds else ("step", shared)
     return _Plan(kernel, (count, sharers, 1), cluster, _span(num_keys, width), shared)
-
-
-def _projected(query_N1D: Tensor, weight_AD: Tensor, module: native.Module) -> tuple[Tensor, int]:
-    """W q, [..., 1, A], and 0; of few rows by a kernel, in parts [parts, N, A] (float32), and how many they are."""
-    num_outputs, width = weight_AD.shape
-    count = query_N1D.numel() // width
-    if count > FEW_ROWS or weight_AD.dtype != query_N1D.dtype or not weight_AD.is_contiguous():
-        return query_N1D @ weight_AD.to(query_N1D.dtype).mT, 0
-    tiles, blocks = -(-num_outputs // PROJECTED_OUTPUTS), -(-count // PROJECTED_ROWS)
-    parts = max(1, min(ONE_EACH // (tiles * blocks), MOST_PARTS))
-    chunk = -(-width // (parts * DEPTH)) * DEPTH
-    parts = -(-width // chunk)
-    made = query_N1D.new_empty((parts, count, num_outputs), dtype=torch.float32)
-    places = (pointer(query_N1D), pointer(weight_AD), pointer(made))
-    sizes = tuple(map(ctypes.c_int, (count, num_outputs, width, chunk)))
-    rows = (PROJECTED_ROWS + PROJECTED_OUTPUTS) * min(STAGES, chunk // DEPTH)
-    shared = rows * (DEPTH + APART) * query_N1D.itemsize
-    module.launch("project", (tiles, blocks, parts), 256, shared, places + sizes, native.Turn.FIRST)
-    return made, parts
 
 
 @torch.library.custom_op("saccade::additive_single", mutates_args=())

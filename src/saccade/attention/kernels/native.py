@@ -77,12 +77,12 @@ class _Launch(ctypes.Structure):
 _EARLY = _Attribute(_PROGRAMMATIC, 0, (1,))
 
 
-@functools.cache
-def _attributes(cluster: int, early: bool) -> ctypes.Array[_Attribute]:
-    """Of a launch, made once."""
+@functools.lru_cache(1024)
+def _configured(sizes: tuple[int, ...], stream: int, cluster: int, early: bool) -> _Launch:
+    """What a launch with attributes is told; making it takes longer than the launch."""
     joined = [_Attribute(_CLUSTER, 0, (1, cluster, 1))] if cluster > 1 else []
     given = [*joined, *([_EARLY] if early else [])]
-    return (_Attribute * len(given))(*given)
+    return _Launch(sizes, stream, (_Attribute * len(given))(*given), len(given))
 
 
 def pointer(tensor: Tensor | None) -> ctypes.c_void_p:
@@ -159,7 +159,7 @@ class _Loaded:
         self._device = device
         self._driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
         self._module = ctypes.c_void_p()
-        self._launch = self._driver.cuLaunchKernel
+        self._launch, self._launch_configured = self._driver.cuLaunchKernel, self._driver.cuLaunchKernelEx
         self.has_clusters = self._overlaps = torch.cuda.get_device_capability(device) >= LEAST_HOPPER
         self._found: dict[str, ctypes.c_void_p] = {}
         self._kernels: dict[tuple[str, int], ctypes.c_void_p] = {}  # ready for so much shared memory
@@ -192,16 +192,15 @@ class _Loaded:
     def _run(
         self, kernel: ctypes.c_void_p, sizes: tuple[int, ...], given: ctypes.Array[Any], cluster: int, early: bool
     ) -> None:
-        stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(self._device))
+        stream: int = torch._C._cuda_getCurrentRawStream(self._device)
         if not getattr(_THREAD, "has_context", False):  # one that runs backward passes may not have it yet
             self._make_current()
             _THREAD.has_context = True
-        if not early and cluster == 1:
-            self._check(self._launch(kernel, *sizes, stream, given, None))
-            return
-        attributes = _attributes(cluster, early)
-        launch = _Launch(sizes, stream, attributes, len(attributes))
-        self._check(self._driver.cuLaunchKernelEx(ctypes.byref(launch), kernel, given, None))
+        if early or cluster > 1:
+            launch = _configured(sizes, stream, cluster, early)
+            self._check(self._launch_configured(ctypes.byref(launch), kernel, given, None))
+        else:
+            self._check(self._launch(kernel, *sizes, ctypes.c_void_p(stream), given, None))
 
     def _make_current(self) -> None:
         """The device's context in this thread, if it has none."""

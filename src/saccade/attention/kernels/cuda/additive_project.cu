@@ -26,16 +26,25 @@ DEVICE void take_apart(float (&high)[2][PLACES], float (&low)[2][PLACES], const 
     }
 }
 
-KERNEL(256, 2) project(
-    const input_t* query, const input_t* weight, float* output, int num_rows, int num_outputs, int width, int chunk
-) {
+struct Projection {
+    const input_t *query, *weight;  // [N, D], [A, D]
+    float* output;                  // [parts, N, A]
+    int num_rows, num_outputs, width, chunk;
+};
+
+// As many registers as leave room for a block of `step_beside`
+KERNEL(640, 1) project(Projection a) {
     SHARED(memory);
+    const input_t *query = a.query, *weight = a.weight;
+    int num_rows = a.num_rows, num_outputs = a.num_outputs, width = a.width;
     input_t* stages = (input_t*)memory;
     let_next_begin();
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, team = warp / 4;
-    int n0 = blockIdx.y * QUERY_ROWS, out0 = blockIdx.x * OUTPUTS, first = blockIdx.z * chunk, last = min(first + chunk, width);
+    int n0 = blockIdx.y * QUERY_ROWS, out0 = blockIdx.x * OUTPUTS;
+    int first = blockIdx.z * a.chunk, last = min(first + a.chunk, width);
     int own_row = threadIdx.x / (DEPTH / PIECE), own_d = threadIdx.x % (DEPTH / PIECE) * PIECE;
-    const input_t *from_query = query + (long long)(n0 + own_row) * width, *from_weight = weight + (long long)(out0 + own_row) * width;
+    const input_t* from_query = query + (long long)(n0 + own_row) * width;
+    const input_t* from_weight = weight + (long long)(out0 + own_row) * width;
     bool whole = width % PIECE == 0 && (uint64)query % 16 == 0 && (uint64)weight % 16 == 0;
     auto stage_of = [&](int d0) { return stages + (d0 - first) / DEPTH % STAGES * STAGE_SIZE; };
     auto fetch = [&](int d0) {  // zeros behind the width; what is behind the last row or output nobody reads
@@ -47,16 +56,18 @@ KERNEL(256, 2) project(
                 int j = i - OUTPUTS;  // weights first
                 if (j < 0 ? out0 + own_row + i >= num_outputs : n0 + own_row + j >= num_rows) continue;
                 input_t* there = to + (j < 0 ? QUERY_ROWS + i : j) * ROW_STRIDE;
-                if (d < width) copy_later((float*)there, (const float*)((j < 0 ? from_weight + i * width : from_query + j * width) + d));
+                const input_t* from = j < 0 ? from_weight + i * width : from_query + j * width;
+                if (d < width) copy_later((float*)there, (const float*)(from + d));
                 else *(float4*)there = {0, 0, 0, 0};
             }
         } else if (d0 < last) {
 #pragma unroll 1
-            for (int i = 0; i < (QUERY_ROWS + OUTPUTS) * PIECE; i++) {
-                int j = i / PIECE, k = i % PIECE;
-                if (j % AT_ONCE || (j < QUERY_ROWS ? n0 + own_row + j >= num_rows : out0 + own_row + j - QUERY_ROWS >= num_outputs)) continue;
-                const input_t* from = j < QUERY_ROWS ? from_query + j * width : from_weight + (j - QUERY_ROWS) * width;
-                to[j * ROW_STRIDE + k] = d + k < width ? from[d + k] : (input_t)0;
+            for (int i = 0; i < QUERY_ROWS + OUTPUTS; i += AT_ONCE) {
+                int j = i - QUERY_ROWS;
+                if (j < 0 ? n0 + own_row + i >= num_rows : out0 + own_row + j >= num_outputs) continue;
+                const input_t* from = j < 0 ? from_query + i * width : from_weight + j * width;
+#pragma unroll 1
+                for (int k = 0; k < PIECE; k++) to[i * ROW_STRIDE + k] = d + k < width ? from[d + k] : (input_t)0;
             }
         }
         copies_grouped();
@@ -74,12 +85,11 @@ KERNEL(256, 2) project(
         for (int d = 0; d < DEPTH / TEAMS; d += 16) {
             float high_q[2][2][4], low_q[2][2][4], high_w[2][2][2], low_w[2][2][2], part[2][2][4] = {};
 #pragma unroll
-            for (int i = 0; i < 2; i++)
+            for (int i = 0; i < 4; i++)
+                take_apart<4>(high_q[i / 2], low_q[i / 2], four(queries + 8 * i * ROW_STRIDE, d, DEPTH, true), i % 2);
 #pragma unroll
-                for (int half = 0; half < 2; half++)
-                    take_apart<4>(high_q[i], low_q[i], four(queries + (16 * i + 8 * half) * ROW_STRIDE, d, DEPTH, true), half);
-#pragma unroll
-            for (int j = 0; j < 2; j++) take_apart<2>(high_w[j], low_w[j], four(weights + 8 * j * ROW_STRIDE, d, DEPTH, true), 0);
+            for (int j = 0; j < 2; j++)
+                take_apart<2>(high_w[j], low_w[j], four(weights + 8 * j * ROW_STRIDE, d, DEPTH, true), 0);
 #pragma unroll
             for (int step = 0; step < 2; step++)
 #pragma unroll
@@ -98,24 +108,26 @@ KERNEL(256, 2) project(
     }
     block_barrier();
     float* given = memory + warp % 4 * 512 + lane;  // each team ends half of the rows: what the other found for them
+    float mine[8];
 #pragma unroll
     for (int at = 0; at < 8; at++) {
-        float top = sum[0][at / 4][at % 4] + rest[0][at / 4][at % 4], bottom = sum[1][at / 4][at % 4] + rest[1][at / 4][at % 4];
+        int j = at / 4, i = at % 4;
+        float top = sum[0][j][i] + rest[0][j][i], bottom = sum[1][j][i] + rest[1][j][i];
         given[(team ? at : 8 + at) * 32] = team ? top : bottom;
-        sum[0][at / 4][at % 4] = team ? bottom : top;
+        mine[at] = team ? bottom : top;
     }
     block_barrier();
     int n1 = n0 + row + 16 * team, o1 = out0 + warp / 2 % 2 * 16 + lane % 4 * 2;
     auto write = [&](int at, float x) {
         int n = n1 + at % 4 / 2 * 8, o = o1 + at / 4 * 8 + at % 2;
         bool wanted = n < num_rows && o < num_outputs;
-        if (wanted) output[((long long)blockIdx.z * num_rows + n) * num_outputs + o] = x;
+        if (wanted) a.output[((long long)blockIdx.z * num_rows + n) * num_outputs + o] = x;
         return wanted;
     };
     bool finite = true;
 #pragma unroll
     for (int at = 0; at < 8; at++) {
-        float x = sum[0][at / 4][at % 4] + given[(8 * team + at) * 32];
+        float x = mine[at] + given[(8 * team + at) * 32];
         finite &= !write(at, x) || fabsf(x) < INFINITE;
     }
     if (!finite)  // halves can't carry what is infinite: the sums as they are written
