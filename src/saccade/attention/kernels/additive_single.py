@@ -91,9 +91,10 @@ def is_plain(call: Call) -> bool:
         return False
     if not (query.shape[:-2] == memory.shape[:-2] == value.shape[:-2]):
         return False
-    if not all(x.is_contiguous() for x in (query, memory, value, score.v)):
+    weight, v = score.W, score.v  # each a search through the module
+    if not (query.is_contiguous() and memory.is_contiguous() and value.is_contiguous() and v.is_contiguous()):
         return False
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (query, memory, value, score.W, score.v)):
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (query, memory, value, weight, v)):
         return False
     return not (torch.compiler.is_compiling() or torch.is_autocast_enabled(query.device.type))
 
