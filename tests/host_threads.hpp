@@ -67,7 +67,7 @@ DEVICE uint16 to_bfloat(float x) {
     return (uint16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 DEVICE void copy_later(float* to, const float* from) { memcpy(to, from, 16); }
-DEVICE void copy_eight_bytes_later(void* to, const void* from) { memcpy(to, from, 8); }
+DEVICE void copy_eight_later(float* to, const void* from) { memcpy(to, from, 8); }
 DEVICE void copies_done() {}
 DEVICE void copies_grouped() {}
 template <int LEFT> DEVICE void groups_done_but() {}

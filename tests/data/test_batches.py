@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.data.batches import full_runs, of_pairs
+from saccade.data.batches import collate, full_runs, of_pairs
 from saccade.data.corpus import Corpus, Pair
 from saccade.data.mistakes import Mistake
 from saccade.data.store import Store, count_seen, prepare
@@ -52,6 +52,16 @@ def test_a_store_holds_what_was_encoded(tmp_path: Path) -> None:
     assert [store.target[i].tolist() for i in range(len(store))] == [[7], [11, 12, 13]]
     assert store.left_out == {"blank": 1, "too long": 1}
     assert store.first_left_out == {"blank": (1, 0), "too long": (2, 0)}
+
+
+def test_batches_are_gathered_from_several_stores(tmp_path: Path) -> None:
+    stores = [store_of(tmp_path / str(i), random_pairs(40 + i), version=i) for i in range(3)]
+    plan = of_pairs(*stores, tokens_per_batch=90, seed=2)
+    sources, targets = ([row for store in stores for row in getattr(store, side)] for side in ("source", "target"))
+    for rows in plan.epoch(0):
+        expected = collate([sources[row] for row in rows], [targets[row] for row in rows])
+        for one, other in zip(plan.load(rows), expected, strict=True):
+            assert torch.equal(one, other)
 
 
 def test_the_first_that_is_left_out_is_known_with_its_side(tmp_path: Path) -> None:

@@ -267,6 +267,64 @@ def test_every_tiling_gives_the_same(tiling: Tiling) -> None:
     torch.testing.assert_close(output.double(), score.softmax(-1) @ value.double(), atol=2e-5, rtol=1e-5)
 
 
+def kept_of_few_keys(
+    query: Tensor, key: Tensor, v: Tensor, value: Tensor, allowed: Tensor | None = None, high: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """By the kernel that prepares nothing, which keeps the weights too."""
+    assert additive_cuda.tiling_to_attend_raw(query, key, value) is not None
+    found: tuple[Tensor, Tensor] = additive_fused.kept_attention(
+        query, key, v, value, allowed, None, high, 1, 0.0, None
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 1, 1, 4, 1), (3, 40, 30, 72, 24), (133, 3, 32, 8, 33), (2, 33, 64, 148, 40), (133, 2, 61, 72, 32)]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_few_keys_are_not_prepared(sizes: tuple[int, int, int, int, int], dtype: torch.dtype) -> None:
+    count, num_queries, num_keys, width, value_width = sizes
+    shapes = [(count, num_queries, width), (count, num_keys, width), (count, num_keys, value_width)]
+    query, key, value = (torch.randn(*shape).to(dtype) for shape in shapes)
+    v, allowed = torch.randn(count, width), torch.rand(count, 1, num_queries, num_keys) < 0.7
+    allowed[-1] = False  # an entry, and most likely some rows, may see nothing
+    for mask, high in ((None, None), (allowed, None), (None, -2)):
+        score = plain(query.double(), key.double(), v.double())
+        ahead = torch.arange(num_keys) - torch.arange(num_queries)[:, None]
+        hidden = ahead > (num_keys if high is None else high) if mask is None else ~allowed[:, 0]
+        exact = score.masked_fill(hidden, -math.inf).softmax(-1).nan_to_num(0.0)
+        output, kept = kept_of_few_keys(query, key, v, value, mask, high)
+        torch.testing.assert_close(kept.double(), exact, atol=2e-5, rtol=2e-5)
+        rounding = torch.finfo(dtype).eps * (1 if dtype == torch.float32 else 4)
+        torch.testing.assert_close(output.double(), exact @ value.double(), atol=2e-5 + rounding, rtol=2e-5 + rounding)
+        again, _ = additive_fused.additive_attention(query, key, v, value, mask, None, high, 1, 0.0, None)
+        torch.testing.assert_close(again, output, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("size", [1e-4, 3.0, 5.0, 8.0, 20.0, 43.0, 1e4, 1e30, math.inf, math.nan])
+def test_no_range_of_few_keys_gives_a_wrong_answer(size: float) -> None:
+    for centre, spread in ((size, 1.0), (0.0, size)):
+        query, key = centre + spread * torch.randn(1, 37, 24), -centre + spread * torch.randn(1, 33, 24)
+        v, value = torch.randn(1, 24), torch.randn(1, 33, 8)
+        v[0, 3:9] = 0
+        exact = plain(query.double(), key.double(), v.double()).softmax(-1)
+        output, kept = kept_of_few_keys(query, key, v, value)
+        theirs = plain(query, key, v).softmax(-1)
+        if not math.isfinite(size):
+            torch.testing.assert_close(kept, theirs, equal_nan=True)
+            continue
+        assert (kept - exact).abs().max() <= 2 * (theirs - exact).abs().max() + 3e-6
+        torch.testing.assert_close(output.double(), exact @ value.double(), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_v_of_few_keys_may_be_anything(value: float) -> None:
+    query, key, v = torch.randn(1, 3, 4), torch.randn(1, 4, 4), torch.randn(1, 4)
+    v[0, 1] = value
+    _, kept = kept_of_few_keys(query, key, v, torch.randn(1, 4, 3))
+    torch.testing.assert_close(kept, plain(query, key, v).softmax(-1), equal_nan=True)
+
+
 @pytest.mark.parametrize("centre", [0.0, 1.0])
 def test_many_keys_are_summed_as_exactly_as_in_float32(centre: float) -> None:
     query, key, v, value = (torch.randn(*size) for size in ((1, 8, 4), (1, 3072, 4), (1, 4), (1, 3072, 32)))
@@ -304,7 +362,7 @@ def test_gradients_of_one_block_or_many(sizes: tuple[int, int, int, int], dtype:
     leaves = [x.double().requires_grad_() for x in (query, key, v)]
     exact = torch.autograd.grad(plain(*leaves), leaves, g.double())
     of_query, of_key, again = torch.empty_like(query), torch.empty_like(key), torch.ones_like(key, dtype=torch.float32)
-    of_v = additive_gradient.gradients(query, key, v, g, of_query, of_key, add=False)
+    of_v = additive_gradient.gradients(query, key, v, g, of_query, of_key)
     additive_gradient.gradients(query, key, v, g, of_query, again, add=True)
     for one, other in zip((of_query, of_key, of_v), exact, strict=True):
         rounding = torch.finfo(one.dtype).eps * other.abs().amax()
@@ -320,7 +378,7 @@ def test_gradients_of_keys_come_in_stretches(num_queries: int, monkeypatch: pyte
     leaves = [x.double().requires_grad_() for x in (query, key, v)]
     exact = torch.autograd.grad(plain(*leaves), leaves, g.double())
     of_query, of_key, more = torch.empty_like(query), torch.empty_like(key), torch.ones_like(key)
-    of_v = additive_gradient.gradients(query, key, v, g, of_query, of_key, add=False)
+    of_v = additive_gradient.gradients(query, key, v, g, of_query, of_key)
     additive_gradient.gradients(query, key, v, g, of_query, more, add=True)
     for one, other in zip((of_query, of_key, of_v, more), (*exact, 1 + exact[1]), strict=True):
         torch.testing.assert_close(one.double(), other, atol=1e-5, rtol=1e-5)
@@ -494,14 +552,16 @@ def test_what_ships_compiles_for_an_h200() -> None:
     if native._nvrtc() is None:
         pytest.skip("NVRTC is not installed here")
     tilings = (additive_cuda.LARGE, additive_cuda.SMALL, additive_cuda.FEW)
-    for dtype, tiling in zip(additive_cuda.INPUTS, tilings, strict=True):
-        defines = {**tiling.defines(dtype), "BLOCKS": 1}
-        compile_for_hopper((*additive_cuda.TILED, "additive_attend.cu"), defines)
+    raw = (additive_cuda.SHORT, additive_cuda.SHORT_FEW, additive_cuda.FEW)
+    for dtype, tiling, few_keys in zip(additive_cuda.INPUTS, tilings, raw, strict=True):
+        for defines in (tiling.defines(dtype), few_keys.defines(dtype, raw=True)):
+            compile_for_hopper((*additive_cuda.TILED, "additive_attend.cu"), {**defines, "BLOCKS": 1})
         for of_scores in (additive_cuda.ALONE, additive_cuda.LARGE, additive_cuda.FEW):
             compile_for_hopper((*additive_cuda.TILED, "additive_score.cu"), of_scores.defines(dtype))
     for dtype in additive_cuda.INPUTS:
         defines = {"INPUT": additive_cuda.INPUTS[dtype]}
-        compile_for_hopper((*additive_cuda.BASE, "additive_softmax.cu"), defines)
+        for lanes in (32, additive_cuda.ROW_THREADS):
+            compile_for_hopper((*additive_cuda.BASE, "additive_softmax.cu"), {**defines, "LANES": lanes})
         for warps in additive_gradient.WARPS:
             compile_for_hopper(additive_gradient.FILES, {**defines, "WARPS": warps})
         compile_for_hopper(additive_single.FILES, defines)

@@ -230,7 +230,8 @@ class Additive(LearnedScore):
 
     def memory(self, key_BSD: Tensor) -> Tensor:
         """U k + b, once per source."""
-        return headwise(key_BSD, self.U) + self.b.unsqueeze(-2)
+        projected = headwise(key_BSD, self.U)
+        return projected + self.b.unsqueeze(-2).to(projected.dtype)
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
         """e = vᵀ tanh(W q + (U k + b)). Holds a [T, S, A] tensor; `kernels.additive` doesn't."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.data.frames import Recordings, pad_frames
+from saccade.data.gathered import Gathered, gathered
 from saccade.data.mistakes import Mistake
 from saccade.data.store import Store
 from saccade.data.tokenizer import END, PAD, START
@@ -175,24 +176,29 @@ def of_pairs(
     With recordings, one for each store, the sources are references to these and become frames. With `multiple`, batches
     come in few sizes: one for each multiple of it.
     """
+    sources, targets = [store.source for store in stores], [store.target for store in stores]
     starts = np.cumsum([0, *(len(store) for store in stores)]).tolist()
 
+    def heard(row: int) -> Any:
+        index = bisect_right(starts, row) - 1
+        return recordings[index].source(sources[index][row - starts[index]])
+
     def load(rows: Rows) -> Batch:
-        sources, targets = [], []
-        for row in rows:
-            index = bisect_right(starts, row) - 1
-            store, own_row = stores[index], int(row) - starts[index]
-            source = store.source[own_row]
-            sources.append(recordings[index].source(source) if recordings else source)
-            targets.append(store.target[own_row])
-        batch = collate(sources, targets, pad_frames if recordings else pad_sources)
+        target = gathered(targets, rows)
+        if recordings:
+            source_BS, source_length_B = pad_frames([heard(int(row)) for row in rows])
+        else:
+            source = gathered(sources, rows)
+            source_BS, source_length_B = torch.from_numpy(source.padded(END, first=False)), _lengths(source)
+        read, write = (torch.from_numpy(target.padded(mark, first=mark == START)) for mark in (START, END))
+        batch = Batch(source_BS, source_length_B, read, write, _lengths(target))
         if multiple == 1:
             return batch
         width = int(plan.even_width(max(batch.source_BS.shape[1], batch.read_BT.shape[1])))
         return batch.grown(plan.even_size(width), width)
 
-    heard = [own.all_lengths(store.source) for own, store in zip(recordings, stores, strict=False)]
-    sides = heard or [store.source.lengths + 1 for store in stores], [store.target.lengths + 1 for store in stores]
+    all_heard = [own.all_lengths(side) for own, side in zip(recordings, sources, strict=False)]
+    sides = all_heard or [side.lengths + 1 for side in sources], [side.lengths + 1 for side in targets]
     plan = Buckets(
         [np.concatenate(side) for side in sides],  # ids with </s>
         tokens_per_batch=tokens_per_batch,
@@ -227,6 +233,11 @@ def _some(count: int, weight: float, random: np.random.Generator) -> Rows:
     whole = int(weight)
     rest = min(count, max(round(count * (weight - whole)), 0 if whole else 1))
     return np.concatenate([np.tile(np.arange(count), whole), random.choice(count, rest, replace=False, shuffle=False)])
+
+
+def _lengths(side: Gathered) -> Tensor:
+    """With </s>."""
+    return torch.from_numpy(side.length_N + 1)
 
 
 def collate(sources: Sequence[NDArray[Any]], targets: Sequence[NDArray[np.int32]], pad: Pad | None = None) -> Batch:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.batches import Load, Part, Rows, drawn
+from saccade.data.gathered import Gathered, gathered
 from saccade.data.mistakes import Mistake
-from saccade.data.store import Ragged, Store
+from saccade.data.store import Store
 from saccade.data.tokenizer import END, PAD, START
 
 IGNORED = -1  # the target of a step that is padding
@@ -122,19 +123,16 @@ def shape_of(sides: Sequence[NDArray[np.int64]], tokens: int) -> Shape:
 
 def of_stores(*stores: Store, tokens_per_batch: int, seed: int, weights: Sequence[float] = ()) -> Packed:
     """Packed pairs from one store or several, each with its weight."""
-    starts = np.cumsum([0, *(len(store) for store in stores)])
     sources, targets = [store.source for store in stores], [store.target for store in stores]
     longest = [int(max(side.lengths.max() for side in sides if len(side))) + 1 for sides in (sources, targets)]
 
     def load(rows: Rows) -> PackedBatch:
-        store_N = np.searchsorted(starts, rows, side="right") - 1
-        own_N = rows - starts[store_N]
-        source, target = _gathered(sources, store_N, own_N), _gathered(targets, store_N, own_N)
+        source, target = gathered(sources, rows), gathered(targets, rows)
         write = np.full(plan.shape.target, IGNORED, np.int64)
         target.put(write, END, first=False)
         return PackedBatch(
-            source.row(plan.shape.source, plan.shape.slots, END, longest[0], first=False),
-            target.row(plan.shape.target, plan.shape.slots, START, longest[1], first=True),
+            _row(source, plan.shape.source, plan.shape.slots, END, longest[0], first=False),
+            _row(target, plan.shape.target, plan.shape.slots, START, longest[1], first=True),
             torch.from_numpy(write),
         )
 
@@ -148,46 +146,12 @@ def of_stores(*stores: Store, tokens_per_batch: int, seed: int, weights: Sequenc
     return plan
 
 
-class _Gathered(NamedTuple):
-    """Ids of some sentences one behind the other, and how many each has."""
-
-    ids: NDArray[np.int64]
-    length_N: NDArray[np.int64]
-
-    def starts(self) -> NDArray[np.int64]:
-        """Where each begins when each has one id more, and where the last ends."""
-        return np.concatenate([[0], np.cumsum(self.length_N + 1)])
-
-    def put(self, row_T: NDArray[np.int64], mark: int, *, first: bool) -> None:
-        """Into a row, with a mark before or behind each."""
-        start_N = self.starts()
-        row_T[np.arange(len(self.ids)) + np.repeat(np.arange(len(self.length_N)) + first, self.length_N)] = self.ids
-        row_T[start_N[:-1] if first else start_N[1:] - 1] = mark
-
-    def row(self, size: int, slots: int, mark: int, longest: int, *, first: bool) -> Row:
-        ids, start_N = np.full(size, PAD, np.int64), self.starts()
-        self.put(ids, mark, first=first)
-        starts = np.full(slots + 1, start_N[-1], np.int32)
-        starts[: len(start_N)] = start_N
-        place = np.zeros(size, np.int64)
-        place[: start_N[-1]] = np.arange(start_N[-1]) - np.repeat(start_N[:-1], np.diff(start_N))
-        return Row(torch.from_numpy(ids)[None], torch.from_numpy(starts), torch.from_numpy(place), longest)
-
-
-def _gathered(sides: Sequence[Ragged], store_N: NDArray[np.int64], row_N: NDArray[np.int64]) -> _Gathered:
-    """Rows of several stores in the order given, each store read at once."""
-    begin_N, length_N = np.zeros_like(row_N), np.zeros_like(row_N)
-    used = np.unique(store_N)
-    for store in used:
-        own = store_N == store
-        begin_N[own] = sides[store].offsets[row_N[own]]
-        length_N[own] = sides[store].offsets[row_N[own] + 1] - begin_N[own]
-    first_N = np.cumsum(length_N) - length_N
-    at = np.arange(int(length_N.sum())) + np.repeat(begin_N - first_N, length_N)
-    if len(used) == 1:
-        return _Gathered(sides[used[0]].steps[at].astype(np.int64), length_N)
-    ids, store_T = np.zeros(len(at), np.int64), np.repeat(store_N, length_N)
-    for store in used:
-        own = store_T == store
-        ids[own] = sides[store].steps[at[own]]
-    return _Gathered(ids, length_N)
+def _row(gathered: Gathered, size: int, slots: int, mark: int, longest: int, *, first: bool) -> Row:
+    """One behind the other, each with a mark before or behind it."""
+    ids, start_N = np.full(size, PAD, np.int64), gathered.starts()
+    gathered.put(ids, mark, first=first)
+    starts = np.full(slots + 1, start_N[-1], np.int32)
+    starts[: len(start_N)] = start_N
+    place = np.zeros(size, np.int64)
+    place[: start_N[-1]] = np.arange(start_N[-1]) - np.repeat(start_N[:-1], np.diff(start_N))
+    return Row(torch.from_numpy(ids)[None], torch.from_numpy(starts), torch.from_numpy(place), longest)

@@ -20,6 +20,7 @@ ROWS = 32  # rows that share a bound: ROWS in additive_prepare.cu
 BASE = ("device.cuh", "additive_prepare.cu")
 TILED = (*BASE, "additive_tile.cuh")
 DEPTH = 16  # as in additive_tile.cuh
+ROW_THREADS, KEYS_OF_A_WARP = 128, 256  # of a block in additive_softmax.cu; keys that the lanes of a warp hold
 
 
 class Tiling(NamedTuple):
@@ -39,18 +40,21 @@ class Tiling(NamedTuple):
         width = DEPTH * self.split
         return 2 * max(32 * (self.warps_t + self.warps_s) * (width + 4) + width, at_least)
 
-    def bytes_to_attend(self, value_width: int) -> int:
-        """Stages (or both halves of the weights), sums, four rows."""
+    def bytes_to_attend(self, value_width: int, raw_width: int = 0) -> int:
+        """Stages (or both halves of the weights), sums, four rows; what v says, if nothing was prepared."""
         tile_t, tile_s = 32 * self.warps_t, 32 * self.warps_s
         sums = tile_t * (-(-value_width // 32) * 32)
-        return 4 * (self.stages(tile_t * tile_s) + sums + 4 * tile_t)
+        folded = 2 * raw_width + self.threads // 16 + 1 if raw_width else 0
+        return 4 * (self.stages(tile_t * tile_s) + sums + 4 * tile_t + folded)
 
-    def defines(self, dtype: torch.dtype) -> dict[str, int]:
+    def defines(self, dtype: torch.dtype, *, raw: bool = False) -> dict[str, int]:
         """For the compiler."""
-        return {"INPUT": INPUTS[dtype], "WARPS_T": self.warps_t, "WARPS_S": self.warps_s, "SPLIT": self.split}
+        shape = {"WARPS_T": self.warps_t, "WARPS_S": self.warps_s, "SPLIT": self.split}
+        return {"INPUT": INPUTS[dtype], **shape, "RAW": int(raw)}
 
 
 LARGE, SMALL, FEW = Tiling(2, 2, 2), Tiling(1, 2, 4), Tiling(1, 2, 8)
+SHORT, SHORT_FEW = Tiling(1, 1, 4), Tiling(1, 1, 8)  # up to 32 keys
 ALONE = Tiling(2, 2, 1)  # scores, and no sums in shared memory: four blocks fit a multiprocessor
 MANY = 400  # blocks: with fewer of these, multiprocessors have too few warps
 FILLED = 200  # blocks: fewer large tiles than this leave multiprocessors idle
@@ -81,6 +85,31 @@ class Beyond(NamedTuple):
         return _Beyond(pointer(self.range_N2), self.limit)
 
 
+class Raw(NamedTuple):
+    """Queries, keys and v as they are given: their exponentials are taken where scores are made."""
+
+    query: Tensor
+    key: Tensor
+    v: Tensor
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """N, T, S."""
+        return self.query.shape[0], self.query.shape[1], self.key.shape[1]
+
+    @property
+    def padded(self) -> int:
+        """A, as a whole number of fours."""
+        return -(-self.query.shape[-1] // 4) * 4
+
+    def scores(self, *made: Tensor) -> _Scores:
+        """The C++ struct, alive as long as these tensors are."""
+        made_or_none = made or (None,) * 6
+        _, num_queries, num_keys = self.sizes
+        width = self.query.shape[-1]
+        return _Scores(*(pointer(x) for x in (*self, *made_or_none)), num_queries, num_keys, width, self.padded)
+
+
 class Prepared(NamedTuple):
     """What one call's kernels share, [N, rows, padded A] and smaller, all float32; keys have neighbours swapped."""
 
@@ -94,6 +123,11 @@ class Prepared(NamedTuple):
     query_bound: Tensor
     key_bound: Tensor
 
+    @property
+    def raw(self) -> Raw:
+        """What it was made of."""
+        return Raw(self.query, self.key, self.v)
+
     def part(self, count: slice, steps: slice) -> Prepared:
         """Some batch entries, or some queries (whole blocks of them) of one."""
         blocks = slice(steps.start // ROWS, -(-steps.stop // ROWS))
@@ -105,20 +139,11 @@ class Prepared(NamedTuple):
     @property
     def sizes(self) -> tuple[int, int, int]:
         """N, T, S."""
-        return self.query.shape[0], self.query.shape[1], self.key.shape[1]
-
-    @property
-    def padded(self) -> int:
-        """A, as a whole number of fours."""
-        return self.swapped_key.shape[-1]
+        return self.raw.sizes
 
     def scores(self) -> _Scores:
         """The C++ struct, alive as long as these tensors are."""
-        tensors = (self.query, self.key, self.v, self.folded_query, self.swapped_key)
-        others = (self.reciprocal_v, self.line, self.query_bound, self.key_bound)
-        _, num_queries, num_keys = self.sizes
-        width = self.query.shape[-1]
-        return _Scores(*(pointer(x) for x in (*tensors, *others)), num_queries, num_keys, width, self.padded)
+        return self.raw.scores(*self[3:])
 
 
 def prepare(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, beyond: Beyond | None = None) -> Prepared:
@@ -142,7 +167,7 @@ def prepare(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, beyond: Beyond 
     sizes = [ctypes.c_int(size) for size in (num_queries, num_keys, width, padded)]
     tensors = [pointer(x) for x in made]
     module.launch(
-        "prepare", (query_blocks + key_blocks, count, 1), 512, 64, [*tensors, *sizes, (beyond or Beyond()).struct()]
+        "prepare", (query_blocks + key_blocks, count, 1), 512, 256, [*tensors, *sizes, (beyond or Beyond()).struct()]
     )
     return made
 
@@ -155,7 +180,7 @@ def scores(prepared: Prepared) -> Tensor:
     tiling = ALONE if tiles >= MANY else LARGE if tiles >= ONE_EACH else FEW
     module = native.load((*TILED, "additive_score.cu"), tiling.defines(prepared.query.dtype), score_NTS.device)
     grid = (-(-num_keys // (32 * tiling.warps_s)), -(-num_queries // (32 * tiling.warps_t)), count)
-    tile = 32 * tiling.warps_t * (32 * tiling.warps_s + 4)
+    tile = 32 * tiling.warps_t * (32 * tiling.warps_s + 4) * tiling.split
     shared = 4 * max(tiling.stages(), tile)
     module.launch("scores", grid, tiling.threads, shared, [prepared.scores(), pointer(score_NTS)])
     return score_NTS
@@ -171,8 +196,21 @@ def tiling_to_attend(count: int, num_queries: int, value_width: int) -> Tiling |
     return SMALL if SMALL.bytes_to_attend(value_width) <= SHARED_LIMIT else None
 
 
+def tiling_to_attend_raw(query_NTA: Tensor, key_NSA: Tensor, value_NSD: Tensor) -> Tiling | None:
+    """For entries whose keys are one tile, with nothing prepared; None: it must be, or nothing fits."""
+    (count, num_queries, width), (_, num_keys, value_width) = query_NTA.shape, value_NSD.shape
+    size = 4 * query_NTA.element_size()
+    if width % 4 or any(x.data_ptr() % size for x in (query_NTA, key_NSA)):
+        return None
+    is_few = count * -(-num_queries // 32) <= ONE_EACH
+    short, long = (SHORT_FEW, FEW) if is_few else (SHORT, SMALL)
+    tiling = short if num_keys <= 32 else long
+    fits = tiling.bytes_to_attend(value_width, width) <= SHARED_LIMIT
+    return tiling if fits and num_keys <= 32 * tiling.warps_s else None
+
+
 def attend(
-    prepared: Prepared,
+    prepared: Prepared | Raw,
     value_NSD: Tensor,
     scope: Scope,
     dropout: Dropout,
@@ -180,50 +218,70 @@ def attend(
     *,
     over: tuple[Tensor, Tensor] | None = None,
     beyond: Beyond | None = None,
+    kept: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The weighted sums [N, T, D], and the logarithm of each row's sum of e^score [N, T] (no key: infinite).
 
-    `over`: where they are written, if `beyond` leaves some entries as they are.
+    `over`: where they are written, if `beyond` leaves some entries as they are. `kept`: where the weights [N, T, S] are
+    written, before dropout, if all keys are one tile.
     """
     count, num_queries, _ = prepared.sizes
     width = value_NSD.shape[-1]
     if over is None:
-        over = (value_NSD.new_empty(count, num_queries, width), prepared.line.new_empty(count, num_queries))
-    defines = {**tiling.defines(value_NSD.dtype), "BLOCKS": max(1, 512 // tiling.threads)}
+        over = (value_NSD.new_empty(count, num_queries, width), prepared.v.new_empty(count, num_queries))
+    raw_width = prepared.padded if isinstance(prepared, Raw) else 0
+    defines = {**tiling.defines(value_NSD.dtype, raw=raw_width > 0), "BLOCKS": max(1, 512 // tiling.threads)}
     module = native.load((*TILED, "additive_attend.cu"), defines, value_NSD.device)
     grid = (-(-num_queries // (32 * tiling.warps_t)), count, 1)
     structs = [prepared.scores(), scope.allowed(), dropout.drawing()]
-    tensors = [pointer(x) for x in (value_NSD, *over)]
+    tensors = [pointer(x) for x in (value_NSD, *over, kept)]
     arguments = [*structs, *tensors, ctypes.c_int(width), (beyond or Beyond()).struct()]
-    module.launch("attend", grid, tiling.threads, tiling.bytes_to_attend(width), arguments)
+    shared = tiling.bytes_to_attend(width, raw_width)
+    module.launch("attend", grid, tiling.threads, shared, arguments)
     return over
+
+
+def attend_prepared_or_raw(
+    raw: Raw,
+    value_NSD: Tensor,
+    scope: Scope,
+    dropout: Dropout,
+    *,
+    over: tuple[Tensor, Tensor] | None = None,
+    beyond: Beyond | None = None,
+) -> tuple[Tensor, Tensor]:
+    """As `attend`, by what is quicker."""
+    count, num_queries, _ = raw.sizes
+    prepared: Raw | Prepared = raw
+    tiling = tiling_to_attend_raw(raw.query, raw.key, value_NSD)
+    if tiling is None:
+        prepared = prepare(*raw, beyond=beyond)
+        tiling = tiling_to_attend(count, num_queries, value_NSD.shape[-1])
+        assert tiling is not None
+    return attend(prepared, value_NSD, scope, dropout, tiling, over=over, beyond=beyond)
 
 
 def weights_and_gradient(score_NTS: Tensor, g_NTS: Tensor, masked: Masked, dtype: torch.dtype) -> Tensor:
     """The weights as they met the values, in `dtype`; in `g_NTS` the gradient of the weights becomes the scores'."""
-    count, num_queries, num_keys = score_NTS.shape
     weight = score_NTS.new_empty(score_NTS.shape, dtype=dtype)
-    tensors = [pointer(x) for x in (score_NTS, g_NTS, weight)]
     structs = [masked.scope.allowed(), masked.dropout.drawing()]
-    sizes = [ctypes.c_int(x) for x in (num_queries, num_keys, masked.first_n, masked.first_t)]
-    module = native.load((*BASE, "additive_softmax.cu"), {"INPUT": INPUTS[dtype]}, score_NTS.device)
-    module.launch("weights_and_gradient", (num_queries, count, 1), 128, 64, [*tensors, *structs, *sizes])
+    first = [ctypes.c_int(masked.first_n), ctypes.c_int(masked.first_t)]
+    _launch_rows("weights_and_gradient", [score_NTS, g_NTS, weight], structs, dtype, *first)
     return weight
 
 
 def softmax(score_NTS: Tensor, scope: Scope, dropout: Dropout, dtype: torch.dtype) -> Tensor:
     """Scores become weights, in place; returned as they meet the values, in `dtype`."""
     weight = _met(score_NTS, dropout, dtype)
-    tensors = [pointer(score_NTS), pointer(None if weight is score_NTS else weight)]
-    _launch_rows("softmax", score_NTS, [*tensors, scope.allowed(), dropout.drawing()], dtype)
+    tensors = [score_NTS, None if weight is score_NTS else weight]
+    _launch_rows("softmax", tensors, [scope.allowed(), dropout.drawing()], dtype)
     return weight
 
 
 def softmax_backward(a_NTS: Tensor, g_NTS: Tensor, dropout: Dropout, dtype: torch.dtype) -> Tensor:
     """In `g_NTS` the gradient of the weights becomes the scores'; returns the weights as they met the values."""
     weight = _met(a_NTS, dropout, dtype)
-    tensors = [pointer(a_NTS), pointer(g_NTS), pointer(None if weight is a_NTS else weight)]
-    _launch_rows("softmax_backward", a_NTS, [*tensors, dropout.drawing()], dtype)
+    _launch_rows("softmax_backward", [a_NTS, g_NTS, None if weight is a_NTS else weight], [dropout.drawing()], dtype)
     return weight
 
 
@@ -231,8 +289,14 @@ def _met(a_NTS: Tensor, dropout: Dropout, dtype: torch.dtype) -> Tensor:
     return a_NTS if dtype == torch.float32 and not dropout.share else torch.empty_like(a_NTS, dtype=dtype)
 
 
-def _launch_rows(name: str, a_NTS: Tensor, arguments: list[object], dtype: torch.dtype) -> None:
-    count, num_queries, num_keys = a_NTS.shape
-    module = native.load((*BASE, "additive_softmax.cu"), {"INPUT": INPUTS[dtype]}, a_NTS.device)
+def _launch_rows(
+    name: str, tensors: list[Tensor | None], structs: list[ctypes.Structure], dtype: torch.dtype, *more: ctypes.c_int
+) -> None:
+    assert tensors[0] is not None
+    count, num_queries, num_keys = tensors[0].shape
+    lanes = 32 if num_keys <= KEYS_OF_A_WARP else ROW_THREADS
+    defines = {"INPUT": INPUTS[dtype], "LANES": lanes}
+    module = native.load((*BASE, "additive_softmax.cu"), defines, tensors[0].device)
     sizes = [ctypes.c_int(num_queries), ctypes.c_int(num_keys)]
-    module.launch(name, (num_queries, count, 1), 128, 64, [*arguments, *sizes])
+    grid = (-(-num_queries * lanes // ROW_THREADS), count, 1)
+    module.launch(name, grid, ROW_THREADS, 64, [*(pointer(x) for x in tensors), *structs, *sizes, *more])

@@ -17,6 +17,7 @@ from saccade.attention.dropout import drawn_seed
 from saccade.attention.kernels import additive_cuda as cuda
 from saccade.attention.kernels import native
 from saccade.attention.kernels.additive_gradient import gradients
+from saccade.attention.kernels.aside import forked
 from saccade.attention.kernels.scope import Dropout, Masked, Scope, scope_of
 from saccade.attention.kernels.unpacked import unpack
 from saccade.attention.normalizers import Softmax
@@ -61,17 +62,18 @@ def _refuses_sizes(call: Call) -> str | None:
 def run(call: Call, operator: Operator | None = None) -> Attended:
     """Project, fold the leading axes, attend (by another operator of the same kind, if one is given)."""
     assert isinstance(call.score, Additive)
-    leading, count = call.leading, math.prod(call.leading)
+    leading = call.leading
+    heads_lead = len(call.score.heads) > 0 and len(leading) == 1 + len(call.score.heads)
     projected = call.score.project(call.query)
     query, key, value = (
-        tensor.to(projected.dtype).expand(*leading, -1, -1).reshape(count, *tensor.shape[-2:]).contiguous()
+        _folded(tensor.to(projected.dtype).expand(*leading, -1, -1), heads_lead)
         for tensor in (projected, call.memory, call.value)
     )
-    v = call.score.v.float().expand(*leading, -1).reshape(count, -1).contiguous()
+    v = _folded(call.score.v.float().unsqueeze(-2).expand(*leading, -1, -1), heads_lead).squeeze(-2)
     seed = drawn_seed(query.device) if call.dropout else None
     unpacked = unpack(call)
     if unpacked is None:
-        scope = scope_of(call)
+        scope = scope_of(call).turned(leading[0]) if heads_lead else scope_of(call)
     else:
         scope = unpacked.scope(*call.mask.band)
         query, key, value = unpacked.queries(query), unpacked.keys(key), unpacked.keys(value)
@@ -80,7 +82,14 @@ def run(call: Call, operator: Operator | None = None) -> Attended:
         query, key, v, value, scope.mask, scope.low, scope.high, scope.inner, call.dropout, seed
     )
     output = output if unpacked is None else unpacked.back(output)
+    if heads_lead:
+        return Attended(output.view(*leading[1:], leading[0], *output.shape[-2:]).movedim(-3, 0))
     return Attended(output.view(*leading, *output.shape[-2:]))
+
+
+def _folded(x: Tensor, heads_lead: bool) -> Tensor:
+    """[*leading, T, D] -> [N, T, D]; heads first, as a product with a matrix for each head leaves them."""
+    return (x.movedim(0, -3) if heads_lead else x).reshape(-1, *x.shape[-2:]).contiguous()
 
 
 def attention(
@@ -111,12 +120,8 @@ def additive_attention(
     seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """softmax(v·tanh(q_t + k_s)) values, [N, T, D], and the log-sums [N, T]."""
-    prepared = cuda.prepare(query_NTA, key_NSA, v_NA)
-    count, num_queries = query_NTA.shape[:2]
-    tiling = cuda.tiling_to_attend(count, num_queries, value_NSD.shape[-1])
-    assert tiling is not None
-    scope = Scope(low, high, mask, inner)
-    return cuda.attend(prepared, value_NSD, scope, Dropout(dropout, seed), tiling)
+    scope, drop = Scope(low, high, mask, inner), Dropout(dropout, seed)
+    return cuda.attend_prepared_or_raw(cuda.Raw(query_NTA, key_NSA, v_NA), value_NSD, scope, drop)
 
 
 def attended_shapes(
@@ -236,11 +241,14 @@ def kept_attention(
     dropout: float,
     seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """The same in three kernels and a product, [N, T, D], and the weights before dropout [N, T, S] (float32)."""
+    """The same, [N, T, D], and the weights before dropout [N, T, S] (float32)."""
+    scope, drop = Scope(low, high, mask, inner), Dropout(dropout, seed)
+    if (tiling := cuda.tiling_to_attend_raw(query_NTA, key_NSA, value_NSD)) is not None:
+        a = v_NA.new_empty(*query_NTA.shape[:2], key_NSA.shape[1])
+        return cuda.attend(cuda.Raw(query_NTA, key_NSA, v_NA), value_NSD, scope, drop, tiling, kept=a)[0], a
     with torch.autocast(query_NTA.device.type, enabled=False):
         a = cuda.scores(cuda.prepare(query_NTA, key_NSA, v_NA))
-        weight = cuda.softmax(a, Scope(low, high, mask, inner), Dropout(dropout, seed), value_NSD.dtype)
-        return torch.bmm(weight, value_NSD), a
+        return torch.bmm(cuda.softmax(a, scope, drop, value_NSD.dtype), value_NSD), a
 
 
 @kept_attention.register_fake
@@ -266,9 +274,11 @@ def kept_backward(
         grad_NTD = grad_NTD.contiguous()
         g = wide_product(grad_NTD, value_NSD.mT)
         weight = cuda.softmax_backward(a_NTS, g, Dropout(dropout, seed), value_NSD.dtype)
-        query, key = torch.empty_like(query_NTA), torch.empty_like(key_NSA)
-        of_v = gradients(query_NTA, key_NSA, v_NA, g, query, key, add=False)
-        return query, key, of_v, torch.bmm(weight.mT, grad_NTD)
+        query, key, value = (torch.empty_like(x) for x in (query_NTA, key_NSA, value_NSD))
+        with forked(g.device) as beside:  # what `gradients` holds for a while is free again only when both are done
+            of_v = gradients(query_NTA, key_NSA, v_NA, g, query, key, where=beside)
+            torch.bmm(weight.mT, grad_NTD, out=value)
+        return query, key, of_v, value
 
 
 @kept_backward.register_fake

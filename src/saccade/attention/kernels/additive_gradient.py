@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -34,11 +35,20 @@ def bytes_of(warps: int) -> int:
 
 
 def gradients(
-    query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, g_NTS: Tensor, of_query: Tensor, of_key: Tensor, *, add: bool
+    query_NTA: Tensor,
+    key_NSA: Tensor,
+    v_NA: Tensor,
+    g_NTS: Tensor,
+    of_query: Tensor,
+    of_key: Tensor,
+    *,
+    add: bool = False,
+    where: AbstractContextManager[object] | None = None,
 ) -> Tensor:
     """From g = d / d score (float32): writes the gradients of query and key; returns that of v, [N, A].
 
     All are contiguous. The gradients may be float32 or as the inputs are. `add`: to what `of_key`, float32, holds.
+    `where`: the stream on which it is computed.
     """
     (count, num_queries, width), num_keys = query_NTA.shape, key_NSA.shape[1]
     if not num_queries or not num_keys:
@@ -64,11 +74,12 @@ def gradients(
     given = [pointer(x) for x in (query_NTA, key_NSA, v_NA, g_NTS)]
     sizes = [ctypes.c_int(x) for x in (num_queries, num_keys, width, padded)]
     arguments = [*given, *targets, pointer(of_v), *sizes, ctypes.c_int(chunk)]
-    module.launch("gradients", (slices, tiles * parts, count), 32 * warps, bytes_of(warps), arguments)
-    if tiles * parts == 1:
-        return of_v[0]
-    sum_of_v, split = torch.empty_like(v_NA), [ctypes.c_int(tiles), ctypes.c_int(parts)]
-    arguments = [*targets, pointer(of_v), pointer(sum_of_v), pointer(v_NA), ctypes.c_int(count), *sizes, *split]
-    groups = count * max(num_queries, num_keys) * padded // 4
-    module.launch("add_parts", (min(-(-groups // 256), 1056), 3, 1), 256, 0, arguments)
+    sum_of_v = of_v[0] if tiles * parts == 1 else torch.empty_like(v_NA)
+    with where or nullcontext():
+        module.launch("gradients", (slices, tiles * parts, count), 32 * warps, bytes_of(warps), arguments)
+        if tiles * parts > 1:
+            split = [ctypes.c_int(x) for x in (tiles, parts)]
+            arguments = [*targets, pointer(of_v), pointer(sum_of_v), pointer(v_NA), ctypes.c_int(count), *sizes, *split]
+            groups = count * max(num_queries, num_keys) * padded // 4
+            module.launch("add_parts", (min(-(-groups // 256), 1056), 3, 1), 256, 0, arguments)
     return sum_of_v

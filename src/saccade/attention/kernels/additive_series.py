@@ -90,11 +90,8 @@ def additive_series(
         masked = Masked(scope, drawing, part.start, steps.start)
         weight = _weights(score, log_sum[part, steps], masked, value_NSD.dtype)
         torch.bmm(weight, value_NSD[part], out=output[part, steps])
-    tiling = cuda.tiling_to_attend(count, num_queries, value_NSD.shape[-1])
-    assert tiling is not None
-    beyond = cuda.Beyond(made.range_N2, RANGE)
-    prepared = cuda.prepare(query_NTA, key_NSA, v_NA, beyond=beyond)
-    cuda.attend(prepared, value_NSD, scope, drawing, tiling, over=(output, log_sum), beyond=beyond)
+    given, beyond = cuda.Raw(query_NTA, key_NSA, v_NA), cuda.Beyond(made.range_N2, RANGE)
+    cuda.attend_prepared_or_raw(given, value_NSD, scope, drawing, over=(output, log_sum), beyond=beyond)
     return output, log_sum
 
 

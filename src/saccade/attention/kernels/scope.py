@@ -46,6 +46,10 @@ class Scope(NamedTuple):
         strides = (stride if size > 1 else 0 for size, stride in zip(self.mask.shape, self.mask.stride(), strict=True))
         return Allowed(pointer(self.mask), self.inner, *strides, low, high)
 
+    def turned(self, outer: int) -> Scope:
+        """The same for entries in the other order: what was the inner of both axes leads."""
+        return self._replace(mask=None if self.mask is None else self.mask.transpose(0, 1), inner=outer)
+
 
 def scope_of(call: Call) -> Scope:
     """The mask as a kernel reads it: the band alone, or also booleans no larger than they must be."""

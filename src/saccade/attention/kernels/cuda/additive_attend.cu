@@ -1,5 +1,5 @@
 // softmax over the allowed keys and the weighted sum, tile after tile of keys: nothing of size T x S is kept.
-// grid: (query tiles, N). Shared memory: the stages (the tile of weights lies over them), the sums, four rows.
+// grid: (query tiles, N). Shared memory: the stages (the tile of weights lies over them), the sums, four rows; RAW: v.
 //
 // The weights go to the tensor cores in two halves of ten bits each: with float32 values three products
 // (high high + high low + low high) carry 21 bits; 16-bit values fit into ten bits and need two. Tensor cores cut what they
@@ -38,9 +38,11 @@ DEVICE void keep(float4* weights, int row, int four, int step, float x, float y)
     weights[at] = float4{high_x, high_y, x - high_x, y - high_y};
 }
 
-// Scores to weights e^(score - highest so far); what the row summed up before shrinks by `shrink`
+// Scores to weights e^(score - highest so far); what the row summed up before shrinks by `shrink`.
+// `kept`, or null: the weights themselves [N, queries, keys], where all keys are in this tile.
 DEVICE void weigh(
-    float* tile, const Rows& rows, const Scores& a, const Allowed& allowed, const Drawing& drawing, int n, int t0, int s0
+    float* tile, const Rows& rows, float* kept, const Scores& a, const Allowed& allowed, const Drawing& drawing, int n,
+    int t0, int s0
 ) {
     int lane = threadIdx.x % LANES, first = threadIdx.x / LANES;
     bool whole = t0 + TILE_T <= a.num_queries && s0 + TILE_S <= a.num_keys;
@@ -77,7 +79,7 @@ DEVICE void weigh(
             int four = lane + j * LANES;
             float x[4];
 #pragma unroll
-            for (int i = 0; i < 4; i++) x[i] = expf(score[round][j][i] - base);
+            for (int i = 0; i < 4; i++) x[i] = score[round][j][i] = expf(score[round][j][i] - base);
             sum += (x[0] + x[1]) + (x[2] + x[3]);
             if (drawing.threshold)
 #pragma unroll
@@ -86,6 +88,17 @@ DEVICE void weigh(
         }
 #pragma unroll
         for (int step = LANES / 2; step; step /= 2) sum += shuffle_xor(sum, step);
+        if (kept && t0 + row < a.num_queries) {
+            float share = sum == 0 ? 0.0f : 1 / sum;
+            float* to = kept + ((long long)n * a.num_queries + t0 + row) * a.num_keys;
+#pragma unroll
+            for (int j = 0; j < FOURS; j++) {
+                int key = (lane + j * LANES) * 4;
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    if (key + i < a.num_keys) to[key + i] = score[round][j][i] * share;
+            }
+        }
         if (lane == 0) {
             float less = expf(before - base), old = rows.total[row] * less, more = fmaf(rows.lost[row], less, sum);
             float total = old + more;
@@ -218,8 +231,8 @@ DEVICE void write_sums(
 }
 
 KERNEL(THREADS, BLOCKS) attend(
-    Scores a, Allowed allowed, Drawing drawing, const input_t* value, input_t* output, float* log_sum, int value_width,
-    Beyond beyond
+    Scores a, Allowed allowed, Drawing drawing, const input_t* value, input_t* output, float* log_sum, float* kept,
+    int value_width, Beyond beyond
 ) {
     SHARED(stages);
     if (beyond.leaves(blockIdx.y)) return;
@@ -233,10 +246,11 @@ KERNEL(THREADS, BLOCKS) attend(
     // the first and last key that any query of the tile may see, as far as the band says
     long long first = max((long long)t0 + allowed.low, 0ll);
     long long last = min((long long)min(t0 + TILE_T, a.num_queries) - 1 + allowed.high, (long long)a.num_keys - 1);
+    if (kept) first = 0, last = a.num_keys - 1;  // what nobody may see is written too
     int s0 = (int)min(first, (long long)a.num_keys) / TILE_S * TILE_S;
     value += ((long long)n * a.num_keys + s0) * value_width;
     for (; s0 <= last; s0 += TILE_S, value += TILE_S * value_width) {
-        if (allowed.bytes) {
+        if (allowed.bytes && !kept) {
             bool some = false;
             for (int at = threadIdx.x; at < TILE_T * TILE_S && !some; at += THREADS) {
                 int t = t0 + at / TILE_S, s = s0 + at % TILE_S;
@@ -245,13 +259,13 @@ KERNEL(THREADS, BLOCKS) attend(
             if (!block_any(some)) continue;
         }
         block_barrier();  // nobody reads the weights of the tile before any longer
-        score_tile(stages, stages, a, n, t0, s0);
+        score_tile(stages, row + 4 * TILE_T, a, n, t0, s0);
         Values values = {value, min(TILE_S, a.num_keys - s0) - 1, value_width};
         Span ahead[4];  // on their way while the weights are made
         int column = threadIdx.x / 32 * COLUMNS;
         if (column < value_width && wide) values.load<true>(ahead, 0, column);
         else if (column < value_width) values.load<false>(ahead, 0, column);
-        weigh(stages, rows, a, allowed, drawing, n, t0, s0);
+        weigh(stages, rows, kept, a, allowed, drawing, n, t0, s0);
         block_barrier();
         if (wide) add_values<true>(sums, (const float4*)stages, rows.shrink, values, ahead, anew);
         else add_values<false>(sums, (const float4*)stages, rows.shrink, values, ahead, anew);

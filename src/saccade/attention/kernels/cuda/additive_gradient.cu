@@ -18,12 +18,6 @@
 #define G_SIZE (TILE_T * TILE_S)
 #define SUMS_SIZE (WARPS * TILE_T * SLICE)
 
-// The same to the machine, not to the compiler: what follows from it is computed where it is used, and held nowhere else
-DEVICE int unknown(int x) {
-    asm volatile("" : "+r"(x));
-    return x;
-}
-
 // Where a gradient goes: to `parts` [parts, N, rows, padded], if there are some, else to its place [N, rows, width]
 struct Target {
     float* parts;

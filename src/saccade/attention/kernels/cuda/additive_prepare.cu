@@ -21,6 +21,40 @@ DEVICE void fold(float v, float largest, float& c, float& factor) {
     factor = counts ? c : 0.0f;
 }
 
+DEVICE float largest_of(const float* v, int width) {  // by every warp for itself; infinite where one is no number
+    float largest = 0;
+    for (int d = threadIdx.x % 32; d < width; d += 32) largest = fmaxf(largest, or_infinite(fabsf(v[d])));
+    largest = warp_max(largest);
+    return largest > 0 ? largest : 1.0f;
+}
+
+struct Line {  // score = intercept + slope * (sum of reciprocals)
+    float intercept, slope;
+};
+
+// c of every dimension, and by what log2 of its exponential is its argument, if anybody wants to know (0: it is ignored).
+// `parts`: two floats for each warp and one more, from which line_of is made behind a barrier.
+DEVICE void fold_all(float* c, float* powers, float* parts, const float* v, float largest, int width, int padded) {
+    float sum = 0, ignored = 0;
+    for (int d = threadIdx.x; d < padded; d += blockDim.x) {
+        float factor, sign = d < width ? turn(v[d], d) : 1.0f, value = d < width ? v[d] * sign : 0.0f;
+        fold(value, largest, c[d], factor);
+        sum += value, ignored += factor == 0;
+        if (powers) powers[d] = factor == 0 ? 0.0f : TWO_LOG2_E * sign;
+    }
+    sum = 0.5f * (sum + shuffle_xor(sum, 1));  // neighbours have opposite signs: what is summed is small from the start
+    sum = warp_sum(sum), ignored = warp_sum(ignored);
+    int warp = threadIdx.x / 32;
+    if (threadIdx.x % 32 == 0) parts[2 * warp + 1] = sum, parts[2 * warp + 2] = ignored;
+    if (threadIdx.x == 0) parts[0] = largest;
+}
+
+DEVICE Line line_of(const float* parts) {
+    float sum = 0, ignored = 0, largest = parts[0];
+    for (int warp = 0; warp < blockDim.x / 32; warp++) sum += parts[2 * warp + 1], ignored += parts[2 * warp + 2];
+    return {sum + 2 * largest * ignored / IGNORED, -2 * largest};
+}
+
 struct alignas(4 * sizeof(input_t)) Four { input_t x[4]; };
 
 // Four arguments, of which the first `count` are there, at once if all fours are aligned
@@ -93,27 +127,17 @@ KERNEL(512, 2) prepare(
                             block * ROWS, num_keys, width, padded, scratch);
         return;
     }
-    float largest = 0, sum = 0, ignored = 0;
-    for (int d = threadIdx.x; d < width; d += blockDim.x) largest = fmaxf(largest, or_infinite(fabsf(v[d])));
-    largest = block_max(largest, scratch);
-    float safe = largest > 0 ? largest : 1.0f;
+    float largest = largest_of(v, width);
     if (blockIdx.x == 0) {
-        for (int d = threadIdx.x; d < padded; d += blockDim.x) {
-            float c, factor, value = d < width ? v[d] * turn(v[d], d) : 0.0f;
-            fold(value, safe, c, factor);
-            sum += value, ignored += factor == 0;
-            reciprocal_v[(long long)n * padded + d] = c;
-        }
-        sum = 0.5f * (sum + shuffle_xor(sum, 1));  // neighbours have opposite signs: what is summed is small from the start
-        sum = block_sum(sum, scratch), ignored = block_sum(ignored, scratch);
-        if (threadIdx.x == 0) {  // score = line[0] + line[1] * (sum of reciprocals)
-            line[2 * n] = sum + 2 * safe * ignored / IGNORED;
-            line[2 * n + 1] = -2 * safe;
-        }
+        fold_all(reciprocal_v + (long long)n * padded, nullptr, scratch, v, largest, width, padded);
+        block_barrier();
+        Line made = line_of(scratch);
+        block_barrier();
+        if (threadIdx.x == 0) line[2 * n] = made.intercept, line[2 * n + 1] = made.slope;
     }
     long long at = (long long)n * num_queries;
     float* bound = query_bound + (n * query_blocks + blockIdx.x) * 2;
-    exponentials<true>(query + at * width, folded_query + at * padded, v, safe, bound, blockIdx.x * ROWS, num_queries,
+    exponentials<true>(query + at * width, folded_query + at * padded, v, largest, bound, blockIdx.x * ROWS, num_queries,
                        width, padded, scratch);
     if (threadIdx.x == 0 && !(largest < INFINITE)) bound[0] = bound[1] = INFINITE;
 }

@@ -3,7 +3,7 @@
 KERNEL(THREADS, 512 / THREADS) scores(Scores a, float* score) {
     SHARED(stages);
     int n = blockIdx.z, t0 = blockIdx.y * TILE_T, s0 = blockIdx.x * TILE_S;
-    score_tile(stages, stages, a, n, t0, s0);
+    score_tile(stages, nullptr, a, n, t0, s0);
     for (int at = threadIdx.x; at < TILE_T * TILE_S; at += THREADS) {
         int t = t0 + at / TILE_S, s = s0 + at % TILE_S;
         if (t < a.num_queries && s < a.num_keys)

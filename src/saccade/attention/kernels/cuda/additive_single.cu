@@ -33,7 +33,7 @@ DEVICE void copy_four_later(input_t* to, const input_t* from) {
 #if INPUT == 0
     copy_later(to, from);
 #else
-    copy_eight_bytes_later(to, from);
+    copy_eight_later((float*)to, from);
 #endif
 }
 

@@ -46,7 +46,7 @@ DEVICE void copy_later(float* to, const float* from) {
     uint32 address = (uint32)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from));
 }
-DEVICE void copy_eight_bytes_later(void* to, const void* from) {
+DEVICE void copy_eight_later(float* to, const void* from) {  // bytes
     uint32 address = (uint32)__cvta_generic_to_shared(to);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(address), "l"(from));
 }
@@ -143,6 +143,12 @@ DEVICE float to_ten_bits(float x) { return __uint_as_float((__float_as_uint(x) +
 #define CUT_BY_FOUR 30.0f
 #define CUT_BY_TWO 60.0f
 DEVICE float denominator(float x, float y, float cut) { return 1 + power_of_two(minimum((x + y) * TWO_LOG2_E, cut)); }
+
+// The same to the machine, not to the compiler: what follows from it is computed where it is used, and held nowhere else
+DEVICE int unknown(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
 
 DEVICE float warp_max(float x) {
     for (int lane = 16; lane; lane /= 2) x = fmaxf(x, shuffle_xor(x, lane));
