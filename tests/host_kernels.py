@@ -23,6 +23,8 @@ OPTIONS = ["-std=c++20", "-O1", "-ffp-contract=off", "-w", "-fPIC", "-shared", "
 class HostModule:
     """The kernels of some sources; every thread of a block in turn."""
 
+    has_clusters = True
+
     def __init__(self, library: Path) -> None:
         self._library = ctypes.CDLL(str(library))
 
@@ -34,10 +36,11 @@ class HostModule:
         shared: int,
         arguments: Sequence[Any],
         turn: native.Turn = native.Turn.ALONE,
+        cluster: int = 1,
     ) -> None:
         del turn
         given = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(x) for x in arguments))
-        getattr(self._library, f"launch_{name}")((ctypes.c_int * 3)(*grid), block, shared, given)
+        getattr(self._library, f"launch_{name}")((ctypes.c_int * 3)(*grid), block, cluster, shared, given)
 
 
 class HostCompiler:

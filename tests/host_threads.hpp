@@ -11,7 +11,7 @@
 
 #define DEVICE inline
 #define KERNEL(threads, blocks) static void
-#define SHARED(name) float* name = host::shared.data()
+#define SHARED(name) float* name = host::shared_of(host::current / blockDim.x)
 
 typedef uint32_t uint32;
 typedef uint16_t uint16;
@@ -21,16 +21,18 @@ struct alignas(16) float4 { float x, y, z, w; };
 struct dim3 { int x, y, z; };
 
 namespace host {
-enum State { RUNS, AT_WARP, AT_BLOCK, DONE };
+enum State { RUNS, AT_WARP, AT_BLOCK, AT_CLUSTER, DONE };
 struct Thread {
     ucontext_t context;
     std::vector<char> stack;
     State state;
     float parts[8];
     bool flag;
+    int arrivals;  // at the cluster's barrier
 };
-inline std::vector<Thread> threads;
-inline std::vector<float> shared;
+inline std::vector<Thread> threads;  // of all blocks of a cluster, one behind the other
+inline std::vector<std::vector<float>> shared;
+inline float* shared_of(int rank) { return shared[rank].data(); }
 inline ucontext_t scheduler;
 inline int current;
 inline bool any;
@@ -41,6 +43,13 @@ inline void wait(State state) {
 }  // namespace host
 
 static dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+DEVICE void cluster_arrive() { host::threads[host::current].arrivals++; }
+DEVICE void cluster_begin() { cluster_arrive(); }
+DEVICE void cluster_wait() { host::wait(host::AT_CLUSTER); }
+DEVICE void write_to_rank(int rank, float* to, float x) {
+    host::shared_of(rank)[to - host::shared_of(host::current / blockDim.x)] = x;
+}
 
 DEVICE float __uint_as_float(uint32 x) { float y; memcpy(&y, &x, 4); return y; }
 DEVICE uint32 __float_as_uint(float x) { uint32 y; memcpy(&y, &x, 4); return y; }
@@ -71,7 +80,8 @@ DEVICE bool block_any(bool mine) {
     host::threads[host::current].flag = mine;
     block_barrier();
     bool any = false;
-    for (auto& thread : host::threads) any |= thread.flag;
+    int first = host::current / blockDim.x * blockDim.x;
+    for (int i = first; i < first + blockDim.x; i++) any |= host::threads[i].flag;
     block_barrier();
     return any;
 }
@@ -119,13 +129,19 @@ template <class Call> static Call* held;
 template <class Call> void call() { (*held<Call>)(); }
 
 inline bool release() {  // those who all wait together go on; false: all are done
-    int count = (int)threads.size(), done = 0, at_block = 0;
+    int count = (int)threads.size(), done = 0, arrivals = 1 << 30;
     bool moved = false;
-    for (auto& thread : threads) done += thread.state == DONE, at_block += thread.state == AT_BLOCK;
+    for (auto& thread : threads)
+        if (thread.state == DONE) done++;
+        else arrivals = min(arrivals, thread.arrivals);
     if (done == count) return false;
-    if (done + at_block == count) {
-        for (auto& thread : threads) if (thread.state == AT_BLOCK) thread.state = RUNS;
-        return true;
+    for (auto& thread : threads)
+        if (thread.state == AT_CLUSTER && thread.arrivals <= arrivals) thread.state = RUNS, moved = true;
+    for (int block = 0; block < count; block += blockDim.x) {
+        bool all = true;
+        for (int i = block; i < block + blockDim.x; i++) all &= threads[i].state == AT_BLOCK || threads[i].state == DONE;
+        for (int i = block; all && i < block + blockDim.x; i++)
+            if (threads[i].state == AT_BLOCK) threads[i].state = RUNS, moved = true;
     }
     for (int warp = 0; warp < count; warp += 32) {
         bool all = true;
@@ -137,12 +153,13 @@ inline bool release() {  // those who all wait together go on; false: all are do
     return true;
 }
 
-template <class Call> void run_block(Call& one, int seed) {
+template <class Call> void run_cluster(Call& one, dim3 first) {
+    int seed = first.x * 7 + first.y * 3 + first.z;
     held<Call> = &one, body = &call<Call>;
     int count = (int)threads.size();
     for (int i = 0; i < count; i++) {
         Thread& thread = threads[i];
-        thread.state = RUNS;
+        thread.state = RUNS, thread.arrivals = 0;
         getcontext(&thread.context);
         thread.context.uc_stack.ss_sp = thread.stack.data();
         thread.context.uc_stack.ss_size = thread.stack.size();
@@ -151,38 +168,39 @@ template <class Call> void run_block(Call& one, int seed) {
     }
     do {
         seed = seed * 1103515245 + 12345;
-        int first = (seed >> 8 & 0x7fffff) % count, step = seed & 1 << 20 ? count - 1 : 1;
-        for (int turn = 0, i = first; turn < count; turn++, i = (i + step) % count) {
+        int begin = (seed >> 8 & 0x7fffff) % count, step = seed & 1 << 20 ? count - 1 : 1;
+        for (int turn = 0, i = begin; turn < count; turn++, i = (i + step) % count) {
             if (threads[i].state != RUNS) continue;
             current = i;
-            threadIdx = {i, 0, 0};
+            threadIdx = {i % blockDim.x, 0, 0}, blockIdx = {first.x, first.y + i / blockDim.x, first.z};
             swapcontext(&scheduler, &threads[i].context);
         }
     } while (release());
 }
 
 template <class... Args, size_t... I>
-void launch(void (*kernel)(Args...), const int* grid, int block, int bytes, void** given, std::index_sequence<I...>) {
-    threads.resize(block);
+void launch(
+    void (*kernel)(Args...), const int* grid, int block, int cluster, int bytes, void** given, std::index_sequence<I...>
+) {
+    threads.resize(block * cluster), shared.resize(cluster);
     for (auto& thread : threads) thread.stack.resize(1 << 15);
     blockDim = {block, 1, 1}, gridDim = {grid[0], grid[1], grid[2]};
     auto one = [&] { kernel(*(std::decay_t<Args>*)given[I]...); };
     for (int z = 0; z < grid[2]; z++)
-        for (int y = 0; y < grid[1]; y++)
+        for (int y = 0; y < grid[1]; y += cluster)
             for (int x = 0; x < grid[0]; x++) {
-                blockIdx = {x, y, z};
-                shared.assign(bytes / 4 + 4, NAN);  // nobody may read what nobody wrote
-                run_block(one, x * 7 + y * 3 + z);
+                for (auto& own : shared) own.assign(bytes / 4 + 4, NAN);  // nobody may read what nobody wrote
+                run_cluster(one, {x, y, z});
             }
 }
 template <class... Args>
-void launch(void (*kernel)(Args...), const int* grid, int block, int bytes, void** given) {
-    launch(kernel, grid, block, bytes, given, std::index_sequence_for<Args...>{});
+void launch(void (*kernel)(Args...), const int* grid, int block, int cluster, int bytes, void** given) {
+    launch(kernel, grid, block, cluster, bytes, given, std::index_sequence_for<Args...>{});
 }
 }  // namespace host
 
 #define EXPORT(name)                                                                              \
     extern "C" __attribute__((visibility("default")))                                             \
-    void launch_##name(const int* grid, int block, int bytes, void** given) {                     \
-        host::launch(name, grid, block, bytes, given);                                            \
+    void launch_##name(const int* grid, int block, int cluster, int bytes, void** given) {        \
+        host::launch(name, grid, block, cluster, bytes, given);                                   \
     }

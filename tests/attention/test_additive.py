@@ -56,10 +56,17 @@ def test_no_range_gives_a_wrong_answer(size: float) -> None:
 
 
 def test_the_guard_is_what_keeps_large_arguments_right() -> None:
-    far = torch.full((1, 1, 1), 60.0)
+    far = torch.full((1, 2, 1), 60.0)
     assert not additive._separate(far, -far).separated
     assert additive._separate(far / 2, far / 2).separated
     assert math.exp(2 * 60.0) > torch.finfo(torch.float32).max
+
+
+def test_one_query_is_as_exact_as_the_plain_equation() -> None:
+    query, key, v = torch.randn(16, 1, 256), torch.randn(16, 30, 256), torch.randn(16, 256)
+    exact = plain(query.double(), key.double(), v.double())
+    ours, theirs = ((made - exact).square().mean() for made in (additive_score(query, key, v), plain(query, key, v)))
+    assert ours <= 2 * theirs
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])

@@ -145,7 +145,9 @@ def test_one_query_with_its_weights() -> None:
 
 
 @pytest.mark.parametrize("dtype_name", [name for name in DTYPES if name != "float64"])
-@pytest.mark.parametrize(("num_rows", "num_keys", "width"), [(64, 30, 512), (5, 300, 33), (200, 7, 1000)])
+@pytest.mark.parametrize(
+    ("num_rows", "num_keys", "width"), [(64, 30, 512), (64, 30, 1000), (5, 300, 33), (30, 90, 1500), (200, 7, 1000)]
+)
 def test_a_decoders_step(dtype_name: str, num_rows: int, num_keys: int, width: int) -> None:
     dtype = DTYPES[dtype_name]
     score = build_score("additive", width).to(CUDA, dtype).requires_grad_(False)

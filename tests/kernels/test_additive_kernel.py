@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cases import DTYPES, MASKS, build_score, random_inputs
-from host_kernels import COMPILER, HostCompiler
+from host_kernels import COMPILER, HostCompiler, HostModule
 from saccade import attend, explain, masks
 from saccade.attention import Mask, Score
 from saccade.attention.call import Call, resolve
@@ -20,6 +20,7 @@ from saccade.attention.kernels import (
     additive_cuda,
     additive_fused,
     additive_gradient,
+    additive_project,
     additive_series,
     additive_single,
     native,
@@ -145,16 +146,63 @@ def test_a_decoders_step_of_several_axes(shape: tuple[int, ...], is_strided: boo
         torch.testing.assert_close(other, one, atol=1e-5, rtol=1e-4)
 
 
+def projected(query: Tensor, weight: Tensor) -> Tensor:
+    module = native.load(additive_single.FILES, {"INPUT": additive_cuda.INPUTS[query.dtype]}, query.device)
+    made, parts = additive_project.projected(query, weight, module)
+    assert parts == len(made)
+    assert parts > 1 or query.shape[-1] < 64
+    return made.double().sum(0)
+
+
 @pytest.mark.parametrize(("count", "width", "num_outputs"), [(1, 5, 3), (70, 300, 45), (128, 516, 40), (3, 1032, 33)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_few_queries_are_projected_in_parts(count: int, width: int, num_outputs: int, dtype: torch.dtype) -> None:
     query, weight = torch.randn(count, 1, width).to(dtype), torch.randn(num_outputs, width).to(dtype)
-    module = native.load(additive_single.FILES, {"INPUT": additive_cuda.INPUTS[dtype]}, query.device)
-    made, parts = additive_single._projected(query, weight, module)
-    assert parts == len(made)
-    assert parts > 1 or width < 64
     exact = query.squeeze(1).double() @ weight.double().mT
-    torch.testing.assert_close(made.double().sum(0), exact, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(projected(query, weight), exact, atol=2e-6 * width**0.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("centre", [0.0, 1.0])
+def test_projections_are_as_exact_as_plain_ones(centre: float) -> None:
+    query, weight = torch.randn(40, 1, 2000) + centre, torch.randn(40, 2000) + centre
+    exact = query.squeeze(1).double() @ weight.double().mT
+    ours, plainly = projected(query, weight) - exact, (query.squeeze(1) @ weight.mT).double() - exact
+    assert ours.square().mean() <= plainly.square().mean()
+
+
+@pytest.mark.parametrize("size", [3.4028e38, math.inf, math.nan])
+def test_what_is_not_finite_is_projected_as_it_is_written(size: float) -> None:
+    query, weight = torch.randn(5, 1, 130) / 1000, torch.randn(9, 130) / 1000
+    query[1, 0, 3] = weight[2, 100] = size
+    weight[4, 3] = 0
+    plainly = (query.squeeze(1).double() @ weight.double().mT).float().double()
+    torch.testing.assert_close(projected(query, weight), plainly, equal_nan=True, atol=1e-5, rtol=1e-5)
+
+
+STEPS = [
+    (2, 30, 132, 260),
+    (1, 70, 1500, 300),
+    (3, 1100, 36, 64),
+    (40, 5, 8, 150),
+    (2, 9, 1027, 130),
+    (66, 17, 64, 128),
+]
+
+
+@pytest.mark.parametrize("has_clusters", [False, True])
+@pytest.mark.parametrize(("count", "num_keys", "width", "value_width"), STEPS)
+def test_blocks_of_an_entry_share_its_keys(
+    count: int, num_keys: int, width: int, value_width: int, has_clusters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HostModule, "has_clusters", has_clusters)
+    query, key, v = torch.randn(count, 1, width), torch.randn(count, num_keys, width), torch.randn(1, width)
+    value, mask = torch.randn(count, num_keys, value_width), torch.rand(count, 1, 1, num_keys) < 0.8
+    mask[0, ..., : num_keys // 2 + 1] = False  # all keys of the first block
+    output, weights = additive_single.additive_single(query, key, v, value, mask, None, None, 1, 0.0, None)
+    score = plain(query.double(), key.double(), v.double().expand(count, -1)).masked_fill(~mask.squeeze(1), -math.inf)
+    expected = score.softmax(-1).nan_to_num()
+    torch.testing.assert_close(weights.double(), expected.squeeze(1), atol=3e-6, rtol=1e-4)
+    torch.testing.assert_close(output.double(), expected @ value.double(), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("count", [1, 40, 200])

@@ -19,6 +19,7 @@ NormalizerLike = str | Callable[[Tensor, Tensor | None], Tensor]
 MaskLike = Mask | Tensor | None
 Part = TypeVar("Part", bound=nn.Module)
 _INSTANCES: dict[type[nn.Module], nn.Module] = {}
+_FULL = masks.full()
 
 
 class Attended(NamedTuple):
@@ -155,7 +156,7 @@ def find_normalizer(normalizer: NormalizerLike) -> Callable[[Tensor, Tensor | No
 def find_mask(mask: MaskLike) -> Mask:
     """A mask, from nothing or from a boolean tensor."""
     if mask is None:
-        return masks.full()
+        return masks.full() if torch.compiler.is_compiling() else _FULL
     if isinstance(mask, Tensor):
         return masks.dense(mask)
     if not isinstance(mask, Mask):

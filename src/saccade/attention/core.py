@@ -95,6 +95,8 @@ def attend(
         return_log_probability=return_log_probability,
     )
     attended = select(call, backend).run(call)
+    if not (return_weights or return_log_probability):
+        return attended.output
     asked = (True, return_weights, return_log_probability)
     results = tuple(part for part, wanted in zip(attended, asked, strict=True) if wanted and part is not None)
     return results if len(results) > 1 else results[0]

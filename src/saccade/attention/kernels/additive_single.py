@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,21 +14,19 @@ from saccade.attention.call import Attended, Call
 from saccade.attention.dropout import drawn_seed
 from saccade.attention.kernels import native
 from saccade.attention.kernels.additive_cuda import INPUTS, SHARED_LIMIT
+from saccade.attention.kernels.additive_project import ONE_EACH, projected
 from saccade.attention.kernels.native import pointer
 from saccade.attention.kernels.scope import Allowed, Drawing, Dropout, Scope, scope_of
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Additive
 
 REASON = "there is one query: score, softmax and weighted sum are one small kernel"
-FILES = ("device.cuh", "additive_single.cu")
-THREADS, FORWARD_THREADS = 256, 512  # as in additive_single.cu
-PROJECTED_ROWS, PROJECTED_OUTPUTS, DEPTH, STAGES = 64, 32, 64, 3  # of a block of `project`, as there
-FEW_ROWS = 128  # up to here W q is a small kernel; larger products are cuBLAS's
-ONE_EACH = 132  # blocks: up to here each has a multiprocessor of its own
-MOST_PARTS = 8  # of the width of W q
-MOST_SHARERS, LEAST_COLUMNS = 4, 64  # blocks that share an entry's values, but each reads all keys; columns of each
+FILES = ("device.cuh", "additive_single.cu", "additive_project.cu", "additive_single_backward.cu")
+THREADS, FORWARD_THREADS = 256, 512  # as in additive_single_backward.cu and additive_single.cu
+MOST_SHARERS, LEAST_COLUMNS = 4, 64  # blocks that share an entry, as there; columns of the values for each
+MOST_SPAN, MANY_KEYS = 256, 1024  # threads that share a key; with more keys than that, a warp
 
-_SIZES = ("num_keys", "width", "value_width", "v_stride", "v_is_wide", "parts", "holds")
+_SIZES = ("num_keys", "width", "value_width", "v_stride", "v_is_wide", "parts", "joined", "span")
 _DEFINES = {dtype: {"INPUT": number} for dtype, number in INPUTS.items()}
 _ANY_KEY, _NO_DROPOUT = Scope().allowed(), Dropout().drawing()
 
@@ -63,10 +63,10 @@ def run(call: Call) -> Attended:
     if is_plain(call):
         return at_once(call)
     leading, count = call.leading, math.prod(call.leading)
-    projected = call.score.project(call.query)
+    asked = call.score.project(call.query)
     query, key, value = (
-        tensor.to(projected.dtype).expand(*leading, -1, -1).reshape(count, *tensor.shape[-2:]).contiguous()
-        for tensor in (projected, call.memory, call.value)
+        tensor.to(asked.dtype).expand(*leading, -1, -1).reshape(count, *tensor.shape[-2:]).contiguous()
+        for tensor in (asked, call.memory, call.value)
     )
     v = call.score.v.float()
     v = v.unsqueeze(0) if v.dim() == 1 else v.expand(*leading, -1).reshape(count, -1).contiguous()
@@ -75,7 +75,7 @@ def run(call: Call) -> Attended:
     output, weight = additive_single(
         query, key, v, value, scope.mask, scope.low, scope.high, scope.inner, call.dropout, seed
     )
-    weights = weight.view(*leading, 1, -1).to(projected.dtype) if call.wants_weights else None
+    weights = weight.view(*leading, 1, -1).to(asked.dtype) if call.wants_weights else None
     return Attended(output.view(*leading, 1, -1), weights)
 
 
@@ -91,9 +91,10 @@ def is_plain(call: Call) -> bool:
         return False
     if not (query.shape[:-2] == memory.shape[:-2] == value.shape[:-2]):
         return False
-    if not all(x.is_contiguous() for x in (query, memory, value, score.v)):
+    weight, v = score.W, score.v  # each a search through the module
+    if not (query.is_contiguous() and memory.is_contiguous() and value.is_contiguous() and v.is_contiguous()):
         return False
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (query, memory, value, score.W, score.v)):
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (query, memory, value, weight, v)):
         return False
     return not (torch.compiler.is_compiling() or torch.is_autocast_enabled(query.device.type))
 
@@ -119,10 +120,10 @@ def at_once(call: Call) -> Attended:
     v: Tensor = score.v
     if v.dtype != dtype:
         v = v.float()
-    projected, parts = _projected(query, score.W, module)
-    holds, sharers = _holds(memory, count := math.prod(leading)), _sharers(count, value_width)
+    made, parts = projected(query, score.W, module)
+    plan = _plan_of(memory, value, math.prod(leading), module)
     step = _Step(
-        projected.data_ptr(),
+        made.data_ptr(),
         memory.data_ptr(),
         value.data_ptr(),
         v.data_ptr(),
@@ -135,48 +136,46 @@ def at_once(call: Call) -> Attended:
         0,
         v.dtype == torch.float32,
         parts,
-        holds,
+        plan.cluster > 1,
+        plan.span,
         _ANY_KEY,
         _NO_DROPOUT,
     )
-    shared = _shared_forward(num_keys, width) + holds * num_keys * width * dtype.itemsize
     turn = native.Turn.SECOND if parts else native.Turn.ALONE
-    module.launch("step", (count, sharers, 1), FORWARD_THREADS, shared, (step,), turn)
+    module.launch(plan.kernel, plan.grid, FORWARD_THREADS, plan.shared, (step,), turn, plan.cluster)
     return Attended(output, None if weight is None else weight.to(dtype))
 
 
-def _projected(query_N1D: Tensor, weight_AD: Tensor, module: native.Module) -> tuple[Tensor, int]:
-    """W q, [..., 1, A], and 0; of few rows by a kernel, in parts [parts, N, A] (float32), and how many they are."""
-    num_outputs, width = weight_AD.shape
-    count = query_N1D.numel() // width
-    if count > FEW_ROWS or weight_AD.dtype != query_N1D.dtype or not weight_AD.is_contiguous():
-        return query_N1D @ weight_AD.to(query_N1D.dtype).mT, 0
-    tiles, blocks = -(-num_outputs // PROJECTED_OUTPUTS), -(-count // PROJECTED_ROWS)
-    parts = max(1, min(ONE_EACH // (tiles * blocks), MOST_PARTS))
-    chunk = -(-width // (parts * DEPTH)) * DEPTH
-    parts = -(-width // chunk)
-    made = query_N1D.new_empty((parts, count, num_outputs), dtype=torch.float32)
-    places = (pointer(query_N1D), pointer(weight_AD), pointer(made))
-    sizes = tuple(map(ctypes.c_int, (count, num_outputs, width, chunk)))
-    rows = (PROJECTED_ROWS + PROJECTED_OUTPUTS) * min(STAGES, chunk // DEPTH)
-    shared = rows * (DEPTH * query_N1D.itemsize + 16)
-    module.launch("project", (tiles, blocks, parts), 256, shared, places + sizes, native.Turn.FIRST)
-    return made, parts
+class _Plan(NamedTuple):
+    """How a step is launched: blocks of an entry, as a cluster or not, and the threads that share a key."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    cluster: int
+    span: int
+    shared: int
 
 
-def _sharers(count: int, value_width: int) -> int:
-    """Blocks of a batch entry."""
+def _plan_of(key_NSA: Tensor, value_NSD: Tensor, count: int, module: native.Module) -> _Plan:
+    """Whether a block has its keys in shared memory is said by where they lie, too."""
+    lies_well = not (key_NSA.data_ptr() | value_NSD.data_ptr()) % 16
+    sizes = (count, *key_NSA.shape[-2:], value_NSD.shape[-1], key_NSA.itemsize)
+    return _plan(*sizes, lies_well, module.has_clusters)
+
+
+@functools.cache
+def _plan(
+    count: int, num_keys: int, width: int, value_width: int, itemsize: int, lies_well: bool, has_clusters: bool
+) -> _Plan:
     quads = -(-value_width // 4)
     most = max(1, min(ONE_EACH // count, MOST_SHARERS, value_width // LEAST_COLUMNS))
-    return -(-quads // -(-quads // most))
-
-
-def _holds(key_NSA: Tensor, count: int) -> bool:
-    """Whether a block has all its keys in shared memory: where others wait for a multiprocessor, they'd wait longer."""
-    num_keys, width = key_NSA.shape[-2:]
-    size = width * key_NSA.itemsize
-    fits = num_keys * size + _shared_forward(num_keys, width) <= SHARED_LIMIT
-    return count <= ONE_EACH and fits and not size % 16 and not key_NSA.data_ptr() % 16
+    sharers = -(-quads // -(-quads // most))
+    cluster = sharers if has_clusters else 1
+    shared, of_keys = _shared_forward(num_keys, width), -(-num_keys // cluster) * width * itemsize
+    # where others wait for a multiprocessor, they'd wait longer
+    holds = lies_well and count <= ONE_EACH and not (width % 4 or value_width % 4) and shared + of_keys <= SHARED_LIMIT
+    kernel, shared = ("step_beside", shared + of_keys) if holds else ("step", shared)
+    return _Plan(kernel, (count, sharers, 1), cluster, _span(num_keys, width), shared)
 
 
 @torch.library.custom_op("saccade::additive_single", mutates_args=())
@@ -197,12 +196,11 @@ def additive_single(
     value_width = value_NSD.shape[-1]
     output, weight = value_NSD.new_empty(count, 1, value_width), v.new_empty(count, num_keys)
     tensors = [pointer(x) for x in (query_N1A, key_NSA, value_NSD, v, None, output, weight)]
-    holds, sharers = _holds(key_NSA, count), _sharers(count, value_width)
-    sizes = (num_keys, width, value_width, _stride(v), 1, 0, holds)  # in the order of _SIZES
-    given = [_Step(*tensors, *sizes, Scope(low, high, mask, inner).allowed(), Dropout(dropout, seed).drawing())]
     module = native.load(FILES, _DEFINES[value_NSD.dtype], value_NSD.device)
-    shared = _shared_forward(num_keys, width) + holds * num_keys * width * key_NSA.itemsize
-    module.launch("step", (count, sharers, 1), FORWARD_THREADS, shared, given)
+    plan = _plan_of(key_NSA, value_NSD, count, module)
+    sizes = (num_keys, width, value_width, _stride(v), 1, 0, plan.cluster > 1, plan.span)  # in the order of _SIZES
+    given = [_Step(*tensors, *sizes, Scope(low, high, mask, inner).allowed(), Dropout(dropout, seed).drawing())]
+    module.launch(plan.kernel, plan.grid, FORWARD_THREADS, plan.shared, given, cluster=plan.cluster)
     return output, weight
 
 
@@ -272,8 +270,17 @@ def _shared(num_keys: int, width: int, value_width: int) -> int:
 
 
 def _shared_forward(num_keys: int, width: int) -> int:
-    """Bytes: the query, v, sums of four columns a thread, scores and weights; without the keys."""
-    return 16 * (2 * -(-width // 4) + FORWARD_THREADS + -(-num_keys // 2))
+    """Bytes: the query, v, sums of four columns a thread, parts of the scores and weights; without the keys."""
+    rows = 1 + _span(num_keys, width) // 32
+    return 16 * (2 * -(-width // 4) + FORWARD_THREADS + -(-rows * num_keys // 4))
+
+
+def _span(num_keys: int, width: int) -> int:
+    """Threads that share a key, in whole warps, each with four dimensions at a time."""
+    if num_keys > MANY_KEYS:
+        return 32
+    quads = -(-width // 4)
+    return -(-quads // (32 * -(-quads // MOST_SPAN))) * 32
 
 
 def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -19,9 +19,9 @@ from torch import Tensor
 SOURCES = Path(__file__).parent / "cuda"
 LARGEST_STATIC_SHARED = 48 << 10  # more shared memory than this a kernel has to ask for
 LEAST_CAPABILITY = (8, 0)  # asynchronous copies, TF32
-LEAST_OVERLAP = (9, 0)  # a kernel can begin while the one before it runs
+LEAST_HOPPER = (9, 0)  # a kernel can begin while the one before it runs, and blocks join to clusters
 _MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, .._PREFERRED_SHARED_MEMORY_..
-_PROGRAMMATIC = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+_CLUSTER, _PROGRAMMATIC = 4, 6  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .._PROGRAMMATIC_STREAM_SERIALIZATION
 _MODULES: dict[tuple[object, ...], Module] = {}
 _REFUSALS: dict[torch.device, str | None] = {}
 _THREAD = threading.local()
@@ -40,6 +40,10 @@ class Turn(enum.Enum):
 class Module(Protocol):
     """Compiled kernels by name."""
 
+    @property
+    def has_clusters(self) -> bool:
+        """Whether blocks can join to clusters."""
+
     def launch(
         self,
         name: str,
@@ -48,14 +52,15 @@ class Module(Protocol):
         shared: int,
         arguments: Arguments,
         turn: Turn = Turn.ALONE,
+        cluster: int = 1,
     ) -> None:
-        """Run a kernel over grid x block threads with so many bytes of shared memory."""
+        """Run a kernel over grid x block threads with so many bytes of shared memory, in clusters of blocks along y."""
 
 
 class _Attribute(ctypes.Structure):
     """CUlaunchAttribute: its value is a union of 64 bytes."""
 
-    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_int * 15)]
+    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int * 16)]
 
 
 class _Launch(ctypes.Structure):
@@ -69,7 +74,15 @@ class _Launch(ctypes.Structure):
     ]
 
 
-_EARLY = _Attribute(_PROGRAMMATIC, 0, 1)
+_EARLY = _Attribute(_PROGRAMMATIC, 0, (1,))
+
+
+@functools.lru_cache(1024)
+def _configured(sizes: tuple[int, ...], stream: int, cluster: int, early: bool) -> _Launch:
+    """What a launch with attributes is told; making it takes longer than the launch."""
+    joined = [_Attribute(_CLUSTER, 0, (1, cluster, 1))] if cluster > 1 else []
+    given = [*joined, *([_EARLY] if early else [])]
+    return _Launch(sizes, stream, (_Attribute * len(given))(*given), len(given))
 
 
 def pointer(tensor: Tensor | None) -> ctypes.c_void_p:
@@ -146,8 +159,8 @@ class _Loaded:
         self._device = device
         self._driver = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
         self._module = ctypes.c_void_p()
-        self._launch = self._driver.cuLaunchKernel
-        self._overlaps = torch.cuda.get_device_capability(device) >= LEAST_OVERLAP
+        self._launch, self._launch_configured = self._driver.cuLaunchKernel, self._driver.cuLaunchKernelEx
+        self.has_clusters = self._overlaps = torch.cuda.get_device_capability(device) >= LEAST_HOPPER
         self._found: dict[str, ctypes.c_void_p] = {}
         self._kernels: dict[tuple[str, int], ctypes.c_void_p] = {}  # ready for so much shared memory
         self._shared: dict[str, int] = {}  # the most that each kernel has asked for
@@ -162,6 +175,7 @@ class _Loaded:
         shared: int,
         arguments: Arguments,
         turn: Turn = Turn.ALONE,
+        cluster: int = 1,
     ) -> None:
         """Run a kernel; 0 blocks are none."""
         if not math.prod(grid):
@@ -170,21 +184,23 @@ class _Loaded:
         kernel = self._kernels.get((name, shared)) or self._kernel(name, shared, turn)
         early = turn is Turn.SECOND and self._overlaps
         if torch._C._cuda_getDevice() == self._device:
-            self._run(kernel, (*grid, block, 1, 1, shared), given, early)
+            self._run(kernel, (*grid, block, 1, 1, shared), given, cluster, early)
         else:
             with torch.cuda.device(self._device):
-                self._run(kernel, (*grid, block, 1, 1, shared), given, early)
+                self._run(kernel, (*grid, block, 1, 1, shared), given, cluster, early)
 
-    def _run(self, kernel: ctypes.c_void_p, sizes: tuple[int, ...], given: ctypes.Array[Any], early: bool) -> None:
-        stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(self._device))
+    def _run(
+        self, kernel: ctypes.c_void_p, sizes: tuple[int, ...], given: ctypes.Array[Any], cluster: int, early: bool
+    ) -> None:
+        stream: int = torch._C._cuda_getCurrentRawStream(self._device)
         if not getattr(_THREAD, "has_context", False):  # one that runs backward passes may not have it yet
             self._make_current()
             _THREAD.has_context = True
-        if not early:
-            self._check(self._launch(kernel, *sizes, stream, given, None))
-            return
-        launch = _Launch(sizes, stream, ctypes.pointer(_EARLY), 1)
-        self._check(self._driver.cuLaunchKernelEx(ctypes.byref(launch), kernel, given, None))
+        if early or cluster > 1:
+            launch = _configured(sizes, stream, cluster, early)
+            self._check(self._launch_configured(ctypes.byref(launch), kernel, given, None))
+        else:
+            self._check(self._launch(kernel, *sizes, ctypes.c_void_p(stream), given, None))
 
     def _make_current(self) -> None:
         """The device's context in this thread, if it has none."""

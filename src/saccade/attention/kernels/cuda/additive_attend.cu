@@ -23,9 +23,6 @@
 #define ROUNDS (TILE_T * LANES / THREADS)
 #define FOURS (TILE_S / (4 * LANES))     // keys of a lane and row, by fours
 
-// The nearest float with ten bits behind the point; what is left over then has either sign, and no sum drifts
-DEVICE float to_ten_bits(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u); }
-
 struct alignas(SPAN * sizeof(input_t)) Span {
     input_t x[SPAN];
 };

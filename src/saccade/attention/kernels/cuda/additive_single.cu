@@ -1,12 +1,13 @@
-// One query against its keys: what a recurrent decoder asks at every step. Bound by memory: forward, a block for each (or
-// several, which share the values) reads every key and value once; backward too, and writes their gradients.
+// One query against its keys: what a recurrent decoder asks at every step. Bound by memory: a block for each (or several,
+// which share keys and values) reads every key and value once.
 //
 // Here an exponential serves one pair only, so it is taken of the sum: w = 1 / (1 + 2^z), z = 2 log2(e) (q + k). With z
 // cut at 30, where w < 2^-30, four denominators multiply to at most 2^120 and share a reciprocal.
 
-#define THREADS 256      // of a block of the backward pass
-#define MANY_THREADS 512  // of one forward: more loads are on their way at once
+#define MANY_THREADS 512  // of a block: many loads are on their way at once
 #define AHEAD 8           // values a thread fetches before it knows their weights
+#define SUMMED 8          // parts of the query that are read at once
+#define KEYS 8            // that a thread has at a time
 #define PIECE (int)(16 / sizeof(input_t))  // numbers that are copied at a time
 
 DEVICE float denominator(float q, float k) { return denominator(q, k, CUT_BY_FOUR); }
@@ -28,11 +29,19 @@ DEVICE float4 four(const input_t* row, int d, int width, bool whole) {
 }
 DEVICE bool is_whole(const void* row, int width) { return width % 4 == 0 && (uint64)row % 16 == 0; }
 
-// v·tanh(q + k) of four dimensions
-DEVICE float score_of(const float4& q, const float4& k, const float4& v) {
+DEVICE void copy_four_later(input_t* to, const input_t* from) {
+#if INPUT == 0
+    copy_later(to, from);
+#else
+    copy_eight_later((float*)to, from);
+#endif
+}
+
+// v·tanh(q + k) of four dimensions, from -2 v and the sum of v
+DEVICE float score_of(const float4& q, const float4& k, const float4& v, float sum) {
     float x = denominator(q.x, k.x), y = denominator(q.y, k.y), z = denominator(q.z, k.z), w = denominator(q.w, k.w);
     float xy = x * y, zw = z * w, above = fmaf(fmaf(v.x, y, v.y * x), zw, fmaf(v.z, w, v.w * z) * xy);
-    return fmaf(-2 * above, reciprocal(xy * zw), (v.x + v.y) + (v.z + v.w));
+    return fmaf(above, reciprocal(xy * zw), sum);
 }
 
 struct Step {
@@ -43,81 +52,165 @@ struct Step {
     input_t* output;                     // [N, D]
     float* weight;                       // [N, S], before dropout; may be null
     int num_keys, width, value_width, v_stride, v_is_wide, parts;  // parts 0: the query is one, of the inputs' type
-    int holds;                           // the keys fit shared memory, and come in pieces of 16 bytes
+    int joined;                          // an entry's blocks (up to four) are a cluster: each scores some keys, and tells the others
+    int span;                            // threads, in whole warps, that share a key: each has four dimensions at a time
     Allowed allowed;
     Drawing drawing;
 };
 
-// Shared memory: query and v (padded to fours), sums of values, scores, weights, keys. grid: (N, parts of the values'
-// width). Keys and values are on their way before the query is there.
-KERNEL(MANY_THREADS, 1) step(Step a) {
+// Four dimensions of the query; zeros behind its end
+DEVICE float4 query_of(const Step& a, int d) {
+    if (!a.parts)
+        return four((const input_t*)a.query + (long long)blockIdx.x * a.width, d, a.width, is_whole(a.query, a.width));
+    int stride = gridDim.x * a.width;  // few rows
+    const float* from = (const float*)a.query + blockIdx.x * a.width + d;
+    float4 sum = {0, 0, 0, 0};
+    if (a.width % 4 == 0) {
+#pragma unroll 1
+        for (int first = 0; first < a.parts; first += SUMMED) {
+            float4 part[SUMMED];
+#pragma unroll
+            for (int i = 0; i < SUMMED; i++, from += stride) {
+                part[i] = {0, 0, 0, 0};
+                if (first + i < a.parts) part[i] = *(const float4*)from;
+            }
+#pragma unroll
+            for (int i = 0; i < SUMMED; i++)
+                sum = {sum.x + part[i].x, sum.y + part[i].y, sum.z + part[i].z, sum.w + part[i].w};
+        }
+    } else {
+#pragma unroll 1
+        for (int part = 0; part < a.parts; part++, from += stride)
+            sum = {
+                sum.x + from[0], sum.y + (d + 1 < a.width ? from[1] : 0), sum.z + (d + 2 < a.width ? from[2] : 0),
+                sum.w + (d + 3 < a.width ? from[3] : 0)};
+    }
+    return sum;
+}
+
+DEVICE float4 v_of(const Step& a, int d) {
+    float x[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        long long at = (long long)blockIdx.x * a.v_stride + d + i;
+        x[i] = d + i >= a.width ? 0.0f : a.v_is_wide ? ((const float*)a.v)[at] : widen(((const input_t*)a.v)[at]);
+    }
+    return {x[0], x[1], x[2], x[3]};
+}
+
+// KEYS sums over the lanes of a warp; a lane has that of key `lane / 4`
+DEVICE float sum_of_key(float (&x)[KEYS]) {
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int step = 16, left = KEYS / 2; left; step /= 2, left /= 2)
+#pragma unroll
+        for (int i = 0; i < left; i++) {
+            bool upper = lane & step;
+            float kept = upper ? x[left + i] : x[i], given = upper ? x[i] : x[left + i];
+            x[i] = kept + shuffle_xor(given, step);
+        }
+    float sum = x[0] + shuffle_xor(x[0], 2);
+    return sum + shuffle_xor(sum, 1);
+}
+
+// Shared memory: query and v (padded to fours), sums of values, parts of the scores [warps of a span, keys], weights, keys.
+// grid: (N, blocks that share keys and values). Keys and values are on their way before the query is there; of keys, query
+// and v every thread reads only what it wrote, or others wrote alike. HOLDS: a block's keys fit shared memory, and keys and
+// values come in whole fours.
+template <bool HOLDS>
+DEVICE void take_step(const Step& a) {
     SHARED(q);
-    int padded = (a.width + 3) / 4 * 4, n = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    float *of_v = q + padded, *sums = of_v + padded, *score = sums + 4 * MANY_THREADS, *share = score + a.num_keys;
-    input_t* held = (input_t*)(score + (2 * a.num_keys + 3) / 4 * 4);
+    if (a.joined) cluster_begin();
+    int padded = (a.width + 3) / 4 * 4, n = blockIdx.x, lane = threadIdx.x % 32, pieces = a.span / 32;
+    float *of_v = q + padded, *sums = of_v + padded, *score = sums + 4 * MANY_THREADS, *share = score + pieces * a.num_keys;
+    input_t* held = (input_t*)(score + ((pieces + 1) * a.num_keys + 3) / 4 * 4);
     int num_keys = a.length ? (int)max(0ll, min(a.length[n], (long long)a.num_keys)) : a.num_keys;
-    const input_t* key = a.key + (long long)n * a.num_keys * a.width;
-    bool whole = is_whole(a.key, a.width), whole_values = is_whole(a.value, a.value_width);
-    if (a.holds)
-        for (int i = threadIdx.x * PIECE; i < num_keys * a.width; i += MANY_THREADS * PIECE)
-            copy_later((float*)(held + i), (const float*)(key + i));
+    int most_keys = a.joined ? (num_keys + gridDim.y - 1) / gridDim.y : num_keys;
+    int first_key = a.joined ? min(most_keys * (int)blockIdx.y, num_keys) : 0, last_key = min(first_key + most_keys, num_keys);
+    const input_t* key = a.key + ((long long)n * a.num_keys + first_key) * a.width;
+    int teams = MANY_THREADS / a.span, team = threadIdx.x / a.span, place = threadIdx.x % a.span * 4;
+    if (HOLDS && team < teams)
+        for (int s = team; s < last_key - first_key; s += teams)
+            for (int d = place; d < a.width; d += 4 * a.span)
+                copy_four_later(held + s * a.width + d, key + (long long)s * a.width + d);
+#pragma unroll 1
+    for (int d = place; d < a.width; d += 4 * a.span) {
+        const float* v = (const float*)a.v + (long long)n * a.v_stride;
+        if (INPUT == 0 && is_whole(a.v, a.width)) copy_later(of_v + d, v + d);
+        else *(float4*)(of_v + d) = v_of(a, d);
+    }
+    bool whole_values = HOLDS || is_whole(a.value, a.value_width);
 
     int all_quads = (a.value_width + 3) / 4, most = (all_quads + gridDim.y - 1) / gridDim.y, before = blockIdx.y * most;
     int quads = min(most, all_quads - before), columns = min(quads, MANY_THREADS), groups = MANY_THREADS / columns;
     int column = threadIdx.x % columns, group = threadIdx.x / columns, value_width = a.value_width - 4 * before;
     const input_t* value = a.value + (long long)n * a.num_keys * a.value_width + 4 * before;
     float4 ahead[AHEAD];
+    auto fetch = [&](bool whole) {
 #pragma unroll
-    for (int i = 0; i < AHEAD; i++) {
-        int s = group + i * groups;
-        ahead[i] = {0, 0, 0, 0};
-        if (group < groups && s < num_keys)
-            ahead[i] = four(value + (long long)s * a.value_width, 4 * column, value_width, whole_values);
-    }
-    wait_for_before();
-    for (int d = threadIdx.x; d < padded; d += MANY_THREADS) {
-        long long at = (long long)n * a.v_stride + d, of_query = (long long)n * a.width + d;
-        float x = 0;
-        if (d < a.width && !a.parts) x = widen(((const input_t*)a.query)[of_query]);
-        if (d < a.width)
-#pragma unroll 4
-            for (int part = 0; part < a.parts; part++)
-                x += ((const float*)a.query)[(long long)part * gridDim.x * a.width + of_query];
-        q[d] = x;
-        of_v[d] = d >= a.width ? 0.0f : a.v_is_wide ? ((const float*)a.v)[at] : widen(((const input_t*)a.v)[at]);
-    }
-    copies_done();
-    block_barrier();
-    auto find_scores = [&](const input_t* keys, bool in_fours) {
-        for (int s = warp; s < num_keys; s += MANY_THREADS / 16) {  // two keys at a time
-            int t = s + MANY_THREADS / 32;
-            bool may = a.allowed(n, 0, s), may_too = t < num_keys && a.allowed(n, 0, t);
-            const input_t *one = keys + (long long)s * a.width, *other = keys + (long long)(may_too ? t : s) * a.width;
-            float sum = 0, sum_too = 0;
-            if (may || may_too)
-#pragma unroll 2
-                for (int d = 4 * lane; d < a.width; d += 128) {
-                    float4 k = four(one, d, a.width, in_fours), k_too = four(other, d, a.width, in_fours);
-                    float4 of_q = *(const float4*)(q + d), to = *(const float4*)(of_v + d);
-                    sum += score_of(of_q, k, to), sum_too += score_of(of_q, k_too, to);
-                }
-            sum = warp_sum(sum), sum_too = warp_sum(sum_too);
-            if (lane == 0) score[s] = may ? sum : -INFINITE;
-            if (lane == 0 && t < num_keys) score[t] = may_too ? sum_too : -INFINITE;
+        for (int i = 0; i < AHEAD; i++) {
+            int s = group + i * groups;
+            ahead[i] = {0, 0, 0, 0};
+            if (group < groups && s < num_keys)
+                ahead[i] = four(value + (long long)s * a.value_width, 4 * column, value_width, whole);
         }
     };
-    if (a.holds) find_scores(held, true);
-    else find_scores(key, whole);
-    block_barrier();
-    float best = -INFINITE, total = 0;
-    for (int s = lane; s < num_keys; s += 32) best = fmaxf(best, score[s]);
+    if (whole_values) fetch(true);
+    else fetch(false);
+    wait_for_before();
+#pragma unroll 1
+    for (int d = place; d < a.width; d += 4 * a.span) *(float4*)(q + d) = query_of(a, d);
+    copies_done();
+    if (a.joined) cluster_wait();
+    auto find_scores = [&](const input_t* keys, bool whole) {
+#pragma unroll 1
+        for (int base = first_key + team; base < last_key; base += KEYS * teams) {
+            float sum[KEYS] = {};
+#pragma unroll 1
+            for (int d = place; d < a.width; d += 4 * a.span) {
+                float4 of_q = *(const float4*)(q + d), to = *(const float4*)(of_v + d);
+                float all = (to.x + to.y) + (to.z + to.w);
+                to = {-2 * to.x, -2 * to.y, -2 * to.z, -2 * to.w};
+#pragma unroll
+                for (int i = 0; i < KEYS; i += 2) {  // two at a time
+                    int s = base + i * teams;
+                    if (s >= last_key) continue;
+                    const input_t *one = keys + (long long)(s - first_key) * a.width, *other = one;
+                    if (s + teams < last_key) other += (long long)teams * a.width;
+                    float4 k = four(one, d, a.width, whole), k_too = four(other, d, a.width, whole);
+                    sum[i] += score_of(of_q, k, to, all), sum[i + 1] += score_of(of_q, k_too, to, all);
+                }
+            }
+            float x = sum_of_key(sum);
+            int s = base + lane / 4 * teams, rank = lane % 4;
+            float* there = score + place / 128 * a.num_keys + s;
+            if (s < last_key && a.joined && rank < gridDim.y) write_to_rank(rank, there, x);
+            if (s < last_key && !a.joined && rank == 0) *there = x;
+        }
+    };
+    if (team >= teams) first_key = last_key;  // those left over
+    if (HOLDS) find_scores(held, true);
+    else find_scores(key, is_whole(a.key, a.width));
+    if (a.joined) cluster_arrive(), cluster_wait();
+    else block_barrier();
+
+    auto found = [&](int s) {
+        if (s >= num_keys || !a.allowed(n, 0, s)) return -INFINITE;
+        float x = 0;
+#pragma unroll 4
+        for (int piece = 0; piece < pieces; piece++) x += score[piece * a.num_keys + s];
+        return x;
+    };
+    float mine = found(lane), best = mine, total;
+    for (int s = lane + 32; s < num_keys; s += 32) best = fmaxf(best, found(s));
     best = warp_max(best);
     best = best == -INFINITE ? 0.0f : best;
-    for (int s = lane; s < num_keys; s += 32) total += expf(score[s] - best);
+    total = expf(mine - best);
+    for (int s = lane + 32; s < num_keys; s += 32) total += expf(found(s) - best);
     total = warp_sum(total);
     float factor = total == 0 ? 0.0f : 1 / total;
     for (int s = threadIdx.x; s < a.num_keys; s += MANY_THREADS) {
-        float one = s < num_keys ? expf(score[s] - best) * factor : 0.0f;
+        float one = expf((s < 32 ? mine : found(s)) - best) * factor;
         if (a.weight && blockIdx.y == 0) a.weight[(long long)n * a.num_keys + s] = one;
         share[s] = one * a.drawing(n, 0, s);
     }
@@ -128,20 +221,21 @@ KERNEL(MANY_THREADS, 1) step(Step a) {
             float w = share[s];  // what has no weight may be anything
             if (w != 0) sum = {fmaf(w, x.x, sum.x), fmaf(w, x.y, sum.y), fmaf(w, x.z, sum.z), fmaf(w, x.w, sum.w)};
         };
-        auto fetched = [&](int s) {
-            return four(value + (long long)s * a.value_width, 4 * (first + column), value_width, whole_values);
-        };
-        bool mine = group < groups && first + column < quads;
-        if (mine) {
+        bool is_mine = group < groups && first + column < quads;
+        if (is_mine) {
+            int s = group;
+            if (first == 0) {
 #pragma unroll
-            for (int i = 0; i < AHEAD; i++)
-                if (group + i * groups < num_keys) add(group + i * groups, first ? fetched(group + i * groups) : ahead[i]);
+                for (int i = 0; i < AHEAD; i++, s += groups)
+                    if (s < num_keys) add(s, ahead[i]);
+            }
 #pragma unroll 4
-            for (int s = group + AHEAD * groups; s < num_keys; s += groups) add(s, fetched(s));
+            for (; s < num_keys; s += groups)
+                add(s, four(value + (long long)s * a.value_width, 4 * (first + column), value_width, whole_values));
         }
         *(float4*)(sums + 4 * threadIdx.x) = sum;
         block_barrier();
-        if (mine && group == 0) {
+        if (is_mine && group == 0) {
             for (int i = 1; i < groups; i++) {
                 float4 x = *(const float4*)(sums + 4 * (threadIdx.x + i * columns));
                 sum = {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
@@ -154,132 +248,7 @@ KERNEL(MANY_THREADS, 1) step(Step a) {
     }
 }
 
-#define QUERY_ROWS 64
-#define OUTPUTS 32
-#define DEPTH 64
-#define STAGES 3
-#define ROW_STRIDE (DEPTH + PIECE)  // rows in turn lie four banks apart
-#define STAGE_SIZE ((QUERY_ROWS + OUTPUTS) * ROW_STRIDE)
+KERNEL(MANY_THREADS, 1) step(Step a) { take_step<false>(a); }
 
-// W q of few rows in parts of the width, [parts, N, A] float32: whoever reads it adds them up. A thread has four rows and
-// two outputs. grid: (outputs / 32, rows / 64, parts); a part has `chunk` dimensions, in whole stages. The next kernel may
-// begin beside it.
-KERNEL(256, 4) project(
-    const input_t* query, const input_t* weight, float* output, int num_rows, int num_outputs, int width, int chunk
-) {
-    SHARED(memory);
-    input_t* stages = (input_t*)memory;
-    let_next_begin();
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n0 = blockIdx.y * QUERY_ROWS, out0 = blockIdx.x * OUTPUTS;
-    int first = blockIdx.z * chunk, last = min(first + chunk, width);
-    bool whole = width % PIECE == 0 && (uint64)query % 16 == 0 && (uint64)weight % 16 == 0;
-    auto stage_of = [&](int d0) { return stages + (d0 - first) / DEPTH % STAGES * STAGE_SIZE; };
-    auto fetch = [&](int d0) {  // nothing behind the end
-        for (int i = threadIdx.x; i < (QUERY_ROWS + OUTPUTS) * (DEPTH / PIECE) && d0 < last; i += 256) {
-            int row = i / (DEPTH / PIECE), d = i % (DEPTH / PIECE) * PIECE, out = out0 + row - QUERY_ROWS;
-            const input_t* from = row < QUERY_ROWS ? query + (long long)min(n0 + row, num_rows - 1) * width
-                                                   : weight + (long long)min(out, num_outputs - 1) * width;
-            input_t* to = stage_of(d0) + row * ROW_STRIDE + d;
-            if (whole && d0 + d < width) copy_later((float*)to, (const float*)(from + d0 + d));
-            else
-                for (int j = 0; j < PIECE; j++) to[j] = d0 + d + j < width ? from[d0 + d + j] : (input_t)0;
-        }
-        copies_grouped();
-    };
-    for (int i = 0; i < STAGES; i++) fetch(first + i * DEPTH);
-    int row = warp % 2 * 32 + lane / 4, out = warp / 2 * 8 + lane % 4;  // and those 8, 16, 24 rows and 4 outputs on
-    float sum[4][2] = {};
-    for (int d0 = first; d0 < last; d0 += DEPTH) {
-        groups_done_but<STAGES - 1>();
-        block_barrier();
-        const input_t *queries = stage_of(d0) + row * ROW_STRIDE, *weights = stage_of(d0) + (QUERY_ROWS + out) * ROW_STRIDE;
-#pragma unroll 4
-        for (int d = 0; d < DEPTH; d += 4) {
-            float4 w[2];
-#pragma unroll
-            for (int j = 0; j < 2; j++) w[j] = four(weights + 4 * j * ROW_STRIDE, d, DEPTH, true);
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                float4 q = four(queries + 8 * i * ROW_STRIDE, d, DEPTH, true);
-#pragma unroll
-                for (int j = 0; j < 2; j++)
-                    sum[i][j] = fmaf(q.x, w[j].x, fmaf(q.y, w[j].y, fmaf(q.z, w[j].z, fmaf(q.w, w[j].w, sum[i][j]))));
-            }
-        }
-        block_barrier();
-        fetch(d0 + STAGES * DEPTH);
-    }
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-        for (int j = 0; j < 2; j++) {
-            int n = n0 + row + 8 * i, o = out0 + out + 4 * j;
-            if (n < num_rows && o < num_outputs) output[((long long)blockIdx.z * num_rows + n) * num_outputs + o] = sum[i][j];
-        }
-}
-
-// How threads share columns and rows: a thread has one column at a time and every `groups`-th row
-struct Share {
-    int columns, groups, column, group;
-    DEVICE Share(int width) {
-        columns = min(THREADS, (width + 31) / 32 * 32), groups = THREADS / columns;
-        column = threadIdx.x % columns, group = threadIdx.x / columns;
-    }
-    DEVICE float over_groups(float x, float* scratch) const {  // in group 0, the sum over groups; all must come
-        if (groups == 1) return x;
-        if (group < groups) scratch[threadIdx.x] = x;
-        block_barrier();
-        for (int i = 1; i < groups; i++) x += column + i * columns < THREADS && group == 0 ? scratch[column + i * columns] : 0.0f;
-        block_barrier();
-        return x;
-    }
-};
-
-// Gradients of everything; `of_v` [N, width] float32. Shared memory: gradients of the scores and of the output, scratch.
-KERNEL(THREADS, 1) step_backward(
-    const input_t* grad, const float* grad_weight, const input_t* query, const input_t* key, const float* v,
-    const input_t* value, const float* weight, Allowed allowed, Drawing drawing, input_t* of_query, input_t* of_key,
-    float* of_v, input_t* of_value, int num_keys, int width, int value_width, int v_stride
-) {
-    SHARED(g);
-    float *scratch = g + num_keys, *of_output = scratch + THREADS;
-    int n = blockIdx.x, lane = threadIdx.x % 32;
-    long long keys = (long long)n * num_keys;
-    for (int d = threadIdx.x; d < value_width; d += THREADS) of_output[d] = widen(grad[(long long)n * value_width + d]);
-    block_barrier();
-    for (int s = threadIdx.x / 32; s < num_keys; s += THREADS / 32) {
-        long long row = (keys + s) * value_width;
-        float a = weight[keys + s], kept = drawing(n, 0, s), along = 0;
-        for (int d = lane; d < value_width; d += 32) {
-            along = fmaf(of_output[d], widen(value[row + d]), along);
-            of_value[row + d] = narrow(a * kept * of_output[d]);
-        }
-        along = warp_sum(along) * kept + (grad_weight ? grad_weight[keys + s] : 0.0f);
-        if (lane == 0) g[s] = along;
-    }
-    block_barrier();
-    float sum = 0;
-    for (int s = threadIdx.x; s < num_keys; s += THREADS) sum += allowed(n, 0, s) ? weight[keys + s] * g[s] : 0.0f;
-    sum = block_sum(sum, scratch);
-    for (int s = threadIdx.x; s < num_keys; s += THREADS)
-        g[s] = allowed(n, 0, s) ? weight[keys + s] * (g[s] - sum) : 0.0f;
-    block_barrier();
-    Share mine(width);
-    for (int first = 0; first < width; first += mine.columns) {
-        int d = first + mine.column;
-        float to_query = 0, to_v = 0;
-        if (d < width && mine.group < mine.groups) {
-            float q = widen(query[(long long)n * width + d]), factor = 4 * v[(long long)n * v_stride + d];
-#pragma unroll 4
-            for (int s = mine.group; s < num_keys; s += mine.groups) {
-                long long at = (keys + s) * width + d;
-                float w = reciprocal(denominator(q, widen(key[at]))), slope = g[s] == 0 ? 0.0f : g[s] * fmaf(-w, w, w) * factor;
-                of_key[at] = narrow(slope);
-                to_query += slope, to_v += g[s] == 0 ? 0.0f : g[s] * fmaf(-2, w, 1);
-            }
-        }
-        to_query = mine.over_groups(to_query, scratch), to_v = mine.over_groups(to_v, scratch);
-        if (d < width && mine.group == 0)
-            of_query[(long long)n * width + d] = narrow(to_query), of_v[(long long)n * width + d] = to_v;
-    }
-}
+// Few entries: it has as many registers as leave room for a block of `project`, which runs beside it
+KERNEL(MANY_THREADS + 256, 1) step_beside(Step a) { take_step<true>(a); }

@@ -70,6 +70,30 @@ DEVICE void wait_for_before() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+// Blocks of a cluster write into each other's shared memory, once all have arrived, and read what was written once all have
+// arrived again. A cluster is as long as the grid along y: a block's rank in it is blockIdx.y.
+DEVICE void cluster_begin() {  // to arrive with nothing written yet
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;");
+#endif
+}
+DEVICE void cluster_arrive() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+DEVICE void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+DEVICE void write_to_rank(int rank, float* to, float x) {
+#if __CUDA_ARCH__ >= 900
+    uint32 address = (uint32)__cvta_generic_to_shared(to), there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
+#endif
+}
 // c += a b on the tensor cores, 16 x 8 x 8, operands cut to TF32 (a 10-bit mantissa)
 DEVICE void multiply_add_16x8x8(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
     asm volatile(
@@ -111,6 +135,9 @@ typedef uint16 input_t;
 DEVICE float widen(input_t x) { return from_half(x); }
 DEVICE input_t narrow(float x) { return to_half(x); }
 #endif
+
+// The nearest float with ten bits behind the point; what is left over then has either sign, and no sum drifts
+DEVICE float to_ten_bits(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u); }
 
 // 1 + e^2(x + y), at most 1 + 2^cut: beyond it the fraction is 0 to the last bit, and products of some stay finite
 #define CUT_BY_FOUR 30.0f
