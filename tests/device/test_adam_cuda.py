@@ -51,7 +51,8 @@ def test_it_is_torchs_step(decoupled: bool) -> None:
         for one, other in zip(*(model.parameters() for model in models), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
             for name, value in plain.state[other].items():
-                torch.testing.assert_close(mine.state[one][name], value, rtol=1e-5, atol=1e-7)
+                rounding = 2e-5 if name == "exp_avg_sq" else 1e-5  # torch's takes 1 - 0.999 in float32, 1.3e-5 off
+                torch.testing.assert_close(mine.state[one][name], value, rtol=rounding, atol=1e-7)
         assert all(torch.equal(weight.bfloat16(), narrow) for weight, narrow in passes.narrowing.pairs)
 
 

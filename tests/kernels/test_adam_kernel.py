@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from saccade.attention import linear as module
 from saccade.attention.linear import Linear
 from saccade.training.adam import Adam
 from saccade.training.captured import Captured
+from saccade.training.kernels.adam import Update
 
 CPU = torch.device("cpu")
 
@@ -114,6 +116,29 @@ def test_copies_are_written_with_the_weights() -> None:
         model.get_parameter("even.weight").mul_(2)  # somebody else changes a weight
     check(is_fresh=False)
     assert not torch.equal(copies[0], passes.narrowing.pairs[0][1])
+
+
+def test_the_device_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, other = models()
+    mine = optimizer(model)
+    mine.follow(captured(model))
+    asked: list[Any] = []
+
+    class Watched(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is torch.ops.aten._local_scalar_dense.default:
+                asked.append(args)
+            return func(*args, **(kwargs or {}))
+
+    monkeypatch.setattr(Update, "__call__", lambda *_: None)  # interpreted, a kernel reads numbers
+    for _ in range(3):
+        put_gradients(model, other, 0.0)
+        mine.found_inf, mine.grad_scale = torch.tensor(0.0), torch.tensor(1.0)
+        asked.clear()
+        with Watched():
+            mine.step()
+    assert mine._known
+    assert not asked
 
 
 def test_gradients_may_move_but_must_be_plain() -> None:

@@ -52,7 +52,8 @@ class Adam(torch.optim.Adam):
             return loss
         was_fresh, bad = self.narrowing.is_fresh, cast(Tensor, self.found_inf)
         with torch.no_grad():
-            torch._foreach_add_(found.steps, 1.0 - bad)
+            counted = [1.0 - bad] * len(found.steps)  # torch would read a tensor alone, and wait for the device
+            torch._foreach_add_(found.steps, counted)
             for group, update in found.parts:
                 update(group["lr"], bad, self.grad_scale)
         torch.autograd.graph.increment_version(learned)

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-NUMBERS, WARPS = 2048, 4  # a program's
+NUMBERS, WARPS = 1024, 2  # a program's
 MOST_PLACES = 64  # where gradients may lie: each captured pass has its own
 TARGETS = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
