@@ -560,7 +560,7 @@ def test_what_ships_compiles_for_an_h200() -> None:
             compile_for_hopper((*additive_cuda.TILED, "additive_score.cu"), of_scores.defines(dtype))
     for dtype in additive_cuda.INPUTS:
         defines = {"INPUT": additive_cuda.INPUTS[dtype]}
-        for lanes in (32, additive_cuda.ROW_THREADS):
+        for lanes in additive_cuda.ROW_LANES:
             compile_for_hopper((*additive_cuda.BASE, "additive_softmax.cu"), {**defines, "LANES": lanes})
         for warps in additive_gradient.WARPS:
             compile_for_hopper(additive_gradient.FILES, {**defines, "WARPS": warps})

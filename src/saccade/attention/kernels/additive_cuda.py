@@ -20,7 +20,8 @@ ROWS = 32  # rows that share a bound: ROWS in additive_prepare.cu
 BASE = ("device.cuh", "additive_prepare.cu")
 TILED = (*BASE, "additive_tile.cuh")
 DEPTH = 16  # as in additive_tile.cuh
-ROW_THREADS, KEYS_OF_A_WARP = 128, 256  # of a block in additive_softmax.cu; keys that the lanes of a warp hold
+ROW_THREADS, HELD = 128, 8  # of a block, and numbers of a thread, in additive_softmax.cu
+ROW_LANES = (8, 32, ROW_THREADS)  # threads of a row: as few as hold it, else all
 
 
 class Tiling(NamedTuple):
@@ -294,7 +295,7 @@ def _launch_rows(
 ) -> None:
     assert tensors[0] is not None
     count, num_queries, num_keys = tensors[0].shape
-    lanes = 32 if num_keys <= KEYS_OF_A_WARP else ROW_THREADS
+    lanes = next((lanes for lanes in ROW_LANES if lanes * HELD >= num_keys), ROW_THREADS)
     defines = {"INPUT": INPUTS[dtype], "LANES": lanes}
     module = native.load((*BASE, "additive_softmax.cu"), defines, tensors[0].device)
     sizes = [ctypes.c_int(num_queries), ctypes.c_int(num_keys)]

@@ -148,7 +148,7 @@ DEVICE void add_values(
     for (int column = threadIdx.x / 32 * COLUMNS; column < values.width; column += STRIDE) {
         float sum[EIGHTS][SPAN / 2][4] = {};
 #pragma unroll 1
-        for (int sixteen = 0; sixteen < SIXTEENS; sixteen++) {
+        for (int sixteen = 0; sixteen * 16 <= values.last; sixteen++) {
             float heads[2][SPAN / 2][4], tails[2][SPAN / 2][4];
 #pragma unroll
             for (int i = 0; i < 4; i++)
@@ -157,7 +157,7 @@ DEVICE void add_values(
                     float x = widen(ahead[i].x[c]), head = INPUT == 0 ? to_ten_bits(x) : x;
                     heads[i / 2][c / 2][i % 2 * 2 + c % 2] = head, tails[i / 2][c / 2][i % 2 * 2 + c % 2] = x - head;
                 }
-            bool more = sixteen + 1 < SIXTEENS;
+            bool more = sixteen * 16 + 16 <= values.last;
             values.load<WIDE>(ahead, more ? sixteen + 1 : 0, more ? column : column + STRIDE);
             warp_barrier();  // keeps the compiler from asking for them only when they are needed
 #pragma unroll
@@ -256,7 +256,10 @@ KERNEL(THREADS, BLOCKS) attend(
                 int t = t0 + at / TILE_S, s = s0 + at % TILE_S;
                 some = t < a.num_queries && s < a.num_keys && allowed(n, t, s);
             }
-            if (!block_any(some)) continue;
+            if (!block_any(some)) {
+                if (RAW) break;
+                continue;
+            }
         }
         block_barrier();  // nobody reads the weights of the tile before any longer
         score_tile(stages, row + 4 * TILE_T, a, n, t0, s0);
@@ -270,6 +273,7 @@ KERNEL(THREADS, BLOCKS) attend(
         if (wide) add_values<true>(sums, (const float4*)stages, rows.shrink, values, ahead, anew);
         else add_values<false>(sums, (const float4*)stages, rows.shrink, values, ahead, anew);
         anew = false;
+        if (RAW) break;  // all keys are one tile
     }
     block_barrier();
     write_sums(output, sums, rows.total, a.num_queries, value_width, n, t0, wide);

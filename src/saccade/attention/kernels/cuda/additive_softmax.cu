@@ -1,8 +1,16 @@
-// Scores to weights and back, a row at a time, in place. A row has LANES threads of a block's 128: a warp, or all.
+// Scores to weights and back, a row at a time, in place. A row has LANES threads of a block's 128: some of a warp, or all.
 // grid: (blocks of rows, N).
 
-DEVICE float row_max(float x, float* scratch) { return LANES == 32 ? warp_max(x) : block_max(x, scratch); }
-DEVICE float row_sum(float x, float* scratch) { return LANES == 32 ? warp_sum(x) : block_sum(x, scratch); }
+DEVICE float row_max(float x, float* scratch) {
+    if (LANES > 32) return block_max(x, scratch);
+    for (int lane = LANES / 2; lane; lane /= 2) x = fmaxf(x, shuffle_xor(x, lane));
+    return x;
+}
+DEVICE float row_sum(float x, float* scratch) {
+    if (LANES > 32) return block_sum(x, scratch);
+    for (int lane = LANES / 2; lane; lane /= 2) x += shuffle_xor(x, lane);
+    return x;
+}
 DEVICE int row_here() { return (blockIdx.x * 128 + threadIdx.x) / LANES; }
 
 // Scores and the gradient da of the weights to weights (as they met the values) and the gradient g of the scores:

@@ -153,11 +153,35 @@ DEVICE void load_exact(float* stage, const Scores& a, int n, int t0, int s0, int
     }
 }
 
+// The fractions of a stage; unless WHOLE, only the first rows (every fourth one is a lane's) and columns (every eighth)
+template <int WAY, bool WHOLE>
+DEVICE void add_stage(
+    float (&sum)[8][4], const float* e, const float* f, const float* c, int depth, int rows, int columns
+) {
+#pragma unroll 1
+    for (int d = 0; d < depth; d += 4) {
+        float4 keys[4], of_v = *(const float4*)(c + d);
+#pragma unroll
+        for (int j = 0; j < 4; j++) keys[j] = *(const float4*)(f + 8 * j * STAGE_STRIDE + d);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            if (!WHOLE && i >= rows) break;
+            float4 query = *(const float4*)(e + 4 * i * STAGE_STRIDE + d);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                if (!WHOLE && j == 2 && columns <= 2) break;
+                sum[i][j] = add_group<WAY>(sum[i][j], query, keys[j], of_v);
+            }
+        }
+    }
+}
+
 // The first stage is on its way. False, for all threads: the tile has to be done in a safer way
 template <int WAY>
 DEVICE bool sum_fractions(float (&sum)[8][4], float* stages, const float* folded, const Scores& a, int n, int t0, int s0) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, team = warp / (WARPS_T * WARPS_S);
     int row = warp / WARPS_S % WARPS_T * 32 + lane / 8, column = warp % WARPS_S * 32 + lane % 8;
+    int rows = (a.num_queries - t0 - row / 32 * 32 + 3) / 4, columns = (a.num_keys - s0 - column / 32 * 32 + 7) / 8;
 #pragma unroll
     for (int i = 0; i < 8; i++)
 #pragma unroll
@@ -180,18 +204,8 @@ DEVICE bool sum_fractions(float (&sum)[8][4], float* stages, const float* folded
         const float* f = stage + (TILE_T + column) * STAGE_STRIDE;
         const float* c = stage + (TILE_T + TILE_S) * STAGE_STRIDE;
         int depth = min(DEPTH, a.padded - d0 - team * DEPTH);
-#pragma unroll 1
-        for (int d = 0; d < depth; d += 4) {
-            float4 keys[4], of_v = *(const float4*)(c + d);
-#pragma unroll
-            for (int j = 0; j < 4; j++) keys[j] = *(const float4*)(f + 8 * j * STAGE_STRIDE + d);
-#pragma unroll
-            for (int i = 0; i < 8; i++) {
-                float4 query = *(const float4*)(e + 4 * i * STAGE_STRIDE + d);
-#pragma unroll
-                for (int j = 0; j < 4; j++) sum[i][j] = add_group<WAY>(sum[i][j], query, keys[j], of_v);
-            }
-        }
+        if (!RAW || (rows >= 8 && columns >= 4)) add_stage<WAY, true>(sum, e, f, c, depth, rows, columns);
+        else add_stage<WAY, false>(sum, e, f, c, depth, rows, columns);
     }
     block_barrier();  // the stages are free for the tile
     return true;
