@@ -13,7 +13,7 @@ from torch import Tensor
 from cases import DTYPES, MASKS, build_score, random_inputs
 from saccade import attend, explain, masks
 from saccade.attention import Mask
-from saccade.attention.kernels import additive_cuda, additive_fused, additive_single
+from saccade.attention.kernels import additive_cuda, additive_fused, additive_kept, additive_single
 from saccade.attention.kernels.additive import additive_score
 from saccade.attention.kernels.additive_cuda import Tiling
 from saccade.attention.kernels.scope import Dropout, Scope
@@ -92,7 +92,7 @@ def test_no_range_gives_a_wrong_answer(size: float) -> None:
     assert (ours - exact)[known].abs().max() <= 2 * (theirs - exact)[known].abs().max() + rounding
 
 
-@pytest.mark.parametrize("operator", [additive_fused.additive_attention, additive_fused.kept_attention])
+@pytest.mark.parametrize("operator", [additive_fused.additive_attention, additive_kept.kept_attention])
 def test_it_runs_in_a_graph_and_is_repeatable(operator: additive_fused.Operator) -> None:
     tensors = [torch.randn(*size, device=CUDA) for size in ((4, 70, 64), (4, 90, 64), (4, 64), (4, 90, 64))]
     seed = torch.tensor([5], device=CUDA)

@@ -20,6 +20,7 @@ from saccade.attention.kernels import (
     additive_cuda,
     additive_fused,
     additive_gradient,
+    additive_kept,
     additive_project,
     additive_series,
     additive_single,
@@ -239,7 +240,7 @@ def test_one_query_of_any_range(size: float) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1), (3, 1, 65, 5, 33), (2, 67, 3, 130, 8), (2, 3, 129, 66, 65)])
-@pytest.mark.parametrize("operator", [additive_fused.additive_attention, additive_fused.kept_attention])
+@pytest.mark.parametrize("operator", [additive_fused.additive_attention, additive_kept.kept_attention])
 def test_any_size(operator: additive_fused.Operator, shape: tuple[int, int, int, int, int]) -> None:
     count, num_queries, num_keys, width, value_width = shape
     sizes = [(count, num_queries, width), (count, num_keys, width), (count, width), (count, num_keys, value_width)]
@@ -272,9 +273,7 @@ def kept_of_few_keys(
 ) -> tuple[Tensor, Tensor]:
     """By the kernel that prepares nothing, which keeps the weights too."""
     assert additive_cuda.tiling_to_attend_raw(query, key, value) is not None
-    found: tuple[Tensor, Tensor] = additive_fused.kept_attention(
-        query, key, v, value, allowed, None, high, 1, 0.0, None
-    )
+    found: tuple[Tensor, Tensor] = additive_kept.kept_attention(query, key, v, value, allowed, None, high, 1, 0.0, None)
     return found
 
 
@@ -457,7 +456,7 @@ def test_the_series_is_as_near_as_it_says() -> None:
     assert (series - x.tanh()).abs().max() <= additive_series.ERROR
 
 
-@pytest.mark.parametrize("operator", [additive_fused.additive_attention, additive_fused.kept_attention])
+@pytest.mark.parametrize("operator", [additive_fused.additive_attention, additive_kept.kept_attention])
 def test_dropout_is_drawn_from_the_seed(operator: additive_fused.Operator) -> None:
     num_keys, share = 64, 0.3
     query, key, v = torch.randn(4, 70, 8), torch.randn(4, num_keys, 8), torch.randn(4, 8)
@@ -492,7 +491,7 @@ def test_a_bounded_number_of_pairs_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
         parts = torch.autograd.grad(output, inputs, direction, retain_graph=True)
         for one, other in zip(whole, parts, strict=True):
             torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
-    kept, _ = additive_fused.kept_attention(*inputs, mask, -30, 20, 1, 0.2, seed)
+    kept, _ = additive_kept.kept_attention(*inputs, mask, -30, 20, 1, 0.2, seed)
     torch.testing.assert_close(kept, output, atol=1e-6, rtol=1e-5)
     for one, other in zip(whole, torch.autograd.grad(kept, inputs, direction), strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
@@ -500,7 +499,7 @@ def test_a_bounded_number_of_pairs_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_custom_op_obeys_torchs_rules() -> None:
     inputs = [torch.randn(*size, requires_grad=True) for size in ((2, 3, 5), (2, 7, 5), (2, 5), (2, 7, 4))]
-    for operator in (additive_fused.additive_attention, additive_fused.kept_attention):
+    for operator in (additive_fused.additive_attention, additive_kept.kept_attention):
         torch.library.opcheck(operator, (*inputs, None, None, 1, 1, 0.0, None))
 
 
@@ -560,7 +559,7 @@ def test_what_ships_compiles_for_an_h200() -> None:
             compile_for_hopper((*additive_cuda.TILED, "additive_score.cu"), of_scores.defines(dtype))
     for dtype in additive_cuda.INPUTS:
         defines = {"INPUT": additive_cuda.INPUTS[dtype]}
-        for lanes in additive_cuda.ROW_LANES:
+        for lanes in additive_kept.ROW_LANES:
             compile_for_hopper((*additive_cuda.BASE, "additive_softmax.cu"), {**defines, "LANES": lanes})
         for warps in additive_gradient.WARPS:
             compile_for_hopper(additive_gradient.FILES, {**defines, "WARPS": warps})

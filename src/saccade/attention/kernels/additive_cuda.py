@@ -13,15 +13,13 @@ from torch import Tensor
 
 from saccade.attention.kernels import native
 from saccade.attention.kernels.native import pointer
-from saccade.attention.kernels.scope import Dropout, Masked, Scope
+from saccade.attention.kernels.scope import Dropout, Scope
 
 INPUTS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 ROWS = 32  # rows that share a bound: ROWS in additive_prepare.cu
 BASE = ("device.cuh", "additive_prepare.cu")
 TILED = (*BASE, "additive_tile.cuh")
 DEPTH = 16  # as in additive_tile.cuh
-ROW_THREADS, HELD = 128, 8  # of a block, and numbers of a thread, in additive_softmax.cu
-ROW_LANES = (8, 32, ROW_THREADS)  # threads of a row: as few as hold it, else all
 
 
 class Tiling(NamedTuple):
@@ -260,44 +258,3 @@ def attend_prepared_or_raw(
         tiling = tiling_to_attend(count, num_queries, value_NSD.shape[-1])
         assert tiling is not None
     return attend(prepared, value_NSD, scope, dropout, tiling, over=over, beyond=beyond)
-
-
-def weights_and_gradient(score_NTS: Tensor, g_NTS: Tensor, masked: Masked, dtype: torch.dtype) -> Tensor:
-    """The weights as they met the values, in `dtype`; in `g_NTS` the gradient of the weights becomes the scores'."""
-    weight = score_NTS.new_empty(score_NTS.shape, dtype=dtype)
-    structs = [masked.scope.allowed(), masked.dropout.drawing()]
-    first = [ctypes.c_int(masked.first_n), ctypes.c_int(masked.first_t)]
-    _launch_rows("weights_and_gradient", [score_NTS, g_NTS, weight], structs, dtype, *first)
-    return weight
-
-
-def softmax(score_NTS: Tensor, scope: Scope, dropout: Dropout, dtype: torch.dtype) -> Tensor:
-    """Scores become weights, in place; returned as they meet the values, in `dtype`."""
-    weight = _met(score_NTS, dropout, dtype)
-    tensors = [score_NTS, None if weight is score_NTS else weight]
-    _launch_rows("softmax", tensors, [scope.allowed(), dropout.drawing()], dtype)
-    return weight
-
-
-def softmax_backward(a_NTS: Tensor, g_NTS: Tensor, dropout: Dropout, dtype: torch.dtype) -> Tensor:
-    """In `g_NTS` the gradient of the weights becomes the scores'; returns the weights as they met the values."""
-    weight = _met(a_NTS, dropout, dtype)
-    _launch_rows("softmax_backward", [a_NTS, g_NTS, None if weight is a_NTS else weight], [dropout.drawing()], dtype)
-    return weight
-
-
-def _met(a_NTS: Tensor, dropout: Dropout, dtype: torch.dtype) -> Tensor:
-    return a_NTS if dtype == torch.float32 and not dropout.share else torch.empty_like(a_NTS, dtype=dtype)
-
-
-def _launch_rows(
-    name: str, tensors: list[Tensor | None], structs: list[ctypes.Structure], dtype: torch.dtype, *more: ctypes.c_int
-) -> None:
-    assert tensors[0] is not None
-    count, num_queries, num_keys = tensors[0].shape
-    lanes = next((lanes for lanes in ROW_LANES if lanes * HELD >= num_keys), ROW_THREADS)
-    defines = {"INPUT": INPUTS[dtype], "LANES": lanes}
-    module = native.load((*BASE, "additive_softmax.cu"), defines, tensors[0].device)
-    sizes = [ctypes.c_int(num_queries), ctypes.c_int(num_keys)]
-    grid = (-(-num_queries * lanes // ROW_THREADS), count, 1)
-    module.launch(name, grid, ROW_THREADS, 64, [*(pointer(x) for x in tensors), *structs, *sizes, *more])

@@ -17,7 +17,7 @@ from saccade.attention.dropout import drawn_seed
 from saccade.attention.kernels import additive_cuda as cuda
 from saccade.attention.kernels import native
 from saccade.attention.kernels.additive_gradient import gradients
-from saccade.attention.kernels.aside import forked
+from saccade.attention.kernels.additive_kept import kept_attention, weights_and_gradient, wide_product
 from saccade.attention.kernels.scope import Dropout, Masked, Scope, scope_of
 from saccade.attention.kernels.unpacked import unpack
 from saccade.attention.normalizers import Softmax
@@ -161,7 +161,7 @@ def additive_attention_backward(
             part, grad, values = prepared.part(count, steps), grad_NTD[count, steps], value_NSD[count]
             score = cuda.scores(part)
             g = wide_product(grad, values.mT)
-            weight = cuda.weights_and_gradient(score, g, masked, values.dtype)
+            weight = weights_and_gradient(score, g, masked, values.dtype)
             again = steps.start > 0
             product = wide_product(weight.mT, grad)
             of_value[count] = of_value[count].add_(product) if again else product
@@ -199,15 +199,6 @@ def parts(count: int, num_queries: int, num_keys: int) -> Iterator[tuple[slice, 
             yield slice(n, n + 1), slice(first, min(first + steps, num_queries))
 
 
-def wide_product(a: Tensor, b: Tensor) -> Tensor:
-    """a b in float32, whatever they are stored in."""
-    if a.dtype == torch.float32:
-        return a @ b
-    if a.device.type == "cuda":
-        return torch.bmm(a, b, out_dtype=torch.float32)
-    return a.float() @ b.float()
-
-
 def save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]) -> None:
     """What the backward pass wants: the inputs alone."""
     query, key, v, value, mask, low, high, inner, dropout, seed = inputs
@@ -226,88 +217,3 @@ def differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, unused
 
 
 additive_attention.register_autograd(differentiate, setup_context=save)
-
-
-@torch.library.custom_op("saccade::additive_attention_kept", mutates_args=())
-def kept_attention(
-    query_NTA: Tensor,
-    key_NSA: Tensor,
-    v_NA: Tensor,
-    value_NSD: Tensor,
-    mask: Tensor | None,
-    low: int | None,
-    high: int | None,
-    inner: int,
-    dropout: float,
-    seed: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """The same, [N, T, D], and the weights before dropout [N, T, S] (float32)."""
-    scope, drop = Scope(low, high, mask, inner), Dropout(dropout, seed)
-    if (tiling := cuda.tiling_to_attend_raw(query_NTA, key_NSA, value_NSD)) is not None:
-        a = v_NA.new_empty(*query_NTA.shape[:2], key_NSA.shape[1])
-        return cuda.attend(cuda.Raw(query_NTA, key_NSA, v_NA), value_NSD, scope, drop, tiling, kept=a)[0], a
-    with torch.autocast(query_NTA.device.type, enabled=False):
-        a = cuda.scores(cuda.prepare(query_NTA, key_NSA, v_NA))
-        return torch.bmm(cuda.softmax(a, scope, drop, value_NSD.dtype), value_NSD), a
-
-
-@kept_attention.register_fake
-def _(query: Tensor, key: Tensor, v: Tensor, value: Tensor, *options: object) -> tuple[Tensor, Tensor]:
-    del options
-    shape = query.shape[:2]
-    return value.new_empty(*shape, value.shape[-1]), v.new_empty(*shape, key.shape[1], dtype=torch.float32)
-
-
-@torch.library.custom_op("saccade::additive_attention_kept_backward", mutates_args=())
-def kept_backward(
-    grad_NTD: Tensor,
-    a_NTS: Tensor,
-    query_NTA: Tensor,
-    key_NSA: Tensor,
-    v_NA: Tensor,
-    value_NSD: Tensor,
-    dropout: float,
-    seed: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients for query, key, v and value."""
-    with torch.autocast(query_NTA.device.type, enabled=False):
-        grad_NTD = grad_NTD.contiguous()
-        g = wide_product(grad_NTD, value_NSD.mT)
-        weight = cuda.softmax_backward(a_NTS, g, Dropout(dropout, seed), value_NSD.dtype)
-        query, key, value = (torch.empty_like(x) for x in (query_NTA, key_NSA, value_NSD))
-        with forked(g.device) as beside:  # what `gradients` holds for a while is free again only when both are done
-            of_v = gradients(query_NTA, key_NSA, v_NA, g, query, key, where=beside)
-            torch.bmm(weight.mT, grad_NTD, out=value)
-        return query, key, of_v, value
-
-
-@kept_backward.register_fake
-def _(
-    grad: Tensor, a: Tensor, query: Tensor, key: Tensor, v: Tensor, value: Tensor, *options: object
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    del grad, a, options
-    return torch.empty_like(query), torch.empty_like(key), torch.empty_like(v), torch.empty_like(value)
-
-
-def _save_kept(
-    ctx: torch.autograd.function.FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]
-) -> None:
-    query, key, v, value, _, _, _, _, dropout, seed = inputs
-    ctx.save_for_backward(output[1], query, key, v, value, seed)  # type: ignore[arg-type]
-    ctx.dropout = dropout  # type: ignore[attr-defined]
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-
-
-def _differentiate_kept(
-    ctx: torch.autograd.function.FunctionCtx, grad: Tensor | None, unused: Tensor | None
-) -> tuple[Tensor | None, ...]:
-    del unused
-    if grad is None:
-        return (None,) * 10
-    *tensors, seed = ctx.saved_tensors  # type: ignore[attr-defined]
-    gradients = kept_backward(grad, *tensors, ctx.dropout, seed)  # type: ignore[attr-defined]
-    return (*gradients, None, None, None, None, None, None)
-
-
-kept_attention.register_autograd(_differentiate_kept, setup_context=_save_kept)

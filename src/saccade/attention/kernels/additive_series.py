@@ -17,6 +17,7 @@ from saccade.attention.call import Attended, Call
 from saccade.attention.kernels import additive_cuda as cuda
 from saccade.attention.kernels import additive_fused as fused
 from saccade.attention.kernels import native
+from saccade.attention.kernels.additive_kept import wide_product
 from saccade.attention.kernels.native import pointer
 from saccade.attention.kernels.scope import Dropout, Masked, Scope
 
@@ -86,7 +87,7 @@ def additive_series(
     output = value_NSD.new_empty(count, num_queries, value_NSD.shape[-1])
     log_sum = v_NA.new_empty(count, num_queries)
     for part, steps in fused.parts(count, num_queries, key_NSA.shape[1]):
-        score = fused.wide_product(made.query[part, steps], made.key[part].mT)
+        score = wide_product(made.query[part, steps], made.key[part].mT)
         masked = Masked(scope, drawing, part.start, steps.start)
         weight = _weights(score, log_sum[part, steps], masked, value_NSD.dtype)
         torch.bmm(weight, value_NSD[part], out=output[part, steps])
