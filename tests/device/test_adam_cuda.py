@@ -52,7 +52,7 @@ def test_it_is_torchs_step(decoupled: bool) -> None:
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
             for name, value in plain.state[other].items():
                 rounding = 2e-5 if name == "exp_avg_sq" else 1e-5  # torch's takes 1 - 0.999 in float32, 1.3e-5 off
-                torch.testing.assert_close(mine.state[one][name], value, rtol=rounding, atol=1e-7)
+                torch.testing.assert_close(mine.state[one][name], value, rtol=rounding, atol=5e-7)  # sums of 0.7
         assert all(torch.equal(weight.bfloat16(), narrow) for weight, narrow in passes.narrowing.pairs)
 
 

@@ -174,6 +174,9 @@ def test_a_checkpoint_of_one_is_the_others() -> None:
         mine.step()
         plain.step()
     assert mine.state_dict()["state"].keys() == plain.state_dict()["state"].keys()
+    assert mine._known
+    mine.load_state_dict(copy.deepcopy(mine.state_dict()))
+    assert not mine._known  # its moments lie elsewhere
     again = optimizer(model, decoupled_weight_decay=True)
     again.load_state_dict(mine.state_dict())
     for parameter, state in mine.state.items():

@@ -29,6 +29,7 @@ from saccade.attention.kernels import (
 from saccade.attention.kernels.additive import additive_score
 from saccade.attention.kernels.additive_cuda import Tiling
 from saccade.attention.kernels.scope import Dropout, Scope
+from saccade.attention.scores import Additive
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no g++ to compile the kernels for a CPU")
 
@@ -256,6 +257,14 @@ def test_any_size(operator: additive_fused.Operator, shape: tuple[int, int, int,
     found = torch.autograd.grad(ours, inputs, direction)
     for one, other in zip(found, torch.autograd.grad(theirs, inputs, direction.double()), strict=True):
         torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-4)
+
+
+def test_values_may_have_no_width() -> None:
+    inputs = [torch.randn(2, 5, 8), torch.randn(2, 3, 8), torch.randn(2, 3, 0)]
+    for score in (Additive(8, 8), Additive(8, 8, heads=(2,))):
+        tensors = [x[:, None].expand(-1, *score.heads, -1, -1) for x in inputs] if score.heads else inputs
+        output = attend(*tensors, score=score, backend="additive")
+        torch.testing.assert_close(output, attend(*tensors, score=score, backend="reference"))
 
 
 @pytest.mark.parametrize("tiling", [Tiling(1, 1, 1), Tiling(1, 2, 4), Tiling(2, 2, 1), Tiling(2, 2, 2)])

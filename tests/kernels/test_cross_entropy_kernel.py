@@ -11,7 +11,7 @@ from saccade.attention.narrowing import Narrowing
 from saccade.data.packing import IGNORED
 from saccade.training import losses
 from saccade.training.losses import chunks, smoothed_cross_entropy
-from saccade.training.unit_gradient import differentiate
+from saccade.training.unit_gradient import differentiate, is_one
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -47,8 +47,13 @@ def test_it_is_as_exact_as_the_plain_spelling(
 @pytest.mark.parametrize("fused", [True, False])
 def test_gradients_of_the_whole_loss_are_not_multiplied(fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(losses, "is_fused", lambda _: fused)
+    monkeypatch.setattr(losses, "is_one", lambda grad: noted(grad))
     leaves, found = [torch.randn(40, 16, requires_grad=True), torch.randn(11, 16, requires_grad=True)], []
-    target = torch.randint(11, (40,))
+    target, known = torch.randint(11, (40,)), list[bool]()
+
+    def noted(grad: Tensor) -> bool:
+        known.append(is_one(grad))
+        return known[-1]
 
     def loss() -> Tensor:
         return smoothed_cross_entropy(leaves[0], leaves[1], target, smoothing=0.1)[0]
@@ -58,6 +63,7 @@ def test_gradients_of_the_whole_loss_are_not_multiplied(fused: bool, monkeypatch
             leaf.grad = None
         backward(loss())
         found.append([leaf.grad for leaf in leaves])
+    assert known == [True, False, False]
     for one, other, twice in zip(*found, strict=True):
         assert torch.equal(one, other)
         assert torch.equal(2 * one, twice)

@@ -13,6 +13,16 @@ from saccade.attention.narrowing import Narrowing
 from saccade.training.captured import Captured
 
 
+class Rules(NamedTuple):
+    """What is the same for all of a group; the decay is Adam's (of the gradient), or AdamW's (of the weight)."""
+
+    beta: float
+    beta_of_squares: float
+    epsilon: float
+    decay: float
+    is_decoupled: bool
+
+
 class _Updates(NamedTuple):
     """A step of certain weights: one update or two for each group, which has the rate."""
 
@@ -36,6 +46,11 @@ class Adam(torch.optim.Adam):
         super().__init__(*given, **options)
         self.narrowing: Narrowing | None = None
         self._known: dict[Hashable, _Updates] = {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of another one, or of a checkpoint: nothing lies where it did."""
+        super().__setstate__(state)
+        self._known = {}
 
     def follow(self, captured: Captured) -> None:
         """Gradients will be those of these passes, and their weights in half precision will be kept up to date."""
@@ -65,15 +80,17 @@ class Adam(torch.optim.Adam):
         """What the kernel needs to know of these weights; None if it is not for them."""
         if not learned or self.found_inf is None or self.grad_scale is None or not runs_on(learned[0].device):
             return None
+        if any(group["amsgrad"] or group["maximize"] for group in self.param_groups):
+            return None
         if not all(w.grad.dtype == torch.float32 and w.grad.is_contiguous() for w in learned):  # type: ignore[union-attr]
             return None
-        key = len(narrowing.pairs), id(self.state), *map(id, learned)
+        key = len(narrowing.pairs), *map(_rules, self.param_groups), *map(id, learned)
         if key not in self._known and (made := self._made(narrowing)) is not None:
             self._known[key] = made
         return self._known.get(key)
 
     def _made(self, narrowing: Narrowing) -> _Updates | None:
-        from saccade.training.kernels.adam import Rules, Slot, Update
+        from saccade.training.kernels.adam import Slot, Update
 
         copies = {(weight.data_ptr(), weight.numel()): copy for weight, copy in narrowing.pairs}
 
@@ -84,14 +101,17 @@ class Adam(torch.optim.Adam):
 
         groups = [[slot(w) for w in group["params"] if w.grad is not None] for group in self.param_groups]
         slots = [slot for group in groups for slot in group]
-        if not all(slot.is_plain for slot in slots) or any(g["amsgrad"] or g["maximize"] for g in self.param_groups):
+        if not all(slot.is_plain for slot in slots):
             return None
         parts: list[tuple[dict[str, Any], Any]] = []
         for group, its in zip(self.param_groups, groups, strict=True):
-            beta, beta_of_squares = group["betas"]
-            rules = Rules(beta, beta_of_squares, group["eps"], group["weight_decay"], group["decoupled_weight_decay"])
             ours = [slot for slot in its if slot.weight.numel()]
             alike = ([slot for slot in ours if slot.is_even == even] for even in (True, False))
-            parts += [(group, Update(some, rules)) for some in alike if some]  # odd ones don't slow down all others
+            parts += [(group, Update(some, _rules(group))) for some in alike if some]  # odd ones don't slow others down
         written = frozenset(slot.copy.data_ptr() for slot in slots if slot.copy is not None)
         return _Updates(parts, [slot.step for slot in slots], written)
+
+
+def _rules(group: dict[str, Any]) -> Rules:
+    beta, beta_of_squares = group["betas"]
+    return Rules(beta, beta_of_squares, group["eps"], group["weight_decay"], group["decoupled_weight_decay"])

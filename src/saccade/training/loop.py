@@ -140,6 +140,7 @@ class Trainer:
         if total.is_cuda and not shards.is_cut(total):  # one pass over memory less
             self.optimizer.grad_scale = (norm / self.options.clip_norm).clamp(min=1.0) * times
         else:
+            assert times == 1
             nn.utils.clip_grads_with_norm_(learned, self.options.clip_norm, norm)
         return norm
 

@@ -89,7 +89,8 @@ def run(call: Call, operator: Operator | None = None) -> Attended:
 
 def _folded(x: Tensor, heads_lead: bool) -> Tensor:
     """[*leading, T, D] -> [N, T, D]; heads first, as a product with a matrix for each head leaves them."""
-    return (x.movedim(0, -3) if heads_lead else x).reshape(-1, *x.shape[-2:]).contiguous()
+    count = math.prod(x.shape[:-2])
+    return (x.movedim(0, -3) if heads_lead else x).reshape(count, *x.shape[-2:]).contiguous()
 
 
 def attention(

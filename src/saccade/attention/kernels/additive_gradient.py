@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from contextlib import AbstractContextManager, nullcontext
+import functools
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -43,19 +44,33 @@ def gradients(
     of_key: Tensor,
     *,
     add: bool = False,
-    where: AbstractContextManager[object] | None = None,
 ) -> Tensor:
     """From g = d / d score (float32): writes the gradients of query and key; returns that of v, [N, A].
 
     All are contiguous. The gradients may be float32 or as the inputs are. `add`: to what `of_key`, float32, holds.
-    `where`: the stream on which it is computed.
     """
+    launch, of_v = gradients_later(query_NTA, key_NSA, v_NA, g_NTS, of_query, of_key, add=add)
+    launch()
+    return of_v
+
+
+def gradients_later(
+    query_NTA: Tensor,
+    key_NSA: Tensor,
+    v_NA: Tensor,
+    g_NTS: Tensor,
+    of_query: Tensor,
+    of_key: Tensor,
+    *,
+    add: bool = False,
+) -> tuple[Callable[[], None], Tensor]:
+    """The same, done when the first of both is called, on any stream: it holds all memory that it needs."""
     (count, num_queries, width), num_keys = query_NTA.shape, key_NSA.shape[1]
     if not num_queries or not num_keys:
         of_query.zero_()
         if not add:
             of_key.zero_()
-        return torch.zeros_like(v_NA)
+        return lambda: None, torch.zeros_like(v_NA)
     warps, padded, slices = warps_for(num_keys), -(-width // 4) * 4, -(-width // SLICE)
     tiles = -(-num_keys // (warps * LANE_KEYS))
     # with few blocks, several share a tile's queries
@@ -75,11 +90,12 @@ def gradients(
     sizes = [ctypes.c_int(x) for x in (num_queries, num_keys, width, padded)]
     arguments = [*given, *targets, pointer(of_v), *sizes, ctypes.c_int(chunk)]
     sum_of_v = of_v[0] if tiles * parts == 1 else torch.empty_like(v_NA)
-    with where or nullcontext():
+    both = [*targets, pointer(of_v), pointer(sum_of_v), pointer(v_NA), ctypes.c_int(count), *sizes]
+    split, groups = [ctypes.c_int(x) for x in (tiles, parts)], count * max(num_queries, num_keys) * padded // 4
+
+    def launch(*_: Tensor | None) -> None:
         module.launch("gradients", (slices, tiles * parts, count), 32 * warps, bytes_of(warps), arguments)
         if tiles * parts > 1:
-            split = [ctypes.c_int(x) for x in (tiles, parts)]
-            arguments = [*targets, pointer(of_v), pointer(sum_of_v), pointer(v_NA), ctypes.c_int(count), *sizes, *split]
-            groups = count * max(num_queries, num_keys) * padded // 4
-            module.launch("add_parts", (min(-(-groups // 256), 1056), 3, 1), 256, 0, arguments)
-    return sum_of_v
+            module.launch("add_parts", (min(-(-groups // 256), 1056), 3, 1), 256, 0, [*both, *split])
+
+    return functools.partial(launch, of_v, query_parts, key_parts), sum_of_v

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from saccade.attention.kernels import additive_cuda as cuda
 from saccade.attention.kernels import native
-from saccade.attention.kernels.additive_gradient import gradients
+from saccade.attention.kernels.additive_gradient import gradients_later
 from saccade.attention.kernels.aside import forked
 from saccade.attention.kernels.native import pointer
 from saccade.attention.kernels.scope import Dropout, Masked, Scope
@@ -119,8 +119,10 @@ def kept_backward(
         g = wide_product(grad_NTD, value_NSD.mT)
         weight = softmax_backward(a_NTS, g, Dropout(dropout, seed), value_NSD.dtype)
         query, key, value = (torch.empty_like(x) for x in (query_NTA, key_NSA, value_NSD))
-        with forked(g.device) as beside:  # what `gradients` holds for a while is free again only when both are done
-            of_v = gradients(query_NTA, key_NSA, v_NA, g, query, key, where=beside)
+        launch, of_v = gradients_later(query_NTA, key_NSA, v_NA, g, query, key)
+        with forked(g.device) as beside:
+            with beside:
+                launch()
             torch.bmm(weight.mT, grad_NTD, out=value)
         return query, key, of_v, value
 

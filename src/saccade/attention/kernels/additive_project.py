@@ -45,7 +45,7 @@ def projected(query_N1D: Tensor, weight_AD: Tensor, module: native.Module) -> tu
     return made, grid[2]
 
 
-@functools.cache
+@functools.lru_cache(1024)
 def _plan(count: int, num_outputs: int, width: int, itemsize: int) -> _Plan:
     tiles, blocks = -(-num_outputs // OUTPUTS), -(-count // ROWS)
     parts = max(1, min(ONE_EACH // (tiles * blocks), MOST_PARTS))

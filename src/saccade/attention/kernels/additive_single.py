@@ -50,8 +50,8 @@ def refuses(call: Call) -> str | None:
         return "the normalizer is not softmax"
     if call.bias is not None or call.mask.factor is not None:
         return "a bias or a mask that weighs its keys was given"
-    if call.query.dtype not in INPUTS or not math.prod(call.leading):
-        return f"it takes float32, bfloat16 and float16 and at least one row, not {call.query.dtype}"
+    if call.query.dtype not in INPUTS or not math.prod(call.leading) or not call.value.shape[-1]:
+        return f"it takes float32, bfloat16 and float16, a row and values of some width, not {call.query.dtype}"
     if _shared(call.num_keys, call.score.v.shape[-1], call.value.shape[-1]) > SHARED_LIMIT:
         return "the keys don't fit its shared memory"
     return native.refuses(call.query.device)
@@ -163,7 +163,7 @@ def _plan_of(key_NSA: Tensor, value_NSD: Tensor, count: int, module: native.Modu
     return _plan(*sizes, lies_well, module.has_clusters)
 
 
-@functools.cache
+@functools.lru_cache(1024)
 def _plan(
     count: int, num_keys: int, width: int, value_width: int, itemsize: int, lies_well: bool, has_clusters: bool
 ) -> _Plan:

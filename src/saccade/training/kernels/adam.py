@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from saccade.training.adam import Rules
+
 NUMBERS, WARPS = 1024, 2  # a program's
-MOST_PLACES = 64  # where gradients may lie: each captured pass has its own
+MOST_PLACES = 256  # where gradients may lie: each captured pass has its own, and others come and go
 TARGETS = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 
@@ -28,8 +31,10 @@ class Slot(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the kernel can read it: contiguous, and of float32."""
-        return all(x is not None and x.dtype == torch.float32 and x.is_contiguous() for x in self[:-1])
+        """Whether the kernel can read it: contiguous, of float32, and on one device."""
+        given = [x for x in self[:-1] if x is not None]
+        alike = all(x.dtype == torch.float32 and x.device == self.weight.device for x in given)
+        return len(given) == len(self) - 1 and alike and all(x.is_contiguous() for x in given)
 
     @property
     def is_even(self) -> bool:
@@ -40,16 +45,6 @@ class Slot(NamedTuple):
     def row(self) -> list[int]:
         """Its addresses, 0 for none, and its size."""
         return [0 if x is None else x.data_ptr() for x in self] + [self.weight.numel()]
-
-
-class Rules(NamedTuple):
-    """What is the same for all of a group; the decay is Adam's (of the gradient), or AdamW's (of the weight)."""
-
-    beta: float
-    beta_of_squares: float
-    epsilon: float
-    decay: float
-    is_decoupled: bool
 
 
 @triton.jit
