@@ -14,7 +14,6 @@ OUR_COLOUR = "tab:orange"
 GREYS = ("0.72", "0.45")
 LINES = ("tab:blue", "tab:green", "tab:purple", "tab:brown", "tab:red", "tab:gray")
 AXES = {"batch": "tokens a batch", "length": "mean length", "width": "width", "vocabulary": "vocabulary"}
-Bar = tuple[str, float | None]  # a contestant and its rate, if it has one
 
 
 def of_training(report: accelerator.Report, path: Path) -> None:
@@ -25,9 +24,12 @@ def of_training(report: accelerator.Report, path: Path) -> None:
     grown = [axis for axis in AXES if any(row.axis == axis for row in report.rows)]
     figure = Figure(figsize=(11, 3.4 + 3.2 * bool(grown)), layout="constrained")
     parts = figure.subfigures(1 + bool(grown), 1, squeeze=False)[:, 0]
-    panels = parts[0].subplots(1, len(works), squeeze=False)[0]
+    panels, everybody = (
+        parts[0].subplots(1, len(works), squeeze=False)[0],
+        _titles([row for rows in works.values() for row in rows]),
+    )
     for axes, (work, rows) in zip(panels, works.items(), strict=True):
-        _bars(axes, work, [(row.title, row.rate) for row in rows], names=axes is panels[0])
+        _bars(axes, work, everybody, {row.title: row.rate for row in rows}, names=axes is panels[0])
     parts[0].supxlabel("real target tokens a second", fontsize="medium")
     if grown:
         _growth(report.rows, grown, parts[1])
@@ -40,22 +42,27 @@ def of_decoding(rows: Sequence[decoding.Row], path: Path) -> None:
 
     beams, batches = (list(dict.fromkeys(values)) for values in zip(*((r.beam, r.batch) for r in rows), strict=True))
     figure = Figure(figsize=(2.2 + 3.2 * len(batches), 0.6 + 2.0 * len(beams)), layout="constrained")
-    panels = figure.subplots(len(beams), len(batches), squeeze=False)
+    panels, everybody = figure.subplots(len(beams), len(batches), squeeze=False), _titles(rows)
     for beam, line in zip(beams, panels, strict=True):
         for index, (batch, axes) in enumerate(zip(batches, line, strict=True)):
-            found = [(r.title, r.rate) for r in rows if (r.beam, r.batch) == (beam, batch)]
-            _bars(axes, f"{'greedy' if beam == 1 else f'beam {beam}'}, batch {batch}", found, names=index == 0)
+            found = {r.title: r.rate for r in rows if (r.beam, r.batch) == (beam, batch)}
+            title = f"{'greedy' if beam == 1 else f'beam {beam}'}, batch {batch}"
+            _bars(axes, title, everybody, found, names=index == 0)
     figure.supxlabel("tokens a second", fontsize="medium")
     _save(figure, path)
 
 
-def _bars(axes: Any, title: str, found: Sequence[Bar], *, names: bool) -> None:
+def _titles(rows: Sequence[accelerator.Row | decoding.Row]) -> list[str]:
+    return list(dict.fromkeys(row.title for row in rows))
+
+
+def _bars(axes: Any, title: str, everybody: list[str], found: dict[str, float | None], *, names: bool) -> None:
     """One bar a contestant, with its figure behind it; contestants are named once a line of panels."""
-    labels, values = [label for label, _ in found], [value or 0.0 for _, value in found]
-    colours = [OUR_COLOUR if label == OURS else GREYS["compiled" in label] for label in labels]
-    bars = axes.barh(range(len(found)), values, color=colours, height=0.7)
-    axes.bar_label(bars, [_short(value) if value else "none" for value in values], padding=3, fontsize="small")
-    axes.set_yticks(range(len(found)), labels if names else [""] * len(found))
+    colours = [OUR_COLOUR if label == OURS else GREYS["compiled" in label] for label in everybody]
+    bars = axes.barh(range(len(everybody)), [found.get(label) or 0.0 for label in everybody], color=colours, height=0.7)
+    texts = [_short(rate) if (rate := found.get(x)) else "none" if x in found else "not run" for x in everybody]
+    axes.bar_label(bars, texts, padding=3, fontsize="small")
+    axes.set_yticks(range(len(everybody)), everybody if names else [""] * len(everybody))
     axes.invert_yaxis()
     axes.margins(x=0.2)
     axes.set_title(title, fontsize="medium", loc="left")
