@@ -6,11 +6,14 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, cast, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from saccade.attention.kernels.triton_here import runs_on
 from saccade.attention.narrowing import Narrowing
 from saccade.training.captured import Captured
+from saccade.training.job import Options
+
+OPTIMIZERS = {"adam": False, "adamw": True}  # whether weights decay apart from their gradients
 
 
 class Rules(NamedTuple):
@@ -46,6 +49,19 @@ class Adam(torch.optim.Adam):
         super().__init__(*given, **options)
         self.narrowing: Narrowing | None = None
         self._known: dict[Hashable, _Updates] = {}
+
+    @classmethod
+    def of(cls, model: nn.Module, options: Options) -> Adam:
+        """For a model: decay for matrices only, not for norms, biases or embeddings. The rate is set at each step."""
+        embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+        matrices = [p for p in model.parameters() if p.dim() > 1 and id(p) not in embeddings]
+        others = [p for p in model.parameters() if p.dim() <= 1 or id(p) in embeddings]
+        groups = [
+            {"params": matrices, "weight_decay": options.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+        decoupled = OPTIMIZERS[options.optimizer]
+        return cls(groups, 1.0, options.adam_betas, fused=True, decoupled_weight_decay=decoupled)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Of another one, or of a checkpoint: nothing lies where it did."""

@@ -28,7 +28,6 @@ from saccade.training.team import ALONE, Team
 from saccade.training.unit_gradient import differentiate
 
 MANY_SKIPS = 10
-OPTIMIZERS = {"adam": False, "adamw": True}  # whether weights decay apart from their gradients
 
 
 class NonFiniteLoss(RuntimeError):
@@ -63,8 +62,7 @@ class Trainer:
     ) -> None:
         self.model, self.plan, self.loss = model.to(options.device), plan, loss
         self.options, self.folder, self.team = options, folder, team
-        groups, decoupled = _groups(model, options.weight_decay), OPTIMIZERS[options.optimizer]
-        self.optimizer = Adam(groups, 1.0, options.adam_betas, fused=True, decoupled_weight_decay=decoupled)
+        self.optimizer = Adam.of(model, options)
         self.schedule = SCHEDULES[options.schedule](options.warmup_steps, options.max_steps)
         self.average = MovingAverage(model, options.ema)
         found = checkpoints.restore(self.checkpoints, model, self.optimizer, self.average.weights)
@@ -315,11 +313,3 @@ class Trainer:
         if self.skipped_in_a_row >= MANY_SKIPS:
             what = f"the loss was not finite {MANY_SKIPS} times in a row, up to step {self.progress.step}"
             raise NonFiniteLoss(f"{what}; the last good checkpoint is kept (a smaller learning_rate may help)")
-
-
-def _groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
-    """Decay for matrices only: not for norms, biases or embeddings."""
-    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-    matrices = [p for p in model.parameters() if p.dim() > 1 and id(p) not in embeddings]
-    others = [p for p in model.parameters() if p.dim() <= 1 or id(p) in embeddings]
-    return [{"params": matrices, "weight_decay": decay}, {"params": others, "weight_decay": 0.0}]
