@@ -74,6 +74,10 @@ def test_leading_axes_broadcast(score_name: str) -> None:
         ({"value": torch.randn(2, 6, 5)}, r"value: 6 steps given for 7 keys"),
         ({"score": SCORES["general"](4, 5)}, r"query: width 5 given; General needs 4"),
         ({"score": SCORES["general"](5, 4)}, r"key: width 5 given; General needs 4"),
+        (
+            {"score": SCORES["general"](5, 5).double()},
+            r"query: torch.float32 given; General's parameters are .*64: both",
+        ),
         ({"score": SCORES["general"](5, 5, heads=(3,))}, r"score: built for heads=\(3,\); .* axes are \[2\]"),
         ({"key": None, "memory": torch.randn(2, 7, 4)}, r"memory: width 4 given; ScaledDot needs 5"),
         ({"key": None, "memory": K.double()}, r"memory: torch.float64 given; query is torch.float32"),

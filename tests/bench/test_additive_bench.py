@@ -16,6 +16,7 @@ from saccade.bench import additive, additive_contestants, tables
 from saccade.bench.additive import Case, Row, Shape
 from saccade.bench.additive_goals import Goal, goals
 from saccade.bench.commands import app
+from saccade.data.mistakes import Mistake
 
 CPU = torch.device("cpu")
 TINY = Case("large", Shape(3, 7, 11, 5), ("exact", "eager"), backward=True)
@@ -111,6 +112,8 @@ def test_the_command_speaks_json() -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_some_cases_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Mistake, match=r"--only: 'stop' given; allowed: large, step, with commas"):
+        CliRunner().invoke(app, ["additive", "--quick", "--only", "large,stop"], catch_exceptions=False)
     report = json.loads(CliRunner().invoke(app, ["additive", "--quick", "--json", "--only", "step"]).stdout)
     assert [found["name"] for found in report["rows"]] == ["attend", "eager step"]
     measure = additive.measure

@@ -212,6 +212,12 @@ def _check_widths(
 ) -> None:
     if not isinstance(score, Score):
         return
+    for weight in score._parameters.values():  # those that multiply a vector
+        if weight is None or weight.dim() <= len(score.heads) or weight.dtype == query.dtype:
+            continue
+        if not torch.is_autocast_enabled(query.device.type):
+            name = type(score).__name__
+            raise ValueError(f"query: {query.dtype} given; {name}'s parameters are {weight.dtype}: both must be alike")
     if heads := score.heads:
         leading, count = list(query.shape[:-2]), len(heads)
         if count > len(leading) or any(a != 1 and a != b for a, b in zip(heads, leading[-count:], strict=False)):

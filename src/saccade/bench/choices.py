@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 
@@ -38,6 +39,15 @@ def numbers(name: str, text: str) -> tuple[int, ...]:
     if not all(part.isdecimal() and int(part) for part in parts):
         raise Mistake(f"--{name}: {text!r} given; allowed: numbers above 0, with commas")
     return tuple(dict.fromkeys(map(int, parts)))
+
+
+def named(option: str, text: str | None, allowed: Iterable[str]) -> tuple[str, ...]:
+    """Names as they are typed, with commas; all, if there are none."""
+    allowed = tuple(allowed)
+    given = allowed if text is None else tuple(part.strip() for part in text.split(","))
+    if wrong := [name for name in given if name not in allowed]:
+        raise Mistake(f"--{option}: {wrong[0]!r} given; allowed: {', '.join(allowed)}, with commas")
+    return given
 
 
 def machine(device: torch.device) -> dict[str, str | int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -21,10 +22,11 @@ from saccade.bench import serving as serving_bench
 from saccade.bench import tables
 from saccade.bench.additive_contestants import OURS
 from saccade.bench.additive_goals import goals as found_goals
-from saccade.bench.choices import PEERS_FOLDER, Device, check, machine
+from saccade.bench.choices import PEERS_FOLDER, Device, check, machine, named
 from saccade.bench.speed_commands import bench_decode, bench_train
 from saccade.config.networks import Size
 
+WIDE = 140  # columns of what is read from a pipe or a file
 app = typer.Typer(help="Measure saccade beside its peers, in one run.", no_args_is_help=True)
 app.command("train")(bench_train)
 app.command("decode")(bench_decode)
@@ -68,17 +70,18 @@ def bench_additive(
     device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
     quick: Annotated[bool, typer.Option(help="Small shapes, nothing compiled: seconds instead of a minute.")] = False,
-    only: Annotated[list[str] | None, typer.Option(help="Cases, by name: large, small, narrow, long, step.")] = None,
+    only: Annotated[str | None, typer.Option(help="Cases, with commas: large, small, narrow, long, step; all.")] = None,
 ) -> None:
     """Additive attention beside the plain expression, eager and compiled: time, terms a second, memory, errors."""
     check(device)
     place = torch.device(device.value)
     cases = additive_bench.all_cases(place, quick=quick)
-    cases = [case for case in cases if not only or case.name in only]
-    torch.manual_seed(1)
+    wanted = named("only", only, dict.fromkeys(case.name for case in cases))
+    cases = [case for case in cases if case.name in wanted]
     rows: list[additive_bench.Row] = []
     with _progress(hidden=as_json) as progress, contextlib.suppress(KeyboardInterrupt):  # what is found is shown
         for case in progress.track(cases, description="measuring"):
+            torch.manual_seed(1)  # each draws the same, whoever came before
             rows += additive_bench.measure(case, place, most=3 if quick else 30)
     goals = found_goals(rows, at_full_size=device == Device.cuda and not quick)
     goals = [goal for goal in goals if goal.found is not None or not only]
@@ -86,10 +89,10 @@ def bench_additive(
         found = {"goals": [goal.as_dict() for goal in goals], "rows": [row.as_dict() for row in rows]}
         typer.echo(json.dumps({"machine": machine(place), **found}, indent=1))
     else:
-        console = Console()
+        console = Console() if sys.stdout.isatty() else Console(width=WIDE)
         console.print(f"{machine(place)['name']}, torch {torch.__version__}. Shapes are B x T x S x D, values as wide.")
         console.print(
-            "wall, eager, compile: how many times their rate; / float32, gradients: RMS error over the plain's."
+            "wall, eager, compile: how many times their rate; / plain, gradients: RMS error over the plain float32's."
         )
         for name in dict.fromkeys(row.case for row in rows):
             console.print("", tables.of_additive(name, [row for row in rows if row.case == name]))

@@ -84,6 +84,7 @@ def _show_toolkits(plan: training_bench.Plan, picture: Path | None, as_json: boo
     rows = training_bench.run(plan, Console(stderr=True).print)
     if picture is not None:
         training_bench.plot(rows, picture)
+        Console(stderr=True).print(f"The picture: {picture}", markup=False)
     if as_json:
         report = {"job": asdict(plan.job()), "threads": plan.threads, "rows": [row.as_dict() for row in rows]}
         typer.echo(json.dumps(report, indent=1))
@@ -99,6 +100,7 @@ def _show_accelerated(job: Job, growth: bool, picture: Path | None, as_json: boo
     report = accelerator.run(job, Console(stderr=True).print, growth=growth)
     if picture is not None:
         pictures.of_training(report, picture)
+        Console(stderr=True).print(f"The picture: {picture}", markup=False)
     if as_json:
         found = {
             "ceiling": report.ceiling,
@@ -148,6 +150,7 @@ def bench_decode(
     rows = decoding_bench.run(job, Console(stderr=True).print)
     if picture is not None:
         pictures.of_decoding(rows, picture)
+        Console(stderr=True).print(f"The picture: {picture}", markup=False)
     if as_json:
         found = {"model": job.sizes._asdict(), "rows": [row.as_dict() for row in rows]}
         typer.echo(json.dumps({**machine(job.device), **found}, indent=1))

@@ -32,34 +32,62 @@ def of_attention(title: str, rows: list[attention.Row]) -> Table:
 
 
 def of_additive(title: str, rows: list[additive.Row]) -> Table:
-    """Everybody in cases of one name: time, rate, ratios, memory and errors."""
+    """Everybody in cases of one name: time, rate, ratios, memory and errors; columns that say nothing are left out."""
+    lines = [_additive_line(row, rows) for row in rows]
+    shapes = list(dict.fromkeys(row.shape for row in rows))
+    said = [key for key in ADDITIVE if any(line.get(key, "-") != "-" for line in lines)]
+    if all(line.get("device") == line.get("call") for line in lines):
+        said.remove("device")
+    if len(shapes) == 1:
+        said.remove("shape")
+        title = f"{title}, {shapes[0]}"
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for heading in ("shape", "pass", "", "call", "device", "terms/s", "wall", "eager", "compile", "peak"):
-        table.add_column(heading, justify="left" if heading in ("shape", "pass", "") else "right", no_wrap=True)
-    for heading in ("RMS error", "largest", "/ float32", "gradients"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        place = (row.shape, "both" if row.backward else "forward")
-        of_batch = "" if row.entries == row.batch else f", {row.entries} of {row.batch} entries"
-        name = row.name + ("" if row.dtype == "float32" else f", {row.dtype}") + of_batch
-        if row.rate is None or row.seconds is None or row.call_seconds is None or row.errors is None:
-            table.add_row(*place, name, "-")
-            continue
-        eager = additive.ratio(rows, row, "eager step" if row.case == "step" else "eager")
-        wall = row.rate / additive.WALL if row.device == "cuda" else None
-        ratios = (wall, eager, additive.ratio(rows, row, "compile"))
-        errors = (row.error_ratio(rows, gradients=False), row.error_ratio(rows, gradients=True))
-        table.add_row(
-            *place,
-            name,
-            *(f"{seconds * 1e3:,.3f} ms" for seconds in (row.call_seconds, row.seconds)),
-            f"{row.rate / 1e12:.3g} T" if row.rate >= 1e11 else f"{row.rate / 1e9:.3g} G",
-            *("-" if ratio is None else f"{ratio:.3g}x" for ratio in ratios),
-            _mebibytes(row.peak_bytes),
-            *(f"{error:.1e}" for error in row.errors["output"]),
-            *("-" if ratio is None else f"{ratio:.2f}x" for ratio in errors),
-        )
+    for key in said:
+        table.add_column(key, justify="left" if key in ("shape", "pass", "who") else "right", no_wrap=True)
+    for line in lines:
+        table.add_row(*(line.get(key, "-") for key in said))
     return table
+
+
+ADDITIVE = (
+    "shape",
+    "pass",
+    "who",
+    "call",
+    "device",
+    "terms/s",
+    "wall",
+    "eager",
+    "compile",
+    "peak",
+    "RMS",
+    "/ plain",
+    "gradients",
+)
+
+
+def _additive_line(row: additive.Row, rows: list[additive.Row]) -> dict[str, str]:
+    of_batch = "" if row.entries == row.batch else f", {row.entries} of {row.batch} entries"
+    name = row.name + ("" if row.dtype == "float32" else f", {row.dtype}") + of_batch
+    line = {"shape": row.shape, "pass": "both" if row.backward else "forward", "who": name}
+    if row.rate is None or row.seconds is None or row.call_seconds is None or row.errors is None:
+        return line
+    ratios = {
+        "wall": row.rate / additive.WALL if row.device == "cuda" else None,
+        "eager": additive.ratio(rows, row, "eager step" if row.case == "step" else "eager"),
+        "compile": additive.ratio(rows, row, "compile"),
+    }
+    errors = {"/ plain": row.error_ratio(rows, gradients=False), "gradients": row.error_ratio(rows, gradients=True)}
+    return {
+        **line,
+        "call": f"{row.call_seconds * 1e3:,.3f} ms",
+        "device": f"{row.seconds * 1e3:,.3f} ms",
+        "terms/s": f"{row.rate / 1e12:.3g} T" if row.rate >= 1e11 else f"{row.rate / 1e9:.3g} G",
+        "peak": _mebibytes(row.peak_bytes),
+        "RMS": f"{row.errors['output'][0]:.1e}",
+        **{key: "-" if ratio is None else f"{ratio:.3g}x" for key, ratio in ratios.items()},
+        **{key: "-" if ratio is None else f"{ratio:.2f}x" for key, ratio in errors.items()},
+    }
 
 
 def of_goals(goals: list[Goal]) -> Table:
