@@ -50,6 +50,12 @@ def plain(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
     return (hidden @ v[:, None, :, None]).squeeze(-1)
 
 
+def gradients(*tensors: Tensor, add: bool = False) -> Tensor:
+    launch, of_v = additive_gradient.gradients(*tensors, add=add)
+    launch()
+    return of_v
+
+
 def results(
     inputs: list[Tensor], score: Score, mask: Mask | None, dtype: torch.dtype, backend: str = "reference"
 ) -> list[Tensor]:
@@ -370,8 +376,8 @@ def test_gradients_of_one_block_or_many(sizes: tuple[int, int, int, int], dtype:
     leaves = [x.double().requires_grad_() for x in (query, key, v)]
     exact = torch.autograd.grad(plain(*leaves), leaves, g.double())
     of_query, of_key, again = torch.empty_like(query), torch.empty_like(key), torch.ones_like(key, dtype=torch.float32)
-    of_v = additive_gradient.gradients(query, key, v, g, of_query, of_key)
-    additive_gradient.gradients(query, key, v, g, of_query, again, add=True)
+    of_v = gradients(query, key, v, g, of_query, of_key)
+    gradients(query, key, v, g, of_query, again, add=True)
     for one, other in zip((of_query, of_key, of_v), exact, strict=True):
         rounding = torch.finfo(one.dtype).eps * other.abs().amax()
         torch.testing.assert_close(one.double(), other, atol=float(rounding) + 1e-4, rtol=1e-4)
@@ -386,8 +392,8 @@ def test_gradients_of_keys_come_in_stretches(num_queries: int, monkeypatch: pyte
     leaves = [x.double().requires_grad_() for x in (query, key, v)]
     exact = torch.autograd.grad(plain(*leaves), leaves, g.double())
     of_query, of_key, more = torch.empty_like(query), torch.empty_like(key), torch.ones_like(key)
-    of_v = additive_gradient.gradients(query, key, v, g, of_query, of_key)
-    additive_gradient.gradients(query, key, v, g, of_query, more, add=True)
+    of_v = gradients(query, key, v, g, of_query, of_key)
+    gradients(query, key, v, g, of_query, more, add=True)
     for one, other in zip((of_query, of_key, of_v, more), (*exact, 1 + exact[1]), strict=True):
         torch.testing.assert_close(one.double(), other, atol=1e-5, rtol=1e-5)
 

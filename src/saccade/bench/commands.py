@@ -70,13 +70,15 @@ def bench_additive(
     device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
     quick: Annotated[bool, typer.Option(help="Small shapes, nothing compiled: seconds instead of a minute.")] = False,
-    only: Annotated[str | None, typer.Option(help="Cases, with commas: large, small, narrow, long, step; all.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Cases, with commas: large, small, narrow, long, step.")
+    ] = None,
 ) -> None:
     """Additive attention beside the plain expression, eager and compiled: time, terms a second, memory, errors."""
     check(device)
     place = torch.device(device.value)
     cases = additive_bench.all_cases(place, quick=quick)
-    wanted = named("only", only, dict.fromkeys(case.name for case in cases))
+    wanted = named("only", ",".join(only) if only else None, dict.fromkeys(case.name for case in cases))
     cases = [case for case in cases if case.name in wanted]
     rows: list[additive_bench.Row] = []
     with _progress(hidden=as_json) as progress, contextlib.suppress(KeyboardInterrupt):  # what is found is shown

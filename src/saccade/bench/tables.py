@@ -7,6 +7,22 @@ from rich.table import Table
 from saccade.bench import accelerator, additive, attention, decoding, serving, training
 from saccade.bench.additive_goals import Goal
 
+ADDITIVE = (
+    "shape",
+    "pass",
+    "who",
+    "call",
+    "device",
+    "terms/s",
+    "wall",
+    "eager",
+    "compile",
+    "peak",
+    "RMS",
+    "/ plain",
+    "gradients",
+)
+
 
 def of_attention(title: str, rows: list[attention.Row]) -> Table:
     """Time and memory of each case, beside the peer's."""
@@ -47,23 +63,6 @@ def of_additive(title: str, rows: list[additive.Row]) -> Table:
     for line in lines:
         table.add_row(*(line.get(key, "-") for key in said))
     return table
-
-
-ADDITIVE = (
-    "shape",
-    "pass",
-    "who",
-    "call",
-    "device",
-    "terms/s",
-    "wall",
-    "eager",
-    "compile",
-    "peak",
-    "RMS",
-    "/ plain",
-    "gradients",
-)
 
 
 def _additive_line(row: additive.Row, rows: list[additive.Row]) -> dict[str, str]:

@@ -169,7 +169,8 @@ def _backward(
     if _is_native(query_BTD):
         inputs = (query_BTD.contiguous(), key_BSD.contiguous(), v_BD.float().contiguous())
         of_query, of_key = (torch.empty_like(tensor) for tensor in inputs[:2])
-        of_v = additive_gradient.gradients(*inputs, grad_BTS.float().contiguous(), of_query, of_key)
+        launch, of_v = additive_gradient.gradients(*inputs, grad_BTS.float().contiguous(), of_query, of_key)
+        launch()
         return of_query, of_key, of_v.to(v_BD.dtype)
     grad, query, key, v = (widened(tensor) for tensor in (grad_BTS, query_BTD, key_BSD, v_BD))
     tiles = _separate(query, key)

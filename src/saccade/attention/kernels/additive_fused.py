@@ -167,7 +167,9 @@ def additive_attention_backward(
             product = wide_product(weight.mT, grad)
             of_value[count] = of_value[count].add_(product) if again else product
             given = (query_NTA[count, steps], key_NSA[count], v_NA[count], g)
-            of_v[count] += gradients(*given, of_query[count, steps], of_key[count], add=again)
+            launch, more = gradients(*given, of_query[count, steps], of_key[count], add=again)
+            launch()
+            of_v[count] += more
         types = (query_NTA.dtype, key_NSA.dtype, value_NSD.dtype)
         query, key, value = (tensor.to(dtype) for tensor, dtype in zip(wide, types, strict=True))
         return query, key, of_v, value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable
 
 import torch
@@ -44,27 +43,12 @@ def gradients(
     of_key: Tensor,
     *,
     add: bool = False,
-) -> Tensor:
-    """From g = d / d score (float32): writes the gradients of query and key; returns that of v, [N, A].
-
-    All are contiguous. The gradients may be float32 or as the inputs are. `add`: to what `of_key`, float32, holds.
-    """
-    launch, of_v = gradients_later(query_NTA, key_NSA, v_NA, g_NTS, of_query, of_key, add=add)
-    launch()
-    return of_v
-
-
-def gradients_later(
-    query_NTA: Tensor,
-    key_NSA: Tensor,
-    v_NA: Tensor,
-    g_NTS: Tensor,
-    of_query: Tensor,
-    of_key: Tensor,
-    *,
-    add: bool = False,
 ) -> tuple[Callable[[], None], Tensor]:
-    """The same, done when the first of both is called, on any stream: it holds all memory that it needs."""
+    """From g = d / d score (float32): what will write the gradients of query and key, and that of v, [N, A].
+
+    It may be called on another stream, and holds the memory that it needs. All tensors are contiguous. The gradients may be
+    float32 or as the inputs are. `add`: to what `of_key`, float32, holds.
+    """
     (count, num_queries, width), num_keys = query_NTA.shape, key_NSA.shape[1]
     if not num_queries or not num_keys:
         of_query.zero_()
@@ -81,21 +65,23 @@ def gradients_later(
     of_v = make(tiles * parts, count, width)
     query_parts = make(tiles, count, num_queries, padded) if tiles > 1 else None
     key_parts = make(parts, count, num_keys, padded) if parts > 1 else None
-    targets = [
-        _Target(pointer(query_parts), pointer(of_query), of_query.dtype == torch.float32, False),
-        _Target(pointer(key_parts), pointer(of_key), of_key.dtype == torch.float32, add),
-    ]
-    module = native.load(FILES, {"INPUT": INPUTS[query_NTA.dtype], "WARPS": warps}, g_NTS.device)
-    given = [pointer(x) for x in (query_NTA, key_NSA, v_NA, g_NTS)]
-    sizes = [ctypes.c_int(x) for x in (num_queries, num_keys, width, padded)]
-    arguments = [*given, *targets, pointer(of_v), *sizes, ctypes.c_int(chunk)]
     sum_of_v = of_v[0] if tiles * parts == 1 else torch.empty_like(v_NA)
-    both = [*targets, pointer(of_v), pointer(sum_of_v), pointer(v_NA), ctypes.c_int(count), *sizes]
-    split, groups = [ctypes.c_int(x) for x in (tiles, parts)], count * max(num_queries, num_keys) * padded // 4
+    module = native.load(FILES, {"INPUT": INPUTS[query_NTA.dtype], "WARPS": warps}, g_NTS.device)
 
-    def launch(*_: Tensor | None) -> None:
+    def launch() -> None:
+        targets = [
+            _Target(pointer(query_parts), pointer(of_query), of_query.dtype == torch.float32, False),
+            _Target(pointer(key_parts), pointer(of_key), of_key.dtype == torch.float32, add),
+        ]
+        given = [pointer(x) for x in (query_NTA, key_NSA, v_NA, g_NTS)]
+        sizes = [ctypes.c_int(x) for x in (num_queries, num_keys, width, padded)]
+        arguments = [*given, *targets, pointer(of_v), *sizes, ctypes.c_int(chunk)]
         module.launch("gradients", (slices, tiles * parts, count), 32 * warps, bytes_of(warps), arguments)
-        if tiles * parts > 1:
-            module.launch("add_parts", (min(-(-groups // 256), 1056), 3, 1), 256, 0, [*both, *split])
+        if tiles * parts == 1:
+            return
+        sums, split = [pointer(x) for x in (of_v, sum_of_v, v_NA)], [ctypes.c_int(x) for x in (tiles, parts)]
+        groups = count * max(num_queries, num_keys) * padded // 4
+        arguments = [*targets, *sums, ctypes.c_int(count), *sizes, *split]
+        module.launch("add_parts", (min(-(-groups // 256), 1056), 3, 1), 256, 0, arguments)
 
-    return functools.partial(launch, of_v, query_parts, key_parts), sum_of_v
+    return launch, sum_of_v

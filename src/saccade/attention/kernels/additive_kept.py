@@ -12,7 +12,7 @@ from torch import Tensor
 
 from saccade.attention.kernels import additive_cuda as cuda
 from saccade.attention.kernels import native
-from saccade.attention.kernels.additive_gradient import gradients_later
+from saccade.attention.kernels.additive_gradient import gradients
 from saccade.attention.kernels.aside import forked
 from saccade.attention.kernels.native import pointer
 from saccade.attention.kernels.scope import Dropout, Masked, Scope
@@ -85,7 +85,7 @@ def kept_attention(
     dropout: float,
     seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """The same, [N, T, D], and the weights before dropout [N, T, S] (float32)."""
+    """softmax(v·tanh(q_t + k_s)) values, [N, T, D], and the weights before dropout [N, T, S] (float32)."""
     scope, drop = Scope(low, high, mask, inner), Dropout(dropout, seed)
     if (tiling := cuda.tiling_to_attend_raw(query_NTA, key_NSA, value_NSD)) is not None:
         a = v_NA.new_empty(*query_NTA.shape[:2], key_NSA.shape[1])
@@ -119,7 +119,7 @@ def kept_backward(
         g = wide_product(grad_NTD, value_NSD.mT)
         weight = softmax_backward(a_NTS, g, Dropout(dropout, seed), value_NSD.dtype)
         query, key, value = (torch.empty_like(x) for x in (query_NTA, key_NSA, value_NSD))
-        launch, of_v = gradients_later(query_NTA, key_NSA, v_NA, g, query, key)
+        launch, of_v = gradients(query_NTA, key_NSA, v_NA, g, query, key)
         with forked(g.device) as beside:
             with beside:
                 launch()
@@ -152,8 +152,8 @@ def _differentiate_kept(
     if grad is None:
         return (None,) * 10
     *tensors, seed = ctx.saved_tensors  # type: ignore[attr-defined]
-    gradients = kept_backward(grad, *tensors, ctx.dropout, seed)  # type: ignore[attr-defined]
-    return (*gradients, None, None, None, None, None, None)
+    found = kept_backward(grad, *tensors, ctx.dropout, seed)  # type: ignore[attr-defined]
+    return (*found, None, None, None, None, None, None)
 
 
 kept_attention.register_autograd(_differentiate_kept, setup_context=_save_kept)
