@@ -46,8 +46,8 @@ def gradients(
 ) -> tuple[Callable[[], None], Tensor]:
     """From g = d / d score (float32): what will write the gradients of query and key, and that of v, [N, A].
 
-    It may be called on another stream, and holds the memory that it needs. All tensors are contiguous. The gradients may be
-    float32 or as the inputs are. `add`: to what `of_key`, float32, holds.
+    It may be called on another stream, and holds the memory that it needs. All tensors are contiguous. The gradients
+    may be float32 or as the inputs are. `add`: to what `of_key`, float32, holds.
     """
     (count, num_queries, width), num_keys = query_NTA.shape, key_NSA.shape[1]
     if not num_queries or not num_keys:
