@@ -42,10 +42,10 @@ $(READY): pyproject.toml constraints.txt
 # Node, Chromium and clients from npm, which tests run; where they can't be installed, those tests are skipped.
 $(NODE):
 	@mkdir -p $(@D)
-	@for each in node npm chromium; do command -v $$each >/dev/null || missing=1; done; \
+	@command -v npm >/dev/null || missing="nodejs npm"; command -v chromium >/dev/null || missing="$$missing chromium"; \
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "Installing Node and Chromium for the tests (once) ..."; export DEBIAN_FRONTEND=noninteractive; \
-	  apt-get -qq update && apt-get -qq install -y --no-install-recommends nodejs npm chromium >/dev/null || true; fi
+	  echo "Installing $$missing for the tests (once) ..."; export DEBIAN_FRONTEND=noninteractive; \
+	  apt-get -qq update && apt-get -qq install -y --no-install-recommends $$missing >/dev/null || true; fi
 	@npm install --silent --no-audit --no-fund --prefix $(@D) $(CLIENTS) && touch $@ \
 	  || echo "No Node, or no way to its packages: the tests of clients from npm are skipped."
 
