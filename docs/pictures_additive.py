@@ -12,7 +12,7 @@ from matplotlib.patches import FancyBboxPatch
 from numpy.typing import NDArray
 
 from pictures import GREY, STYLE, png
-from saccade.attention.kernels.additive_series import BASE, COEFFICIENTS, ERROR, RANGE
+from saccade.attention.kernels.additive.series import BASE, COEFFICIENTS, ERROR, RANGE
 
 Floats = NDArray[np.floating]
 FOLDER = Path(__file__).parent

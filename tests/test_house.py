@@ -15,13 +15,16 @@ PACKAGE = ROOT / "src" / "saccade"
 
 # A module may import from its own floor and the floors before it.
 FLOORS = [
+    {"errors", "files"},
+    {"ops"},
     {"attention", "data"},
     {"layers"},
     {"models"},
     {"decoding", "inspection", "training"},
-    {"tasks"},
     {"config"},
-    {"serving", "lab", "bench", "look", "cli"},
+    {"tasks"},
+    {"runs"},
+    {"serving", "lab", "bench", "cli"},
 ]
 
 

@@ -17,7 +17,7 @@ from saccade.attention import (
     masks,
     self_attend,
 )
-from saccade.config.predictors import load_run as load
+from saccade.runs.load import load_run as load
 
 __version__ = version("saccade")
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from saccade import attend
-from saccade.attention.kernels import additive
-from saccade.attention.kernels.additive import additive_score
+from saccade.attention.kernels.additive import tiles
+from saccade.attention.kernels.additive.tiles import additive_score
 from saccade.attention.scores import Additive
 from saccade.training.memory import peak_memory
 
@@ -25,7 +25,7 @@ def plain(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 def test_any_tiling_gives_the_score_and_its_gradients(
     tile: int, shape: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(additive.TILE_ELEMENTS, "cpu", tile)
+    monkeypatch.setitem(tiles.TILE_ELEMENTS, "cpu", tile)
     batch, num_queries, num_keys, width = shape
     inputs = [
         torch.randn(*size, dtype=torch.float64, requires_grad=True)
@@ -57,8 +57,8 @@ def test_no_range_gives_a_wrong_answer(size: float) -> None:
 
 def test_the_guard_is_what_keeps_large_arguments_right() -> None:
     far = torch.full((1, 2, 1), 60.0)
-    assert not additive._separate(far, -far).separated
-    assert additive._separate(far / 2, far / 2).separated
+    assert not tiles._separate(far, -far).separated
+    assert tiles._separate(far / 2, far / 2).separated
     assert math.exp(2 * 60.0) > torch.finfo(torch.float32).max
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from saccade import SCORES, attend
 from saccade.attention import Score
-from saccade.attention.kernels.unit import set_length, unit
 from saccade.attention.scores import Additive, Concat, Cosine, General, Location, ReducedRank
+from saccade.ops.kernels.unit import set_length, unit
 
 QUERY = torch.tensor([[1.0, 2.0]])
 KEYS = torch.tensor([[3.0, 4.0], [0.0, -1.0]])

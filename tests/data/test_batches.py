@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saccade.data.batches import collate, full_runs, of_pairs
-from saccade.data.corpus import Corpus, Pair
-from saccade.data.mistakes import Mistake
 from saccade.data.store import Store, count_seen, prepare
-from saccade.data.tokenizer import END, PAD, START, train_tokenizer
+from saccade.data.text.corpus import Corpus, Pair
+from saccade.data.text.tokenizer import END, PAD, START, train_tokenizer
+from saccade.errors import Mistake
 
 DATA = Path(os.environ.get("SACCADE_DATA", Path(__file__).parents[3] / "shared" / "data"))
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from saccade.data import packing
-from saccade.data.corpus import Pair
-from saccade.data.mistakes import Mistake
 from saccade.data.packing import IGNORED, PackedBatch
 from saccade.data.store import Store, prepare
-from saccade.data.tokenizer import END, START
+from saccade.data.text.corpus import Pair
+from saccade.data.text.tokenizer import END, START
+from saccade.errors import Mistake
 
 
 def store(folder: Path, name: str, count: int, seed: int) -> Store:

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from saccade.data.tokenizer import END, PAD, START
+from saccade.data.text.tokenizer import END, PAD, START
 from saccade.decoding import BeamOptions, beam_search
 from saccade.decoding.beam import Sentence
 from steppers import LETTERS, Counted, TableModel, Uncached, outputs, small_transformer, sources

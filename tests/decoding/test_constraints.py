@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.data.mistakes import Mistake
-from saccade.data.tokenizer import END, PAD, START
+from saccade.data.text.tokenizer import END, PAD, START
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Stepper, beam_search, sample
 from saccade.decoding.constraints import before_loop
+from saccade.errors import Mistake
 from steppers import LETTERS, VOCABULARY, Counted, TableModel, sources
 
 WAYS = ["greedy", "beam", "sample"]

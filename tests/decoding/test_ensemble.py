@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from saccade.data.tokenizer import END, START
+from saccade.data.text.tokenizer import END, START
 from saccade.decoding import BeamOptions, Ensemble, beam_search
 from steppers import small_transformer
 

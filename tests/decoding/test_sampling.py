@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from saccade.data.tokenizer import START
+from saccade.data.text.tokenizer import START
 from saccade.decoding import BeamOptions, SamplingOptions, beam_search, sample
 from saccade.decoding.sampling import drawn, probabilities
 from steppers import TableModel, outputs, small_transformer, sources

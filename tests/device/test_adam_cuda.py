@@ -13,10 +13,11 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from saccade.attention.linear import Linear
-from saccade.bench.flops import Sizes
-from saccade.bench.trainers import Job, config_of, words
-from saccade.config import batching, devices, translate
+from saccade.bench.training.flops import Sizes
+from saccade.bench.training.trainers import Job, config_of, words
+from saccade.ops.linear import Linear
+from saccade.tasks import devices
+from saccade.tasks.translate import batches, task
 from saccade.training.adam import Adam
 from saccade.training.captured import Captured
 from saccade.training.checkpoints import Progress
@@ -68,10 +69,10 @@ def test_a_captured_run_learns_what_a_plain_one_does(tmp_path: Path) -> None:
     store = work.store(tmp_path / "store", job.sizes.vocabulary)
     for capture in (True, False):
         torch.manual_seed(4)
-        network = translate.model(config, (words(job.sizes.vocabulary),) * 2).train()
-        plan = batching.plan(batching.settled(config, network, [store], Console(quiet=True)), [store], [])
+        network = task.model(config, (words(job.sizes.vocabulary),) * 2).train()
+        plan = batches.plan(batches.settled(config, network, [store], Console(quiet=True)), [store], [])
         options = replace(devices.options(config, network), capture=capture, learning_rate=0.01, warmup_steps=2)
-        loss = functools.partial(batching.loss, config, network)
+        loss = functools.partial(batches.loss, config, network)
         seen: list[Any] = []
 
         def report(progress: Progress, measured: dict[str, Any], seen: list[Any] = seen) -> None:

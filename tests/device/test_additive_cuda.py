@@ -13,11 +13,13 @@ from torch import Tensor
 from cases import DTYPES, MASKS, build_score, random_inputs
 from saccade import attend, explain, masks
 from saccade.attention import Mask
-from saccade.attention.kernels import additive_cuda, additive_fused, additive_kept, additive_single
-from saccade.attention.kernels.additive import additive_score
-from saccade.attention.kernels.additive_cuda import Tiling
-from saccade.attention.kernels.scope import Dropout, Scope
-from saccade.layers.graphs import recorded, warmed
+from saccade.attention.kernels.additive import fractions, single
+from saccade.attention.kernels.additive import fused as additive_fused
+from saccade.attention.kernels.additive import weights as additive_kept
+from saccade.attention.kernels.additive.fractions import Tiling
+from saccade.attention.kernels.additive.scope import Dropout, Scope
+from saccade.attention.kernels.additive.tiles import additive_score
+from saccade.ops.cuda_graphs import recorded, warmed
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 CUDA = torch.device("cuda")
@@ -64,8 +66,8 @@ def test_as_exact_as_the_reference(mask_name: str, dtype_name: str, sizes: tuple
 def test_every_tiling_gives_the_same(tiling: Tiling) -> None:
     sizes = [(2, 170, 150), (2, 190, 150), (2, 150), (2, 190, 64)]
     query, key, v, value = (torch.randn(*size, device=CUDA) for size in sizes)
-    prepared = additive_cuda.prepare(query, key, v)
-    output, _ = additive_cuda.attend(prepared, value, Scope(high=3), Dropout(), tiling)
+    prepared = fractions.prepare(query, key, v)
+    output, _ = fractions.attend(prepared, value, Scope(high=3), Dropout(), tiling)
     hidden = torch.tanh(query.double().unsqueeze(-2) + key.double().unsqueeze(-3))
     score = (
         (hidden * v.double()[:, None, None])
@@ -134,7 +136,7 @@ def test_long_rows_in_under_two_gibibytes() -> None:
 def test_one_query_with_its_weights() -> None:
     score = build_score("additive", 64).to(CUDA, torch.float32)
     inputs = [torch.randn(5, steps, 64, device=CUDA, requires_grad=True) for steps in (1, 70, 70)]
-    assert explain(*inputs, score=score, return_weights=True).why == additive_single.REASON
+    assert explain(*inputs, score=score, return_weights=True).why == single.REASON
     found = []
     for backend in ("additive", "reference"):
         output, weights = attend(*inputs, score=score, return_weights=True, backend=backend)
@@ -160,7 +162,7 @@ def test_a_decoders_step(dtype_name: str, num_rows: int, num_keys: int, width: i
             tensors, own = [x.to(kind) for x in (query, memory, value)], copy.deepcopy(score).to(kind)
             given: dict[str, Any] = {"memory": tensors[1], "score": own, "mask": mask, "return_weights": True}
             found.append([x.double() for x in attend(tensors[0], None, tensors[2], backend=backend, **given)])
-        assert explain(query, None, value, memory=memory, score=score, mask=mask).why == additive_single.REASON
+        assert explain(query, None, value, memory=memory, score=score, mask=mask).why == single.REASON
         for true, plain, ours in zip(*found, strict=True):
             bound = 3 * (plain - true).abs().amax() + 8 * torch.finfo(dtype).eps * true.abs().amax()
             assert (ours - true).abs().amax() <= bound

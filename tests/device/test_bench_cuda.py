@@ -7,9 +7,11 @@ import importlib.util
 import pytest
 import torch
 
-from saccade.bench import accelerator, additive, decoding
-from saccade.bench.flops import Sizes
-from saccade.bench.trainers import Job
+from saccade.bench import decoding
+from saccade.bench.attention import additive
+from saccade.bench.training import accelerator
+from saccade.bench.training.flops import Sizes
+from saccade.bench.training.trainers import Job
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from saccade.config import load, runs
-from saccade.layers import float8
+from saccade.ops import float8
+from saccade.runs import config as config_file
+from saccade.runs import train
 
 CUDA = torch.device("cuda")
 pytestmark = pytest.mark.skipif(
@@ -58,11 +59,11 @@ def test_a_run_tracks_bfloat16(tmp_path: Path) -> None:
     }
     curves = {}
     for precision in ("bfloat16", "float8"):
-        made = load.check({**content, "training": {**content["training"], "precision": precision}}, "test")  # type: ignore[dict-item]
-        runs.train(made, tmp_path / precision, Console(quiet=True))
+        made = config_file.check({**content, "training": {**content["training"], "precision": precision}}, "test")  # type: ignore[dict-item]
+        train.train(made, tmp_path / precision, Console(quiet=True))
         logged = [json.loads(line) for line in (tmp_path / precision / "log.jsonl").read_text("utf-8").splitlines()]
         curves[precision] = torch.tensor([row["loss"] for row in logged if "loss" in row])
-        assert load.load(tmp_path / precision / "config.yaml").training.precision == precision
+        assert config_file.load(tmp_path / precision / "config.yaml").training.precision == precision
     assert not torch.equal(curves["bfloat16"], curves["float8"])
     assert curves["float8"][-1] < 0.7 * curves["float8"][0]
     assert (curves["float8"] - curves["bfloat16"]).abs().max() < 0.15

@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.attention.dropout import drawn_seed
-from saccade.attention.linear import fused_linear
-from saccade.attention.precision import _writes_wide
-from saccade.attention.relu_network import fused_network
-from saccade.attention.seeds import Seeds
 from saccade.data.packing import IGNORED
 from saccade.layers import feed_forward, residual
 from saccade.layers.embedding import embedding_backward
-from saccade.layers.graphs import recorded, warmed
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
+from saccade.ops.cuda_graphs import recorded, warmed
+from saccade.ops.dropout import drawn_seed
+from saccade.ops.linear import fused_linear
+from saccade.ops.precision import _writes_wide
+from saccade.ops.relu_network import fused_network
+from saccade.ops.seeds import Seeds
 from saccade.training import losses
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -130,7 +130,7 @@ def test_relu_networks(num_rows: int, width: int, hidden: int, dtype: torch.dtyp
 def test_a_masked_product_is_one_kernel_on_hopper(
     num_rows: int, depth: int, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from saccade.attention.kernels import masked_product
+    from saccade.ops.kernels import masked_product
 
     grad, weight = (torch.randn(shape, device="cuda").bfloat16() for shape in ((num_rows, depth), (depth, width)))
     hidden = torch.randn(num_rows, width, device="cuda").relu().bfloat16()
@@ -191,14 +191,14 @@ def test_a_replayed_pass_draws_other_seeds() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("num_rows", "width"), [(25_344, 512), (25_344, 1536), (1, 40), (3001, 37), (0, 64)])
 def test_column_sums(num_rows: int, width: int, dtype: torch.dtype) -> None:
-    from saccade.attention.kernels.columns import column_sums
+    from saccade.ops.kernels.columns import column_sums
 
     x = torch.randn(num_rows, width, device="cuda").to(dtype)
     torch.testing.assert_close(column_sums(x), x.double().sum(0).float(), atol=1e-3, rtol=1e-5)
 
 
 def test_narrowed_weights_are_rounded_as_torch_does() -> None:
-    from saccade.attention.kernels.narrow import narrowed
+    from saccade.ops.kernels.narrow import narrowed
 
     for widths in ([512], [512, 512, 512], [5, 300, 7]):
         weights = [rows(width, 512, dtype=torch.float32) for width in widths]

@@ -7,9 +7,9 @@ import copy
 import pytest
 import torch
 
-from saccade.data.canvases import Canvases
+from saccade.data.pictures.canvases import Canvases
 from saccade.models.glimpse_network import CELLS, GlimpseNetwork
-from saccade.training.reinforce import Batch, HybridLoss
+from saccade.tasks.glimpse.loss import Batch, HybridLoss
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
 CUDA = torch.device("cuda")

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from saccade import attend, explain, masks
-from saccade.attention.joined import split
-from saccade.attention.kernels.aside import forked
-from saccade.attention.kernels.step import attend_step
+from saccade.attention.kernels.decode.step import attend_step
 from saccade.attention.masks import Mask
-from saccade.layers.graphs import recorded, warmed
+from saccade.ops.cuda_graphs import recorded, warmed
+from saccade.ops.kernels.launch import forked
+from saccade.ops.split import split
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 LENGTHS = [28, 1, 0, 100, 33, 32, 64, 65, 7, 16, 17, 90, 0, 0]

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from saccade import attend, explain, masks
 from saccade.attention.scores import SCORES
-from saccade.layers.gru_cell import gru_cell
 from saccade.layers.maxout import maxout
-from saccade.layers.padded import scanned
-from saccade.layers.recurrent import CELLS, DIRECTIONS
-from saccade.models.aligner import SCOPES, Look
+from saccade.layers.recurrent.gru_cell import gru_cell
+from saccade.layers.recurrent.layers import CELLS, DIRECTIONS
+from saccade.layers.recurrent.scan import scanned
 from saccade.models.seq2seq import DECODERS, RecurrentSizes, Seq2Seq
+from saccade.models.seq2seq_attention import SCOPES, Look
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SOURCE, LENGTH = torch.randint(0, 11, (5, 7)), torch.tensor([7, 2, 5, 1, 6])

@@ -11,11 +11,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from saccade.attention.linear import Linear
-from saccade.attention.rows import Normed, are_few
-from saccade.decoding import BeamOptions, Writer, beam_search, stage
+from saccade.decoding import BeamOptions, Writer, beam_search
+from saccade.decoding.continuous import step
 from saccade.layers.residual import Norm, Stream
 from saccade.models.transformer import BlockSizes, Transformer
+from saccade.ops.lazy_norm import Normed, are_few
+from saccade.ops.linear import Linear
 from slot_cases import BEAMS, assert_beams_taken, assert_same, random_sources, small_model, work_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -39,7 +40,7 @@ def test_as_on_the_cpu(positions: str, width: int, how: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("width", "num_best", "num_ids", "rounds"), [*BEAMS, (16, 5, 40, 2)])
 def test_a_beams_step(width: int, num_best: int, num_ids: int, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from saccade.decoding.kernels.beam_take import take
+    from saccade.decoding.continuous.kernels.beam_update import take
 
     options = BeamOptions(width=width, num_best=num_best, max_rounds=rounds, length_penalty=0.6)
     assert_beams_taken(take, options, num_ids, torch.device("cuda"), monkeypatch)
@@ -122,6 +123,6 @@ def test_kernels_that_begin_early_change_nothing(monkeypatch: pytest.MonkeyPatch
     torch.manual_seed(6)
     model, work, options = small_model().cuda(), work_of(random_sources(1)), BeamOptions(width=1)
     early = [Writer(model).write(work, options) for _ in range(2)]
-    monkeypatch.setattr(stage, "chained", nullcontext)
+    monkeypatch.setattr(step, "chained", nullcontext)
     for found in early:
         assert found == Writer(model).write(work, options)

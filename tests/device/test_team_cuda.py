@@ -14,12 +14,12 @@ from torch import Tensor, distributed
 
 from saccade.data.batches import Batch, collate
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
-from saccade.training import gradients, shards
-from saccade.training.gradients import GradientSums
-from saccade.training.job import Options
+from saccade.training.distributed import gradients, shards
+from saccade.training.distributed.gradients import GradientSums
+from saccade.training.distributed.team import Team
 from saccade.training.loop import Trainer
 from saccade.training.losses import sequence_loss
-from saccade.training.team import Team
+from saccade.training.options import Options
 
 CUDA = torch.device("cuda", 0)
 pytestmark = [

@@ -9,7 +9,8 @@ import torch
 from rich.console import Console
 
 import saccade
-from saccade.config import load, runs
+from saccade.runs import config as config_file
+from saccade.runs import train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
@@ -34,7 +35,7 @@ def test_it_trains_and_predicts(name: str, tmp_path: Path) -> None:
         "model": MODELS[name],
         "training": {**training, "validate_every": 60, "metric": "chrf"},
     }
-    progress = runs.train(load.check(content, "test"), tmp_path / "run", Console(quiet=True))
+    progress = train.train(config_file.check(content, "test"), tmp_path / "run", Console(quiet=True))
     assert progress.best_score is not None
     assert progress.best_score > 50
     model = saccade.load(tmp_path / "run")

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from saccade import MultiHeadAttention, masks
-from saccade.data.mistakes import Mistake
-from saccade.data.tokenizer import SentencePiece, train_tokenizer
+from saccade.data.text.tokenizer import SentencePiece, train_tokenizer
+from saccade.errors import Mistake
 from saccade.inspection.insight import Head, Side, merged
 from saccade.inspection.record import Record, recording
-from saccade.models.aligner import Look
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
+from saccade.models.seq2seq_attention import Look
 from saccade.models.transformer import BlockSizes, Transformer
 
 SOURCE = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]])

@@ -5,17 +5,18 @@ from __future__ import annotations
 import torch
 from compile_here import compile_only, step  # type: ignore[import-not-found]
 
-from saccade.attention.kernels import few_rows, step_triton
-from saccade.attention.kernels.enter import enter
-from saccade.attention.rows import Normed
-from saccade.data.tokenizer import END
+from saccade.attention.kernels.decode import step_triton
+from saccade.attention.kernels.decode.enter import enter
+from saccade.data.text.tokenizer import END
 from saccade.decoding import BeamOptions
-from saccade.decoding.beam_board import BeamBoard
-from saccade.decoding.board import GreedyBoard, Likeliest, Size
-from saccade.decoding.kernels import beam_take, greedy_take
-from saccade.decoding.kernels import best as best_module
-from saccade.decoding.kernels.best import best
-from saccade.decoding.kernels.greedy_take import take
+from saccade.decoding.continuous.beam_state import BeamBoard
+from saccade.decoding.continuous.greedy_state import GreedyBoard, Likeliest, Size
+from saccade.decoding.continuous.kernels import beam_update, greedy_update
+from saccade.decoding.continuous.kernels import top_tokens as best_module
+from saccade.decoding.continuous.kernels.greedy_update import take
+from saccade.decoding.continuous.kernels.top_tokens import best
+from saccade.ops.kernels import few_rows
+from saccade.ops.lazy_norm import Normed
 
 
 def few(dtype: torch.dtype, num_rows: int, width: int, num_outputs: int) -> None:
@@ -29,7 +30,7 @@ def few(dtype: torch.dtype, num_rows: int, width: int, num_outputs: int) -> None
 
 if __name__ == "__main__":
     compile_only()
-    for module in (few_rows, step_triton, best_module, beam_take, greedy_take):
+    for module in (few_rows, step_triton, best_module, beam_update, greedy_update):
         module.launch = lambda _: {"EARLY": True, "launch_pdl": True}  # type: ignore[attr-defined]
     place = torch.zeros(64, dtype=torch.long)
     for dtype in (torch.bfloat16, torch.float32):
@@ -49,4 +50,4 @@ if __name__ == "__main__":
         options = BeamOptions(width=width, num_best=num_best, max_rounds=rounds)
         beams = BeamBoard(options, Size(64, width, 64, 32), torch.device("cpu"))
         rows = (64 * width, 2 * width)
-        beam_take.take(beams, Likeliest(torch.zeros(rows), torch.zeros(rows, dtype=torch.long)))
+        beam_update.take(beams, Likeliest(torch.zeros(rows), torch.zeros(rows, dtype=torch.long)))

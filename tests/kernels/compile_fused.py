@@ -12,9 +12,8 @@ import torch
 import triton
 from compile_here import resources  # type: ignore[import-not-found]
 
-from saccade.attention.kernels import masked_product, narrow
-from saccade.attention.kernels.columns import MASKED_SUMS, SUMS, TOTALS, _columns_kernel
-from saccade.layers.kernels import embedding, embedding_gradient, float8, residual
+from saccade.ops.kernels import embedding, embedding_gradient, float8, masked_product, narrow, residual
+from saccade.ops.kernels.columns import MASKED_SUMS, SUMS, TOTALS, _columns_kernel
 from saccade.training.kernels import adam, cross_entropy
 
 STREAM = tuple(

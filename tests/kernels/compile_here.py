@@ -66,7 +66,7 @@ def resources(kernel: Any, signature: dict[str, Any], constants: dict[str, Any],
 
 def packed(dtype: torch.dtype, width: int, dropout: float, band: tuple[int | None, int | None]) -> None:
     """Forward and backward, the tensors slices of one projection as a model has them."""
-    from saccade.attention.kernels.packed import packed_attention, packed_attention_backward
+    from saccade.attention.kernels.packed.op import packed_attention, packed_attention_backward
 
     start = torch.tensor([0, 20, 50, 64, 64], dtype=torch.int32)
     query, key, value = torch.randn(64, 3, 8, width, dtype=dtype).permute(1, 2, 0, 3)
@@ -77,7 +77,7 @@ def packed(dtype: torch.dtype, width: int, dropout: float, band: tuple[int | Non
 
 def crossing(dtype: torch.dtype) -> None:
     """Another row of keys, whose heads are shared by two of the query's, in a window."""
-    from saccade.attention.kernels.packed import packed_attention, packed_attention_backward
+    from saccade.attention.kernels.packed.op import packed_attention, packed_attention_backward
 
     query, (key, value) = torch.randn(8, 64, 32, dtype=dtype), torch.randn(2, 4, 80, 32, dtype=dtype)
     starts = (torch.tensor([0, 20, 50, 64]), torch.tensor([0, 9, 70, 77]))
@@ -88,7 +88,7 @@ def crossing(dtype: torch.dtype) -> None:
 
 def step(dtype: torch.dtype, rows: int, ancestor: torch.Tensor | None, is_new: bool) -> None:
     """A decoder's step, its query a slice of one projection."""
-    from saccade.attention.kernels.step import step_attention
+    from saccade.attention.kernels.decode.step import step_attention
 
     query, key, value = torch.randn(rows, 3, 8, 64, dtype=dtype).unbind(1)
     caches = (torch.zeros(rows, 32, 8, 64, dtype=dtype), torch.zeros(rows, 32, 8, 64, dtype=dtype))
@@ -107,7 +107,7 @@ def streamed(
     dropout: float = 0.0,
 ) -> None:
     """Forward and backward, the tensors slices of a projection as a model has them; four heads share two of keys."""
-    from saccade.attention.kernels.streamed import streamed_attention, streamed_attention_backward
+    from saccade.attention.kernels.sparse.op import streamed_attention, streamed_attention_backward
 
     query, keys = (torch.randn(2, num_keys, heads, width, dtype=dtype).transpose(1, 2) for heads in (4, 2))
     centre = torch.rand(2, 4, num_keys) if is_local else None

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from compile_here import resources  # type: ignore[import-not-found]
 
-from saccade.attention.kernels import additive_step_triton as additive
-from saccade.layers.kernels import gru, maxout
+from saccade.attention.kernels.additive import step_triton as additive
+from saccade.ops.kernels import gru, maxout
 
 WIDE = ("state", "wide", "grad_wide", "grad_state", "score", "log_sum")
 NUMBERS = {"length": "*i64", "num_keys": "i32", "num_steps": "i32", "num_pairs": "i32", **dict.fromkeys(WIDE, "*fp32")}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from saccade.attention.kernels import triton_here
+from saccade.ops.kernels import availability
 
 if importlib.util.find_spec("triton") is not None:
     import triton.language as tl
@@ -34,7 +34,7 @@ if importlib.util.find_spec("triton") is not None:
 
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_here, "INTERPRETED", True)
+    monkeypatch.setattr(availability, "INTERPRETED", True)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from saccade.attention import linear as module
-from saccade.attention.linear import Linear
+from saccade.ops import linear as module
+from saccade.ops.linear import Linear
 from saccade.training.adam import Adam
 from saccade.training.captured import Captured
 from saccade.training.kernels.adam import Update

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from saccade.attention import linear, relu_network
-from saccade.attention.kernels import narrow
 from saccade.layers.feed_forward import FeedForward
+from saccade.ops import linear, relu_network
+from saccade.ops.kernels import narrow
+from saccade.ops.unit_gradient import differentiate
 from saccade.training import captured, losses
 from saccade.training.adam import Adam
-from saccade.training.unit_gradient import differentiate
 
 CPU, NUM_ROWS, WIDTH = torch.device("cpu"), 12, 16
 

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.attention.narrowing import Narrowing
 from saccade.data.packing import IGNORED
+from saccade.ops.half_weights import Narrowing
+from saccade.ops.unit_gradient import differentiate, is_one
 from saccade.training import losses
 from saccade.training.losses import chunks, smoothed_cross_entropy
-from saccade.training.unit_gradient import differentiate, is_one
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

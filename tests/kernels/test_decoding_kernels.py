@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.data.tokenizer import END
+from saccade.data.text.tokenizer import END
 from saccade.decoding import BeamOptions
-from saccade.decoding.board import GreedyBoard, Likeliest, Size
 from saccade.decoding.constraints import Constraints
+from saccade.decoding.continuous.greedy_state import GreedyBoard, Likeliest, Size
 from slot_cases import BEAMS, assert_beams_taken
 
 
 @pytest.fixture
 def best():  # type: ignore[no-untyped-def]
-    from saccade.decoding.kernels import best as module
+    from saccade.decoding.continuous.kernels import top_tokens as module
 
     return module
 
@@ -57,7 +57,7 @@ def test_where_nothing_else_is_left_a_short_row_may_end(best) -> None:  # type: 
 
 
 def test_a_greedy_step_is_taken_as_without_the_kernel() -> None:
-    from saccade.decoding.kernels.greedy_take import take
+    from saccade.decoding.continuous.kernels.greedy_update import take
 
     options, size = BeamOptions(max_rounds=2), Size(6, 1, 70, 8)
     boards = [GreedyBoard(options, size, torch.device("cpu")) for _ in range(2)]
@@ -81,17 +81,17 @@ def test_a_greedy_step_is_taken_as_without_the_kernel() -> None:
 def test_a_beams_step_is_taken_as_without_the_kernel(
     width: int, num_best: int, num_ids: int, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from saccade.decoding.kernels import beam_take
+    from saccade.decoding.continuous.kernels import beam_update
 
-    monkeypatch.setattr(beam_take, "COPIED", 64)
+    monkeypatch.setattr(beam_update, "COPIED", 64)
     options = BeamOptions(width=width, num_best=num_best, max_rounds=rounds, length_penalty=0.6)
     with np.errstate(invalid="ignore"):  # rows that aren't there come from others that aren't
-        assert_beams_taken(beam_take.take, options, num_ids, torch.device("cpu"), monkeypatch)
+        assert_beams_taken(beam_update.take, options, num_ids, torch.device("cpu"), monkeypatch)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_sources_enter_some_slots(dtype: torch.dtype) -> None:
-    from saccade.attention.kernels.enter import enter
+    from saccade.attention.kernels.decode.enter import enter
 
     kept, expected = torch.randn(2, 2, 6, 30, 3, 8).to(dtype)
     new_key, new_value = torch.randn(3, 25, 2, 3, 8).to(dtype).unbind(2)

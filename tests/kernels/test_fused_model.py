@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from saccade.attention import linear, relu_network
-from saccade.attention.seeds import AT_ONCE, Seeds
 from saccade.layers import residual
 from saccade.models import transformer
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
+from saccade.ops import linear, relu_network
+from saccade.ops.seeds import AT_ONCE, Seeds
 from saccade.training import losses
 
 FUSED: list[Any] = [linear, relu_network, residual, transformer, losses]

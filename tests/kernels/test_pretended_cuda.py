@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-TESTS, TORCH = Path(__file__).parents[1], Path(torch.__file__).parent
+SUPPORT, TORCH = Path(__file__).parents[1] / "support", Path(torch.__file__).parent
 COMPILER = shutil.which("g++")
 CAPTURED = {"additive", "bahdanau", "luong", "none"}
 
@@ -21,10 +21,10 @@ def test_training_and_writing_go_through(tmp_path: Path) -> None:
     library = tmp_path / "pretended_cuda.so"
     flags = ["-std=c++20", "-w", "-shared", "-fPIC", f"-I{TORCH / 'include'}", f"-L{TORCH / 'lib'}"]
     linked = ["-lc10", "-ltorch_cpu", f"-Wl,-rpath,{TORCH / 'lib'}", "-o", str(library)]
-    subprocess.run([str(COMPILER), *flags, str(TESTS / "pretended_cuda.cpp"), *linked], check=True)
+    subprocess.run([str(COMPILER), *flags, str(SUPPORT / "pretended_cuda.cpp"), *linked], check=True)
     kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(TESTS / "pretended_cuda.py")],
+        [sys.executable, "-W", "ignore", str(SUPPORT / "pretended_cuda.py")],
         env={**kept, "LD_PRELOAD": str(library)},
         capture_output=True,
         text=True,

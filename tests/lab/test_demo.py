@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from saccade.data.corpus import Pair
-from saccade.data.mistakes import Mistake
-from saccade.lab import demo, phrasebook
+from saccade.data.text.corpus import Pair
+from saccade.errors import Mistake
+from saccade.lab import demo
+from saccade.lab.phrasebook import grammar
 
 
 def test_the_shown_sentences_fit_and_differ() -> None:
-    (pairs,) = phrasebook.split(1000, seed=2)
+    (pairs,) = grammar.split(1000, seed=2)
     shown = demo.chosen(pairs, 80)
     assert len(set(shown)) == 3
     assert any(word in shown[0].source for word in (" not ", " never ", " no longer "))

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from saccade.data.corpus import Corpus, Pair
-from saccade.data.frames import named_files
-from saccade.data.mistakes import Mistake
-from saccade.data.sound import parts
+from saccade.data.sound.mel import parts
+from saccade.data.sound.recordings import named_files
+from saccade.data.text.corpus import Corpus, Pair
+from saccade.errors import Mistake
 from saccade.lab import digits
 from sounds import write_wav
 

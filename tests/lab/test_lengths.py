@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from saccade.data.mistakes import Mistake
+from saccade.errors import Mistake
 from saccade.lab import lengths
 
 

@@ -7,21 +7,33 @@ import re
 
 import pytest
 
-from saccade.lab import phrasebook, phrasebook_phrases
-from saccade.lab.phrasebook import AVOIR, BEING, ETRE, FUTURE, MODALS, NEGATIONS, PAST, PRESENT, WHO, Clause, Slot
-from saccade.lab.phrasebook_forms import Adjective, Noun, Verb, english_number, french_number, joined
-from saccade.lab.phrasebook_phrases import MASS, PLURAL, PRONOUNS, SINGULAR, Phrase
+from saccade.lab.phrasebook import grammar, phrases
+from saccade.lab.phrasebook.forms import Adjective, Noun, Verb, english_number, french_number, joined
+from saccade.lab.phrasebook.grammar import (
+    AVOIR,
+    BEING,
+    ETRE,
+    FUTURE,
+    MODALS,
+    NEGATIONS,
+    PAST,
+    PRESENT,
+    WHO,
+    Clause,
+    Slot,
+)
+from saccade.lab.phrasebook.phrases import MASS, PLURAL, PRONOUNS, SINGULAR, Phrase
 
-NOUNS = {noun.english: noun for row in phrasebook_phrases.NOUNS.values() for noun in row}
+NOUNS = {noun.english: noun for row in phrases.NOUNS.values() for noun in row}
 NOT, NEVER, NO_LONGER = NEGATIONS
 NOTHING = Slot()
 REFLEXIVE = ("me", "se", "nous", "vous", "se")
 MOODS = {mood.lead or mood.helpers[0]: mood for mood in MODALS}
 TABLES: list[list[Verb]] = [
-    *(table for _, _, table in phrasebook.TRANSITIVE),
-    *(table for _, table in (*phrasebook.INTRANSITIVE, *phrasebook.MOVING)),
-    *(phrasebook.TO_SOMEONE, phrasebook.GIVING, phrasebook.TASTES, phrasebook.PLAYING),
-    *(phrasebook.NEEDING, phrasebook.REFLEXIVE),
+    *(table for _, _, table in grammar.TRANSITIVE),
+    *(table for _, table in (*grammar.INTRANSITIVE, *grammar.MOVING)),
+    *(grammar.TO_SOMEONE, grammar.GIVING, grammar.TASTES, grammar.PLAYING),
+    *(grammar.NEEDING, grammar.REFLEXIVE),
 ]
 VERBS = {verb.english: verb for table in TABLES for verb in table}
 
@@ -32,15 +44,15 @@ def noun_phrase(text: str) -> Phrase:
     noun, plural = NOUNS[last.strip("*")], "*" in last
     before, after = (
         next((adjective for adjective in table if adjective.english in described), None)
-        for table in (phrasebook_phrases.BEFORE[noun.kind], _after(noun))
+        for table in (phrases.BEFORE[noun.kind], _after(noun))
     )
-    rows = MASS if noun.kind in phrasebook_phrases.UNCOUNTED else PLURAL if plural else SINGULAR
+    rows = MASS if noun.kind in phrases.UNCOUNTED else PLURAL if plural else SINGULAR
     determiner = next((row for row in rows if row[0] == first), (first, "de", "de"))
-    return phrasebook_phrases.noun_phrase(noun, determiner, before, after, plural=plural)
+    return phrases.noun_phrase(noun, determiner, before, after, plural=plural)
 
 
 def _after(noun: Noun) -> list[Adjective]:
-    return phrasebook_phrases.AFTER[noun.kind] + phrasebook_phrases.ABSOLUTE[noun.kind]
+    return phrases.AFTER[noun.kind] + phrases.ABSOLUTE[noun.kind]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +103,7 @@ def pronoun(english: str) -> Phrase:
 
 
 def clause(
-    subject: str, verb: str | Verb, mood: phrasebook.Mood = PRESENT, slot: Slot = NOTHING, form: str = "statement"
+    subject: str, verb: str | Verb, mood: grammar.Mood = PRESENT, slot: Slot = NOTHING, form: str = "statement"
 ) -> Clause:
     who = WHO if subject == "who" else pronoun(subject) if " " not in subject else noun_phrase(subject)
     found = Clause(form, who, mood, VERBS[verb] if isinstance(verb, str) else verb, slot)
@@ -218,8 +230,8 @@ SAID = [
 
 @pytest.mark.parametrize(("found", "english", "french"), SAID, ids=[english for _, english, _ in SAID])
 def test_every_construction(found: Clause, english: str, french: str) -> None:
-    assert phrasebook.in_english(found) == english
-    assert phrasebook.in_french(found) == french
+    assert grammar.in_english(found) == english
+    assert grammar.in_french(found) == french
 
 
 @pytest.mark.parametrize(
@@ -260,7 +272,7 @@ def test_patterns_that_make_their_own_words() -> None:
     }
     dice = random.Random(11)
     for _ in range(40_000):
-        english, french = phrasebook.draw(dice)
+        english, french = grammar.draw(dice)
         for pattern in [pattern for pattern in wanted if re.fullmatch(pattern, english)]:
             assert re.match(wanted.pop(pattern), french), (english, french)
         if not wanted:
@@ -270,7 +282,7 @@ def test_patterns_that_make_their_own_words() -> None:
 
 @pytest.fixture(scope="module")
 def sample() -> list[tuple[str, str]]:
-    return [*phrasebook.split(12_000, seed=7)[0]]
+    return [*grammar.split(12_000, seed=7)[0]]
 
 
 def test_the_french_keeps_its_spelling_rules(sample: list[tuple[str, str]]) -> None:
@@ -302,12 +314,12 @@ def test_at_least_400_words_and_hundreds_of_thousands_of_sentences(sample: list[
     french_words = {word for _, french in sample for word in re.findall(r"[\w-]+", french.lower())}
     assert len(english_words - numbers) >= 400
     assert len(french_words) >= 400
-    assert phrasebook.least_number_of_sentences() > 500_000
+    assert grammar.least_number_of_sentences() > 500_000
 
 
 def test_the_same_seed_gives_the_same_parts_and_parts_share_nothing() -> None:
-    parts = phrasebook.split(3000, 200, 500, seed=3)
+    parts = grammar.split(3000, 200, 500, seed=3)
     assert [len(part) for part in parts] == [3000, 200, 500]
-    assert parts == phrasebook.split(3000, 200, 500, seed=3)
-    assert parts != phrasebook.split(3000, 200, 500, seed=4)
+    assert parts == grammar.split(3000, 200, 500, seed=3)
+    assert parts != grammar.split(3000, 200, 500, seed=4)
     assert len({pair.source for part in parts for pair in part}) == 3700

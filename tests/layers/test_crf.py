@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.data.spans import allowed_pairs, repaired
+from saccade.data.tags.spans import allowed_pairs, repaired
 from saccade.layers.crf import LinearChain
 
 TAGS = ["O", "B-X", "I-X"]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.layers.glimpse import GlimpseSensor
+from saccade.layers.glimpse_sensor import GlimpseSensor
 
 
 def by_hand(image_CYX: Tensor, top: int, left: int, size: int, scale: int) -> Tensor:

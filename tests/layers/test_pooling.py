@@ -9,14 +9,7 @@ import pytest
 import torch
 
 from saccade import NORMALIZERS, SCORES
-from saccade.layers.pooling import (
-    AttentionPooling,
-    LastPooling,
-    MaxPooling,
-    MeanPooling,
-    Pooling,
-    StructuredPooling,
-)
+from saccade.layers.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, StructuredPooling
 
 WIDTH = 5
 MAKERS: dict[str, Callable[[], Pooling]] = {

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from saccade.layers.augmentation import Augmentation, Masks, seen, stretched
-from saccade.layers.recurrent import RecurrentEncoder
+from saccade.layers.recurrent.layers import RecurrentEncoder
 from saccade.layers.subsampling import SUBSAMPLINGS, Convolutions, Listener, Pyramid, halved, pairs, shortened
 from saccade.models.seq2seq import DECODERS, RecurrentSizes, Seq2Seq
 from saccade.models.transformer import BlockSizes, Transformer

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from saccade.data.tokenizer import END, START
+from saccade.data.text.tokenizer import END, START
 from saccade.decoding import BeamOptions, beam_search
-from saccade.models.aligner import Look
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
+from saccade.models.seq2seq_attention import Look
 
 
 def rows(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:

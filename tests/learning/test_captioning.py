@@ -11,18 +11,18 @@ import pytest
 import torch
 from rich.console import Console
 
-from saccade.config import caption
-from saccade.config.load import check
-from saccade.data import shapes
 from saccade.data.batches import Shuffled
-from saccade.data.captions import CaptionBatch
-from saccade.data.tokenizer import START
+from saccade.data.pictures import shapes
+from saccade.data.pictures.captions import CaptionBatch
+from saccade.data.text.tokenizer import START
 from saccade.layers.image_encoder import FeatureEncoder
 from saccade.models.captioner import Captioner
 from saccade.models.seq2seq import RecurrentSizes
-from saccade.training.caption_losses import Weights, caption_loss
-from saccade.training.job import Options
+from saccade.runs.config import check
+from saccade.tasks.caption import task
+from saccade.tasks.caption.loss import Weights, caption_loss
 from saccade.training.loop import Trainer
+from saccade.training.options import Options
 
 WORDS, PLACES, COUNT = 5, 9, 2000
 
@@ -44,7 +44,7 @@ def test_it_learns_to_tell_shapes(tmp_path: Path) -> None:
         "training": {"tokens_per_batch": 192},
     }
     config = check(plain, "test")
-    job = caption.prepare(config, tmp_path, Console(quiet=True))
+    job = task.prepare(config, tmp_path, Console(quiet=True))
     options = Options(max_steps=300, learning_rate=0.006, warmup_steps=40, schedule="constant", validate_every=300)
     Trainer(job.network, job.plan, job.loss, options, tmp_path).run(lambda: {"score": 0.0}, lambda *_: None)
     job.network.eval()

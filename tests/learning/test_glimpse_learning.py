@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from torch import nn
 
-from saccade.config import glimpse, runs
+from saccade.runs import train
+from saccade.tasks.glimpse import task
 
 SIDE = 6
 
@@ -31,7 +32,7 @@ def test_looking_beats_looking_anywhere(tmp_path: Path) -> None:
         pixels, labels = textures(512, seed)
         np.savez(tmp_path / f"{name}.npz", images=pixels, labels=labels)
     files = {name: {"images": str(tmp_path / f"{name}.npz")} for name in ("train", "valid")}
-    config = glimpse.Config.model_validate(
+    config = task.Config.model_validate(
         {
             "task": "glimpse",
             "device": "cpu",
@@ -44,8 +45,8 @@ def test_looking_beats_looking_anywhere(tmp_path: Path) -> None:
             "decoding": {"batch_size": 512},
         }
     )
-    runs.train(config, tmp_path / "run", Console(quiet=True))
-    model = glimpse.load(config, tmp_path / "run")
+    train.train(config, tmp_path / "run", Console(quiet=True))
+    model = task.load(config, tmp_path / "run")
     images = model.images([tmp_path / "valid.npz"])
     canvas_NCYX, label_N = model.fixed(images), torch.tensor(images.label_N)
     own = model.scores(canvas_NCYX, label_N, samples=1).accuracy

@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.console import Console
 
-from saccade.config import load as config_file
-from saccade.config import runs
-from saccade.config.classify import load
-from saccade.data.labelled import Text
-from saccade.tasks.classify import Classifier
+from saccade.data.labels.labelled import Text
+from saccade.runs import config as config_file
+from saccade.runs import train
+from saccade.tasks.classify.predictor import Classifier
+from saccade.tasks.classify.task import load
 
 NOISE = [f"w{number}" for number in range(40)]
 DECIDING = {f"key{number}": f"label{number % 4}" for number in range(12)}  # three words for each of four labels
@@ -23,7 +23,7 @@ TRAINING = {"learning_rate": 0.01, "warmup_steps": 10, "schedule": "cosine", "pr
 def trained(folder: Path, content: dict[str, Any]) -> Classifier:
     (folder / "config.yaml").write_text(json.dumps({"task": "classify", "device": "cpu", **content}), "utf-8")
     config = config_file.load(folder / "config.yaml")
-    runs.train(config, folder / "run", Console(quiet=True))
+    train.train(config, folder / "run", Console(quiet=True))
     return load(config_file.load(folder / "run" / "config.yaml"), folder / "run")
 
 

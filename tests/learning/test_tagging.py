@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 import saccade
 from saccade.cli import app
-from saccade.config import load as config_file
-from saccade.config import tag
-from saccade.data.columns import Sentence, read_columns
-from saccade.tasks.tag import evaluation
+from saccade.data.tags.columns import Sentence, read_columns
+from saccade.runs import config as config_file
+from saccade.tasks.tag import task
+from saccade.tasks.tag.predictor import evaluation
 
 RUNNER = CliRunner()
 FIRST, LAST = ("Anna", "Otto", "Ida", "Emil"), ("Berg", "Wald", "Stein", "Bach")
@@ -82,7 +82,7 @@ def test_predicting_a_file_and_texts(folder: Path) -> None:
 def test_the_report_has_scores_and_mistakes(folder: Path) -> None:
     page = (folder / "run" / "report.html").read_text("utf-8")
     assert "F1" in page
-    examined = tag.examine(config_file.load(folder / "run" / "config.yaml"), saccade.load(folder / "run"))
+    examined = task.examine(config_file.load(folder / "run" / "config.yaml"), saccade.load(folder / "run"))
     assert examined.name == "test"
     assert examined.scores["f1"] > 95
 

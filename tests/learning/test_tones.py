@@ -7,8 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from saccade.config import load, runs
-from saccade.config.predictors import load_run
+from saccade.runs import config as config_file
+from saccade.runs import train as runs
+from saccade.runs.load import load_run
 from sounds import write_words
 
 TRAINING = {
@@ -48,7 +49,7 @@ def test_it_hears_strings_of_tones(tmp_path: Path) -> None:
     heard, unheard = ([words[row] for row in range(60) if (row % 12 > 2) is known] for known in (True, False))
     train = write_list(tmp_path / "train.tsv", heard, count=1200, seed=1, shortest=1)
     valid = write_list(tmp_path / "valid.tsv", unheard, count=60, seed=2, shortest=2)
-    config = load.check(
+    config = config_file.check(
         {
             "input": "features",
             "data": {"train": {"source": str(train)}, "valid": {"source": str(valid)}},

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from saccade.data.tokenizer import START
+from saccade.data.text.tokenizer import START
 from saccade.decoding import BeamOptions, SamplingOptions, beam_search, search
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
-from saccade.models.aligner import ADDITIVE, Look
 from saccade.models.captioner import ATTENTIONS, STARTS, Captioner
 from saccade.models.seq2seq import RecurrentSizes
+from saccade.models.seq2seq_attention import ADDITIVE, Look
 
 FEATURE, PLACES = torch.randn(3, 6, 5, dtype=torch.float64), torch.full((3,), 6)
 PICTURE = torch.randint(0, 256, (3, 3, 12, 8), dtype=torch.uint8)

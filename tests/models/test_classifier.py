@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from saccade.data.labelled import Text
-from saccade.data.windows import EncodedTexts, encode_texts
-from saccade.layers.context import AttentionContext, Context, RecurrentContext
+from saccade.data.labels.labelled import Text
+from saccade.data.labels.windows import EncodedTexts, encode_texts
+from saccade.layers.dialogue import AttentionContext, Context, RecurrentContext
 from saccade.layers.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, StructuredPooling
 from saccade.models.classifier import Dropouts, TextClassifier
-from saccade.models.encoder import BagEncoder, RecurrentTextEncoder, TextEncoder, TransformerTextEncoder
+from saccade.models.text_encoder import BagEncoder, RecurrentTextEncoder, TextEncoder, TransformerTextEncoder
 from saccade.models.transformer import BlockSizes
 from saccade.models.transformer import Dropouts as BlockDropouts
 

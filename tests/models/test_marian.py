@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from saccade.attention.places import Places
+from saccade.attention.positions import Places
 from saccade.models.transformer import BlockSizes, Transformer
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -12,10 +12,10 @@ import torch
 from torch.nn import functional as F
 
 from cases import SCORE_NAMES
-from saccade.layers.padded import reversed_steps
-from saccade.layers.recurrent import CELLS, DIRECTIONS
-from saccade.models.aligner import ADDITIVE, SCOPES, Look
+from saccade.layers.recurrent.layers import CELLS, DIRECTIONS
+from saccade.layers.recurrent.scan import reversed_steps
 from saccade.models.seq2seq import DECODERS, BahdanauDecoder, RecurrentSizes, Seq2Seq
+from saccade.models.seq2seq_attention import ADDITIVE, SCOPES, Look
 
 SOURCE, LENGTH = torch.randint(0, 11, (3, 7)), torch.tensor([7, 2, 5])
 READ = torch.randint(0, 13, (3, 5))

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.data.columns import Sentence
-from saccade.data.lexicon import Lexicon
-from saccade.data.tokenizer import UNKNOWN
+from saccade.data.tags.columns import Sentence
+from saccade.data.tags.lexicon import Lexicon
+from saccade.data.text.tokenizer import UNKNOWN
 from saccade.layers.crf import LinearChain
-from saccade.models.encoder import RecurrentTextEncoder, TextEncoder, TransformerTextEncoder
 from saccade.models.tagger import FeatureSizes, OtherPlaces, TagNetwork, WordFeatures
+from saccade.models.text_encoder import RecurrentTextEncoder, TextEncoder, TransformerTextEncoder
 from saccade.models.transformer import BlockSizes, Dropouts
 
 FIRST = [Sentence(("Blue", "cats", "saw", "Blue")), Sentence(("the", "BLUE", "dog", "and", "cats"))]

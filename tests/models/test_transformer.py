@@ -10,7 +10,7 @@ from torch import nn
 
 from cases import SCORE_NAMES
 from saccade.attention import KeyValue
-from saccade.attention.places import Places
+from saccade.attention.positions import Places
 from saccade.data.packing import Row
 from saccade.layers.positions import POSITIONS, Relative, Rotary
 from saccade.models.transformer import BlockSizes, Transformer

@@ -16,9 +16,9 @@ from rich.console import Console
 from page_browser import opened
 from page_runs import PAGE_RUNS, make_all
 from runs import make_run
-from saccade.config import load
-from saccade.config.tasks import TASKS
+from saccade.runs import config as config_file
 from saccade.serving.models import Run, load_runs
+from saccade.tasks import TASKS
 from saccade.training import checkpoints
 from servers import Serving, serving
 
@@ -72,12 +72,12 @@ SHAPES: dict[str, Any] = {
 
 def untrained(content: dict[str, Any], folder: Path) -> None:
     """A run as training leaves it, without the training."""
-    config = load.check(content, folder.name)
+    config = config_file.check(content, folder.name)
     folder.mkdir()
     job = TASKS[config.task].prepare(config, folder, Console(quiet=True))
     for name, text in job.stored.items():
         (folder / name).write_text(text, encoding="utf-8")
-    load.save(config, folder / "config.yaml")
+    config_file.save(config, folder / "config.yaml")
     checkpoints.save_weights(folder / "model.safetensors", job.network)
 
 

@@ -16,9 +16,9 @@ import pytest
 from typer.testing import CliRunner
 
 from runs import make_run
-from saccade.bench.http_client import Connection, Served, served
+from saccade.bench.serving.http_client import Connection, Served, served
 from saccade.cli import app
-from saccade.data.mistakes import Mistake
+from saccade.errors import Mistake
 
 RUNNER = CliRunner()
 SECRET = "a b secret"

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from runs import make_run
-from saccade.config import load
-from saccade.config.runs import MAY_CHANGE
-from saccade.config.text_to_text import Languages
-from saccade.data.frames import Sounds
-from saccade.data.mistakes import Mistake
-from saccade.data.sound import Mel
+from saccade.data.sound.mel import Mel
+from saccade.data.sound.recordings import Sounds
+from saccade.errors import Mistake
+from saccade.runs import config as config_file
+from saccade.runs.train import MAY_CHANGE
 from saccade.serving import models
 from saccade.serving.batcher import Batcher
 from saccade.serving.models import ModelSet, Pair, Run, load_runs
+from saccade.tasks.translate.config import Languages
 
 
 def stub(name: str, source: str, target: str) -> Run:
@@ -43,7 +43,7 @@ def test_languages_are_given_or_written_in_the_config_or_seen_in_file_names(tmp_
 
 def test_languages_in_a_config_are_checked_and_may_be_added_later(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
-    before = load.load(run / "config.yaml")
+    before = config_file.load(run / "config.yaml")
     after = before.model_copy(update={"languages": Languages(source="en", target="fr")})
     kept = [config.model_dump(exclude=MAY_CHANGE) for config in (before, after)]
     assert kept[0] == kept[1]
@@ -54,7 +54,7 @@ def test_languages_in_a_config_are_checked_and_may_be_added_later(tmp_path: Path
 def make_named(folder: Path, files: list[str]) -> Path:
     """A run whose config names other files than it was made from."""
     make_run(folder)
-    load.save(load.load(folder / "config.yaml", files), folder / "config.yaml")
+    config_file.save(config_file.load(folder / "config.yaml", files), folder / "config.yaml")
     return folder
 
 

@@ -11,12 +11,15 @@ import pytest
 import torch
 from rich.console import Console
 
-from saccade.config import batching, load, runs, translate
-from saccade.config.text_to_text import Config
-from saccade.data.ahead import Ahead
 from saccade.data.batches import of_pairs
-from saccade.data.mistakes import Mistake
 from saccade.data.packing import of_stores
+from saccade.data.prefetch import Ahead
+from saccade.errors import Mistake
+from saccade.runs import config as config_file
+from saccade.runs import train
+from saccade.tasks.translate import batches as batching
+from saccade.tasks.translate import task
+from saccade.tasks.translate.config import Config
 
 LINES = [" ".join("abcdefgh"[(row + step) % 8] for step in range(2 + row % 5)) for row in range(60)]
 
@@ -33,15 +36,15 @@ def config(folder: Path, *overrides: str) -> Config:
     }
     path = folder / "run.yaml"
     path.write_text(json.dumps(content), encoding="utf-8")
-    return load.load(path, list(overrides))
+    return config_file.load(path, list(overrides))
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_a_packed_batch_has_the_loss_and_gradients_of_its_sentences(tmp_path: Path, norm: str) -> None:
     made = config(tmp_path, f"model.norm={norm}", "training.batches=packed")
-    both = translate.sides(made, tmp_path)
-    (store,) = translate._stores(made, both, tmp_path / ".data", Console(quiet=True))[0]
-    network = translate.model(made, both).eval()
+    both = task.sides(made, tmp_path)
+    (store,) = task._stores(made, both, tmp_path / ".data", Console(quiet=True))[0]
+    network = task.model(made, both).eval()
     rows, found = np.arange(17), []
     for plan in (of_stores(store, tokens_per_batch=128, seed=1), of_pairs(store, tokens_per_batch=128, seed=1)):
         batch = plan.load(rows)
@@ -58,16 +61,16 @@ def test_a_run_on_packed_batches_goes_on_and_learns(tmp_path: Path) -> None:
     made = config(tmp_path, "training.batches=packed", "training.learning_rate=0.01")
     for steps in (3, 6):
         training = made.training.model_copy(update={"max_steps": steps})
-        runs.train(made.model_copy(update={"training": training}), tmp_path / "run", Console(quiet=True))
+        train.train(made.model_copy(update={"training": training}), tmp_path / "run", Console(quiet=True))
     rows = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()]
     losses = [row["loss"] for row in rows if "loss" in row]
     assert losses[-1] < losses[0]
-    assert load.load(tmp_path / "run" / "config.yaml").training.batches == "packed"
+    assert config_file.load(tmp_path / "run" / "config.yaml").training.batches == "packed"
 
 
 def test_auto_means_padded_on_a_cpu(tmp_path: Path) -> None:
-    runs.train(config(tmp_path, "device=cpu"), tmp_path / "run", Console(quiet=True))
-    assert load.load(tmp_path / "run" / "config.yaml").training.batches == "padded"
+    train.train(config(tmp_path, "device=cpu"), tmp_path / "run", Console(quiet=True))
+    assert config_file.load(tmp_path / "run" / "config.yaml").training.batches == "padded"
 
 
 @pytest.mark.parametrize(
@@ -84,15 +87,15 @@ def test_what_cannot_be_packed_is_refused(tmp_path: Path, override: str, message
     with pytest.raises(
         Mistake, match=rf"training\.batches: 'packed' given, but {message}; allowed: auto, even, padded"
     ):
-        runs.train(made, tmp_path / "run", Console(quiet=True))
+        train.train(made, tmp_path / "run", Console(quiet=True))
 
 
 @pytest.mark.parametrize("kind", ["rnn", "transformer"])
 def test_even_batches_have_few_sizes_and_the_same_losses(tmp_path: Path, kind: str) -> None:
     made = config(tmp_path, f"model={{kind: {kind}, size: tiny}}", "training.batches=even")
-    both = translate.sides(made, tmp_path)
-    (store,) = translate._stores(made, both, tmp_path / ".data", Console(quiet=True))[0]
-    network = translate.model(made, both).eval()
+    both = task.sides(made, tmp_path)
+    (store,) = task._stores(made, both, tmp_path / ".data", Console(quiet=True))[0]
+    network = task.model(made, both).eval()
     even, padded = batching.plan(made, [store], []), of_pairs(store, tokens_per_batch=64, seed=1)
     rows = even.epoch(0)
     assert sorted(row for batch in rows for row in batch) == list(range(60))
@@ -109,7 +112,7 @@ def test_even_batches_have_few_sizes_and_the_same_losses(tmp_path: Path, kind: s
 def test_recomputed_blocks_train_bitwise_the_same_weights(tmp_path: Path) -> None:
     weights = []
     for name, value in (("kept", "false"), ("recomputed", "true")):
-        runs.train(config(tmp_path, f"training.recompute={value}"), tmp_path / name, Console(quiet=True))
+        train.train(config(tmp_path, f"training.recompute={value}"), tmp_path / name, Console(quiet=True))
         weights.append((tmp_path / name / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
 

@@ -15,18 +15,18 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from saccade.data.batches import Batch, of_pairs
-from saccade.data.corpus import Pair
-from saccade.data.mistakes import Mistake
 from saccade.data.store import prepare
+from saccade.data.text.corpus import Pair
+from saccade.errors import Mistake
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training import checkpoints, losses, precision
-from saccade.training.auto_batch import largest_fitting
 from saccade.training.averages import MovingAverage
-from saccade.training.interruption import Interrupted
-from saccade.training.job import Options
+from saccade.training.batch_size import largest_fitting
 from saccade.training.loop import NonFiniteLoss, Trainer
 from saccade.training.losses import disagreement, sequence_loss
+from saccade.training.options import Options
 from saccade.training.schedules import SCHEDULES
+from saccade.training.signals import Interrupted
 
 
 @pytest.mark.parametrize("chunk", [1, 40, 1 << 21])

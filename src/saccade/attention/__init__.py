@@ -1,7 +1,7 @@
 """Every attention: scores, normalisers, masks, and `attend` that joins them."""
 
 from saccade.attention import masks
-from saccade.attention.core import attend, explain, self_attend
+from saccade.attention.attend import attend, explain, self_attend
 from saccade.attention.kernels.select import BACKENDS, Choice
 from saccade.attention.masks import LocalP, Mask
 from saccade.attention.memory import KeyValue

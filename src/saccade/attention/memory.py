@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from saccade.attention import masks
-from saccade.attention.core import attend
-from saccade.attention.kernels.step import attend_step
-from saccade.attention.kernels.triton_here import runs_on
+from saccade.attention.attend import attend
+from saccade.attention.kernels.decode.step import attend_step
 from saccade.attention.masks import Mask
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Cosine, Dot, General, ScaledDot, Score
+from saccade.ops.kernels.availability import runs_on
 
 
 class Memory(Protocol):
@@ -172,7 +172,7 @@ class SharedMemory:
         """Other sources in some slots."""
         memory_ESGK, value_ESGK = (entering_EGTSK[:, :, 0].transpose(1, 2) for entering_EGTSK in source)
         if self.slots.is_fused:
-            from saccade.attention.kernels.enter import enter
+            from saccade.attention.kernels.decode.enter import enter
 
             return enter(self.tensors, index_E, (memory_ESGK, value_ESGK))
         self.memory_BSGK[index_E, : source.num_keys] = memory_ESGK

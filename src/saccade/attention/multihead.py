@@ -17,13 +17,13 @@ from saccade.attention.call import (
     find_normalizer,
     find_score,
 )
-from saccade.attention.joined import split
-from saccade.attention.linear import Linear, linear
 from saccade.attention.memory import KeyValue, Memory, Past, SharedMemory, SlotMemory, Slots
 from saccade.attention.normalizers import NORMALIZERS
-from saccade.attention.places import Places
-from saccade.attention.rows import Rows, given
+from saccade.attention.positions import Places
 from saccade.attention.scores import SCORES, Score
+from saccade.ops.lazy_norm import Rows, given
+from saccade.ops.linear import Linear, linear
+from saccade.ops.split import split
 
 MANY_STEPS = 256
 Rotate = Callable[[Tensor, Places], Tensor]  # queries or keys [B, H, T, K] and where they stand

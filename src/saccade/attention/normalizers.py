@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.attention.precision import widened
+from saccade.ops.precision import widened
 
 
 @final

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from saccade.attention.call import Attended, Call
-from saccade.attention.dropout import dropout
 from saccade.attention.normalizers import Hard
+from saccade.ops.dropout import dropout
 
 
 def reference(call: Call) -> Attended:

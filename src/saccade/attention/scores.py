@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.attention.headwise import headwise
-from saccade.attention.kernels.unit import unit
+from saccade.ops.headwise import headwise
+from saccade.ops.kernels.unit import unit
 
 LOCATIONS = 512  # positions that the location score knows, unless it is told otherwise
 

@@ -7,8 +7,8 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
+from saccade.attention.attend import attend
 from saccade.attention.call import MaskLike
-from saccade.attention.core import attend
 from saccade.attention.normalizers import Softmax
 
 

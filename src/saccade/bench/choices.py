@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from saccade.data.mistakes import Mistake
+from saccade.errors import Mistake
 
 PEERS_FOLDER = Path("~/.cache/saccade/peers")
 

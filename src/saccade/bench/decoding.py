@@ -13,17 +13,17 @@ from typing import Any, cast, final
 import torch
 from torch import Tensor
 
-from saccade.bench.accelerator import OURS
-from saccade.bench.environments import Failed
-from saccade.bench.flops import Sizes
 from saccade.bench.measure import medians_side_by_side
-from saccade.bench.peer_decoders import DECODERS, Setting, Write
-from saccade.bench.trainers import words
-from saccade.config import translate
-from saccade.config.translate import Config
-from saccade.data.mistakes import Mistake
-from saccade.data.tokenizer import END, SPECIAL
+from saccade.bench.peers.decoders import DECODERS, Setting, Write
+from saccade.bench.peers.environments import Failed
+from saccade.bench.training.accelerator import OURS
+from saccade.bench.training.flops import Sizes
+from saccade.bench.training.trainers import words
+from saccade.data.text.tokenizer import END, SPECIAL
 from saccade.decoding import BeamOptions, Work, Writer, search
+from saccade.errors import Mistake
+from saccade.tasks.translate import task
+from saccade.tasks.translate.task import Config
 
 Say = Callable[[str], None]
 ROUNDS = 7  # at most: a peer may take seconds where we take milliseconds
@@ -102,8 +102,8 @@ def ours(setting: Setting) -> Write:
         "model": {**model, "num_layers": sizes.num_layers, "dropout": sizes.dropout},
     }
     config, both = Config.model_validate({"device": setting.device.type, **sections}), words(sizes.vocabulary)
-    network = translate.model(config, (both, both)).to(setting.device)
-    translator = translate.translator(config, network, (both, both))
+    network = task.model(config, (both, both)).to(setting.device)
+    translator = task.translator(config, network, (both, both))
     whole, writer = cast(Any, translator.model), Writer(translator.model, translator.dtype)
 
     def write(source_BS: Tensor, beam: int) -> list[int]:

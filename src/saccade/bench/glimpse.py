@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from saccade.bench.measure import medians_side_by_side
-from saccade.data.files import replacing
+from saccade.files import replacing
 from saccade.models.glimpse_network import GlimpseNetwork
 
 SIDES = (28, 60, 100, 200, 400)

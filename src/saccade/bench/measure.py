@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from saccade.layers.graphs import recorded, warmed
+from saccade.ops.cuda_graphs import recorded, warmed
 
 
 def medians_side_by_side(

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from saccade.bench import accelerator, decoding
-from saccade.bench.accelerator import OURS
-from saccade.data.files import replacing
+from saccade.bench import decoding
+from saccade.bench.training import accelerator
+from saccade.bench.training.accelerator import OURS
+from saccade.files import replacing
 
 OUR_COLOUR = "tab:orange"
 GREYS = ("0.72", "0.45")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from saccade.bench import accelerator, additive, attention, decoding, serving, training
-from saccade.bench.additive_goals import Goal
+from saccade.bench import decoding
+from saccade.bench.attention import additive, scores
+from saccade.bench.attention.goals import Goal
+from saccade.bench.serving import load
+from saccade.bench.training import accelerator, toolkits
 
 ADDITIVE = (
     "shape",
@@ -24,7 +27,7 @@ ADDITIVE = (
 )
 
 
-def of_attention(title: str, rows: list[attention.Row]) -> Table:
+def of_attention(title: str, rows: list[scores.Row]) -> Table:
     """Time and memory of each case, beside the peer's."""
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for heading in ("what", "shape", "pass"):
@@ -102,7 +105,7 @@ def of_goals(goals: list[Goal]) -> Table:
     return table
 
 
-def of_training(rows: list[training.Row]) -> Table:
+def of_training(rows: list[toolkits.Row]) -> Table:
     """Every toolkit's rate, and how often ours it goes into."""
     table = Table(header_style="bold", box=None, pad_edge=False)
     for heading in ("toolkit", "version", "torch"):
@@ -167,7 +170,7 @@ def problems(rows: list[accelerator.Row] | list[decoding.Row] | list[additive.Ro
     return list(dict.fromkeys(f"{row.title}: {row.problem}" for row in rows if row.problem is not None))
 
 
-def of_serving(report: serving.Report) -> Table:
+def of_serving(report: load.Report) -> Table:
     """Both loads side by side; below them the memory."""
     table = Table(header_style="bold", box=None, pad_edge=False)
     table.add_column("", no_wrap=True)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from saccade.config.corpora import ONE_OR_SEVERAL
-from saccade.config.sections import RunSection
-from saccade.config.tasks import TASKS
-from saccade.data.files import replacing
-from saccade.data.mistakes import Mistake
+from saccade.config.base import ONE_OR_SEVERAL, RunSection
+from saccade.errors import Mistake
+from saccade.files import replacing
+
+Kinds = Mapping[str, type[RunSection]]  # the config of each task by its name; the first is the default
 
 
-def load(path: Path, overrides: Iterable[str] = ()) -> Any:
-    """A YAML file plus `section.field=value` overrides."""
+def load(path: Path, overrides: Iterable[str], kinds: Kinds) -> Any:
+    """Read a YAML file, apply `section.field=value` overrides, and check it against the config of its task."""
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -31,15 +31,15 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Any:
         raise Mistake(f"{path}: a config is a mapping of sections (data, tokenizer, model, training, decoding)")
     for override in overrides:
         _apply(content, override)
-    return check(content, str(path))
+    return check(content, str(path), kinds)
 
 
-def check(content: dict[str, Any], where: str) -> Any:
-    """A config from plain data: the `Config` of its task."""
-    name = content.get("task", "translate")
-    if not isinstance(name, str) or name not in TASKS:
-        raise Mistake(f"{where}: task: {name!r} given; allowed: {', '.join(TASKS)}")
-    kind = TASKS[name].Config
+def check(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
+    """Build the config of its task from plain data."""
+    name = content.get("task", next(iter(kinds)))
+    if not isinstance(name, str) or name not in kinds:
+        raise Mistake(f"{where}: task: {name!r} given; allowed: {', '.join(kinds)}")
+    kind = kinds[name]
     try:
         return kind.model_validate(content)
     except ValidationError as error:

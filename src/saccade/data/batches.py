@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.data.frames import Recordings, pad_frames
-from saccade.data.gathered import Gathered, gathered
-from saccade.data.mistakes import Mistake
+from saccade.data.gather import Gathered, gathered
+from saccade.data.sound.recordings import Recordings, pad_frames
 from saccade.data.store import Store
-from saccade.data.tokenizer import END, PAD, START
+from saccade.data.text.tokenizer import END, PAD, START
+from saccade.errors import Mistake
 
 
 class Batch(NamedTuple):

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.batches import Load, Part, Rows, drawn
-from saccade.data.gathered import Gathered, gathered
-from saccade.data.mistakes import Mistake
+from saccade.data.gather import Gathered, gathered
 from saccade.data.store import Store
-from saccade.data.tokenizer import END, PAD, START
+from saccade.data.text.tokenizer import END, PAD, START
+from saccade.errors import Mistake
 
 IGNORED = -1  # the target of a step that is padding
 ROOM = 1.02  # of the side that is shorter on the whole: its share of a batch varies

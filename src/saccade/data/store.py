@@ -1,6 +1,6 @@
 """Rows of different lengths on disk, memory-mapped: prepared once, found again by a hash of what they were made from.
 
-Token ids of both sides of a corpus here; frames of sound in `data.frames`.
+Token ids of both sides of a corpus here; frames of sound in `data.sound.recordings`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from saccade.data.corpus import Pair
+from saccade.data.text.corpus import Pair
 
 FORMAT = 3  # another number, and every store is made anew
 BUFFERED_BYTES = 1 << 22

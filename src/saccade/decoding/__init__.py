@@ -1,14 +1,14 @@
 """Decoding, written once over a small protocol: any model with start, advance and logits can be decoded."""
 
 from saccade.decoding.beam import BeamOptions, beam_search
+from saccade.decoding.continuous.engine import Writer
+from saccade.decoding.continuous.scheduler import Work
 from saccade.decoding.ensemble import Ensemble
 from saccade.decoding.greedy import greedy
 from saccade.decoding.options import Hypothesis, Options
 from saccade.decoding.sampling import SamplingOptions, sample
 from saccade.decoding.search import chosen, search
-from saccade.decoding.slots import Work
 from saccade.decoding.stepper import Attending, Started, State, Stepper
-from saccade.decoding.writer import Writer
 
 __all__ = [
     "Attending",

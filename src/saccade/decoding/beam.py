@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from saccade.data.mistakes import Mistake
-from saccade.data.tokenizer import END, START
+from saccade.data.text.tokenizer import END, START
 from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.greedy import greedy
 from saccade.decoding.options import Hypothesis, Options, at_least
 from saccade.decoding.stepper import Stepper
+from saccade.errors import Mistake
 
 
 @final

@@ -12,9 +12,9 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from saccade.data.mistakes import Mistake
-from saccade.data.tokenizer import END, PAD, START, UNKNOWN
+from saccade.data.text.tokenizer import END, PAD, START, UNKNOWN
 from saccade.decoding.options import Options
+from saccade.errors import Mistake
 
 LONGEST_BLOCK = 16  # ids; longer refrains are rare, and end at the maximum length
 SHORTEST_LOOP = 32  # ids; a row of dots or zeros, written in characters, is no loop yet

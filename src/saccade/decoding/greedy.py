@@ -9,7 +9,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from saccade.data.tokenizer import END, START
+from saccade.data.text.tokenizer import END, START
 from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.options import Hypothesis, Options
 from saccade.decoding.stepper import Stepper

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from saccade.data.mistakes import Mistake
+from saccade.errors import Mistake
 
 
 class Hypothesis(NamedTuple):

@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.data.mistakes import Mistake
 from saccade.decoding.constraints import constrain
 from saccade.decoding.greedy import write
 from saccade.decoding.options import Hypothesis, Options, at_least
 from saccade.decoding.stepper import Stepper
+from saccade.errors import Mistake
 
 BLOCK = 64  # steps whose random numbers are drawn together
 

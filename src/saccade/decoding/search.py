@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import Tensor
 
-from saccade.data.mistakes import Mistake
 from saccade.decoding.beam import BeamOptions, beam_search
 from saccade.decoding.options import Hypothesis, Options
 from saccade.decoding.sampling import SamplingOptions, sample
 from saccade.decoding.stepper import Stepper
+from saccade.errors import Mistake
 
 
 def chosen(default: BeamOptions, given: Mapping[str, Any]) -> BeamOptions | SamplingOptions:

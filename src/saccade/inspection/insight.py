@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from saccade.data.mistakes import Mistake
-from saccade.data.tokenizer import END, SPACE, SPECIAL
+from saccade.data.text.tokenizer import END, SPACE, SPECIAL
+from saccade.errors import Mistake
 
 BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")
 DECIMALS = 4  # of weights in JSON

@@ -20,9 +20,9 @@ from torch.utils.hooks import RemovableHandle
 
 from saccade.attention.memory import KeyValue
 from saccade.attention.multihead import MultiHeadAttention
-from saccade.data.mistakes import Mistake
+from saccade.errors import Mistake
 from saccade.layers.pooling import AttentionPooling, MaxPooling, MeanPooling, StructuredPooling
-from saccade.models.aligner import Aligner
+from saccade.models.seq2seq_attention import Aligner
 
 POOLINGS = (AttentionPooling, MaxPooling, MeanPooling, StructuredPooling)
 KINDS = ("cross", "encoder", "decoder", "pooling")

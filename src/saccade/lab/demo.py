@@ -11,16 +11,17 @@ from pathlib import Path
 from rich.console import Console
 from torch import Tensor
 
-from saccade.config import load, runs
-from saccade.config.predictors import load_run
-from saccade.config.translate import Config
-from saccade.data.corpus import Corpus, Pair
-from saccade.data.files import replacing
-from saccade.data.mistakes import Mistake
-from saccade.inspection import braille, draw
+from saccade.data.text.corpus import Corpus, Pair
+from saccade.errors import Mistake
+from saccade.files import replacing
+from saccade.inspection.draw import braille, heatmap
 from saccade.inspection.insight import merged
-from saccade.lab import phrasebook
-from saccade.tasks.translate import Translator
+from saccade.lab.phrasebook import grammar
+from saccade.runs import config as config_file
+from saccade.runs import train
+from saccade.runs.load import load_run
+from saccade.tasks.translate.predictor import Translator
+from saccade.tasks.translate.task import Config
 
 STEPS, SENTENCES = 1300, 80_000
 NUM_VALID, NUM_TEST = 300, 1000
@@ -36,7 +37,7 @@ def run(*, out: Path, steps: int, sentences: int, seed: int, console: Console) -
     """Write the phrasebook, train, translate what was held out, and draw; the share that was exactly right."""
     console.print(f"A small Transformer learns English to French from {sentences:,} sentences of a phrasebook.")
     write_phrasebook(out / "data", sentences=sentences, seed=seed)
-    runs.train(config(out / "data", steps=steps, sentences=sentences, seed=seed), out, console)
+    train.train(config(out / "data", steps=steps, sentences=sentences, seed=seed), out, console)
     translator = load_run(out)
     share, right = examine(translator, out / "data", console)
     show_curves(out, console)
@@ -54,7 +55,7 @@ def write_phrasebook(folder: Path, *, sentences: int, seed: int) -> None:
             wanted = f"{folder} holds {found:,} sentences, {sentences:,} are wanted"
             raise Mistake(f"{wanted}; give another folder (--out), or delete this one")
         return
-    parts = zip(("train", "valid", "test"), phrasebook.split(sentences, NUM_VALID, NUM_TEST, seed=seed), strict=True)
+    parts = zip(("train", "valid", "test"), grammar.split(sentences, NUM_VALID, NUM_TEST, seed=seed), strict=True)
     for name, pairs in reversed(list(parts)):
         for ending, side in (("fr", 1), ("en", 0)):
             with replacing(folder / f"{name}.{ending}") as draft:
@@ -67,7 +68,7 @@ def config(data: Path, *, steps: int, sentences: int, seed: int) -> Config:
     def files(name: str) -> dict[str, str]:
         return {"source": str(data / f"{name}.en"), "target": str(data / f"{name}.fr")}
 
-    return load.check(
+    return config_file.check(
         {
             "seed": seed,
             "languages": {"source": "en", "target": "fr"},
@@ -119,9 +120,9 @@ def show_alignments(translator: Translator, pairs: Sequence[Pair], out: Path, co
     console.print("Where it looked in the English (across) while it wrote the French (down):\n")
     for number, pair in enumerate(chosen(pairs, console.width)):
         queries, keys, weight_TS = alignment(translator, pair)
-        console.print(draw.in_terminal(weight_TS, queries=queries, keys=keys, console=console), "")
+        console.print(heatmap.in_terminal(weight_TS, queries=queries, keys=keys, console=console), "")
         if number == 0:
-            draw.to_file(weight_TS, out / "alignment.png", queries=queries, keys=keys, title=pair.source)
+            heatmap.to_file(weight_TS, out / "alignment.png", queries=queries, keys=keys, title=pair.source)
 
 
 def write_examples(pairs: Sequence[Pair], out: Path) -> None:
@@ -139,7 +140,7 @@ def chosen(pairs: Sequence[Pair], width: int) -> list[Pair]:
 
 def _drawn_width(pair: Pair) -> int:
     source, target = (text.split() for text in pair)
-    widest = [min(draw.WIDEST_WORD, max(len(word) for word in side)) + 1 for side in (source, target)]
+    widest = [min(heatmap.WIDEST_WORD, max(len(word) for word in side)) + 1 for side in (source, target)]
     return widest[0] * len(source) + widest[1]
 
 

@@ -13,8 +13,8 @@ import random
 import re
 from pathlib import Path
 
-from saccade.data.files import replacing
-from saccade.data.mistakes import Mistake
+from saccade.errors import Mistake
+from saccade.files import replacing
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 NAME = re.compile(r"(?P<digit>\d)_(?P<speaker>[^_]+)_(?P<number>\d+)\.wav")

@@ -17,12 +17,13 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from saccade.config import child, reporting, translate
-from saccade.config import load as config_file
-from saccade.config.predictors import load_run
-from saccade.data.files import replacing
-from saccade.data.mistakes import Mistake
-from saccade.inspection import classes
+from saccade.errors import Mistake
+from saccade.files import replacing
+from saccade.inspection.draw import by_class
+from saccade.runs import config as config_file
+from saccade.runs import process, report
+from saccade.runs.load import load_run
+from saccade.tasks.translate import task
 
 FEWEST_PAIRS = 10  # a class of fewer says nothing
 
@@ -57,9 +58,9 @@ def run(configs: Sequence[Path], *, seeds: int, jobs: int, out: Path, console: C
 
 def _outcome(config: Path, seed: int, out: Path, console: Console) -> Outcome:
     folder = out / f"{config.stem}-{seed}"
-    child.train([str(config), f"seed={seed}"], folder)
-    minutes = sum(row.get("seconds", 0.0) for row in reporting.rows(folder / "log.jsonl")) / 60
-    found = translate.outputs(config_file.load(folder / "config.yaml"), load_run(folder))
+    process.train([str(config), f"seed={seed}"], folder)
+    minutes = sum(row.get("seconds", 0.0) for row in report.rows(folder / "log.jsonl")) / 60
+    found = task.outputs(config_file.load(folder / "config.yaml"), load_run(folder))
     console.print(f"{folder.name}: BLEU {found.scores.bleu:.2f} after {minutes:.1f} minutes")
     by_length = {row.label: row.bleu for row in found.by_length if row.num_pairs >= FEWEST_PAIRS}
     return Outcome(config.stem, seed, found.scores.bleu, by_length, minutes)
@@ -81,7 +82,7 @@ def _draw(outcomes: Sequence[Outcome], path: Path) -> None:
         name: [statistics.mean(row.by_length[label] for row in rows) for label in labels]
         for name, rows in _by_config(outcomes).items()
     }
-    classes.to_file(means, path, classes=labels, across="words in the source", up="BLEU, mean of the seeds")
+    by_class.to_file(means, path, classes=labels, across="words in the source", up="BLEU, mean of the seeds")
 
 
 def _by_config(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:

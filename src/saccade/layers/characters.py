@@ -7,8 +7,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.dropout import dropout
-from saccade.layers.recurrent import RecurrentEncoder
+from saccade.layers.recurrent.layers import RecurrentEncoder
+from saccade.ops.dropout import dropout
 
 READERS = ("cnn", "lstm")
 

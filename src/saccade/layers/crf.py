@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.precision import widened
+from saccade.ops.precision import widened
 
 FORBIDDEN = -1e4  # of a transition: exp() of it is 0, and sums of it stay finite in every precision
 HOPELESS = 1e-30  # of the likeliest tag's share: what has less is not learned from

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from saccade.attention.dropout import drawn_seed
-from saccade.attention.places import Places
+from saccade.attention.positions import Places
 from saccade.layers.residual import streamed
+from saccade.ops.dropout import drawn_seed
 
 
 def embedded(
@@ -41,7 +41,7 @@ def embedding(
     dtype: torch.dtype,
 ) -> list[Tensor]:
     """dropout(scale W[id] + P[place]); without places nothing is added."""
-    from saccade.layers.kernels.embedding import forward
+    from saccade.ops.kernels.embedding import forward
 
     return forward(ids, table, places, position, seed, scale, share, dtype)
 
@@ -77,7 +77,7 @@ def embedding_backward(
     dtype: torch.dtype,
 ) -> Tensor:
     """The gradient for W [V, D]."""
-    from saccade.layers.kernels.embedding_gradient import backward
+    from saccade.ops.kernels.embedding_gradient import backward
 
     return backward(grads, ids, seed, vocabulary, scale, share, dtype)
 

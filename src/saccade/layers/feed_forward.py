@@ -8,10 +8,10 @@ from typing import final
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.attention.dropout import dropout
-from saccade.attention.linear import Linear
-from saccade.attention.relu_network import relu_network
-from saccade.attention.rows import Rows
+from saccade.ops.dropout import dropout
+from saccade.ops.lazy_norm import Rows
+from saccade.ops.linear import Linear
+from saccade.ops.relu_network import relu_network
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swiglu": F.silu}
 

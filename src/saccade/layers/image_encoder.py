@@ -7,8 +7,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.dropout import dropout
-from saccade.data.mistakes import Mistake
+from saccade.errors import Mistake
+from saccade.ops.dropout import dropout
 
 
 @final

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from saccade.attention.kernels.triton_here import is_fused
+from saccade.ops.kernels.availability import is_fused
 
 
 def maxout(x: Tensor) -> Tensor:
@@ -16,7 +16,7 @@ def maxout(x: Tensor) -> Tensor:
 @torch.library.custom_op("saccade::pair_maximum", mutates_args=())
 def pair_maximum(x: Tensor) -> Tensor:
     """The larger of each two neighbours, in one pass over memory."""
-    from saccade.layers.kernels.maxout import forward
+    from saccade.ops.kernels.maxout import forward
 
     return forward(x)
 
@@ -29,7 +29,7 @@ def _(x: Tensor) -> Tensor:
 @torch.library.custom_op("saccade::pair_maximum_backward", mutates_args=())
 def pair_maximum_backward(grad: Tensor, x: Tensor) -> Tensor:
     """The gradient for x."""
-    from saccade.layers.kernels.maxout import backward
+    from saccade.ops.kernels.maxout import backward
 
     return backward(grad, x)
 

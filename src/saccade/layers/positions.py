@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.places import Places
+from saccade.attention.positions import Places
 
 
 @final

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, cast, final
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.dropout import drawn_seed, dropout
-from saccade.attention.kernels.triton_here import is_fused
-from saccade.attention.rows import Normed, Rows, are_few
-from saccade.attention.sums import remember
+from saccade.ops.bias_sums import remember
+from saccade.ops.dropout import drawn_seed, dropout
+from saccade.ops.kernels.availability import is_fused
+from saccade.ops.lazy_norm import Normed, Rows, are_few
 
 
 @final
@@ -94,7 +94,7 @@ def residual(
 
     The sum is empty unless it is to be kept beside its norm.
     """
-    from saccade.layers.kernels import residual as kernel
+    from saccade.ops.kernels import residual as kernel
 
     return kernel.forward(answer, x, weight, bias, seed, share, epsilon, keeps)
 
@@ -140,7 +140,7 @@ def residual_backward(
     If it `sums`, the answer's summed over rows is third of the last [3, D]. If the sum was kept, it stands for the
     answer, and what flowed into it is added.
     """
-    from saccade.layers.kernels import residual as kernel
+    from saccade.ops.kernels import residual as kernel
 
     return kernel.backward(grad, grad_total, y, moments, answer, x, weight, bias, seed, share, sums)
 

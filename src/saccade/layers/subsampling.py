@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.attention.dropout import dropout
 from saccade.layers.augmentation import Augmentation
-from saccade.layers.recurrent import RecurrentEncoder
+from saccade.layers.recurrent.layers import RecurrentEncoder
+from saccade.ops.dropout import dropout
 
 FACTOR = 4  # frames in a step
 

@@ -8,14 +8,14 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.dropout import dropout
 from saccade.attention.normalizers import Hard
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
-from saccade.layers.padded import Hidden
-from saccade.layers.recurrent import Recurrent
-from saccade.layers.stepping import end
-from saccade.models.aligner import ADDITIVE, Aligner, Look, Looking, Source
+from saccade.layers.recurrent.layers import Recurrent
+from saccade.layers.recurrent.scan import Hidden
+from saccade.layers.recurrent.unrolled import end
 from saccade.models.seq2seq import RecurrentSizes, State
+from saccade.models.seq2seq_attention import ADDITIVE, Aligner, Look, Looking, Source
+from saccade.ops.dropout import dropout
 
 ATTENTIONS = ("soft", "hard")
 STARTS = ("mean", "zeros")

@@ -7,12 +7,12 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.dropout import dropout
-from saccade.data.tokenizer import UNKNOWN
-from saccade.data.windows import Batch
-from saccade.layers.context import Context
+from saccade.data.labels.windows import Batch
+from saccade.data.text.tokenizer import UNKNOWN
+from saccade.layers.dialogue import Context
 from saccade.layers.pooling import Pooled, Pooling
-from saccade.models.encoder import TextEncoder
+from saccade.models.text_encoder import TextEncoder
+from saccade.ops.dropout import dropout
 
 EMBEDDING_SPREAD = 0.1  # small, so that what a word has learned soon outweighs where it began
 NUM_SPEAKERS = 3  # another, the same, not known

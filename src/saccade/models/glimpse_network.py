@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.attention.dropout import dropout
-from saccade.layers.glimpse import GlimpseSensor
+from saccade.layers.glimpse_sensor import GlimpseSensor
+from saccade.ops.dropout import dropout
 
 HIDDEN = 128  # units between a glimpse, a location or a state and what is made of it (section 4)
 

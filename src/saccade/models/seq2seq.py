@@ -7,16 +7,16 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.dropout import dropout
-from saccade.attention.kernels.triton_here import is_fused
-from saccade.layers.aligned import joined, linear
-from saccade.layers.deferred import StepLinear
 from saccade.layers.embedding import embedded
 from saccade.layers.maxout import maxout
-from saccade.layers.padded import Hidden
-from saccade.layers.recurrent import Recurrent, RecurrentEncoder
-from saccade.layers.stepping import end
-from saccade.models.aligner import ADDITIVE, Aligner, Look, Looking, Source
+from saccade.layers.recurrent.layers import Recurrent, RecurrentEncoder
+from saccade.layers.recurrent.scan import Hidden
+from saccade.layers.recurrent.unrolled import end
+from saccade.models.seq2seq_attention import ADDITIVE, Aligner, Look, Looking, Source
+from saccade.ops.aligned import joined, linear
+from saccade.ops.dropout import dropout
+from saccade.ops.kernels.availability import is_fused
+from saccade.ops.shared_gradients import StepLinear
 
 
 class State(NamedTuple):

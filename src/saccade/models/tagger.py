@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import MultiHeadAttention, masks
-from saccade.attention.dropout import dropout
-from saccade.data.lexicon import Tokens
-from saccade.data.tokenizer import UNKNOWN
+from saccade.data.tags.lexicon import Tokens
+from saccade.data.text.tokenizer import UNKNOWN
 from saccade.layers.characters import Characters
 from saccade.layers.crf import LinearChain
-from saccade.models.encoder import TextEncoder
+from saccade.models.text_encoder import TextEncoder
+from saccade.ops.dropout import dropout
 
 
 class FeatureSizes(NamedTuple):

@@ -10,20 +10,20 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from saccade.attention import SCORES, KeyValue, MultiHeadAttention, Score, masks
-from saccade.attention.dropout import dropout
-from saccade.attention.kernels.triton_here import is_fused
-from saccade.attention.linear import linear
 from saccade.attention.masks import Mask
 from saccade.attention.memory import Slots, can_step
-from saccade.attention.places import Places
-from saccade.attention.rows import Rows
-from saccade.attention.seeds import singly
+from saccade.attention.positions import Places
 from saccade.data.packing import Row
 from saccade.layers.embedding import embedded
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
 from saccade.layers.residual import Norm, Stream, added, streamed
-from saccade.models.decoder_state import BlockMemory, Seen, SlotState, State
+from saccade.models.transformer_state import BlockMemory, Seen, SlotState, State
+from saccade.ops.dropout import dropout
+from saccade.ops.kernels.availability import is_fused
+from saccade.ops.lazy_norm import Rows
+from saccade.ops.linear import linear
+from saccade.ops.seeds import singly
 
 AnyState = TypeVar("AnyState", State, SlotState)
 Read = tuple[Tensor, Places]  # ids, and where they stand

@@ -16,23 +16,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import saccade
-from saccade.data.mistakes import Mistake
-from saccade.serving import pages
-from saccade.serving.answers import error, said
+from saccade.errors import Mistake
 from saccade.serving.batcher import Batch, Batcher
-from saccade.serving.descriptions import describe
-from saccade.serving.detection import Detector
-from saccade.serving.libretranslate import LibreTranslate
-from saccade.serving.logs import Watch
-from saccade.serving.metrics import Metrics
+from saccade.serving.http import pages
+from saccade.serving.http.answers import error, said
+from saccade.serving.http.logs import Watch
+from saccade.serving.http.metrics import Metrics
+from saccade.serving.http.openapi import document
+from saccade.serving.http.operations import Operations
+from saccade.serving.http.security import App, Doors, Guard, Keys, allowed_hosts
+from saccade.serving.libretranslate.detection import Detector
+from saccade.serving.libretranslate.routes import LibreTranslate
+from saccade.serving.libretranslate.suggestions import Suggestions
 from saccade.serving.models import ModelSet, Run
-from saccade.serving.openapi import document
-from saccade.serving.operations import Operations
-from saccade.serving.security import App, Doors, Guard, Keys, allowed_hosts
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
-from saccade.serving.suggestions import Suggestions
-from saccade.serving.v1 import V1
+from saccade.serving.v1.descriptions import describe
+from saccade.serving.v1.routes import V1
 
 
 class Built(NamedTuple):

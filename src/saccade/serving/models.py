@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from saccade.config import load as config_file
-from saccade.config.predictors import load_run
-from saccade.data.corpus import read_lines
-from saccade.data.frames import Sounds
-from saccade.data.mistakes import Mistake
+from saccade.data.sound.recordings import Sounds
+from saccade.data.text.corpus import read_lines
+from saccade.errors import Mistake
+from saccade.runs import config as config_file
+from saccade.runs.load import load_run
 from saccade.serving.batcher import Batcher
-from saccade.serving.languages import CODE, NAMES
+from saccade.serving.libretranslate.languages import CODE, NAMES
 
 MOST_EXAMPLES = 8
 ENDINGS = (".gz", ".txt")  # of files, behind the language

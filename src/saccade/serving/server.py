@@ -16,11 +16,11 @@ import typer
 import uvicorn
 from PIL import Image
 
-from saccade.data.mistakes import Mistake
+from saccade.errors import Mistake
 from saccade.serving.app import build
-from saccade.serving.logs import JsonHandler, log
+from saccade.serving.http.logs import JsonHandler, log
+from saccade.serving.http.protocol import Protocol
 from saccade.serving.models import Run
-from saccade.serving.protocol import Protocol
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from saccade.data.mistakes import Mistake
-from saccade.serving.answers import Refusal, refuse
+from saccade.errors import Mistake
 from saccade.serving.batcher import Closed, Full, Work
-from saccade.serving.detection import Detector
-from saccade.serving.metrics import Metrics
+from saccade.serving.http.answers import Refusal, refuse
+from saccade.serving.http.metrics import Metrics
+from saccade.serving.http.security import RETRY, Doors, Keys
+from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.models import Model, ModelSet
-from saccade.serving.security import RETRY, Doors, Keys
 from saccade.serving.settings import Settings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from saccade.data.corpus import clean
+from saccade.data.text.corpus import clean
 from saccade.serving import work
 from saccade.serving.batcher import Work
 from saccade.serving.models import Model

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from saccade.data.images import Pixels
-from saccade.data.mistakes import Mistake
+from saccade.data.pictures.images import Pixels
+from saccade.errors import Mistake
 from saccade.inspection.insight import Insight, Map
-from saccade.inspection.views import with_views
-from saccade.serving.answers import encoded
-from saccade.serving.pharaoh import AlignedWords, aligned_words
+from saccade.inspection.views.view import with_views
+from saccade.serving.http.answers import encoded
 from saccade.serving.settings import MOST_FLOW, MOST_NUMBERS
+from saccade.serving.v1.word_links import AlignedWords, aligned_words
 
 Chosen = tuple[int, ...] | None
 # every kind of attention that a task may have; the first is shown where nothing is said

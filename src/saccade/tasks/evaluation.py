@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from saccade.data.mistakes import Mistake
+from saccade.errors import Mistake
 
 T = TypeVar("T")
 Watch = Callable[[Iterator[Any], int], Iterable[Any]]  # sees outputs go by, of so many

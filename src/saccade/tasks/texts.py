@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
-from saccade.data.mistakes import Mistake
+from saccade.errors import Mistake
 from saccade.tasks.evaluation import several
 
 WINDOW_CHARACTERS = 1 << 22  # a window has no more than this, however long its texts are

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, cast, final
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.kernels.triton_here import runs_on
-from saccade.attention.narrowing import Narrowing
+from saccade.ops.half_weights import Narrowing
+from saccade.ops.kernels.availability import runs_on
 from saccade.training.captured import Captured
-from saccade.training.job import Options
+from saccade.training.options import Options
 
 OPTIMIZERS = {"adam": False, "adamw": True}  # whether weights decay apart from their gradients
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from saccade.training.shards import cut_like, part
+from saccade.training.distributed.shards import cut_like, part
 
 
 @final

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from saccade.attention.narrowing import Narrowing
-from saccade.attention.seeds import Seeds
-from saccade.layers.graphs import recorded, warmed
+from saccade.ops.cuda_graphs import recorded, warmed
+from saccade.ops.half_weights import Narrowing
+from saccade.ops.seeds import Seeds
 
 MOST_GRAPHS = 64
 Backward = Callable[[Any, Any], Tensor]  # of a batch and a factor: adds the gradients, returns what is shown

@@ -15,9 +15,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from saccade.data.files import replacing
-from saccade.data.mistakes import Mistake
-from saccade.training.shards import cut_like, gathered
+from saccade.errors import Mistake
+from saccade.files import replacing
+from saccade.training.distributed.shards import cut_like, gathered
 
 NAME = re.compile(r"step-(\d{9})\.safetensors")
 

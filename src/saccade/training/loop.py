@@ -14,18 +14,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from saccade.data.ahead import Ahead
-from saccade.training import checkpoints, shards
+from saccade.data.prefetch import Ahead
+from saccade.ops.unit_gradient import differentiate
+from saccade.training import checkpoints
 from saccade.training.adam import Adam
 from saccade.training.averages import MovingAverage, mean_of, put
 from saccade.training.captured import Backward, Captured
 from saccade.training.checkpoints import Progress
-from saccade.training.gradients import GradientSums
-from saccade.training.interruption import Interrupted, Wish, wishes
-from saccade.training.job import Batch, Loss, Options, Plan, Report, Validate
+from saccade.training.distributed import shards
+from saccade.training.distributed.gradients import GradientSums
+from saccade.training.distributed.team import ALONE, Team
+from saccade.training.options import Batch, Loss, Options, Plan, Report, Validate
 from saccade.training.schedules import SCHEDULES
-from saccade.training.team import ALONE, Team
-from saccade.training.unit_gradient import differentiate
+from saccade.training.signals import Interrupted, Wish, wishes
 
 MANY_SKIPS = 10
 

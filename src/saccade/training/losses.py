@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from saccade.attention.kernels.triton_here import is_fused, num_multiprocessors
-from saccade.attention.narrowing import narrow_now
-from saccade.attention.precision import widened
 from saccade.data.batches import Batch
 from saccade.data.packing import IGNORED, PackedBatch
 from saccade.models.transformer import Transformer
-from saccade.training.unit_gradient import is_one
+from saccade.ops.half_weights import narrow_now
+from saccade.ops.kernels.availability import is_fused, num_multiprocessors
+from saccade.ops.precision import widened
+from saccade.ops.unit_gradient import is_one
 
 CHUNK_LOGITS = 1 << 22
 CHUNK_BYTES = 640 << 20  # of logits on a CUDA device

@@ -6,18 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from saccade.attention.call import Attended, Call
-from saccade.attention.kernels import (
-    additive,
-    additive_fused,
-    additive_series,
-    additive_single,
-    additive_step,
-    one_row,
-    packed,
-    sdpa,
-    streamed,
-    window,
-)
+from saccade.attention.kernels import one_row, sdpa, window
+from saccade.attention.kernels.additive import fused, series, single, step, tiles
+from saccade.attention.kernels.packed import op
+from saccade.attention.kernels.sparse import op as streamed
 from saccade.attention.reference import reference
 
 BACKENDS = (
@@ -51,16 +43,16 @@ def select(call: Call, backend: str = "auto") -> Choice:
         raise ValueError(f"backend: {backend!r} given; allowed: {', '.join(BACKENDS)}")
     if backend != "auto":
         return _named(call, backend)
-    if call.query.device.type == "cuda" and packed.refuses(call) is None:
+    if call.query.device.type == "cuda" and op.refuses(call) is None:
         return _PACKED
-    is_single = additive_single.refuses(call) is None
-    if is_single and additive_single.is_plain(call) and additive_single.pays(call):
+    is_single = single.refuses(call) is None
+    if is_single and single.is_plain(call) and single.pays(call):
         return _AT_ONCE
-    if call.query.device.type == "cuda" and additive_step.refuses(call) is None:
+    if call.query.device.type == "cuda" and step.refuses(call) is None:
         return _ADDITIVE_STEP
     if is_single:
         return _SINGLE
-    if additive_fused.refuses(call) is None and additive.pays(call):  # it skips what lies outside a band by itself
+    if fused.refuses(call) is None and tiles.pays(call):  # it skips what lies outside a band by itself
         return _FUSED
     if one_row.refuses(call) is not None and _streams(call):
         return _STREAMED
@@ -73,8 +65,8 @@ def select(call: Call, backend: str = "auto") -> Choice:
 
 def _whole(call: Call) -> Choice:
     """The quickest of those that compute all pairs."""
-    if additive.refuses(call) is None:
-        return _ADDITIVE if additive.pays(call) else Choice("reference", "so few terms are quicker at once", reference)
+    if tiles.refuses(call) is None:
+        return _ADDITIVE if tiles.pays(call) else Choice("reference", "so few terms are quicker at once", reference)
     if _streams(call):
         return _STREAMED
     if (refusal := sdpa.refuses(call)) is None:
@@ -91,12 +83,12 @@ def _named(call: Call, backend: str) -> Choice:
         return Choice("reference", "it was asked for", reference)
     refuses, choice = {
         "sdpa": (sdpa.refuses, _SDPA),
-        "additive": (additive.refuses, _ADDITIVE),
-        "series": (additive_series.refuses, _SERIES),
-        "additive_step": (additive_step.refuses, _ADDITIVE_STEP),
+        "additive": (tiles.refuses, _ADDITIVE),
+        "series": (series.refuses, _SERIES),
+        "additive_step": (step.refuses, _ADDITIVE_STEP),
         "window": (window.refuses, _WINDOW),
         "one_row": (one_row.refuses, _ONE_ROW),
-        "packed": (packed.refuses, _PACKED),
+        "packed": (op.refuses, _PACKED),
         "streamed": (streamed.refuses, _STREAMED),
     }[backend]
     if (refusal := refuses(call)) is not None:
@@ -108,14 +100,14 @@ def _run_whole(call: Call) -> Attended:
     return _whole(call).run(call)
 
 
-_PACKED = Choice("packed", packed.REASON, packed.run)
+_PACKED = Choice("packed", op.REASON, op.run)
 _STREAMED = Choice("streamed", streamed.REASON, streamed.run)
 _SDPA = Choice("sdpa", sdpa.REASON, sdpa.run)
-_ADDITIVE = Choice("additive", additive.REASON, additive.run)
-_FUSED = Choice("additive", additive_fused.REASON, additive_fused.run)
-_SERIES = Choice("series", additive_series.REASON, additive_series.run)
-_SINGLE = Choice("additive", additive_single.REASON, additive_single.run)
-_AT_ONCE = Choice("additive", additive_single.REASON, additive_single.at_once)
-_ADDITIVE_STEP = Choice("additive_step", additive_step.REASON, additive_step.run)
+_ADDITIVE = Choice("additive", tiles.REASON, tiles.run)
+_FUSED = Choice("additive", fused.REASON, fused.run)
+_SERIES = Choice("series", series.REASON, series.run)
+_SINGLE = Choice("additive", single.REASON, single.run)
+_AT_ONCE = Choice("additive", single.REASON, single.at_once)
+_ADDITIVE_STEP = Choice("additive_step", step.REASON, step.run)
 _ONE_ROW = Choice("one_row", one_row.REASON, lambda call: one_row.run(call, _run_whole))
 _WINDOW = Choice("window", window.REASON, lambda call: window.run(call, _run_whole))

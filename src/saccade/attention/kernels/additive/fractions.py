@@ -1,0 +1,261 @@
+"""Additive attention in CUDA C++ (`cuda/additive_*.cu`): exponentials once, four fractions to a reciprocal.
+
+docs/additive.md derives it. All tensors here are contiguous: query [N, T, A], key [N, S, A], value [N, S, D], v [N, A].
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from saccade.attention.kernels.additive import sources
+from saccade.attention.kernels.additive.scope import Dropout, Scope
+from saccade.ops.kernels import nvrtc
+from saccade.ops.kernels.nvrtc import pointer
+
+INPUTS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+ROWS = 32  # rows that share a bound: ROWS in additive_prepare.cu
+BASE = sources("device.cuh", "additive_prepare.cu")
+TILED = (*BASE, *sources("additive_tile.cuh"))
+DEPTH = 16  # as in additive_tile.cuh
+
+
+class Tiling(NamedTuple):
+    """A block of threads: warps of 32 x 32 pairs along both sides, and teams that share the width."""
+
+    warps_t: int
+    warps_s: int
+    split: int
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return 32 * self.warps_t * self.warps_s * self.split
+
+    def stages(self, at_least: int = 0) -> int:
+        """Floats of shared memory for two stages of both sides."""
+        width = DEPTH * self.split
+        return 2 * max(32 * (self.warps_t + self.warps_s) * (width + 4) + width, at_least)
+
+    def bytes_to_attend(self, value_width: int, raw_width: int = 0) -> int:
+        """Stages (or both halves of the weights), sums, four rows; what v says, if nothing was prepared."""
+        tile_t, tile_s = 32 * self.warps_t, 32 * self.warps_s
+        sums = tile_t * (-(-value_width // 32) * 32)
+        folded = 2 * raw_width + self.threads // 16 + 1 if raw_width else 0
+        return 4 * (self.stages(tile_t * tile_s) + sums + 4 * tile_t + folded)
+
+    def defines(self, dtype: torch.dtype, *, raw: bool = False) -> dict[str, int]:
+        """For the compiler."""
+        shape = {"WARPS_T": self.warps_t, "WARPS_S": self.warps_s, "SPLIT": self.split}
+        return {"INPUT": INPUTS[dtype], **shape, "RAW": int(raw)}
+
+
+LARGE, SMALL, FEW = Tiling(2, 2, 2), Tiling(1, 2, 4), Tiling(1, 2, 8)
+SHORT, SHORT_FEW = Tiling(1, 1, 4), Tiling(1, 1, 8)  # up to 32 keys
+ALONE = Tiling(2, 2, 1)  # scores, and no sums in shared memory: four blocks fit a multiprocessor
+MANY = 400  # blocks: with fewer of these, multiprocessors have too few warps
+FILLED = 200  # blocks: fewer large tiles than this leave multiprocessors idle
+ONE_EACH = 132  # blocks: with fewer, each has a multiprocessor of its own, and more warps hide its waiting
+SHARED_LIMIT, SHARED_HALF = 200 << 10, 113 << 10  # of a block alone on its multiprocessor, and of one of two
+
+
+class _Scores(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("query", "key", "v", "folded_query", "swapped_key", "reciprocal_v")),
+        *((name, ctypes.c_void_p) for name in ("line", "query_bound", "key_bound")),
+        *((name, ctypes.c_int) for name in ("num_queries", "num_keys", "width", "padded")),
+    ]
+
+
+class _Beyond(ctypes.Structure):
+    _fields_ = [("range", ctypes.c_void_p), ("limit", ctypes.c_float)]
+
+
+class Beyond(NamedTuple):
+    """Batch entries that a cheaper path has done are left: those whose max |q| + max |k| [N, 2] is up to a limit."""
+
+    range_N2: Tensor | None = None
+    limit: float = 0.0
+
+    def struct(self) -> _Beyond:
+        """The C++ struct."""
+        return _Beyond(pointer(self.range_N2), self.limit)
+
+
+class Raw(NamedTuple):
+    """Queries, keys and v as they are given: their exponentials are taken where scores are made."""
+
+    query: Tensor
+    key: Tensor
+    v: Tensor
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """N, T, S."""
+        return self.query.shape[0], self.query.shape[1], self.key.shape[1]
+
+    @property
+    def padded(self) -> int:
+        """A, as a whole number of fours."""
+        return -(-self.query.shape[-1] // 4) * 4
+
+    def scores(self, *made: Tensor) -> _Scores:
+        """The C++ struct, alive as long as these tensors are."""
+        made_or_none = made or (None,) * 6
+        _, num_queries, num_keys = self.sizes
+        width = self.query.shape[-1]
+        return _Scores(*(pointer(x) for x in (*self, *made_or_none)), num_queries, num_keys, width, self.padded)
+
+
+class Prepared(NamedTuple):
+    """What one call's kernels share, [N, rows, padded A] and smaller, all float32; keys have neighbours swapped."""
+
+    query: Tensor
+    key: Tensor
+    v: Tensor
+    folded_query: Tensor
+    swapped_key: Tensor
+    reciprocal_v: Tensor
+    line: Tensor
+    query_bound: Tensor
+    key_bound: Tensor
+
+    @property
+    def raw(self) -> Raw:
+        """What it was made of."""
+        return Raw(self.query, self.key, self.v)
+
+    def part(self, count: slice, steps: slice) -> Prepared:
+        """Some batch entries, or some queries (whole blocks of them) of one."""
+        blocks = slice(steps.start // ROWS, -(-steps.stop // ROWS))
+        cuts = (steps, None, None, steps, None, None, None, blocks, None)
+        parts = [tensor[count] if cut is None else tensor[count, cut] for tensor, cut in zip(self, cuts, strict=True)]
+        assert all(part.is_contiguous() for part in parts)
+        return Prepared(*parts)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """N, T, S."""
+        return self.raw.sizes
+
+    def scores(self) -> _Scores:
+        """The C++ struct, alive as long as these tensors are."""
+        return self.raw.scores(*self[3:])
+
+
+def prepare(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, beyond: Beyond | None = None) -> Prepared:
+    """Exponentials of queries and keys, v folded into the queries', and bounds on their products."""
+    (count, num_queries, width), num_keys = query_NTA.shape, key_NSA.shape[1]
+    padded = -(-width // 4) * 4
+    query_blocks, key_blocks = -(-num_queries // ROWS), -(-num_keys // ROWS)
+    make = v_NA.new_empty
+    made = Prepared(
+        query_NTA,
+        key_NSA,
+        v_NA,
+        make(count, num_queries, padded),
+        make(count, num_keys, padded),
+        make(count, padded),
+        make(count, 2),
+        make(count, query_blocks, 2),
+        make(count, key_blocks, 2),
+    )
+    module = nvrtc.load(BASE, {"INPUT": INPUTS[query_NTA.dtype]}, query_NTA.device)
+    sizes = [ctypes.c_int(size) for size in (num_queries, num_keys, width, padded)]
+    tensors = [pointer(x) for x in made]
+    module.launch(
+        "prepare", (query_blocks + key_blocks, count, 1), 512, 256, [*tensors, *sizes, (beyond or Beyond()).struct()]
+    )
+    return made
+
+
+def scores(prepared: Prepared) -> Tensor:
+    """e_ts = v·tanh(q_t + k_s), [N, T, S] in float32."""
+    count, num_queries, num_keys = prepared.sizes
+    score_NTS = prepared.v.new_empty(prepared.sizes)
+    tiles = count * -(-num_queries // 64) * -(-num_keys // 64)
+    tiling = ALONE if tiles >= MANY else LARGE if tiles >= ONE_EACH else FEW
+    module = nvrtc.load((*TILED, *sources("additive_score.cu")), tiling.defines(prepared.query.dtype), score_NTS.device)
+    grid = (-(-num_keys // (32 * tiling.warps_s)), -(-num_queries // (32 * tiling.warps_t)), count)
+    tile = 32 * tiling.warps_t * (32 * tiling.warps_s + 4) * tiling.split
+    shared = 4 * max(tiling.stages(), tile)
+    module.launch("scores", grid, tiling.threads, shared, [prepared.scores(), pointer(score_NTS)])
+    return score_NTS
+
+
+def tiling_to_attend(count: int, num_queries: int, value_width: int) -> Tiling | None:
+    """The larger tile where it fills the device and two fit a multiprocessor; None: nothing fits."""
+    tiles = count * -(-num_queries // 32)
+    if FEW.bytes_to_attend(value_width) <= SHARED_LIMIT and tiles <= ONE_EACH:
+        return FEW
+    if LARGE.bytes_to_attend(value_width) <= SHARED_HALF and count * -(-num_queries // 64) >= FILLED:
+        return LARGE
+    return SMALL if SMALL.bytes_to_attend(value_width) <= SHARED_LIMIT else None
+
+
+def tiling_to_attend_raw(query_NTA: Tensor, key_NSA: Tensor, value_NSD: Tensor) -> Tiling | None:
+    """For entries whose keys are one tile, with nothing prepared; None: it must be, or nothing fits."""
+    (count, num_queries, width), (_, num_keys, value_width) = query_NTA.shape, value_NSD.shape
+    size = 4 * query_NTA.element_size()
+    if width % 4 or any(x.data_ptr() % size for x in (query_NTA, key_NSA)):
+        return None
+    is_few = count * -(-num_queries // 32) <= ONE_EACH
+    short, long = (SHORT_FEW, FEW) if is_few else (SHORT, SMALL)
+    tiling = short if num_keys <= 32 else long
+    fits = tiling.bytes_to_attend(value_width, width) <= SHARED_LIMIT
+    return tiling if fits and num_keys <= 32 * tiling.warps_s else None
+
+
+def attend(
+    prepared: Prepared | Raw,
+    value_NSD: Tensor,
+    scope: Scope,
+    dropout: Dropout,
+    tiling: Tiling,
+    *,
+    over: tuple[Tensor, Tensor] | None = None,
+    beyond: Beyond | None = None,
+    kept: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The weighted sums [N, T, D], and the logarithm of each row's sum of e^score [N, T] (no key: infinite).
+
+    `over`: where they are written, if `beyond` leaves some entries as they are. `kept`: where the weights [N, T, S] are
+    written, before dropout, if all keys are one tile.
+    """
+    count, num_queries, _ = prepared.sizes
+    width = value_NSD.shape[-1]
+    if over is None:
+        over = (value_NSD.new_empty(count, num_queries, width), prepared.v.new_empty(count, num_queries))
+    raw_width = prepared.padded if isinstance(prepared, Raw) else 0
+    defines = {**tiling.defines(value_NSD.dtype, raw=raw_width > 0), "BLOCKS": max(1, 512 // tiling.threads)}
+    module = nvrtc.load((*TILED, *sources("additive_attend.cu")), defines, value_NSD.device)
+    grid = (-(-num_queries // (32 * tiling.warps_t)), count, 1)
+    structs = [prepared.scores(), scope.allowed(), dropout.drawing()]
+    tensors = [pointer(x) for x in (value_NSD, *over, kept)]
+    arguments = [*structs, *tensors, ctypes.c_int(width), (beyond or Beyond()).struct()]
+    shared = tiling.bytes_to_attend(width, raw_width)
+    module.launch("attend", grid, tiling.threads, shared, arguments)
+    return over
+
+
+def attend_prepared_or_raw(
+    raw: Raw,
+    value_NSD: Tensor,
+    scope: Scope,
+    dropout: Dropout,
+    *,
+    over: tuple[Tensor, Tensor] | None = None,
+    beyond: Beyond | None = None,
+) -> tuple[Tensor, Tensor]:
+    """As `attend`, by what is quicker."""
+    count, num_queries, _ = raw.sizes
+    prepared: Raw | Prepared = raw
+    tiling = tiling_to_attend_raw(raw.query, raw.key, value_NSD)
+    if tiling is None:
+        prepared = prepare(*raw, beyond=beyond)
+        tiling = tiling_to_attend(count, num_queries, value_NSD.shape[-1])
+        assert tiling is not None
+    return attend(prepared, value_NSD, scope, dropout, tiling, over=over, beyond=beyond)

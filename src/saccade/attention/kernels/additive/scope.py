@@ -1,0 +1,87 @@
+"""What a query and a key may do, as kernels in CUDA C++ read it: whether they meet, whether they are dropped."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import NamedTuple
+
+from torch import Tensor
+
+from saccade.attention.call import Call
+from saccade.ops.kernels.nvrtc import pointer
+
+UNBOUNDED = 1 << 30
+
+
+class Allowed(ctypes.Structure):
+    """Which pairs may meet, in C++."""
+
+    _fields_ = [
+        ("bytes", ctypes.c_void_p),
+        *((name, ctypes.c_int) for name in ("inner", "outer", "inner_stride", "t", "s", "low", "high")),
+    ]
+
+
+class Drawing(ctypes.Structure):
+    """Which weights are dropped, in C++."""
+
+    _fields_ = [("seed", ctypes.c_void_p), ("threshold", ctypes.c_uint32), ("kept", ctypes.c_float)]
+
+
+class Scope(NamedTuple):
+    """Which keys a query may see: low <= s - t <= high, and booleans [N / inner or 1, inner or 1, T or 1, S or 1]."""
+
+    low: int | None = None
+    high: int | None = None
+    mask: Tensor | None = None
+    inner: int = 1
+
+    def allowed(self) -> Allowed:
+        """The C++ struct."""
+        low = -UNBOUNDED if self.low is None else self.low
+        high = UNBOUNDED if self.high is None else self.high
+        if self.mask is None:
+            return Allowed(None, 1, 0, 0, 0, 0, low, high)
+        strides = (stride if size > 1 else 0 for size, stride in zip(self.mask.shape, self.mask.stride(), strict=True))
+        return Allowed(pointer(self.mask), self.inner, *strides, low, high)
+
+    def turned(self, outer: int) -> Scope:
+        """The same for entries in the other order: what was the inner of both axes leads."""
+        return self._replace(mask=None if self.mask is None else self.mask.transpose(0, 1), inner=outer)
+
+
+def scope_of(call: Call) -> Scope:
+    """The mask as a kernel reads it: the band alone, or also booleans no larger than they must be."""
+    low, high = call.mask.band
+    if call.mask.is_band:
+        return Scope(low, high)
+    mask, leading = call.dense_mask(), call.leading
+    assert mask is not None
+    own = (*(1,) * (len(leading) + 2 - mask.dim()), *mask.shape)
+    mask = mask.view(own)
+    outer, inner = (leading[:1], leading[1:]) if len(leading) > 1 else (leading, ())
+    if len(leading) > 2 and any(size > 1 for size in own[1:-2]):
+        mask = mask.expand(*own[:1], *inner, *own[-2:])  # several inner axes: one, written out
+    folded = mask.reshape(math.prod(own[:1]) if outer else 1, -1, *own[-2:])
+    return Scope(low, high, folded, math.prod(inner))
+
+
+class Dropout(NamedTuple):
+    """A share of weights left out, drawn from a seed [1] (int64) for each pair."""
+
+    share: float = 0.0
+    seed: Tensor | None = None
+
+    def drawing(self) -> Drawing:
+        """The C++ struct."""
+        return Drawing(pointer(self.seed), round(self.share * (1 << 32)), 1 / (1 - self.share))
+
+
+class Masked(NamedTuple):
+    """What a part of the pairs, beginning at a batch entry and a query, may see and drops."""
+
+    scope: Scope
+    dropout: Dropout
+    first_n: int = 0
+    first_t: int = 0

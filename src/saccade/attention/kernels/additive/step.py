@@ -1,0 +1,122 @@
+"""One additive look of a decoder, which asks step by step: scores, softmax and context in one Triton kernel.
+
+The keys, the values and v are constants here: a loop makes their gradients once, for all its steps
+(`ops.shared_gradients`). The backward kernel computes the scores' tanh again and returns the query's gradient alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from saccade.attention.call import Attended, Call
+from saccade.attention.normalizers import Softmax
+from saccade.attention.scores import Additive
+from saccade.ops.kernels.availability import runs_on
+
+REASON = "a single query asks with the additive score, and all but the query is constant"
+MOST_KEYS = 1024  # a program holds the scores of all keys
+
+
+def refuses(call: Call) -> str | None:
+    """Why this call can't run here."""
+    if not isinstance(call.score, Additive) or call.score.heads:
+        return "the score is not additive, or has heads"
+    if (
+        call.num_queries != 1
+        or len(call.leading) != 1
+        or not call.query.shape[0] == len(call.memory) == len(call.value)
+    ):
+        return "it is not one query for each row of a batch"
+    if not isinstance(call.normalizer, Softmax) or call.bias is not None or call.dropout:
+        return "it is not a plain softmax, or there are a bias or dropout"
+    if not (call.mask.is_full or (call.mask.length is not None and len(call.mask.length) == len(call.memory))):
+        return "the mask is more than the keys' lengths"
+    if call.num_keys > MOST_KEYS:
+        return f"there are more than {MOST_KEYS} keys"
+    if torch.is_grad_enabled():
+        if any(tensor.requires_grad for tensor in (call.memory, call.value, call.score.v)):
+            return "the keys, the values or v want a gradient"
+        if call.wants_weights and (call.query.requires_grad or call.score.W.requires_grad):
+            return "the weights were asked for, and may want a gradient"
+    if not runs_on(call.query.device):
+        return "there is no Triton, or no CUDA device"
+    if torch.float64 in (call.query.dtype, call.memory.dtype, call.value.dtype):
+        return "it is float64, and the kernel computes in float32"
+    return None
+
+
+def run(call: Call) -> Attended:
+    """W q as everywhere, then one kernel."""
+    assert isinstance(call.score, Additive)
+    query_BA = call.score.project(call.query).squeeze(-2)
+    length_B = call.mask.length
+    if length_B is None:
+        length_B = torch.full((len(query_BA),), call.num_keys, device=query_BA.device)
+    context_BD, score_BS, log_sum_B = additive_step(query_BA, call.memory, call.score.v, call.value, length_B)
+    if not call.wants_weights:
+        return Attended(context_BD.unsqueeze(1), None)
+    is_real_BS = torch.arange(call.num_keys, device=query_BA.device) < length_B[:, None]
+    weight_BS = torch.where(is_real_BS, torch.exp(score_BS - log_sum_B[:, None]), 0)
+    return Attended(context_BD.unsqueeze(1), weight_BS.to(query_BA.dtype).unsqueeze(1))
+
+
+@torch.library.custom_op("saccade::additive_step", mutates_args=())
+def additive_step(
+    query_BA: Tensor, memory_BSA: Tensor, v_A: Tensor, value_BSD: Tensor, length_B: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """c = sum_s a_s v_s with a = softmax(e), e_s = vᵀ tanh(q + k_s) over s < length; e [B, S] and its log-sums [B]."""
+    from saccade.attention.kernels.additive import step_triton
+
+    return step_triton.forward(query_BA, memory_BSA, v_A, value_BSD, length_B)
+
+
+@additive_step.register_fake
+def _(query: Tensor, memory: Tensor, v: Tensor, value: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    del query, v, length
+    score = memory.new_empty(memory.shape[:2], dtype=torch.float32)
+    return value.new_empty(len(value), value.shape[-1]), score, score.new_empty(len(score))
+
+
+@torch.library.custom_op("saccade::additive_step_backward", mutates_args=())
+def additive_step_backward(
+    grad_BD: Tensor,
+    query_BA: Tensor,
+    memory_BSA: Tensor,
+    v_A: Tensor,
+    value_BSD: Tensor,
+    length_B: Tensor,
+    context_BD: Tensor,
+    score_BS: Tensor,
+    log_sum_B: Tensor,
+) -> Tensor:
+    """The gradient for q, [B, A]."""
+    from saccade.attention.kernels.additive import step_triton
+
+    return step_triton.backward(
+        grad_BD, query_BA, memory_BSA, v_A, value_BSD, length_B, context_BD, score_BS, log_sum_B
+    )
+
+
+@additive_step_backward.register_fake
+def _(grad: Tensor, query: Tensor, *kept: Tensor) -> Tensor:
+    del grad, kept
+    return torch.empty_like(query)
+
+
+def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*inputs, *output)
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(
+    ctx: torch.autograd.function.FunctionCtx, grad: Tensor | None, *unused: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    del unused
+    if grad is None:
+        return None, None, None, None, None
+    return additive_step_backward(grad, *ctx.saved_tensors), None, None, None, None  # type: ignore[attr-defined]
+
+
+additive_step.register_autograd(_differentiate, setup_context=_save)

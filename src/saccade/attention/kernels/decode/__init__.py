@@ -1,0 +1,1 @@
+"""Attention of one query a row over a cache of fixed capacity."""

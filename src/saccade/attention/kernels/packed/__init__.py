@@ -1,0 +1,1 @@
+"""Attention over sentences packed into one row."""

@@ -1,0 +1,170 @@
+# mypy: disable-error-code="no-untyped-def"
+"""Attention with any normaliser, in Triton: a program has a tile of queries, and passes over the keys it may see.
+
+The first pass finds each row's best score. The sparse normalisers then look for their threshold: the excess of a row's
+weights over 1 is a convex function of it that falls, so Newton's steps from below (best - 1) don't pass the root, and
+the product of value and slope falls by four or more with each: two dozen steps are the most that float32 can ask for,
+half a dozen the usual. The last step is one so small (CLOSE) that the next would be lost in rounding. Nothing is sorted
+and no row is held; only keys that fit one tile are scored once, and stay in registers.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from saccade.attention.kernels.packed.forward import above
+from saccade.attention.kernels.packed.tiles import fetch, product, put, widths
+from saccade.attention.kernels.sparse.tiles import (
+    Asked,
+    Rows,
+    Tiles,
+    centres_of,
+    kept_share,
+    mask_of,
+    place,
+    raised,
+    reach,
+    weights,
+)
+
+MOST_STEPS = 40
+
+
+def tiles_for(num_keys: int, width: int, dtype: torch.dtype) -> Tiles:
+    """Tiles whose scores, queries and sums fit the registers of a program."""
+    if dtype == torch.float32:
+        return Tiles(32, 64 if width <= 64 else 32, warps=8)
+    if num_keys <= 128 and width <= 128:
+        return Tiles(64, 128, warps=8)
+    return Tiles(64, 64 if width <= 128 else 32, warps=4 if width <= 64 else 8)
+
+
+def forward(query_BHTK: Tensor, key_BGSK: Tensor, value_BGSW: Tensor, asked: Asked) -> tuple[Tensor, Tensor]:
+    """The output [B, H, T, W], laid out as [B, T, H, W] for the next projection, and each row's top and edge."""
+    (batch, heads, num_queries, width), num_keys = query_BHTK.shape, key_BGSK.shape[2]
+    output = query_BHTK.new_empty(batch, num_queries, heads, value_BGSW.shape[-1]).transpose(1, 2)
+    peak = query_BHTK.new_empty(batch, heads, num_queries, 2, dtype=torch.float32)
+    widest = max(width, value_BGSW.shape[-1])
+    tiles = tiles_for(num_keys, widest, query_BHTK.dtype).fitted(num_queries, num_keys)
+    forward_kernel[(batch * heads * triton.cdiv(num_queries, tiles.queries),)](
+        *(Rows.of(x) for x in (query_BHTK, key_BGSK, value_BGSW, output)),
+        peak,
+        **asked.arguments(query_BHTK, key_BGSK),
+        **widths(key_BGSK, value_BGSW),
+        **tiles.options(),
+        WHOLE=num_keys <= tiles.keys,
+        CLOSE=1e-6 if query_BHTK.dtype == torch.float32 else 1e-4,
+        MOST=MOST_STEPS,
+    )
+    return output, peak
+
+
+@triton.jit
+def excess(score, top, edge, RULES: tl.constexpr):
+    """Of what stands above the edge: the sum, and the sum of squares (sparsemax: how many)."""
+    y = score - top[:, None] - edge[:, None]
+    over = tl.maximum(y, 0.0)
+    second = tl.where(y > 0, 1.0, 0.0) if RULES.kind == "sparsemax" else over * over
+    return tl.sum(over, 1), tl.sum(second, 1)
+
+
+@triton.jit
+def newton(first, second, RULES: tl.constexpr):
+    """How far the edge must rise: entmax15's excess is taken of the root of its sum, which is nearly a line."""
+    if RULES.kind == "sparsemax":
+        step = (first - 1) / tl.where(first > 0, second, 1.0)
+    else:
+        root = tl.sqrt(second)
+        step = (root - 1) * root / tl.where(first > 0, first, 1.0)
+    return tl.where(first > 0, step, 0.0)
+
+
+@triton.jit
+def forward_kernel(
+    query,
+    key,
+    value,
+    output,
+    peak,
+    scope,
+    dropping,
+    unit,
+    REPEATS: tl.constexpr,
+    RULES: tl.constexpr,
+    WIDTH: tl.constexpr,
+    PADDED: tl.constexpr,
+    VALUE_WIDTH: tl.constexpr,
+    VALUE_PADDED: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+    BLOCK_S: tl.constexpr,
+    WHOLE: tl.constexpr,
+    CLOSE: tl.constexpr,
+    MOST: tl.constexpr,
+):
+    """A tile of queries: its tops, its edges, its sums of values."""
+    num_tiles = tl.cdiv(scope.num_queries, BLOCK_T)
+    row, first = tl.program_id(0) // num_tiles, tl.program_id(0) % num_tiles * BLOCK_T
+    batch, head = row // scope.num_heads, row % scope.num_heads
+    keys, values = place(key, batch, head // REPEATS), place(value, batch, head // REPEATS)
+    mask = mask_of(scope, batch, head, RULES)
+    t = first + tl.arange(0, BLOCK_T)
+    t_T1, column = t[:, None], tl.arange(0, BLOCK_S)[None, :]
+    centres = centres_of(scope, row, t, RULES)
+    c_T1 = centres[:, None]
+    start, stop = reach(first, scope, centres, BLOCK_T, BLOCK_S, RULES)
+    q = fetch(place(query, batch, head), first, scope.num_queries, query.step, WIDTH, PADDED, BLOCK_T)
+    top = tl.full((BLOCK_T,), -float("inf"), tl.float32)
+    total = tl.zeros((BLOCK_T,), tl.float32)
+    score = tl.full((BLOCK_T, BLOCK_S), -float("inf"), tl.float32)
+    for block in range(start, stop, BLOCK_S):
+        k = fetch(keys, block, scope.num_keys, key.step, WIDTH, PADDED, BLOCK_S)
+        score = raised(product(q, tl.trans(k)), mask, t_T1, block + column, c_T1, scope, unit, RULES)
+        if RULES.kind == "softmax":
+            higher = tl.maximum(top, tl.max(score, 1))
+            powers = tl.exp2(score - above(higher)[:, None])
+            total = total * tl.exp2(top - above(higher)) + tl.sum(powers, 1)
+            top = higher
+        else:
+            top = tl.maximum(top, tl.max(tl.where(score == score, score, float("inf")), 1))
+    is_empty = top == -float("inf")
+    is_broken = top == float("inf")
+    top = above(top)
+    if RULES.kind == "softmax":
+        edge = tl.log2(tl.where(is_empty, 1.0, total))
+    else:
+        edge = tl.full((BLOCK_T,), -1.0, tl.float32)
+        largest, steps = 1.0, 0
+        while (largest > CLOSE) & (steps < MOST):
+            if WHOLE:
+                summed, second = excess(score, top, edge, RULES)
+            else:
+                summed, second = tl.zeros((BLOCK_T,), tl.float32), tl.zeros((BLOCK_T,), tl.float32)
+                for block in range(start, stop, BLOCK_S):
+                    k = fetch(keys, block, scope.num_keys, key.step, WIDTH, PADDED, BLOCK_S)
+                    score = raised(product(q, tl.trans(k)), mask, t_T1, block + column, c_T1, scope, unit, RULES)
+                    more, more_second = excess(score, top, edge, RULES)
+                    summed += more
+                    second += more_second
+            step = newton(summed, second, RULES)
+            edge += step
+            largest = tl.max(tl.abs(step), 0)
+            steps += 1
+    edge = tl.where(is_empty, float("inf"), tl.where(is_broken, float("nan"), edge))
+    summed_TW = tl.zeros((BLOCK_T, VALUE_PADDED), tl.float32)
+    for block in range(start, stop, BLOCK_S):
+        if not WHOLE:
+            k = fetch(keys, block, scope.num_keys, key.step, WIDTH, PADDED, BLOCK_S)
+            score = raised(product(q, tl.trans(k)), mask, t_T1, block + column, c_T1, scope, unit, RULES)
+        weight, _ = weights(score, top[:, None], edge[:, None], RULES)
+        weight *= kept_share(row, t_T1, block + column, c_T1, scope, dropping, RULES)
+        v = fetch(values, block, scope.num_keys, value.step, VALUE_WIDTH, VALUE_PADDED, BLOCK_S)
+        summed_TW += product(weight.to(v.dtype), v)
+    put(
+        place(output, batch, head), first, scope.num_queries, output.step, summed_TW, VALUE_WIDTH, VALUE_PADDED, BLOCK_T
+    )
+    at, there = peak + 2 * (row.to(tl.int64) * scope.num_queries + t), t < scope.num_queries
+    tl.store(at, top, there)
+    tl.store(at + 1, edge, there)

@@ -1,0 +1,154 @@
+"""`saccade bench align`: the links of our heads beside those of eflomal, on the same text, against the same gold.
+
+eflomal (Östling & Tiedemann 2016) learns from what it aligns: it reads the gold's sentences and the text that our runs
+were trained on, together. Ours saw that text alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+from rich.table import Table
+
+import saccade
+from saccade.bench.peers.environments import Environment, Failed
+from saccade.cli import align as align_command
+from saccade.cli.align import Run
+from saccade.data.text.corpus import Pair
+from saccade.inspection.align.gold import read_links
+from saccade.inspection.align.heads import best
+from saccade.inspection.align.links import SYMMETRIZERS, Gold, Links, Scores, reverse, scored
+from saccade.runs import config as config_file
+from saccade.tasks.translate import align, corpora
+from saccade.tasks.translate.align import Aligner
+
+REQUIREMENTS = ("eflomal",)
+FILES = ("source.txt", "target.txt", "forward.txt", "reverse.txt")
+COMMAND = ("eflomal-align", *itertools.chain.from_iterable(zip(("-s", "-t", "-f", "-r"), FILES, strict=True)))
+Both = list[tuple[Links, Links]]  # of each sentence the links of each direction
+Say = Callable[[str], None]
+
+
+class Files(NamedTuple):
+    """Sentences, and their links by hand."""
+
+    source: Path
+    target: Path | None
+    gold: Path
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """What to align with what."""
+
+    runs: tuple[Path, Path]  # there and back
+    files: Files
+    peers_folder: Path
+    is_lower: bool = False  # what eflomal reads
+
+
+class Row(NamedTuple):
+    """An aligner: how right each way of using it is, and how long it took; or the reason why there is nothing."""
+
+    title: str
+    version: str
+    ways: dict[str, Scores]
+    seconds: float
+    problem: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**self._asdict(), "ways": {way: scores.plain() for way, scores in self.ways.items()}}
+
+
+def run(plan: Plan, say: Say) -> list[Row]:
+    """Ours with heads that were chosen in two ways, then eflomal. Nothing is kept with the runs."""
+    pairs, gold = align_command.with_gold(align.read_pairs(plan.files.source, plan.files.target), plan.files.gold)
+    there, back = (Run.load(folder).translator for folder in plan.runs)
+    say(f"saccade: choosing heads by {len(pairs):,} pairs, without their gold and by it")
+    agreeing = align.agreement(there, back, pairs)
+    by_agreement = Aligner(there, agreeing.forward), Aligner(back, agreeing.backward)
+    turned, true = list(align.turned(pairs)), [one.reversed() for one in gold]
+    scores = align.against_gold(there, pairs, gold), align.against_gold(back, turned, true)
+    by_gold = Aligner(there, best(scores[0]).head), Aligner(back, best(scores[1]).head)
+    ours = [_ours(how, *both, pairs, gold) for how, both in (("agreement", by_agreement), ("gold", by_gold))]
+    return [*ours, _eflomal(plan, pairs, gold, say)]
+
+
+def _ours(how: str, forward: Aligner, backward: Aligner, pairs: Sequence[Pair], gold: Sequence[Gold]) -> Row:
+    started = time.perf_counter()
+    joint = list(align.aligned_jointly(forward, backward, pairs))
+    seconds = time.perf_counter() - started
+    turned = map(reverse, align.aligned(backward, align.turned(pairs)))
+    alone = list(zip(align.aligned(forward, pairs), turned, strict=True))
+    return Row(f"saccade, heads by {how}", saccade.__version__, dict(ways(alone, joint, gold)), seconds)
+
+
+def ways(alone: Both, joint: Both, gold: Sequence[Gold]) -> Iterator[tuple[str, Scores]]:
+    """Each direction alone, and both joined in every way."""
+    for index, way in enumerate(("forward", "reverse")):
+        yield way, scored((links[index] for links in alone), gold)
+    for way, join in SYMMETRIZERS.items():
+        yield way, scored((join(*links) for links in joint), gold)
+
+
+def _eflomal(plan: Plan, pairs: Sequence[Pair], gold: Sequence[Gold], say: Say) -> Row:
+    environment = Environment(plan.peers_folder / "eflomal", REQUIREMENTS)
+    try:
+        if not environment.is_ready:
+            say(f"installing eflomal into {environment.folder} (once)")
+            environment.install()
+        (version,) = environment.versions("eflomal")
+        text = itertools.chain(pairs, training_text(plan.runs[0]))
+        say("eflomal: it learns from the run's training text (ten minutes for 300,000 pairs on two cores)")
+        started = time.perf_counter()
+        both = aligned(environment, text, pairs, is_lower=plan.is_lower)
+        return Row("eflomal", version, dict(ways(both, both, gold)), time.perf_counter() - started)
+    except Failed as error:
+        return Row("eflomal", "-", {}, 0.0, str(error))
+
+
+def training_text(folder: Path) -> Iterator[Pair]:
+    """What a run learned from."""
+    data = config_file.load(folder / "config.yaml").data
+    return itertools.chain.from_iterable(corpus.pairs() for corpus in corpora.training_corpora(data))
+
+
+def aligned(environment: Environment, text: Iterable[Pair], pairs: Sequence[Pair], *, is_lower: bool) -> Both:
+    """eflomal's links of the first pairs of a text."""
+    with tempfile.TemporaryDirectory(prefix="saccade-bench-") as name:
+        folder = Path(name)
+        paths = [folder / file for file in FILES]
+        with paths[0].open("w", encoding="utf-8") as source, paths[1].open("w", encoding="utf-8") as target:
+            for pair in text:
+                source.write(f"{pair.source.lower() if is_lower else pair.source}\n")
+                target.write(f"{pair.target.lower() if is_lower else pair.target}\n")
+        environment.run(COMMAND, folder)
+        forward, backward = (list(itertools.islice(read_links(path), len(pairs))) for path in paths[2:])
+    return list(zip(forward, backward, strict=True))
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """A line for each way, a column for each aligner."""
+    found = Table(header_style="bold", box=None, pad_edge=False)
+    found.add_column("AER (precision, recall)", no_wrap=True)
+    for row in rows:
+        found.add_column(f"{row.title} {row.version}", justify="right")
+    for way in rows[0].ways:
+        found.add_row(way, *(_cell(row.ways.get(way)) for row in rows))
+    found.add_row("seconds", *(f"missing: {row.problem}" if row.problem else f"{row.seconds:,.0f}" for row in rows))
+    return found
+
+
+def _cell(scores: Scores | None) -> str:
+    if scores is None:
+        return "-"
+    aer, precision, recall = (100 * value for value in scores.plain().values())
+    return f"{aer:.1f} ({precision:.1f}, {recall:.1f})"

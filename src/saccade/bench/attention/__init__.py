@@ -1,0 +1,1 @@
+"""Attention beside torch's own."""

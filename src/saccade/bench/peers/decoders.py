@@ -1,0 +1,104 @@
+"""The peers that write with a trained model: each a function from source ids and a beam to how many tokens it wrote."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from saccade.bench.peers.models import marian, optional
+from saccade.bench.training.flops import Sizes
+from saccade.data.text.tokenizer import END, SPECIAL, START, UNKNOWN
+
+Write = Callable[[Tensor, int], list[int]]  # of sources [B, S] that end in </s>, and a beam: tokens of each output
+
+
+class Setting(NamedTuple):
+    """The model's sizes, where it is, and how many tokens every output has."""
+
+    sizes: Sizes
+    device: torch.device
+    output_length: int
+
+
+class Decoder(NamedTuple):
+    """Another way to write; only where it makes sense."""
+
+    title: str
+    build: Callable[[Setting], Write]
+    devices: tuple[str, ...] = ("cpu", "cuda")
+
+
+def generate(setting: Setting) -> Write:
+    """Hugging Face's `generate` with a growing cache; bfloat16 on an accelerator."""
+    return _generate(setting)
+
+
+def generate_static(setting: Setting) -> Write:
+    """`generate` with a static cache, whose steps it compiles by itself."""
+    return _generate(setting, cache_implementation="static")
+
+
+def _generate(setting: Setting, **options: Any) -> Write:
+    dtype = torch.bfloat16 if setting.device.type == "cuda" else torch.float32
+    model = marian(setting.sizes).to(setting.device, dtype).eval()
+    length = setting.output_length
+    options |= {"do_sample": False, "use_cache": True, "min_new_tokens": length, "max_new_tokens": length}
+
+    @torch.inference_mode()
+    def write(source_BS: Tensor, beam: int) -> list[int]:
+        ids_BT = model.generate(
+            input_ids=source_BS, attention_mask=torch.ones_like(source_BS), num_beams=beam, **options
+        )
+        return [len(row) - 1 for row in ids_BT.tolist()]  # it reads <s> and doesn't write it
+
+    return write
+
+
+def ctranslate(setting: Setting, kind: str = "float32") -> Write:
+    """CTranslate2 with the weights of a Marian model, through its own converter."""
+    ctranslate2 = optional("ctranslate2")
+    sizes = setting.sizes._replace(vocabulary=setting.sizes.vocabulary + 1)  # the converter takes the last for <pad>
+    loader = ctranslate2.converters.transformers.MarianMTLoader()
+    spec = loader.get_model_spec(marian(sizes).eval())
+    words = [*SPECIAL, *map(str, range(sizes.vocabulary))][: setting.sizes.vocabulary]
+    loader.set_vocabulary(spec, words)
+    spec.config.eos_token = spec.config.decoder_start_token = SPECIAL[END]
+    spec.config.bos_token, spec.config.unk_token = SPECIAL[START], SPECIAL[UNKNOWN]
+    spec.validate()
+    spec.optimize(quantization=kind)
+    with tempfile.TemporaryDirectory(prefix="saccade-bench-") as folder:
+        spec.save(folder)
+        translator = ctranslate2.Translator(
+            folder,
+            device=setting.device.type,
+            compute_type=kind,
+            inter_threads=1,
+            intra_threads=torch.get_num_threads(),
+        )
+    length = setting.output_length
+
+    def write(source_BS: Tensor, beam: int) -> list[int]:
+        texts = [[words[index] for index in row] for row in source_BS.tolist()]
+        found = translator.translate_batch(
+            texts, beam_size=beam, min_decoding_length=length, max_decoding_length=length
+        )
+        return [len(one.hypotheses[0]) for one in found]
+
+    return write
+
+
+def ctranslate_int8(setting: Setting) -> Write:
+    """CTranslate2 with its weights in 8 bits."""
+    return ctranslate(setting, "int8")
+
+
+DECODERS = {
+    "generate": Decoder("Hugging Face generate", generate),
+    "generate-static": Decoder("generate, static cache, compiled", generate_static, ("cuda",)),
+    "ctranslate2": Decoder("CTranslate2 float32", ctranslate, ("cpu",)),
+    "ctranslate2-int8": Decoder("CTranslate2 int8", ctranslate_int8, ("cpu",)),
+}

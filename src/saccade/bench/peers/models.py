@@ -1,0 +1,179 @@
+"""The peers as torch modules, each from a padded batch to its loss, with the choices that are best for them.
+
+Dropout is on residuals and embeddings alone, as in our base (and Vaswani 2017, section 5.4). The padding behind a
+target is masked by its loss and not again by its attention; where a batch holds no padding no mask is given at all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from saccade.bench.peers.environments import Failed
+from saccade.bench.training.flops import Sizes
+from saccade.data.text.tokenizer import END, PAD, START
+
+SMOOTHING = 0.1
+LONGEST = 1024
+INSTALL = {"transformers": "pip install transformers", "ctranslate2": "pip install ctranslate2"}
+
+
+def optional(name: str) -> Any:
+    """A peer's package, or how to get it."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise Failed(f"{name} is not installed ({INSTALL[name]}): {error}") from None
+
+
+def smoothed(logits_BTV: Tensor, write_BT: Tensor) -> Tensor:
+    """The mean label-smoothed cross-entropy of the real tokens."""
+    return F.cross_entropy(logits_BTV.flatten(0, 1), write_BT.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING)
+
+
+@final
+class TorchTransformer(nn.Module):
+    """torch.nn's encoder and decoder layers under one embedding matrix."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(sizes.vocabulary, sizes.width)
+        nn.init.normal_(self.embedding.weight, std=sizes.width**-0.5)
+        self.register_buffer("position_TD", sinusoids(LONGEST, sizes.width), persistent=False)
+        self.scale = sizes.width**0.5
+        self.dropout = nn.Dropout(sizes.dropout)
+        shape = (sizes.width, sizes.num_heads, sizes.hidden_width, sizes.dropout)
+        options: dict[str, Any] = {"batch_first": True, "norm_first": True}
+        self.encoder = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(*shape, **options),
+            sizes.num_layers,
+            nn.LayerNorm(sizes.width),
+            enable_nested_tensor=False,
+        )
+        self.decoder = nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(*shape, **options), sizes.num_layers, nn.LayerNorm(sizes.width)
+        )
+        for module in self.modules():
+            if isinstance(module, nn.MultiheadAttention):
+                module.dropout = 0.0
+            if isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+                module.dropout = nn.Dropout(0.0)  # the one inside the feed-forward network
+
+    def forward(self, source_BS: Tensor, real_BS: Tensor | None, read_BT: Tensor, write_BT: Tensor) -> Tensor:
+        """The loss of a batch."""
+        padding_BS = None if real_BS is None else ~real_BS
+        steps = read_BT.shape[1]
+        mask_TT = torch.ones(steps, steps, dtype=torch.bool, device=read_BT.device).triu(1)
+        memory_BSD = self.encoder(self._embed(source_BS), src_key_padding_mask=padding_BS)
+        x_BTD = self.decoder(
+            self._embed(read_BT),
+            memory_BSD,
+            tgt_mask=mask_TT,
+            tgt_is_causal=True,
+            memory_key_padding_mask=padding_BS,
+        )
+        return smoothed(F.linear(x_BTD, self.embedding.weight), write_BT)
+
+    def _embed(self, ids_BT: Tensor) -> Tensor:
+        x_BTD = self.embedding(ids_BT) * self.scale
+        return self.dropout(x_BTD + self.get_buffer("position_TD")[: ids_BT.shape[1]])
+
+
+def sinusoids(steps: int, width: int) -> Tensor:
+    """Vaswani 2017, section 3.5."""
+    angle = torch.arange(steps)[:, None] * 10_000.0 ** (-torch.arange(0, width, 2) / width)
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)
+
+
+def marian(sizes: Sizes) -> Any:
+    """Hugging Face's MarianMTModel with random weights; its attention is torch's fused one."""
+    transformers = optional("transformers")
+    transformers.utils.logging.set_verbosity_error()
+    both = {"layers": sizes.num_layers, "attention_heads": sizes.num_heads, "ffn_dim": sizes.hidden_width}
+    config = transformers.MarianConfig(
+        vocab_size=sizes.vocabulary,
+        d_model=sizes.width,
+        **{f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in both.items()},
+        activation_function="relu",
+        dropout=sizes.dropout,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        scale_embedding=True,
+        share_encoder_decoder_embeddings=True,
+        tie_word_embeddings=True,
+        pad_token_id=PAD,
+        bos_token_id=START,
+        eos_token_id=END,
+        decoder_start_token_id=START,
+        forced_eos_token_id=None,
+        max_position_embeddings=LONGEST,
+        attn_implementation="sdpa",
+    )
+    return transformers.MarianMTModel(config)
+
+
+@final
+class Marian(nn.Module):
+    """MarianMTModel with the loss outside, where it is quickest."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.model = marian(sizes)
+
+    def forward(self, source_BS: Tensor, real_BS: Tensor | None, read_BT: Tensor, write_BT: Tensor) -> Tensor:
+        """The loss of a batch."""
+        mask_BS = None if real_BS is None else real_BS.long()
+        found = self.model(input_ids=source_BS, attention_mask=mask_BS, decoder_input_ids=read_BT, use_cache=False)
+        return smoothed(found.logits, write_BT)
+
+
+@final
+class LoopRnn(nn.Module):
+    """Bahdanau's model as tutorials write it: a GRU that reads both ways, a GRUCell that writes step by step.
+
+    Keys are projected once and the output layer runs after the loop, which not every tutorial does.
+    """
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        width, embedding = sizes.width, sizes.embedding_width
+        self.embedding = nn.Embedding(sizes.vocabulary, embedding)
+        nn.init.normal_(self.embedding.weight, std=embedding**-0.5)
+        self.encoder = nn.GRU(embedding, width // 2, batch_first=True, bidirectional=True)
+        self.bridge, self.key, self.query = (nn.Linear(width, width) for _ in range(3))
+        self.energy = nn.Linear(width, 1, bias=False)
+        self.cell = nn.GRUCell(embedding + width, width)
+        self.readout = nn.Linear(2 * width + embedding, 2 * embedding)
+        self.dropout, self.scale = nn.Dropout(sizes.dropout), embedding**0.5
+
+    def forward(self, source_BS: Tensor, real_BS: Tensor | None, read_BT: Tensor, write_BT: Tensor) -> Tensor:
+        """The loss of a batch."""
+        x_BSD, x_BTD = (self.dropout(self.embedding(ids) * self.scale) for ids in (source_BS, read_BT))
+        with torch.autocast(source_BS.device.type, enabled=False):  # cuDNN's GRU would run in float16
+            value_BSD, last_2BD = self.encoder(x_BSD.float())
+        key_BSD = self.key(value_BSD)
+        hidden_BD = torch.tanh(self.bridge(torch.cat([last_2BD[0], last_2BD[1]], -1)))
+        hiddens, contexts = [], []
+        for x_BD in x_BTD.unbind(1):
+            context_BD, hidden_BD = self.step(x_BD, hidden_BD, key_BSD, value_BSD, real_BS)
+            contexts.append(context_BD)
+            hiddens.append(hidden_BD)
+        joined_BTD = torch.cat([torch.stack(hiddens, 1), x_BTD, torch.stack(contexts, 1)], -1)
+        pairs_BTD2 = self.readout(self.dropout(joined_BTD)).unflatten(-1, (-1, 2))
+        return smoothed(F.linear(pairs_BTD2.amax(-1), self.embedding.weight), write_BT)
+
+    def step(
+        self, x_BD: Tensor, hidden_BD: Tensor, key_BSD: Tensor, value_BSD: Tensor, real_BS: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """One target token: the context it sees and the state after it."""
+        score_BS = self.energy(torch.tanh(self.query(hidden_BD)[:, None] + key_BSD))[..., 0]
+        if real_BS is not None:
+            score_BS = score_BS.masked_fill(~real_BS, -torch.inf)
+        context_BD = (score_BS.softmax(-1)[:, None].to(value_BSD.dtype) @ value_BSD)[:, 0]
+        return context_BD, self.cell(torch.cat([x_BD, context_BD.to(x_BD.dtype)], -1), hidden_BD)

@@ -1,0 +1,158 @@
+"""Other toolkits, each in a virtual environment of its own: how they are configured, run and read."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import yaml
+
+from saccade.bench.peers import configs
+from saccade.bench.peers.configs import CONFIG, OUTPUT, Job
+from saccade.bench.peers.environments import Environment, Failed
+from saccade.files import replacing
+
+
+class Mark(NamedTuple):
+    """Where a training stood: its step, a clock in seconds, and the real target tokens trained on until then."""
+
+    step: int
+    seconds: float
+    tokens: float
+
+
+class Trained(NamedTuple):
+    """What a training's log says: its marks, and the mean of the rates that it printed itself (tokens a second)."""
+
+    marks: list[Mark]
+    printed_rate: float | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Peer:
+    """A toolkit: its package, what pip is given, its config, its command line, and its log in our terms."""
+
+    title: str
+    package: str
+    requirements: tuple[str, ...]
+    config: Callable[[Job], dict[str, Any]]
+    command: tuple[str, ...]  # the first word lies in the environment's bin
+    read: Callable[[str], Trained]
+
+
+class Versions(NamedTuple):
+    """Of a toolkit, and of the torch below it."""
+
+    toolkit: str
+    torch: str
+
+
+@final
+@dataclass(frozen=True)
+class Toolkit:
+    """A peer in a virtual environment of its own."""
+
+    peer: Peer
+    environment: Environment
+
+    @classmethod
+    def at(cls, peer: Peer, folder: Path) -> Toolkit:
+        """In a folder, where it may be installed already."""
+        return cls(peer, Environment(folder, peer.requirements))
+
+    def versions(self) -> Versions:
+        """What is installed."""
+        return Versions(*self.environment.versions(self.peer.package, "torch"))
+
+    def train(self, job: Job, data: Path, threads: int) -> Trained:
+        """Train in the folder of the data, and read the log."""
+        shutil.rmtree(data / OUTPUT, ignore_errors=True)  # what the one before left
+        with replacing(data / CONFIG) as draft:
+            draft.write_text(yaml.safe_dump(self.peer.config(job), sort_keys=False, allow_unicode=True), "utf-8")
+        count = str(threads)
+        quiet = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "CUDA_VISIBLE_DEVICES": ""}
+        trained = self.peer.read(self.environment.run(self.peer.command, data, quiet))
+        if len(trained.marks) < 2:
+            raise Failed(f"{self.peer.title}: its log holds {len(trained.marks)} reports of progress; 2 are needed")
+        return trained
+
+
+def _clock(text: str) -> float:
+    """Seconds of a time as Python's logging writes it, to the millisecond."""
+    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S,%f").timestamp()  # only differences are used
+
+
+_OPENNMT_LINE = re.compile(
+    r"^\[(?P<clock>[\d-]+ [\d:]+,\d+) INFO\] Step +(?P<step>\d+)/.*; bsz: +\d+/ *(?P<tokens>\d+)/ *\d+; "
+    r" *\d+/ *(?P<rate>\d+) tok/s;",
+    re.MULTILINE,
+)
+
+
+def read_opennmt(log: str) -> Trained:
+    """OpenNMT-py's and Eole's lines: `bsz` is the mean of real source tokens, target tokens and sentences a batch.
+
+    Tokens are that mean times the steps since the last line, time is the line's own clock. `tok/s` counts the same
+    tokens over the time since the last line, data loading included.
+    """
+    marks = [Mark(0, 0.0, 0.0)]
+    rates = []
+    for found in _OPENNMT_LINE.finditer(log):
+        step, before = int(found["step"]), marks[-1]
+        tokens = before.tokens + (step - before.step) * int(found["tokens"])
+        marks.append(Mark(step, _clock(found["clock"]), tokens))
+        rates.append(float(found["rate"]))
+    return Trained(marks[1:], _mean_rate(rates))
+
+
+_JOEY_LINE = re.compile(
+    r"^(?P<clock>[\d-]+ [\d:]+,\d+) - .*Epoch +\d+, Step: +(?P<step>\d+),.*Tokens per Sec: +(?P<rate>\d+),",
+    re.MULTILINE,
+)
+
+
+def read_joeynmt(log: str) -> Trained:
+    """JoeyNMT's lines say no count, but a rate: real target tokens over the time since the last line, validation apart.
+
+    Tokens are therefore that rate times the time between the lines' clocks.
+    """
+    marks: list[Mark] = []
+    rates = []
+    for found in _JOEY_LINE.finditer(log):
+        seconds, rate = _clock(found["clock"]), float(found["rate"])
+        tokens = marks[-1].tokens + rate * (seconds - marks[-1].seconds) if marks else 0.0
+        marks.append(Mark(int(found["step"]), seconds, tokens))
+        rates.append(rate)
+    return Trained(marks, _mean_rate(rates))
+
+
+def _mean_rate(rates: list[float]) -> float | None:
+    """Of the rates printed after the first, which holds the set-up."""
+    return sum(rates[1:]) / len(rates[1:]) if len(rates) > 1 else None
+
+
+PEERS = {
+    "opennmt_py": Peer(
+        "OpenNMT-py",
+        "OpenNMT-py",
+        ("OpenNMT-py", "numpy<2"),
+        configs.opennmt_py,
+        ("onmt_train", "-config", CONFIG),
+        read_opennmt,
+    ),
+    "eole": Peer("Eole", "eole", ("eole", "aiohttp"), configs.eole, ("eole", "train", "-config", CONFIG), read_opennmt),
+    "joeynmt": Peer(
+        "JoeyNMT",
+        "joeynmt",
+        ("joeynmt", "importlib_metadata", "sentencepiece==0.2.0"),
+        configs.joeynmt,
+        ("python", "-m", "joeynmt", "train", CONFIG, "--skip-test"),
+        read_joeynmt,
+    ),
+}

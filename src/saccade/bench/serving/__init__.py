@@ -1,0 +1,1 @@
+"""A served model under load."""

@@ -1,0 +1,83 @@
+"""A server in a process of its own, and a client that costs little: HTTP/1.1 over one kept connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, final
+from urllib.parse import urlsplit
+
+from saccade.errors import Mistake
+
+PATIENCE = 120  # seconds for a server to load its models
+
+
+class Served(NamedTuple):
+    """Where a server listens, and its process."""
+
+    host: str
+    port: int
+    process: subprocess.Popen[bytes]
+
+
+class Reply(NamedTuple):
+    """An answer."""
+
+    status: int
+    body: bytes
+
+
+@contextmanager
+def served(*arguments: str, log: Path) -> Iterator[Served]:
+    """`saccade serve` with these arguments, on a port that is free, until the block ends."""
+    command = [sys.executable, "-c", "from saccade.cli import main; main()", "serve", *arguments, "--port", "0"]
+    with log.open("wb") as errors, subprocess.Popen(command, stderr=errors) as process:
+        try:
+            yield Served(*_address(log, process), process)
+        finally:
+            process.terminate()
+
+
+def _address(log: Path, process: subprocess.Popen[bytes]) -> tuple[str, int]:
+    """What the server says first."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        for line in log.read_text("utf-8").splitlines(keepends=True):
+            if line.endswith("\n") and '"listening"' in line:
+                url = urlsplit(json.loads(line)["url"])
+                return url.hostname or "", url.port or 0
+        time.sleep(0.05)
+    raise Mistake(f"the server didn't start: {log.read_text('utf-8').strip() or 'it took too long'}")
+
+
+@final
+class Connection:
+    """One connection, on which one request follows another."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
+        self._reader, self._writer, self._host = reader, writer, host
+
+    @classmethod
+    async def open(cls, served: Served) -> Connection:
+        """Connect."""
+        return cls(*await asyncio.open_connection(served.host, served.port), f"{served.host}:{served.port}")
+
+    async def post(self, path: str, body: bytes, kind: str = "application/json") -> Reply:
+        """Ask, and wait for the answer."""
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        self._writer.write(head.encode("latin-1") + body)
+        lines = (await self._reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
+        length = next(int(line.split(b":")[1]) for line in lines if line.lower().startswith(b"content-length:"))
+        return Reply(int(lines[0].split()[1]), await self._reader.readexactly(length))
+
+    def close(self) -> None:
+        """Leave."""
+        self._writer.close()

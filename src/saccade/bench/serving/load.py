@@ -1,0 +1,214 @@
+"""`saccade serve` under load: many clients, each of which knows its right answers; and its memory."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import psutil
+
+from saccade.bench.serving.fuzzing import Survived, fuzz
+from saccade.bench.serving.http_client import Connection, Reply, Served, served
+from saccade.data.text.corpus import read_lines
+from saccade.errors import Mistake
+from saccade.runs import config as config_file
+from saccade.serving.models import Pair, load_runs
+from saccade.tasks.translate import corpora
+from saccade.tasks.translate.predictor import Translator
+
+BUSY, FINE = 429, 200
+MOST_TEXTS = 1000
+ROUNDS = 10  # in which memory is measured
+Say = Callable[[str], None]
+
+
+@final
+@dataclass
+class Tally:
+    """What clients saw: times, statuses, and answers that were those of another text (swapped) or of none (wrong)."""
+
+    seconds: list[float]
+    statuses: Counter[int]
+    num_swapped: int = 0
+    num_wrong: int = 0
+    num_lost: int = 0
+    elapsed: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Answers a second."""
+        return self.statuses[FINE] / self.elapsed
+
+    def percentile(self, share: float) -> float:
+        """The time in which so many answers came, in seconds."""
+        ranked = sorted(self.seconds)
+        return ranked[min(len(ranked) - 1, int(share * len(ranked)))] if ranked else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "answers": self.statuses[FINE],
+            "refused": self.statuses[BUSY],
+            "errors": sum(self.statuses.values()) - self.statuses[FINE] - self.statuses[BUSY],
+            "swapped": self.num_swapped,
+            "wrong": self.num_wrong,
+            "lost": self.num_lost,
+            "seconds": self.elapsed,
+            "rate": self.rate,
+            "p50": self.percentile(0.5),
+            "p99": self.percentile(0.99),
+        }
+
+
+class Report(NamedTuple):
+    """One request at a time, many clients, and the server's memory (MiB) after so many requests."""
+
+    alone: Tally
+    together: Tally
+    memory: list[tuple[int, float]]
+
+    @property
+    def gain(self) -> float:
+        """How many times as many answers a second."""
+        return self.together.rate / self.alone.rate
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        memory = [{"requests": count, "mebibytes": size} for count, size in self.memory]
+        return {"alone": self.alone.as_dict(), "together": self.together.as_dict(), "gain": self.gain, "memory": memory}
+
+
+@final
+class Clients:
+    """Some clients of a server, each with its own connection; their questions are drawn with a seed."""
+
+    def __init__(self, where: Served, right: Mapping[str, str], pair: Pair) -> None:
+        self.where, self.right = where, right
+        self.others = set(right.values())
+        ask = pair._asdict()
+        self.bodies = [(text, json.dumps({"q": text, **ask}).encode()) for text in right]
+
+    async def run(self, count: int, *, until: Callable[[], bool], seed: int = 1) -> Tally:
+        """Let so many ask, one question after another, until it is enough."""
+        tally, started = Tally([], Counter()), time.perf_counter()
+        await asyncio.gather(*(self._client(random.Random(f"{seed} {one}"), tally, until) for one in range(count)))
+        tally.elapsed = time.perf_counter() - started
+        return tally
+
+    async def _client(self, chance: random.Random, tally: Tally, until: Callable[[], bool]) -> None:
+        connection = await Connection.open(self.where)
+        while not until():
+            text, body = chance.choice(self.bodies)
+            started = time.perf_counter()
+            try:
+                reply = await connection.post("/translate", body)
+            except (OSError, asyncio.IncompleteReadError):
+                tally.num_lost += 1
+                connection = await Connection.open(self.where)
+                continue
+            self.count(tally, text, reply, time.perf_counter() - started)
+            if reply.status == BUSY:
+                await asyncio.sleep(0.1)
+        connection.close()
+
+    def count(self, tally: Tally, text: str, reply: Reply, seconds: float) -> None:
+        """What came back for a text."""
+        tally.statuses[reply.status] += 1
+        if reply.status != FINE:
+            return
+        tally.seconds.append(seconds)
+        found = json.loads(reply.body)["translatedText"]
+        if found != self.right[text]:
+            tally.num_swapped += found in self.others
+            tally.num_wrong += found not in self.others
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to measure: `num_requests` for memory, 0 leaves it out."""
+
+    run: Path
+    texts: Path | None = None
+    clients: int = 200
+    seconds: float = 60.0
+    alone_seconds: float = 20.0
+    num_requests: int = 50_000
+    options: Sequence[str] = ()
+
+
+def run(plan: Plan, say: Say) -> Report:
+    """Start a server, load it, and say what was seen."""
+    right, pair = right_answers(plan, say)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(str(plan.run), "--quiet", *plan.options, log=Path(folder) / "log") as where,
+    ):
+        return asyncio.run(_measure(plan, Clients(where, right, pair), say))
+
+
+def fuzzed(run: Path, count: int) -> Survived:
+    """Start a server and send it what no client would."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(str(run), "--quiet", "--suggestions", f"{folder}/better", log=Path(folder) / "log") as where,
+    ):
+        return asyncio.run(fuzz(where, count))
+
+
+async def _measure(plan: Plan, clients: Clients, say: Say) -> Report:
+    await clients.run(plan.clients, until=_after(2))  # warm
+    say(f"one request at a time, {plan.alone_seconds:g} s")
+    alone = await clients.run(1, until=_after(plan.alone_seconds))
+    say(f"{plan.clients} clients, {plan.seconds:g} s")
+    together = await clients.run(plan.clients, until=_after(plan.seconds), seed=2)
+    memory = [(0, _resident(clients.where))] if plan.num_requests else []
+    for number in range(1, ROUNDS + 1) if plan.num_requests else ():
+        part = plan.num_requests // ROUNDS
+        await clients.run(plan.clients, until=_first(part), seed=2 + number)
+        memory.append((number * part, _resident(clients.where)))
+        say(f"{number * part:,} requests more: {memory[-1][1]:.0f} MiB")
+    return Report(alone, together, memory)
+
+
+def right_answers(plan: Plan, say: Say) -> tuple[dict[str, str], Pair]:
+    """Distinct texts with their translations, as the run gives them offline; and the languages."""
+    (loaded,) = load_runs([plan.run])
+    if not isinstance(loaded.predictor, Translator) or loaded.pair is None:
+        raise Mistake(f"{plan.run}: it doesn't translate; the load is of a translator")
+    texts = list(itertools.islice(dict.fromkeys(filter(None, _lines(plan))), MOST_TEXTS))
+    say(f"{len(texts):,} texts, translated offline")
+    outputs = loaded.predictor.predict(texts)
+    return {text: found.text for text, found in zip(texts, outputs, strict=True)}, loaded.pair
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    if plan.texts is not None:
+        return read_lines(plan.texts)
+    data = config_file.load(plan.run / "config.yaml").data
+    return (pair.source for pair in corpora.corpus(data.test or data.valid).pairs())
+
+
+def _after(seconds: float) -> Callable[[], bool]:
+    stop = time.perf_counter() + seconds
+    return lambda: time.perf_counter() >= stop
+
+
+def _first(count: int) -> Callable[[], bool]:
+    """True from the so-many-th call on."""
+    calls = itertools.count(1)
+    return lambda: next(calls) > count
+
+
+def _resident(where: Served) -> float:
+    """Memory of the server, in MiB."""
+    return psutil.Process(where.process.pid).memory_info().rss / 2**20

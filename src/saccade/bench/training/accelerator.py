@@ -1,0 +1,170 @@
+"""`saccade bench train --device cuda`: us and the peers on the same sentences, one after another in one process.
+
+Ours is the loop that `saccade train` runs, with loading, clipping and bookkeeping. The peers get their batches on the
+device beforehand and neither clip nor log: forward, backward, fused AdamW. Real target tokens a second are compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, final
+
+import torch
+
+from saccade.bench.training import flops, trainers
+from saccade.bench.training.sentences import Work
+from saccade.bench.training.trainers import PEERS, Job
+from saccade.data.store import Store
+from saccade.errors import Mistake
+
+Say = Callable[[str], None]
+OURS = "saccade"
+
+
+@final
+@dataclass(frozen=True)
+class Row:
+    """One contestant at one work, or why it has no figures."""
+
+    name: str
+    title: str
+    work: str
+    steps: int
+    rate: float | None = None  # real target tokens a second
+    share: float | None = None  # of the matrix ceiling
+    step_seconds: float | None = None
+    setup_seconds: float | None = None
+    real_share: float | None = None
+    peak_bytes: int | None = None
+    reserved_bytes: int | None = None
+    problem: str | None = None
+    axis: str | None = None  # of growth
+    point: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@final
+@dataclass(frozen=True)
+class Report:
+    """All rows, and the ceiling that they are held against."""
+
+    ceiling: float
+    rows: list[Row]
+
+    def tables(self) -> dict[str, list[Row]]:
+        """Rows that belong side by side, by what they did."""
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            name = row.work if row.axis is None else f"growth with {row.axis}: {row.point:,g}"
+            found.setdefault(name, []).append(row)
+        return found
+
+    def ratios(self) -> dict[str, float]:
+        """Our rate over the best peer's, wherever both have one."""
+        found = {}
+        for name, rows in self.tables().items():
+            rates = {row.name: row.rate for row in rows if row.rate is not None}
+            peers = [rate for peer, rate in rates.items() if peer != OURS]
+            if OURS in rates and peers:
+                found[name] = rates[OURS] / max(peers)
+        return found
+
+
+def run(job: Job, say: Say, *, growth: bool = False) -> Report:
+    """Everybody at every work; with `growth` also with batch, length, width and vocabulary. Ctrl-C ends it there."""
+    report = Report(flops.ceiling(job.device), [])
+    with contextlib.suppress(KeyboardInterrupt):  # what is found is shown
+        for row in _all_rows(job, report.ceiling, say, growth=growth):
+            report.rows.append(row)
+    return report
+
+
+def _all_rows(job: Job, ceiling: float, say: Say, *, growth: bool) -> Iterator[Row]:
+    for work in job.works():
+        yield from _everybody(job, work, ceiling, say)
+    for axis, point, other in growing(job) if growth else ():
+        for row in _everybody(other, other.drawn(), ceiling, lambda text, a=axis, p=point: say(f"{a} {p:g}: {text}")):  # type: ignore[misc]
+            yield replace(row, axis=axis, point=point)
+
+
+def growing(job: Job) -> Iterator[tuple[str, float, Job]]:
+    """The same job smaller and larger: which way, how much, and the job."""
+    sizes = job.sizes
+    if sizes.is_recurrent:
+        raise Mistake("--growth: given, but it goes with --size base or big")
+    for factor in (0.25, 0.5, 1, 2):
+        tokens = int(job.tokens * factor)
+        yield "batch", tokens, replace(job, tokens=tokens)
+    for factor in (0.5, 1, 2, 4):
+        mean = job.mean_length * factor
+        yield "length", mean, replace(job, mean_length=mean, data=None)
+    for factor in (0.5, 1, 2):
+        width, hidden, heads = (int(size * factor) for size in (sizes.width, sizes.hidden_width, sizes.num_heads))
+        wider = sizes._replace(width=width, hidden_width=hidden, num_heads=max(1, heads))
+        yield "width", width, replace(job, sizes=wider)
+    for factor in (0.25, 0.5, 1, 2):
+        vocabulary = int(sizes.vocabulary * factor)
+        yield "vocabulary", vocabulary, replace(job, sizes=sizes._replace(vocabulary=vocabulary))
+
+
+def _everybody(job: Job, work: Work, ceiling: float, say: Say) -> Iterator[Row]:
+    per_token = flops.training(job.sizes, work) / float(work.target_N.sum())
+    with tempfile.TemporaryDirectory(prefix="saccade-bench-") as folder:
+        store = work.store(Path(folder), job.sizes.vocabulary)
+        for name in (OURS, *job.peers):
+            title = OURS if name == OURS else PEERS[name].title
+            say(f"{work.name}: {title}")
+            row = _measured(Row(name, title, work.name, job.steps), job, work, store)
+            yield row if row.rate is None else replace(row, share=row.rate * per_token / ceiling)
+
+
+def _measured(row: Row, job: Job, work: Work, store: Store) -> Row:
+    """The row filled in; what a contestant trips over, of memory or of its own, is a row, not the end of the others."""
+    before = _fresh(job.device)
+    torch.manual_seed(1)
+    try:
+        trained = (
+            trainers.ours(job, work, store) if row.name == OURS else trainers.theirs(PEERS[row.name], job, work, store)
+        )
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [""]
+        return replace(row, problem=f"{type(error).__name__}: {lines[0]}")
+    return replace(
+        row,
+        rate=trained.tokens / trained.seconds,
+        step_seconds=trained.seconds / job.steps,
+        setup_seconds=trained.setup_seconds,
+        real_share=trained.real_share,
+        peak_bytes=None if before is None else torch.cuda.max_memory_allocated(job.device) - before,
+        reserved_bytes=None if before is None else torch.cuda.max_memory_reserved(job.device),
+    )
+
+
+def _fresh(device: torch.device) -> int | None:
+    """Nothing of the contestant before is left: bytes that are held all the same, on an accelerator."""
+    torch.compiler.reset()
+    gc.collect()
+    if device.type != "cuda":
+        return None
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.memory_allocated(device)
+
+
+def chosen(names: str | None, *, is_recurrent: bool) -> tuple[str, ...]:
+    """A list of peers as it is typed: names and commas, or none; without one all that train such a model."""
+    fitting = [name for name, peer in PEERS.items() if peer.is_recurrent == is_recurrent]
+    if names is None:
+        return tuple(fitting)
+    asked = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if unknown := [name for name in asked if name not in fitting and asked != ("none",)]:
+        raise Mistake(f"--peers: {unknown[0]!r} given; allowed: none, or some of {','.join(fitting)}")
+    return () if asked == ("none",) else asked

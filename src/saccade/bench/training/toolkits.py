@@ -1,0 +1,261 @@
+"""`saccade bench train`: one small Transformer trained by us and by other toolkits, one after another, in one run.
+
+What is compared is real target tokens (</s> counted, padding not) a second of wall-clock in steady state: the time
+between two steps of the same training, with loading of batches, without set-up, validation or checkpoints.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import torch
+
+import saccade
+from saccade.bench.peers import configs
+from saccade.bench.peers.configs import Job
+from saccade.bench.peers.environments import Failed
+from saccade.bench.peers.toolkits import PEERS, Mark, Toolkit, Trained, Versions
+from saccade.data.text.tokenizer import UNKNOWN, SentencePiece
+from saccade.errors import Mistake
+from saccade.files import replacing
+from saccade.tasks import devices
+from saccade.tasks.translate import batches, corpora, task
+from saccade.tasks.translate.task import Config
+from saccade.training.checkpoints import Progress
+from saccade.training.loop import Trainer
+
+Say = Callable[[str], None]
+LANGUAGES = ("de", "en")
+FEW = 8  # pairs for a peer that insists on a validation set
+NEVER = 1 << 40  # steps
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """What to run."""
+
+    data: Path
+    names: tuple[str, ...]  # of peers
+    peers_folder: Path
+    steps: int = 100  # counted ones
+    warmup: int = 20  # steps before them
+    rounds: int = 2
+    threads: int = 2
+    report_every: int = 10
+
+    def job(self) -> Job:
+        """The model, trained for warm-up and counted steps."""
+        return Job(steps=self.warmup + self.steps, report_every=self.report_every)
+
+
+@final
+@dataclass(frozen=True)
+class Round:
+    """One training: what was counted, and the rate that the toolkit printed about itself."""
+
+    tokens: float
+    seconds: float
+    printed_rate: float | None
+
+    @property
+    def rate(self) -> float:
+        """Real target tokens a second."""
+        return self.tokens / self.seconds
+
+
+@final
+@dataclass
+class Row:
+    """A toolkit and its trainings; or the reason why there are none."""
+
+    title: str
+    versions: Versions | None = None
+    rounds: list[Round] = field(default_factory=list)
+    problem: str | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """The best round's: whatever else ran on the machine could only slow a training down."""
+        return max((one.rate for one in self.rounds), default=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        rounds = [{**asdict(one), "rate": one.rate} for one in self.rounds]
+        versions = None if self.versions is None else self.versions._asdict()
+        return {"title": self.title, "versions": versions, "rate": self.rate, "rounds": rounds, "problem": self.problem}
+
+
+def run(plan: Plan, say: Say) -> list[Row]:
+    """Every toolkit in turns, round by round; ours is the first row."""
+    config = _config(plan.job(), _files(plan.data))
+    torch.set_num_threads(plan.threads)
+    contestants = [_Contestant(Row("saccade", Versions(saccade.__version__, torch.__version__)), None)]
+    contestants += [_ready(Toolkit.at(PEERS[name], plan.peers_folder / name), say) for name in plan.names]
+    with tempfile.TemporaryDirectory(prefix="saccade-bench-") as name:
+        folder = Path(name)
+        say("cutting the text into pieces")
+        prepare(config, folder)
+        for number in range(1, plan.rounds + 1):
+            for contestant in contestants:
+                if contestant.row.problem is None:
+                    say(f"round {number} of {plan.rounds}: {contestant.row.title}")
+                    _measure(contestant, plan, config, folder)
+    return [contestant.row for contestant in contestants]
+
+
+class _Contestant(NamedTuple):
+    """A row, and the toolkit that fills it; ours needs none."""
+
+    row: Row
+    toolkit: Toolkit | None
+
+
+def _measure(contestant: _Contestant, plan: Plan, config: Config, folder: Path) -> None:
+    row, toolkit = contestant
+    try:
+        trained = train_ours(config, folder) if toolkit is None else toolkit.train(plan.job(), folder, plan.threads)
+        row.rounds.append(steady(trained, plan.warmup))
+    except Failed as error:
+        row.problem = str(error)
+
+
+def _ready(toolkit: Toolkit, say: Say) -> _Contestant:
+    """A peer, installed if it wasn't."""
+    row = Row(toolkit.peer.title)
+    try:
+        if not toolkit.environment.is_ready:
+            say(f"installing {row.title} into {toolkit.environment.folder} (once; it takes minutes)")
+            toolkit.environment.install()
+        row.versions = toolkit.versions()
+    except Failed as error:
+        row.problem = str(error)
+    return _Contestant(row, toolkit)
+
+
+def steady(trained: Trained, warmup: int) -> Round:
+    """Tokens and time between the first mark after the warm-up and the last."""
+    counted = [mark for mark in trained.marks if mark.step >= warmup]
+    if len(counted) < 2:
+        reached = trained.marks[-1].step if trained.marks else 0
+        raise Failed(f"its log ends at step {reached}, before there is something to count")
+    first, last = counted[0], counted[-1]
+    return Round(last.tokens - first.tokens, last.seconds - first.seconds, trained.printed_rate)
+
+
+def train_ours(config: Config, folder: Path) -> Trained:
+    """A run of our own loop over the store, as `saccade train` does it, marked at every step."""
+    both = corpora.tokenizers(config, folder)
+    stores = corpora.stores(config, both, folder / "store")
+    network = task.model(config, both).train()
+    plan = batches.plan(config, stores, [])
+    options = devices.options(config, network)
+    marks: list[Mark] = []
+
+    def mark(progress: Progress, measured: dict[str, Any]) -> None:
+        if "score" not in measured:  # validation is none of the training
+            marks.append(Mark(progress.step, time.perf_counter(), progress.items))
+
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        loss = functools.partial(batches.loss, config, network)
+        trainer = Trainer(network, plan, loss, options, Path(scratch))
+        trainer.run(lambda: {"score": 0.0}, mark)
+    return Trained(marks)
+
+
+def prepare(config: Config, folder: Path) -> None:
+    """What the peers read: the text, the same cut into pieces, the pieces as a list, and the SentencePiece model."""
+    tokenizer = corpora.tokenizers(config, folder)[0]
+    assert isinstance(tokenizer, SentencePiece)
+    texts = corpora.training_corpora(config.data)
+    pairs = [pair for corpus in texts for pair in corpus.pairs() if pair.source and pair.target]
+    tokenizer.save(folder / configs.SENTENCEPIECE_MODEL)
+    _write(folder / configs.VOCABULARY, tokenizer.pieces(range(UNKNOWN + 1, tokenizer.size)))
+    cut = (configs.SOURCE_PIECES, configs.TARGET_PIECES)
+    for side, (language, pieces) in enumerate(zip(LANGUAGES, cut, strict=True)):
+        lines = [pair[side] for pair in pairs]
+        _write(folder / f"train.{language}", lines)
+        _write(folder / f"few.{language}", lines[:FEW])
+        _write(folder / pieces, (" ".join(tokenizer.pieces(tokenizer.encode(text))) for text in lines))
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    with replacing(path) as draft:
+        draft.write_text("".join(line + "\n" for line in lines), "utf-8")
+
+
+def _config(job: Job, files: dict[str, str]) -> Config:
+    """The job as a config of ours."""
+    tokenizer = {"kind": "unigram", "vocabulary_size": job.vocabulary_size, "shared": True}
+    model = {
+        "width": job.width,
+        "num_heads": job.num_heads,
+        "hidden_width": job.hidden_width,
+        "num_layers": job.num_layers,
+        "dropout": job.dropout,
+        "attention_dropout": job.dropout,
+        "activation_dropout": job.dropout,
+    }
+    training = {
+        "max_steps": job.steps,
+        "tokens_per_batch": job.tokens_per_batch,
+        "learning_rate": job.learning_rate,
+        "warmup_steps": job.warmup_steps,
+        "label_smoothing": job.label_smoothing,
+        "clip_norm": job.clip_norm,
+        "adam_betas": job.adam_betas,
+        "precision": "float32",
+        "validate_every": NEVER,
+        "save_every": NEVER,
+    }
+    data = {"train": files, "valid": files, "max_length": job.max_length}
+    sections = {"data": data, "tokenizer": tokenizer, "model": model, "training": training}
+    return Config.model_validate({"seed": job.seed, "device": "cpu", **sections})
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """The two sides of the training text, or a mistake that says what is missing."""
+    paths = [folder / f"train.{language}.gz" for language in LANGUAGES]
+    if missing := [path for path in paths if not path.is_file()]:
+        wanted = "a folder with Multi30k's train.de.gz and train.en.gz"
+        raise Mistake(f"--data: there is no file at {missing[0]}; wanted: {wanted} (or set SACCADE_DATA)")
+    return {"source": str(paths[0]), "target": str(paths[1])}
+
+
+def default_data() -> Path:
+    """Multi30k where SACCADE_DATA points, or beside the checkout."""
+    root = os.environ.get("SACCADE_DATA")
+    return (Path(root) if root else Path("..") / "shared" / "data") / "multi30k"
+
+
+def chosen(names: str) -> tuple[str, ...]:
+    """A list of peers as it is typed: names and commas, or none."""
+    asked = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if unknown := [name for name in asked if name not in PEERS and asked != ("none",)]:
+        raise Mistake(f"--peers: {unknown[0]!r} given; allowed: none, or some of {','.join(PEERS)}")
+    return () if asked == ("none",) else asked
+
+
+def plot(rows: Sequence[Row], path: Path) -> None:
+    """A bar for each toolkit."""
+    from matplotlib.figure import Figure
+
+    shown = [row for row in rows if row.rate is not None]
+    figure = Figure(figsize=(6.4, 0.6 * len(shown) + 1.2), layout="constrained")
+    axes = figure.subplots()
+    colours = ["tab:orange" if row is rows[0] else "tab:gray" for row in shown]
+    bars = axes.barh([row.title for row in shown], [row.rate or 0.0 for row in shown], color=colours)
+    axes.bar_label(bars, fmt="{:,.0f}", padding=3)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.set_xlabel("real target tokens a second")
+    axes.spines[["top", "right"]].set_visible(False)
+    with replacing(path) as draft:
+        figure.savefig(draft, dpi=150, format="png")

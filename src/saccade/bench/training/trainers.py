@@ -1,0 +1,212 @@
+"""Who trains on an accelerator: our loop, and the usual loop of each peer's users; what was counted of a training."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import torch
+from rich.console import Console
+from torch import nn
+
+from saccade.bench.peers.models import SMOOTHING, LoopRnn, Marian, TorchTransformer
+from saccade.bench.training.flops import Sizes
+from saccade.bench.training.sentences import Padded, Work, log_normal, multi30k, padded_batches, rectangle
+from saccade.data.store import Store
+from saccade.data.text.tokenizer import SPECIAL, Vocabulary
+from saccade.tasks import devices
+from saccade.tasks.translate import batches as batching
+from saccade.tasks.translate import task
+from saccade.tasks.translate.task import Config
+from saccade.training.checkpoints import Progress
+from saccade.training.loop import Trainer
+
+NEVER = 1 << 40  # steps
+RECURRENT_BATCHES, RECURRENT_LENGTH = (80, 512), 30
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """What to run."""
+
+    device: torch.device
+    sizes: Sizes
+    tokens: int = 25_600  # of either side, a step
+    steps: int = 20  # counted ones
+    warmup: int = 5
+    peers: tuple[str, ...] = ()
+    num_widths: int = 6  # shapes that a compiled peer sees; 0: any, with one graph for all of them
+    mean_length: float = 28.0
+    data: Path | None = None  # Multi30k's folder, whose lengths are taken instead
+    recurrent_batches: tuple[int, ...] = RECURRENT_BATCHES
+
+    @property
+    def ahead(self) -> int:
+        """Steps that our loop has sent before it reads one's figures."""
+        return int(self.device.type == "cuda")
+
+    @property
+    def num_batches(self) -> int:
+        """As many as everybody's sentences make: enough that every width fills some."""
+        return max(64, 2 * (self.steps + self.warmup))
+
+    def works(self) -> list[Work]:
+        """Lengths as they come, and rectangles without padding."""
+        count = self.warmup + self.ahead + self.steps
+        if self.sizes.is_recurrent:
+            return [rectangle(batch, RECURRENT_LENGTH, count) for batch in self.recurrent_batches]
+        return [self.drawn(), rectangle(self.tokens // 32, 32, count)]
+
+    def drawn(self) -> Work:
+        """Lengths as they come."""
+        if self.data is not None:
+            return multi30k(self.data, self.tokens, self.num_batches)
+        return log_normal(self.mean_length, self.tokens, self.num_batches)
+
+
+class Trained(NamedTuple):
+    """What was counted of a training."""
+
+    tokens: int  # real target ones
+    seconds: float
+    setup_seconds: float  # of the warm-up, in which a model is built and compiled
+    real_share: float | None = None  # of the peers' target tokens; the rest is padding
+
+
+class Peer(NamedTuple):
+    """Another way to train the same model."""
+
+    title: str
+    build: Callable[[Sizes], nn.Module]
+    is_recurrent: bool = False
+    is_compiled: bool = False
+
+
+PEERS = {
+    "torch": Peer("torch.nn.Transformer", TorchTransformer),
+    "torch-compiled": Peer("torch.nn.Transformer, compiled", TorchTransformer, is_compiled=True),
+    "marian": Peer("Hugging Face Marian", Marian),
+    "marian-compiled": Peer("Hugging Face Marian, compiled", Marian, is_compiled=True),
+    "loop": Peer("step-by-step loop", LoopRnn, is_recurrent=True),
+    "loop-compiled": Peer("step-by-step loop, step compiled", LoopRnn, is_recurrent=True, is_compiled=True),
+}
+
+
+class _Enough(Exception):
+    """All steps were taken; raised where the loop would validate, so that no gigabytes are saved."""
+
+
+def config_of(job: Job, work: Work) -> Config:
+    """The job as a config of ours."""
+    sizes = job.sizes
+    model: dict[str, Any] = {"width": sizes.width, "num_layers": sizes.num_layers, "dropout": sizes.dropout}
+    if sizes.is_recurrent:
+        model |= {"kind": "rnn", "embedding_width": sizes.embedding_width}
+    else:
+        model |= {"kind": "transformer", "num_heads": sizes.num_heads, "hidden_width": sizes.hidden_width}
+    training = {
+        "max_steps": job.warmup + job.ahead + job.steps,
+        "tokens_per_batch": work.tokens,
+        "label_smoothing": SMOOTHING,
+        "precision": "auto" if job.device.type == "cuda" else "float32",
+        "validate_every": NEVER,
+        "save_every": NEVER,
+    }
+    longest = int(max(work.source_N.max(), work.target_N.max()))
+    data = {"train": {"source": "nowhere"}, "valid": {"source": "nowhere"}, "max_length": longest}
+    sections = {"data": data, "tokenizer": {"vocabulary_size": sizes.vocabulary}, "model": model, "training": training}
+    return Config.model_validate({"device": job.device.type, **sections})
+
+
+def words(count: int) -> Vocabulary:
+    """A tokenizer of so many words."""
+    return Vocabulary([*SPECIAL, *map(str, range(count))][:count], "words")
+
+
+def ours(job: Job, work: Work, store: Store) -> Trained:
+    """Our own loop, as `saccade train` runs it."""
+    config, started = config_of(job, work), time.perf_counter()
+    network = task.model(config, (words(job.sizes.vocabulary),) * 2).train()
+    config = batching.settled(config, network, [store], Console(quiet=True))
+    plan = batching.plan(config, [store], [])
+    times, items, last_step = [], [], job.warmup + job.ahead + job.steps
+
+    def mark(progress: Progress, measured: dict[str, Any]) -> None:
+        del measured
+        if progress.step in (job.warmup, last_step):
+            times.append(now(job.device))  # when the steps that were sent ahead are done, too
+        if progress.step in (job.warmup + job.ahead, last_step):
+            items.append(progress.items)
+
+    def enough() -> dict[str, float]:
+        raise _Enough
+
+    with tempfile.TemporaryDirectory(prefix="saccade-bench-") as scratch:
+        loss = functools.partial(batching.loss, config, network)
+        options = replace(devices.options(config, network), capture=batching.is_steady(config))
+        trainer = Trainer(network, plan, loss, options, Path(scratch))
+        try:
+            trainer.run(enough, mark)
+        except _Enough:
+            first, last = times
+    return Trained(items[1] - items[0], last - first, first - started)
+
+
+def theirs(peer: Peer, job: Job, work: Work, store: Store) -> Trained:
+    """The usual loop of a peer's user; every width is seen in the warm-up."""
+    started = time.perf_counter()
+    widths = job.num_widths or None if peer.is_compiled else None
+    batches = padded_batches(work, store, num_widths=widths, count=job.steps)
+    batches = [batch.to(job.device) for batch in batches]
+    tokens = sum(batch.num_real for batch in batches)
+    model = peer.build(job.sizes).to(job.device).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+    step = functools.partial(_step, _runner(peer, model, is_dynamic=not job.num_widths), optimizer, job.device)
+    each = {batch.source_BS.shape: batch for batch in batches}
+    with torch._dynamo.config.patch(recompile_limit=64):
+        for batch in [*each.values(), *batches[: job.warmup]]:
+            step(batch)
+        first = now(job.device)
+        for batch in batches:
+            step(batch)
+        last = now(job.device)
+    real_share = tokens / sum(batch.write_BT.numel() for batch in batches)
+    return Trained(tokens, last - first, first - started, real_share)
+
+
+def _runner(peer: Peer, model: nn.Module, *, is_dynamic: bool) -> Callable[..., torch.Tensor]:
+    """The whole model compiled; of a loop its step, since a graph of all steps takes forever to make."""
+    if not peer.is_compiled:
+        return model
+    if isinstance(model, LoopRnn):
+        model.step = compiled(model.step, dynamic=is_dynamic)  # type: ignore[method-assign]
+        return model
+    return compiled(model, dynamic=is_dynamic)
+
+
+def compiled(function: Callable[..., Any], *, dynamic: bool) -> Callable[..., Any]:
+    """For every shape that it meets its own code, the quickest there is; or the same for all, the soonest there."""
+    return torch.compile(function, dynamic=dynamic)
+
+
+def _step(
+    run: Callable[..., torch.Tensor], optimizer: torch.optim.Optimizer, device: torch.device, batch: Padded
+) -> None:
+    optimizer.zero_grad(set_to_none=True)
+    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        loss = run(*batch)
+    loss.backward()
+    optimizer.step()
+
+
+def now(device: torch.device) -> float:
+    """When all that was asked of the device is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

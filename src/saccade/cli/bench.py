@@ -1,0 +1,186 @@
+"""`saccade bench`: arguments in, one call out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from saccade.bench import align as aligning_bench
+from saccade.bench import glimpse as glimpse_bench
+from saccade.bench import look as looking_bench
+from saccade.bench import tables
+from saccade.bench.attention import additive as additive_bench
+from saccade.bench.attention import scores as attention_bench
+from saccade.bench.attention.contestants import OURS
+from saccade.bench.attention.goals import goals as found_goals
+from saccade.bench.choices import PEERS_FOLDER, Device, check, machine, named
+from saccade.bench.serving import load as serving_bench
+from saccade.cli.bench_speed import bench_decode, bench_train
+from saccade.tasks.translate.networks import Size
+
+WIDE = 140  # columns of what is read from a pipe or a file
+app = typer.Typer(help="Measure saccade beside its peers, in one run.", no_args_is_help=True)
+app.command("train")(bench_train)
+app.command("decode")(bench_decode)
+
+
+@app.command("attention")
+def bench_attention(
+    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+    quick: Annotated[bool, typer.Option(help="Small shapes: half a minute instead of six.")] = False,
+) -> None:
+    """Every score beside torch's attention: time ratio and peak memory, forward and backward, and their growth."""
+    check(device)
+    dtype = torch.bfloat16 if device == Device.cuda else torch.float32
+    place = attention_bench.Place(torch.device(device.value), dtype)
+    cases = attention_bench.all_cases(place, quick=quick)
+    torch.manual_seed(1)
+    with _progress(hidden=as_json) as progress:
+        rows = [attention_bench.measure(case, place) for case in progress.track(cases, description="measuring")]
+    if as_json:
+        machine = {
+            "device": device.value,
+            "dtype": str(dtype),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+        }
+        typer.echo(json.dumps({"machine": machine, "rows": [row.as_dict() for row in rows]}, indent=1))
+        return
+    console = Console()
+    console.print(f"{device.value}, {dtype}, torch {torch.__version__}, {torch.get_num_threads()} threads; medians.")
+    console.print("Shapes are B x H x T x K; ratios below 1: saccade is quicker.")
+    if not attention_bench.can_compile(place):
+        console.print("torch.compile is left out: it needs a C++ compiler (g++), and there is none here.")
+    for section, peer in dict.fromkeys((row.section, row.peer) for row in rows):
+        found = [row for row in rows if (row.section, row.peer) == (section, peer)]
+        console.print("", tables.of_attention(f"{section}, beside {peer}", found))
+
+
+@app.command("additive")
+def bench_additive(
+    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+    quick: Annotated[bool, typer.Option(help="Small shapes, nothing compiled: seconds instead of a minute.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Cases, with commas: large, small, narrow, long, step.")
+    ] = None,
+) -> None:
+    """Additive attention beside the plain expression, eager and compiled: time, terms a second, memory, errors."""
+    check(device)
+    place = torch.device(device.value)
+    cases = additive_bench.all_cases(place, quick=quick)
+    wanted = named("only", ",".join(only) if only else None, dict.fromkeys(case.name for case in cases))
+    cases = [case for case in cases if case.name in wanted]
+    rows: list[additive_bench.Row] = []
+    with _progress(hidden=as_json) as progress, contextlib.suppress(KeyboardInterrupt):  # what is found is shown
+        for case in progress.track(cases, description="measuring"):
+            torch.manual_seed(1)  # each draws the same, whoever came before
+            rows += additive_bench.measure(case, place, most=3 if quick else 30)
+    goals = found_goals(rows, at_full_size=device == Device.cuda and not quick)
+    goals = [goal for goal in goals if goal.found is not None or not only]
+    if as_json:
+        found = {"goals": [goal.as_dict() for goal in goals], "rows": [row.as_dict() for row in rows]}
+        typer.echo(json.dumps({"machine": machine(place), **found}, indent=1))
+    else:
+        console = Console() if sys.stdout.isatty() else Console(width=WIDE)
+        console.print(f"{machine(place)['name']}, torch {torch.__version__}. Shapes are B x T x S x D, values as wide.")
+        console.print(
+            "wall, eager, compile: how many times their rate; / plain, gradients: RMS error over the plain float32's."
+        )
+        for name in dict.fromkeys(row.case for row in rows):
+            console.print("", tables.of_additive(name, [row for row in rows if row.case == name]))
+        console.print("", tables.of_goals(goals))
+        for line in tables.problems(rows):
+            console.print(line, style="yellow", markup=False)
+    if any(row.problem for row in rows if row.name in OURS):
+        raise typer.Exit(1)
+
+
+@app.command("align")
+def bench_align(
+    model: Annotated[Path, typer.Argument(help="A run folder, from source to target.")],
+    opposite: Annotated[Path, typer.Option("--reverse", help="A run folder, from target to source.")],
+    source: Annotated[Path, typer.Option("--input", help="The gold's source texts, or both sides: source ||| target.")],
+    gold: Annotated[Path, typer.Option(help="Gold alignments, Pharaoh's or NAACL's.")],
+    target: Annotated[Path | None, typer.Option(help="The gold's target texts, line by line.")] = None,
+    is_lower: Annotated[bool, typer.Option("--lower", help="eflomal reads lower-cased text.")] = False,
+    peers_folder: Annotated[Path, typer.Option(help="Where eflomal's virtual environment is kept.")] = PEERS_FOLDER,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+) -> None:
+    """The heads of two opposite runs as word aligners beside eflomal, which learns from their training text."""
+    files = aligning_bench.Files(source, target, gold)
+    plan = aligning_bench.Plan((model, opposite), files, peers_folder.expanduser(), is_lower)
+    rows = aligning_bench.run(plan, Console(stderr=True).print)
+    if as_json:
+        typer.echo(json.dumps({"rows": [row.as_dict() for row in rows]}, indent=1))
+        return
+    Console().print(aligning_bench.table(rows))
+
+
+@app.command("glimpse")
+def bench_glimpse(
+    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
+    batch: Annotated[int, typer.Option(min=1, help="Images at once; the time of one is shown.")] = 16,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Draw both curves (PNG) here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+) -> None:
+    """A forward pass by the image's size: glimpses cost the same, a convolutional network's grows with the area."""
+    check(device)
+    rows = glimpse_bench.run(device=torch.device(device.value), batch=batch)
+    if picture is not None:
+        glimpse_bench.plot(rows, picture)
+    if as_json:
+        machine = {"device": device.value, "torch": torch.__version__, "threads": torch.get_num_threads()}
+        typer.echo(json.dumps({"machine": machine, "rows": [row.as_dict() for row in rows]}, indent=1))
+        return
+    Console().print(glimpse_bench.table(rows))
+
+
+@app.command("serve")
+def bench_serve(
+    run: Annotated[Path, typer.Argument(help="A run that translates.")],
+    texts: Annotated[Path | None, typer.Option(help="Texts, one a line. (default: the run's test set)")] = None,
+    clients: Annotated[int, typer.Option(min=1, help="Who ask at the same time.")] = 200,
+    seconds: Annotated[float, typer.Option(min=1, help="How long.")] = 60,
+    alone: Annotated[float, typer.Option(min=1, help="Seconds of one request at a time, to compare with.")] = 20,
+    requests: Annotated[int, typer.Option(min=0, help="Over which memory is measured; 0: not at all.")] = 50_000,
+    fuzz: Annotated[int, typer.Option(min=0, help="Instead: so many requests that no client would send.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+) -> None:
+    """Load a server with clients who check their answers: how many a second, how long they wait, its memory."""
+    if fuzz:
+        survived = serving_bench.fuzzed(run, fuzz)
+        typer.echo(json.dumps(survived.as_dict()) if as_json else str(survived))
+        raise typer.Exit(1 if survived.bad else 0)
+    plan = serving_bench.Plan(
+        run=run, texts=texts, clients=clients, seconds=seconds, alone_seconds=alone, num_requests=requests
+    )
+    report = serving_bench.run(plan, Console(stderr=True).print)
+    typer.echo(json.dumps(report.as_dict(), indent=1)) if as_json else Console().print(tables.of_serving(report))
+
+
+@app.command("look")
+def bench_look(
+    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
+    size: Annotated[Size, typer.Option(help="Of the Transformer.")] = "base",
+    sentences: Annotated[int, typer.Option(min=1, help="To translate and look at.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+) -> None:
+    """What it costs to record every layer and head of a Transformer, beside plain prediction."""
+    check(device)
+    rows = looking_bench.run(device=torch.device(device.value), size=size, sentences=sentences)
+    typer.echo(json.dumps([row.as_dict() for row in rows])) if as_json else Console().print(looking_bench.table(rows))
+
+
+def _progress(*, hidden: bool = False) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True)

@@ -1,0 +1,165 @@
+"""`saccade bench train` and `saccade bench decode`: arguments in, one call out."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+
+from saccade.bench import decoding as decoding_bench
+from saccade.bench import pictures, tables
+from saccade.bench.choices import PEERS_FOLDER, Device, check, machine, numbers, refuse
+from saccade.bench.peers.toolkits import PEERS
+from saccade.bench.training import accelerator, flops
+from saccade.bench.training import toolkits as training_bench
+from saccade.bench.training.trainers import Job
+from saccade.errors import Mistake
+from saccade.tasks.translate.networks import Size
+
+
+class TrainedSize(StrEnum):
+    """What is trained on an accelerator."""
+
+    base = "base"
+    big = "big"
+    rnn = "rnn"
+
+
+def bench_train(
+    device: Annotated[Device, typer.Option(help="Where to run: toolkits on a cpu, libraries on cuda.")] = Device.cpu,
+    data: Annotated[
+        Path | None, typer.Option(help="Multi30k's folder; cpu: $SACCADE_DATA/multi30k. cuda: its lengths alone.")
+    ] = None,
+    peers: Annotated[str | None, typer.Option(help="Who trains beside us, with commas, or none; all.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps that count; 100 on a cpu, 20 on cuda.")] = None,
+    peers_folder: Annotated[Path | None, typer.Option(help=f"cpu: for their environments; {PEERS_FOLDER}.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="cpu: trainings of each, of which the best counts; 2.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="cpu: processor cores for each; 2.")] = None,
+    size: Annotated[TrainedSize | None, typer.Option(help="cuda: of the model; base.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=64, help="cuda: tokens of either side, a step; 25600.")] = None,
+    vocabulary: Annotated[int | None, typer.Option(min=8, help="cuda: its size; 37000, of rnn 30000.")] = None,
+    shapes: Annotated[int | None, typer.Option(min=0, help="cuda: widths that compiled peers see; 6. 0: any.")] = None,
+    growth: Annotated[bool, typer.Option(help="cuda: also with batch, length, width and vocabulary.")] = False,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Write a picture (PNG) here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+) -> None:
+    """One model trained by saccade and by others: real target tokens a second.
+
+    On a cpu beside Eole, OpenNMT-py and JoeyNMT; on cuda beside Hugging Face's, torch's and step-by-step loops.
+    """
+    check(device)
+    here: dict[str, Any] = {"tokens": tokens, "steps": steps, "num_widths": shapes, "data": data}
+    if device == Device.cuda:
+        refuse("cpu", peers_folder=peers_folder, rounds=rounds, threads=threads)
+        place = torch.device(device.value)
+        wanted = vocabulary or (30_000 if size == TrainedSize.rnn else 37_000)
+        sizes = flops.sizes_of((size or TrainedSize.base).value, wanted)
+        names = accelerator.chosen(peers, is_recurrent=sizes.is_recurrent)
+        given = {name: value for name, value in here.items() if value is not None}
+        _show_accelerated(Job(place, sizes, peers=names, **given), growth, picture, as_json)
+        return
+    refuse("cuda", size=size, tokens=tokens, vocabulary=vocabulary, shapes=shapes, growth=growth or None)
+    if steps is not None and steps < 10:
+        raise Mistake(f"--steps: {steps} given; on a cpu it must be 10 or more, since toolkits report every ten")
+    plan = training_bench.Plan(
+        data=training_bench.default_data() if data is None else data,
+        names=training_bench.chosen(",".join(PEERS) if peers is None else peers),
+        peers_folder=(peers_folder or PEERS_FOLDER).expanduser(),
+        steps=steps or 100,
+        rounds=rounds or 2,
+        threads=threads or min(2, os.cpu_count() or 1),
+    )
+    _show_toolkits(plan, picture, as_json)
+
+
+def _show_toolkits(plan: training_bench.Plan, picture: Path | None, as_json: bool) -> None:
+    rows = training_bench.run(plan, Console(stderr=True).print)
+    if picture is not None:
+        training_bench.plot(rows, picture)
+        Console(stderr=True).print(f"The picture: {picture}", markup=False)
+    if as_json:
+        report = {"job": asdict(plan.job()), "threads": plan.threads, "rows": [row.as_dict() for row in rows]}
+        typer.echo(json.dumps(report, indent=1))
+        return
+    console = Console()
+    console.print(
+        f"{plan.threads} threads, {plan.steps} steps after {plan.warmup} of warm-up, the best of {plan.rounds} rounds."
+    )
+    console.print(tables.of_training(rows))
+
+
+def _show_accelerated(job: Job, growth: bool, picture: Path | None, as_json: bool) -> None:
+    report = accelerator.run(job, Console(stderr=True).print, growth=growth)
+    if picture is not None:
+        pictures.of_training(report, picture)
+        Console(stderr=True).print(f"The picture: {picture}", markup=False)
+    if as_json:
+        found = {
+            "ceiling": report.ceiling,
+            "model": job.sizes._asdict(),
+            "tokens": job.tokens,
+            "ratios": report.ratios(),
+        }
+        typer.echo(json.dumps({**machine(job.device), **found, "rows": [r.as_dict() for r in report.rows]}, indent=1))
+    else:
+        console = Console()
+        console.print(
+            f"{machine(job.device)['name']}: a large matrix product runs at {report.ceiling / 1e12:,.3g} T/s."
+        )
+        console.print(f"{job.steps} steps after {job.warmup}; real: the share of the peers' tokens that isn't padding.")
+        for work, rows in report.tables().items():
+            console.print("", tables.on_accelerator(work, rows))
+        for work, ratio in report.ratios().items():
+            console.print(f"{work}: {ratio:.2f} times the best peer's rate", style="bold", highlight=False)
+        for line in tables.problems(report.rows):
+            console.print(line, style="yellow", markup=False)
+    if any(row.problem for row in report.rows if row.name == accelerator.OURS):
+        raise typer.Exit(1)
+
+
+def bench_decode(
+    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
+    size: Annotated[Size, typer.Option(help="Of the Transformer.")] = "base",
+    vocabulary: Annotated[int | None, typer.Option(min=8, help="Its size; 32000 on a cpu, 37000 on cuda.")] = None,
+    batches: Annotated[str | None, typer.Option(help="Sentences at once; 1,64 on a cpu, 1,64,512 on cuda.")] = None,
+    beams: Annotated[str, typer.Option(help="Widths of the beam, with commas; 1 is greedy.")] = "1,4",
+    length: Annotated[int, typer.Option(min=1, help="Tokens that everybody writes for a sentence.")] = 32,
+    peers: Annotated[str | None, typer.Option(help="Who writes beside us, with commas, or none; all.")] = None,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Write a picture (PNG) here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+) -> None:
+    """Untrained models write as many tokens each: saccade beside Hugging Face's generate and CTranslate2."""
+    check(device)
+    on_cpu = device == Device.cpu
+    job = decoding_bench.Job(
+        torch.device(device.value),
+        flops.sizes_of(size, vocabulary or (32_000 if on_cpu else 37_000)),
+        batches=numbers("batches", batches or ("1,64" if on_cpu else "1,64,512")),
+        beams=numbers("beams", beams),
+        output_length=length,
+        peers=decoding_bench.chosen(peers, device.value),
+    )
+    rows = decoding_bench.run(job, Console(stderr=True).print)
+    if picture is not None:
+        pictures.of_decoding(rows, picture)
+        Console(stderr=True).print(f"The picture: {picture}", markup=False)
+    if as_json:
+        found = {"model": job.sizes._asdict(), "rows": [row.as_dict() for row in rows]}
+        typer.echo(json.dumps({**machine(job.device), **found}, indent=1))
+        return
+    console = Console()
+    console.print(
+        f"{machine(job.device)['name']}: sources of {job.source_length} tokens, outputs of {length}; medians."
+    )
+    console.print(tables.of_decoding(rows))
+    for line in tables.problems(rows):
+        console.print(line, style="yellow", markup=False)

@@ -1,0 +1,178 @@
+"""`saccade look`: where a model looked, drawn."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from saccade.cli import align, terminal, trust
+from saccade.cli.align import Job
+from saccade.cli.show import Request
+from saccade.data.text import corpus
+from saccade.errors import Mistake
+from saccade.inspection.align.links import SYMMETRIZERS
+from saccade.inspection.draw.figure import PICTURES
+from saccade.inspection.insight import Insight
+from saccade.inspection.record import KINDS
+from saccade.inspection.views.view import THROUGH_LAYERS, VIEWS, View
+from saccade.runs.load import load_run
+
+RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
+WINDOW = 32  # texts that are looked at together
+FITS = {  # what goes with each way of looking; the first is the plain one
+    "": ("text", "--input", "--target", "--kind", "--view", "--layer", "--head", "--pieces", "--heads", "--draw"),
+    "--trust": ("--trust", "text", "--input", "--target", "--layer", "--head", "--erase", "--draw"),
+    "--align": ("--input", "--target", "--gold", "--reverse", "--symmetrize", "--output"),
+}
+
+
+def look(
+    model: RunFolder,
+    texts: Annotated[list[str] | None, typer.Argument(help="What to look at: texts, or picture files.")] = None,
+    source: Annotated[Path | None, typer.Option("--input", help="A file of texts, line by line.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Look while it reads this output, not its own; a file, where texts are one.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help=f"Of attention: {', '.join(KINDS)}. (default: the first)")] = None,
+    view: Annotated[str | None, typer.Option(help=f"{', '.join(VIEWS)}. (default: weights)")] = None,
+    layer: Annotated[int | None, typer.Option(help="From 0. (default: the head that aligns best, or the last)")] = None,
+    head: Annotated[int | None, typer.Option(help="From 0. (default: the mean of the layer)")] = None,
+    pieces: Annotated[bool, typer.Option("--pieces", help="As the model cut them, not merged into words.")] = False,
+    heads: Annotated[bool, typer.Option("--heads", help="What each head does, in figures, over all texts.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option("--draw", help="To a PNG, SVG or PDF (with --heads a grid of all), or an HTML page.")
+    ] = None,
+    trusted: Annotated[bool, typer.Option("--trust", help="Ask how far the attention may be trusted.")] = False,
+    erase: Annotated[
+        str | None, typer.Option(help="With --trust: delete words, or make them unknown. (default: delete)")
+    ] = None,
+    aligned: Annotated[bool, typer.Option("--align", help="Write the word alignments of two files.")] = False,
+    gold: Annotated[
+        Path | None, typer.Option(help="With --align: find the head that aligns best, and keep it.")
+    ] = None,
+    opposite: Annotated[Path | None, typer.Option("--reverse", help="With --align: a run back, to agree with.")] = None,
+    symmetrize: Annotated[str | None, typer.Option(help=f"How to join both: {', '.join(SYMMETRIZERS)}.")] = None,
+    output: Annotated[Path | None, typer.Option(help="With --align: where to. (default: standard output)")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a text, with every layer and head.")] = False,
+) -> None:
+    """Show where a model looked: which words an output word read, what a label weighed, where a caption looked."""
+    given = {
+        "text": texts, "--input": source, "--target": target, "--kind": kind, "--view": view, "--layer": layer,
+        "--head": head, "--pieces": pieces or None, "--heads": heads or None, "--draw": picture, "--erase": erase,
+        "--gold": gold, "--reverse": opposite, "--symmetrize": symmetrize, "--output": output,
+        "--trust": trusted or None,
+    }  # fmt: skip
+    _refuse_what_does_not_fit(given, "--align" if aligned else "--trust" if trusted else "")
+    if aligned:
+        job = Job(source, None if target is None else Path(target), gold, opposite, symmetrize, output, as_json)
+        with terminal.quiet():
+            align.run(model, job, Console())
+        return
+    if trusted:
+        asked = trust.Asked(texts or [], source, target, layer, head, erase or "delete")
+        trust.run(model, asked, picture=picture, as_json=as_json)
+        return
+    request = Request(
+        View(view or "weights", kind, layer, head), pieces, picture, as_json, is_one=len(texts or ()) == 1
+    )
+    given = {"--view": view, "--layer": layer, "--head": head, "--pieces": pieces or None}
+    _check(request, given, heads=heads)
+    predictor = load_run(model)
+    options = _options(predictor, request, target, {**given, "--kind": kind, "--heads": heads or None})
+    with terminal.quiet():
+        inputs = _inputs(predictor, texts, source)
+        found = _looked(predictor, inputs, options, targets=_targets(target, texts))
+        if heads:
+            request.heads(found)
+        elif request.is_page:
+            request.page(found, title=model.resolve().name)
+        else:
+            request.each(found)
+
+
+def _refuse_what_does_not_fit(given: dict[str, Any], way: str) -> None:
+    for flag, value in given.items():
+        if value is not None and flag not in FITS[way]:
+            others = [other for other, fitting in FITS.items() if flag in fitting and other]
+            why = f"with {way}, which has no use for it" if way else f"without {' or '.join(others)}"
+            raise Mistake(f"{flag}: given {why}")
+
+
+def _check(request: Request, given: dict[str, Any], *, heads: bool) -> None:
+    """What would have no effect is refused, not ignored."""
+    request.view.check()
+    named = [flag for flag, value in given.items() if value is not None]
+    if request.is_page:
+        if heads:
+            raise Mistake("--heads: given with an HTML page, which has them all")
+        return  # the others say how the page opens
+    if heads:
+        for flag in (flag for flag in named if flag != "--pieces" or request.picture is None):
+            raise Mistake(f"{flag}: given with --heads, which is about every head, by pieces")
+    elif request.as_json and request.picture is None:
+        for flag in (flag for flag in named if flag != "--view" or given[flag] not in (*THROUGH_LAYERS, "norms")):
+            raise Mistake(f"{flag}: given with --json, which holds every layer and head, by pieces and words")
+
+
+def _inputs(predictor: Any, texts: list[str] | None, source: Path | None) -> Iterable[Any]:
+    if texts and source is not None:
+        raise Mistake("--input: given with texts; allowed: one of them")
+    if not texts and source is None:
+        raise Mistake("text: none given; saccade look RUN 'a text' ..., or --input FILE")
+    if texts:
+        return texts
+    lines = iter(predictor.read(source))
+    for first in lines:
+        return itertools.chain([first], lines)
+    raise Mistake(f"{source}: it is empty; there is nothing to look at")
+
+
+def _options(predictor: Any, request: Request, target: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of the predictor's own `look`; what its task has no use for is refused."""
+    parameters = inspect.signature(predictor.look).parameters
+    of_no_use = [*([] if "kinds" in parameters else given), *([] if "targets" in parameters else ["--target"])]
+    for flag in of_no_use:
+        if {**given, "--target": target}[flag] is not None:
+            raise Mistake(f"{flag}: given, but this model's task has no use for it")
+    if "kinds" not in parameters:
+        return {}
+    if request.picture is not None and not request.is_page and request.picture.suffix not in PICTURES:
+        raise Mistake(f"{request.picture}: a picture ends in {', '.join(PICTURES)}, a page in .html")
+    view, is_page = request.view, request.is_page
+    norms = {"norms": is_page or view.name == "norms"}
+    if is_page or view.name in THROUGH_LAYERS:
+        return {**norms, "kinds": KINDS}
+    return norms if view.kind is None else {**norms, "kinds": (view.kind,)}
+
+
+def _targets(target: str | None, texts: list[str] | None) -> Iterator[str] | None:
+    """Of texts the output itself, of a file of texts the lines of another."""
+    if target is None:
+        return None
+    return iter([corpus.clean(target)] * len(texts)) if texts else corpus.read_lines(Path(target))
+
+
+def _looked(
+    predictor: Any, texts: Iterable[Any], options: dict[str, Any], *, targets: Iterator[str] | None = None
+) -> Iterator[Insight]:
+    """In memory that doesn't grow with the number of texts, unless each is read with those before it."""
+    rest, size = iter(texts), None if getattr(predictor, "context", 0) else WINDOW
+    number = 0
+    while part := list(itertools.islice(rest, size)):
+        read = {} if targets is None else {"targets": list(itertools.islice(targets, len(part)))}
+        if targets is not None and len(read["targets"]) < len(part):
+            _refuse_short("targets", number + len(read["targets"]))
+        yield from predictor.look(part, **read, **options)
+        number += len(part)
+    if targets is not None and next(targets, None) is not None:
+        _refuse_short("texts", number)
+
+
+def _refuse_short(side: str, number: int) -> NoReturn:
+    raise Mistake(f"--target: there must be one for each text, but the {side} end after {number:,}")

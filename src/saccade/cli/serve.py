@@ -1,0 +1,68 @@
+"""`saccade serve`: arguments in, one call out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saccade.errors import Mistake
+from saccade.serving.settings import Settings
+
+DEFAULT = Settings()
+
+
+def serve(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, of any task.")],
+    host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 is everywhere.")] = DEFAULT.host,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = DEFAULT.port,
+    languages: Annotated[
+        list[str] | None, typer.Option(help="RUN=en-fr, where the run doesn't say it; repeatable.")
+    ] = None,
+    api_keys: Annotated[Path | None, typer.Option(help="A file with a key a line; without it, all may ask.")] = None,
+    max_queue: Annotated[int, typer.Option(min=1, help="Sentences that may wait for a model.")] = DEFAULT.max_queue,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for an answer.")] = DEFAULT.timeout,
+    batch_wait: Annotated[
+        float, typer.Option(min=0, max=60_000, help="Milliseconds that a first request waits for others.")
+    ] = 1000 * DEFAULT.batch_wait,
+    max_characters: Annotated[int, typer.Option(min=1, help="Of one request.")] = DEFAULT.max_characters,
+    max_batch: Annotated[int, typer.Option(min=1, help="Texts in one request.")] = DEFAULT.max_texts,
+    max_body: Annotated[int, typer.Option(min=1024, help="Bytes of one request.")] = DEFAULT.max_body,
+    cors: Annotated[list[str] | None, typer.Option(help="An origin whose pages may ask, or *; repeatable.")] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Another name this server is called by; repeatable.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Processor cores for each model; else its share of half of them.")
+    ] = None,
+    suggestions: Annotated[
+        Path | None, typer.Option(help="Better translations that users send are added here.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Log failures only.")] = False,
+) -> None:
+    """Serve runs over HTTP: LibreTranslate's interface, /v1 for what goes beyond it, and a page at /."""
+    try:
+        from saccade.serving import server
+        from saccade.serving.http.security import read_keys
+        from saccade.serving.models import load_runs
+    except ModuleNotFoundError as error:
+        raise Mistake(f"serving needs {error.name}: pip install 'saccade[serve]'") from None
+    settings = Settings(
+        host=host,
+        port=port,
+        max_queue=max_queue,
+        timeout=timeout,
+        batch_wait=batch_wait / 1000,
+        max_characters=max_characters,
+        max_texts=max_batch,
+        max_body=max_body,
+        cors=tuple(cors or ()),
+        hosts=tuple(allow_host or ()),
+        keys=() if api_keys is None else read_keys(api_keys),
+        threads=threads or max(1, (os.cpu_count() or 1) // 2 // len(runs)),  # the rest is for HTTP
+        suggestions=suggestions,
+        quiet=quiet,
+    )
+    server.run(load_runs(runs, languages or ()), settings)

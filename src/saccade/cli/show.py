@@ -1,0 +1,187 @@
+"""What was seen, as it was asked for: in the terminal, as pictures, as one page, as JSON."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+from torch import Tensor
+
+from saccade.errors import Mistake
+from saccade.inspection.draw import caption, grid, heatmap
+from saccade.inspection.insight import Insight, Map, merged
+from saccade.inspection.pages import viewer
+from saccade.inspection.views import heads as head_statistics
+from saccade.inspection.views.heads import Looked
+from saccade.inspection.views.view import THROUGH_LAYERS, View, is_through, kind_of, with_views
+
+PLACE = "layer head"
+PAINTERS = ("caption", "glimpse")  # tasks whose answers draw themselves
+
+
+class Drawn(NamedTuple):
+    """The map that was asked for; its weights [T, S] by words or pieces, their names, and the weight of full colour.
+
+    What is spread thin gets the full colour at its greatest.
+    """
+
+    map: Map
+    weight_TS: Tensor
+    names: dict[str, Any]
+
+
+@final
+@dataclass(frozen=True)
+class Request:
+    """A view, by words or by pieces, for people or for programs, with a picture or without; of one text or several."""
+
+    view: View
+    pieces: bool
+    picture: Path | None
+    as_json: bool
+    is_one: bool
+    console: Console = field(default_factory=Console)
+
+    @property
+    def is_page(self) -> bool:
+        """Whether one HTML page is to hold everything."""
+        return self.picture is not None and self.picture.suffix == ".html"
+
+    def each(self, found: Iterator[Insight]) -> None:
+        """Text by text."""
+        for number, seen in enumerate(found, 1):
+            drawn = None if _is_blank(seen) or seen.task in PAINTERS else self._chosen(seen)
+            self._say(seen, drawn)
+            if self.picture is not None and not _is_blank(seen):
+                self._draw(seen, drawn, self._path(number))
+
+    def heads(self, found: Iterator[Insight]) -> None:
+        """A table of what each head does, over all texts; as a picture, a grid of them all for each text."""
+        rows = head_statistics.rows(head_statistics.table(self._looked(found)))
+        if not rows:
+            raise Mistake("text: all are blank; there is nothing to look at")
+        if self.as_json:
+            _print_json({"heads": rows})
+        else:
+            self.console.print(_table(rows, self.console))
+
+    def page(self, found: Iterator[Insight], *, title: str) -> None:
+        """All texts in one file, which opens at what was asked for."""
+        assert self.picture is not None
+        shown, pictures = [], []
+        for seen in found:
+            if not _is_blank(seen):
+                if seen.task in PAINTERS and not seen.maps:
+                    raise Mistake(f"{self.picture}: of glimpses there is no page; allowed: .png, .gif")
+                whole = self._with_layers(seen)
+                if self.view.name not in whole.views:
+                    self.view.of(seen)  # refuses what is not there
+                shown.append(whole.plain())
+                picture = getattr(seen.answer, "picture", None)
+                pictures.append(None if picture is None else caption.address(picture))
+            self._say(seen, None)
+        if not shown:
+            raise Mistake("text: all are blank; there is nothing to look at")
+        opening = {"byWords": not self.pieces, **self.view._asdict()}
+        start = {name: value for name, value in opening.items() if value is not None}
+        viewer.write(self.picture, shown, title=title, start=start, pictures=pictures)
+
+    def _say(self, seen: Insight, drawn: Drawn | None) -> None:
+        """The answer, and where no page holds them the weights."""
+        if self.as_json:
+            _print_json(self._asked(seen, drawn).plain())
+            return
+        self.console.print(heatmap.printable(seen.answer.line(), self.console.encoding), highlight=False, markup=False)
+        if drawn is not None:
+            self.console.print(heatmap.in_terminal(drawn.weight_TS, console=self.console, **drawn.names))
+        elif not self.is_page and hasattr(seen.answer, "show"):
+            seen.answer.show(self.console)
+
+    def _asked(self, seen: Insight, drawn: Drawn | None) -> Insight:
+        """Through the layers more was recorded than was asked for."""
+        if drawn is None or self.view.name not in THROUGH_LAYERS:
+            return seen
+        kind = kind_of(seen, self.view.kind)
+        return replace(seen, maps={kind: seen.maps[kind]}, views={self.view.name: drawn.map})
+
+    def _with_layers(self, seen: Insight) -> Insight:
+        """Rollout, where it can be had, and flow, where it is asked for."""
+        kind = kind_of(seen, self.view.kind)
+        names = {"rollout", self.view.name} & set(THROUGH_LAYERS)
+        return with_views(seen, sorted(names), kind) if is_through(seen, kind) else seen
+
+    def _looked(self, found: Iterator[Insight]) -> Iterator[Looked]:
+        for number, seen in enumerate(found, 1):
+            if _is_blank(seen):
+                continue
+            kind = kind_of(seen, self.view.kind)
+            if self.picture is not None:
+                self._draw_grid(seen, kind, self._path(number))
+            yield Looked.of(seen, kind)
+
+    def _draw(self, seen: Insight, drawn: Drawn | None, path: Path) -> None:
+        if drawn is None:
+            seen.answer.draw(path)
+        else:
+            heatmap.to_file(drawn.weight_TS, path, title=seen.answer.line(), **drawn.names)
+
+    def _chosen(self, seen: Insight) -> Drawn:
+        found = self.view.of(seen)
+        weight_LHTS, queries, keys = _named(seen, found, self.pieces)
+        most = float(weight_LHTS.max()) if self.view.name in THROUGH_LAYERS else 1.0
+        return Drawn(found, weight_LHTS[0, 0], {"queries": queries, "keys": keys, "most": most})
+
+    def _draw_grid(self, seen: Insight, kind: str, path: Path) -> None:
+        weight_LHTS, queries, keys = _named(seen, seen.maps[kind], self.pieces)
+        head = seen.aligning if kind == "cross" else None
+        marked = None if head is None or head.head is None else (head.layer, head.head)
+        names = {"queries": queries, "keys": keys, "title": seen.answer.line()}
+        grid.to_file(weight_LHTS, path, marked=marked, **names)
+
+    def _path(self, number: int) -> Path:
+        assert self.picture is not None
+        return self.picture if self.is_one else self.picture.with_stem(f"{self.picture.stem}-{number}")
+
+
+def _is_blank(seen: Insight) -> bool:
+    """A blank text has nothing to look at; a model without attention says so when it is asked."""
+    return not seen.maps and not seen.sides and seen.task not in PAINTERS
+
+
+def _named(seen: Insight, found: Map, pieces: bool) -> tuple[Tensor, list[str], list[str]]:
+    """Weights [L, H, T, S] with the names of their rows and columns."""
+    queries, keys = seen.sides[found.queries], seen.sides[found.keys]
+    if pieces:
+        return found.weight_LHTS, queries.pieces, keys.pieces
+    return merged(found.weight_LHTS, queries, keys), queries.words, keys.words
+
+
+def _table(rows: Sequence[dict[str, Any]], console: Console) -> RenderableType:
+    """Layers x heads, each figure shaded within its column; what is too wide goes on below, then what it all means."""
+    names, pen = list(rows[0])[2:], heatmap.Pen.of(console)
+    most = {name: max(1e-9, *(row[name] for row in rows)) for name in names}
+    lines = list[RenderableType]()
+    for part in heatmap.panels([len(name) + 1 for name in names], console.width - len(PLACE)):
+        header = PLACE + "".join(f"{name:>{len(name) + 2}}" for name in names[part])
+        lines += [Text(header, style="bold", no_wrap=True)]
+        for row in rows:
+            line = Text(f"{row['layer']:>5} {row['head']:>4}", no_wrap=True)
+            for name in names[part]:
+                line.append(" ").append(f"{row[name]:{len(name) + 1}.2f}", pen.style(row[name] / most[name]))
+            lines.append(line)
+        lines.append(Text(""))
+    meanings = "\n".join(f"{name}: {head_statistics.COLUMNS[name]}" for name in names)
+    return Group(*lines, Text(meanings, style="dim"))
+
+
+def _print_json(content: Any) -> None:
+    is_unicode = codecs.lookup(sys.stdout.encoding or "ascii").name.startswith("utf")
+    typer.echo(json.dumps(content, ensure_ascii=not is_unicode))

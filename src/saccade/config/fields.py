@@ -1,0 +1,77 @@
+"""What reads a text, step by step or all at once: the fields that the models of several tasks share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from saccade.config.base import NormalizerName, Positive, ScoreName, Section, Share
+from saccade.models.text_encoder import RecurrentTextEncoder
+from saccade.models.transformer import BlockSizes, Dropouts
+
+
+class RecurrentFields(Section):
+    """Recurrent layers over a text."""
+
+    cell: Literal["rnn", "gru", "lstm"] = "gru"
+    direction: Literal["forward", "backward", "both"] = "both"
+    width: Positive = Field(default=256, description="Of both directions together.")
+    num_layers: Positive = 1
+
+    @model_validator(mode="after")
+    def _check_width(self) -> RecurrentFields:
+        if self.direction == "both" and self.width % 2:
+            raise ValueError(f"width: {self.width} given; two directions need an even one")
+        return self
+
+    def layers(self, input_width: int, *, num_layers: int, dropout: float) -> RecurrentTextEncoder:
+        """So many of them."""
+        return RecurrentTextEncoder(
+            input_width,
+            self.width,
+            cell=self.cell,
+            direction=self.direction,
+            num_layers=num_layers,
+            dropout=dropout,
+        )
+
+
+class TransformerFields(Section):
+    """Blocks of self-attention and feed-forward."""
+
+    width: Positive = 128
+    num_heads: Positive = 4
+    hidden_width: Positive = 256
+    num_layers: Positive = 2
+    attention_dropout: Share = 0.0
+    activation_dropout: Share = 0.0
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    norm: Literal["pre", "post"] = "pre"
+    positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
+    window: Positive | None = Field(default=None, description="How far self-attention sees to either side.")
+    score: ScoreName = Field(default="scaled_dot", description="Of the heads.")
+    normalizer: NormalizerName = "softmax"
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> TransformerFields:
+        if self.width % self.num_heads:
+            raise ValueError(f"num_heads: {self.num_heads} given; it must divide the width, {self.width}")
+        if self.width // self.num_heads % 2 and self.positions == "rotary":
+            raise ValueError("positions: 'rotary' given; it needs heads of an even width")
+        return self
+
+    def block_sizes(self, dropout: float) -> BlockSizes:
+        """What a block is made of."""
+        return BlockSizes(
+            self.width,
+            self.num_heads,
+            self.hidden_width,
+            activation=self.activation,
+            norm=self.norm,
+            score=self.score,
+            normalizer=self.normalizer,
+            positions=self.positions,
+            window=self.window,
+            dropouts=Dropouts(dropout, self.attention_dropout, self.activation_dropout),
+        )

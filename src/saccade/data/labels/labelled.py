@@ -1,0 +1,197 @@
+"""Texts with labels from files: TSV, CSV, JSONL, or lines that begin with the label; checked, with file and line.
+
+A dialogue is a run of lines with the same name in its dialogue column.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from saccade.data.text.corpus import clean, kind_of, text_lines
+from saccade.errors import Mistake
+
+TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
+LONGEST_FIELD = 1 << 24  # characters of a CSV field
+
+
+class Text(NamedTuple):
+    """A text to read: what it is called where that is known, and where and by whom it was said."""
+
+    text: str
+    label: str = ""
+    dialogue: str = ""
+    speaker: str = ""
+
+
+class Columns(NamedTuple):
+    """Where a file's lines hold what: names from its header (or JSON keys), or positions from 0."""
+
+    label: str | int = "label"
+    text: str | int = "text"
+    dialogue: str | int | None = None
+    speaker: str | int | None = None
+
+    def named(self) -> dict[str, str | int]:
+        """The columns that are there, by what they hold."""
+        return {name: column for name, column in self._asdict().items() if column is not None}
+
+    @property
+    def are_positions(self) -> bool:
+        """Counted, not named."""
+        return isinstance(self.text, int)
+
+
+class Spelling(NamedTuple):
+    """How a text is written before it is tokenised."""
+
+    lowercase: bool = False
+    split_punctuation: bool = False
+
+    def words(self, text: str) -> list[str]:
+        """The words of a text; with split punctuation, every sign outside a word is one."""
+        plain = text.replace("\u2581", " ")  # SentencePiece's own sign for a space
+        return TOKEN.findall(plain) if self.split_punctuation else plain.split()
+
+    def __call__(self, text: str) -> str:
+        """The words with a space between them, as the tokenizer reads them."""
+        joined = " ".join(self.words(text))
+        return joined.lower() if self.lowercase else joined
+
+
+def read_labelled(paths: Iterable[Path], columns: Columns, *, needs_label: bool = True) -> Iterator[Text]:
+    """The texts of files, in order; lines that are blank altogether are passed over. None at all is a mistake."""
+    paths = list(paths)
+    found = itertools.chain.from_iterable(_reader(path)(path, columns, needs_label) for path in paths)
+    first = next(found, None)
+    if first is None:
+        raise Mistake(f"{', '.join(map(str, paths))}: empty; there must be at least one text")
+    return itertools.chain([first], found)
+
+
+def plain_lines(lines: Iterable[str], *, as_dialogue: bool) -> Iterator[Text]:
+    """A text a line; as a dialogue, the lines up to a blank one follow each other, each perhaps `speaker TAB text`."""
+    number = 0
+    for line in lines:
+        if not as_dialogue:
+            yield Text(clean(line))
+        elif not line.strip():
+            number += 1
+        else:
+            speaker, tab, text = line.partition("\t")
+            yield Text(clean(text), "", str(number), clean(speaker)) if tab else Text(clean(line), "", str(number))
+
+
+def _reader(path: Path) -> Callable[[Path, Columns, bool], Iterator[Text]]:
+    return {".jsonl": _jsonl, ".csv": _csv, ".tsv": _tsv}.get(kind_of(path), _label_first)
+
+
+def _tsv(path: Path, columns: Columns, needs_label: bool) -> Iterator[Text]:
+    rows = ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(text_lines(path), 1))
+    return _table(path, rows, columns, needs_label)
+
+
+def _csv(path: Path, columns: Columns, needs_label: bool) -> Iterator[Text]:
+    return _table(path, _csv_rows(path), columns, needs_label)
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(LONGEST_FIELD)
+    reader = csv.reader(text_lines(path), strict=True)
+    while True:
+        number = reader.line_num + 1
+        try:
+            yield number, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise Mistake(f"{path}:{number}: not CSV ({error})") from None
+
+
+def _table(path: Path, rows: Iterator[tuple[int, list[str]]], columns: Columns, needs_label: bool) -> Iterator[Text]:
+    places = _places(path, rows, columns, needs_label)
+    for number, fields in rows:
+        if any(field.strip() for field in fields):
+            yield _checked(path, number, _picked(path, number, fields, places, needs_label), needs_label)
+
+
+def _places(path: Path, rows: Iterator[tuple[int, list[str]]], columns: Columns, needs_label: bool) -> dict[str, int]:
+    """Which field of a row holds what, from 0 on: as counted, or as the header says."""
+    if columns.are_positions:
+        return {name: int(column) for name, column in columns.named().items()}
+    header = [clean(name) for name in next(rows, (1, []))[1]]
+    wanted = {name: column for name, column in columns.named().items() if needs_label or name != "label"}
+    for name, column in wanted.items():
+        if header and column not in header:
+            said = f"no column {column!r} (data.columns.{name}) in its header: {', '.join(header)}"
+            raise Mistake(f"{path}:1: {said}; give its name there, or its position from 0 if there is no header")
+    return {name: header.index(str(column)) for name, column in wanted.items() if header}
+
+
+def _picked(
+    path: Path, number: int, fields: Sequence[str], places: dict[str, int], needs_label: bool
+) -> dict[str, str]:
+    picked = {}
+    for name, place in places.items():
+        if place < len(fields):
+            picked[name] = fields[place]
+        elif name != "label" or needs_label:
+            count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
+            raise Mistake(
+                f"{path}:{number}: {count}, but the {name} is in column {place}, counted from 0 (data.columns.{name})"
+            )
+    return picked
+
+
+def _jsonl(path: Path, columns: Columns, needs_label: bool) -> Iterator[Text]:
+    if columns.are_positions:
+        raise Mistake(f"data.columns: positions given, but {path} is JSONL; its columns are keys, such as 'text'")
+    wanted = {name: column for name, column in columns.named().items() if needs_label or name != "label"}
+    for number, line in enumerate(text_lines(path), 1):
+        if line.strip():
+            row = _object(path, number, line)
+            values = {name: _value(path, number, row, str(column)) for name, column in wanted.items()}
+            yield _checked(path, number, values, needs_label)
+
+
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line.lstrip("\ufeff"))
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict):
+        raise Mistake(f'{path}:{number}: not an object like {{"label": "...", "text": "..."}}')
+    return row
+
+
+def _value(path: Path, number: int, row: dict[str, Any], key: str) -> str:
+    value = row.get(key)
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        said = f"{key!r} is {json.dumps(value)}" if key in row else f"there is no key {key!r}"
+        raise Mistake(f"{path}:{number}: {said}; it must be a string or a whole number")
+    return str(value)
+
+
+def _label_first(path: Path, columns: Columns, needs_label: bool) -> Iterator[Text]:
+    """The format of many sentence sets: the label, a space, the text."""
+    if columns != Columns():
+        said = f"given, but {path} is plain text, label first"
+        raise Mistake(f"data.columns: {said}; files with columns end in .tsv, .csv or .jsonl")
+    for number, line in enumerate(text_lines(path), 1):
+        if cleaned := clean(line):
+            label, _, text = cleaned.partition(" ") if needs_label else ("", "", cleaned)
+            if not text:
+                raise Mistake(f"{path}:{number}: no text behind {label!r}; a line is a label, a space, a text")
+            yield _checked(path, number, {"label": label, "text": text}, needs_label)
+
+
+def _checked(path: Path, number: int, values: dict[str, str], needs_label: bool) -> Text:
+    cleaned = {name: clean(value) for name, value in values.items()}
+    if needs_label and not cleaned["label"]:
+        raise Mistake(f"{path}:{number}: no label")
+    return Text(**cleaned)

@@ -1,0 +1,125 @@
+"""Texts as ids with their labels, and batches of them: every text is encoded once, whoever looks back at it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from saccade.data.labels.labelled import Text
+from saccade.data.text.tokenizer import END, PAD
+
+RUN = 32  # texts of a dialogue that are judged together in training
+NO_LABEL = -1
+OTHER, SAME, UNKNOWN_SPEAKER = 0, 1, 2
+
+
+class Batch(NamedTuple):
+    """U texts, and B windows of them: the texts before each one that is judged, and itself at the end.
+
+    `window_BW` counts rows of `ids_US`; `speaker_BW` says whether each was said by the one who is judged.
+    """
+
+    ids_US: Tensor
+    length_U: Tensor
+    window_BW: Tensor
+    window_length_B: Tensor
+    speaker_BW: Tensor
+    label_B: Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on a device."""
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+    @property
+    def num_items(self) -> int:
+        """Texts that are judged."""
+        return len(self.label_B)
+
+
+@final
+@dataclass(frozen=True)
+class EncodedTexts:
+    """All texts of a set, one behind the other: their tokens, labels, speakers, and where their dialogues begin."""
+
+    token_N: NDArray[np.int32]
+    start: NDArray[np.int64]  # of each text among the tokens, and the end
+    label: NDArray[np.int64]
+    speaker: NDArray[np.int64]  # -1: not known
+    first: NDArray[np.int64]  # the first text of each one's dialogue
+    context: int  # texts before it that one sees
+    num_cut: int  # texts that were too long
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def runs(self, longest: int = RUN) -> list[range]:
+        """Neighbours in a dialogue that are judged together; without context, every text alone."""
+        if not self.context:
+            return [range(row, row + 1) for row in range(len(self))]
+        begins = [*np.flatnonzero(self.first == np.arange(len(self))).tolist(), len(self)]
+        return [
+            range(row, min(row + longest, end))
+            for begin, end in itertools.pairwise(begins)
+            for row in range(begin, end, longest)
+        ]
+
+    def batch(self, runs: Sequence[range]) -> Batch:
+        """The texts of some runs, with those before them that they see."""
+        seen = [np.arange(max(self.first[run.start], run.start - self.context), run.stop) for run in runs]
+        judged = [rows >= run.start for rows, run in zip(seen, runs, strict=True)]
+        return self._batch(np.concatenate(seen), np.flatnonzero(np.concatenate(judged)))
+
+    def _batch(self, row_U: NDArray[np.int64], place_B: NDArray[np.int64]) -> Batch:
+        """Rows to encode, and which of them are judged."""
+        row_B = row_U[place_B]
+        length_B = np.minimum(row_B - self.first[row_B], self.context) + 1
+        step_W = np.arange(int(length_B.max()))
+        window_BW = np.where(step_W < length_B[:, None], (place_B - length_B + 1)[:, None] + step_W, 0)
+        speaker_BW, own_B1 = self.speaker[row_U][window_BW], self.speaker[row_B][:, None]
+        same_BW = np.where(speaker_BW == own_B1, SAME, OTHER)
+        same_BW[np.minimum(speaker_BW, own_B1) < 0] = UNKNOWN_SPEAKER
+        ids_US, length_U = self._padded(row_U)
+        arrays = (ids_US, length_U, window_BW, length_B, same_BW, self.label[row_B])
+        return Batch(*(torch.from_numpy(np.ascontiguousarray(array, np.int64)) for array in arrays))
+
+    def _padded(self, row_U: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        start_U1, length_U = self.start[row_U][:, None], self.start[row_U + 1] - self.start[row_U]
+        step_S = np.arange(int(length_U.max()))
+        real_US = step_S < length_U[:, None]
+        ids_US = np.full(real_US.shape, PAD, np.int64)
+        ids_US[real_US] = self.token_N[(start_U1 + step_S)[real_US]]
+        return ids_US, length_U
+
+
+def encode_texts(
+    texts: Iterable[Text],
+    encode: Callable[[str], list[int]],
+    labels: Sequence[str],
+    *,
+    context: int = 0,
+    max_length: int = 1 << 20,
+) -> EncodedTexts:
+    """Texts as ids. A longer text is cut; a blank one is </s> alone, as a vector must be made of something."""
+    number, speakers = {label: index for index, label in enumerate(labels)}, dict[str, int]()
+    rows, label, speaker, first = [], list[int](), list[int](), list[int]()
+    dialogue, num_cut = "", 0
+    for index, text in enumerate(texts):
+        ids = encode(text.text) or [END]
+        num_cut += len(ids) > max_length
+        rows.append(np.asarray(ids[:max_length], np.int32))
+        label.append(number.get(text.label, NO_LABEL))
+        speaker.append(speakers.setdefault(text.speaker, len(speakers)) if text.speaker else -1)
+        goes_on = index > 0 and text.dialogue != "" and text.dialogue == dialogue
+        first.append(first[-1] if goes_on else index)
+        dialogue = text.dialogue
+    start = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+    columns = {"label": label, "speaker": speaker, "first": first}
+    arrays = {name: np.asarray(column, np.int64) for name, column in columns.items()}
+    return EncodedTexts(np.concatenate(rows), start, **arrays, context=context, num_cut=num_cut)

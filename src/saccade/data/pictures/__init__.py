@@ -1,0 +1,1 @@
+"""Pictures, captions, and pictures that the package paints."""

@@ -1,0 +1,97 @@
+"""Pictures on larger canvases: moved, among pieces of others, slightly bent; drawn by torch, a batch at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from saccade.errors import Mistake
+
+FIXED_AT_ONCE = 1000  # canvases of a fixed set are drawn in parts of this size: another would give another set
+
+
+@final
+@dataclass(frozen=True)
+class Canvases:
+    """What is drawn: translated and cluttered pictures (Mnih 2014, section 4.1).
+
+    `size` is the canvas's side (None: a picture stays where it is), `num_pieces` pieces of `piece` x `piece` pixels of
+    other pictures lie on it; `jitter` bends pictures by x -> (I + U) x + u with every entry uniform in +-jitter.
+    """
+
+    size: int | None = None
+    num_pieces: int = 0
+    piece: int = 8
+    jitter: float = 0.0
+
+    def check(self, pixel_NCYX: Tensor) -> None:
+        """A mistake where these pictures don't fit."""
+        rows, columns = pixel_NCYX.shape[-2:]
+        if self.size is not None and self.size < max(rows, columns):
+            wanted = f"pictures have {rows} x {columns} pixels, so it must be {max(rows, columns)} or more"
+            raise Mistake(f"data.canvas: {self.size} given; {wanted}")
+        if self.num_pieces and self.piece > min(rows, columns):
+            raise Mistake(f"data.piece: {self.piece} given; pictures have only {rows} x {columns} pixels")
+        if self.num_pieces and len(pixel_NCYX) < 2:
+            raise Mistake(f"data.clutter: {self.num_pieces} given; pieces need another picture than the only one")
+
+    def draw(self, pixel_NCYX: Tensor, row_B: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Canvases [B, C, Y, X], 0 to 1, of some rows of uint8 pictures, with clutter from the others."""
+        picture_BCYX = pixel_NCYX[row_B].float() / 255
+        if self.jitter:
+            picture_BCYX = _bent(picture_BCYX, self.jitter, generator)
+        rows, columns = (self.size, self.size) if self.size else pixel_NCYX.shape[-2:]
+        if (rows, columns) == picture_BCYX.shape[-2:] and not self.num_pieces:
+            return picture_BCYX
+        layers = [_placed(picture_BCYX[:, None], rows, columns, generator)]
+        if self.num_pieces:
+            layers.append(_placed(self._pieces(pixel_NCYX, row_B, generator), rows, columns, generator))
+        index_BN, value_BCN = (torch.cat(parts, -1) for parts in zip(*layers, strict=True))
+        empty_BCN = value_BCN.new_zeros(*value_BCN.shape[:2], rows * columns)
+        drawn_BCN = empty_BCN.scatter_reduce_(2, index_BN[:, None].expand_as(value_BCN), value_BCN, "amax")
+        return drawn_BCN.unflatten(2, (rows, columns))
+
+    def fixed(self, pixel_NCYX: Tensor, seed: int) -> Tensor:
+        """One canvas for each picture as uint8, a function of the seed: always drawn on the CPU, never bent."""
+        self.check(pixel_NCYX)
+        generator, plain = torch.Generator().manual_seed(seed), Canvases(self.size, self.num_pieces, self.piece)
+        rows = torch.arange(len(pixel_NCYX)).split(FIXED_AT_ONCE)
+        return torch.cat([(plain.draw(pixel_NCYX, row_B, generator) * 255).round().byte() for row_B in rows])
+
+    def _pieces(self, pixel_NCYX: Tensor, row_B: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Pieces [B, N, C, Y, X] from anywhere in other pictures than a row's own."""
+        count, _, rows, columns = pixel_NCYX.shape
+        shape, device = (len(row_B), self.num_pieces), row_B.device
+        other_BN = (row_B[:, None] + _below(count - 1, shape, device, generator) + 1) % count
+        inside = torch.arange(self.piece, device=device)
+        y_BNY = _below(rows - self.piece + 1, shape, device, generator)[..., None] + inside
+        x_BNX = _below(columns - self.piece + 1, shape, device, generator)[..., None] + inside
+        piece_BNYXC = pixel_NCYX[other_BN[..., None, None], :, y_BNY[..., None], x_BNX[:, :, None]]
+        return piece_BNYXC.movedim(-1, 2).float() / 255
+
+
+def _placed(patch_BNCYX: Tensor, rows: int, columns: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """Patches anywhere on a canvas: the places of their pixels [B, N Y X], and the pixels [B, C, N Y X]."""
+    shape, (height, width), device = patch_BNCYX.shape[:2], patch_BNCYX.shape[-2:], patch_BNCYX.device
+    y_BNY = _below(rows - height + 1, shape, device, generator)[..., None] + torch.arange(height, device=device)
+    x_BNX = _below(columns - width + 1, shape, device, generator)[..., None] + torch.arange(width, device=device)
+    index_BNYX = y_BNY[..., None] * columns + x_BNX[..., None, :]
+    return index_BNYX.flatten(1), patch_BNCYX.movedim(2, 1).flatten(2)
+
+
+def _bent(picture_BCYX: Tensor, jitter: float, generator: torch.Generator | None) -> Tensor:
+    """Every picture through an affine map near the identity."""
+    noise_B23 = torch.rand(len(picture_BCYX), 2, 3, device=picture_BCYX.device, generator=generator) * 2 - 1
+    map_B23 = torch.eye(2, 3, device=picture_BCYX.device) + jitter * noise_B23
+    grid_BYX2 = F.affine_grid(map_B23, list(picture_BCYX.shape), align_corners=False)
+    return F.grid_sample(picture_BCYX, grid_BYX2, align_corners=False)
+
+
+def _below(
+    end: int, shape: tuple[int, ...] | torch.Size, device: torch.device, generator: torch.Generator | None
+) -> Tensor:
+    return torch.randint(end, shape, device=device, generator=generator)

@@ -1,0 +1,241 @@
+"""Captions and what they tell of: a TSV (image, number, caption) beside pictures or feature maps, checked strictly."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, cast, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from saccade.data.batches import collate
+from saccade.data.pictures import shapes
+from saccade.data.pictures.images import Pixels, read_picture, read_pictures
+from saccade.data.text.corpus import clean, text_lines
+from saccade.data.text.tokenizer import Tokenizer
+from saccade.errors import Mistake
+
+COLUMNS = 3
+
+
+class Seen(NamedTuple):
+    """One thing to tell of: its name, bytes [C, Y, X] or features [S, C], and a picture to draw on, if there is one."""
+
+    name: str
+    source: NDArray[Any]
+    picture: Pixels | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Captioned:
+    """N pictures as bytes [N, C, Y, X], or feature maps [N, S, C] with their `grid`, and the captions of each.
+
+    Feature values are `scale` times what is stored. `mask_N2YX` says where the two named things lie, if it is known.
+    """
+
+    names: list[str]
+    captions: list[list[str]]
+    source: NDArray[Any]
+    grid: tuple[int, int] | None = None
+    scale: float = 1.0
+    mask_N2YX: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def load(self, rows: NDArray[np.int64] | slice) -> Tensor:
+        """Some of them, as a network reads them."""
+        chosen = torch.from_numpy(np.ascontiguousarray(self.source[rows]))
+        return chosen if self.grid is None else chosen.float() * self.scale
+
+    def seen(self, row: int) -> Seen:
+        """One of them."""
+        source = self.load(slice(row, row + 1))[0].numpy()
+        return Seen(self.names[row], source, source if self.grid is None else None)
+
+    def statistics(self) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of each channel of feature maps, over all places of all pictures."""
+        flat_NC = self.source.reshape(-1, self.source.shape[-1])
+        parts = [flat_NC[at : at + 65536].astype(np.float64) for at in range(0, len(flat_NC), 65536)]
+        mean_C = sum(part.sum(0) for part in parts) / len(flat_NC)
+        variance_C = sum(np.square(part - mean_C).sum(0) for part in parts) / len(flat_NC)
+        deviation_C = np.sqrt(np.maximum(variance_C, 1e-12))
+        return tuple(torch.from_numpy(self.scale * x).float() for x in (mean_C, deviation_C))  # type: ignore[return-value]
+
+    def key(self) -> str:
+        """A hash of all that is learned from."""
+        text = repr((self.captions, self.source.shape, str(self.source.dtype), self.scale)).encode()
+        return hashlib.sha256(text + np.ascontiguousarray(self.source).tobytes()).hexdigest()
+
+
+def of_shapes(count: int, *, side: int, seed: int) -> Captioned:
+    """Pictures of shapes, one sentence each."""
+    made = shapes.make(count, side=side, seed=seed)
+    names = [f"shapes-{seed}-{number}" for number in range(1, count + 1)]
+    return Captioned(names, [[sentence] for sentence in made.sentences], made.picture_NCYX, mask_N2YX=made.mask_N2YX)
+
+
+@final
+@dataclass(frozen=True)
+class Reader:
+    """How captions and pictures, or feature maps, are read.
+
+    `side`: pictures are made so many pixels high and wide; None: there are feature maps. `axes` says what the axes of
+    their array are: N pictures, Y rows, X columns, S places (of a square, row by row), C channels.
+    """
+
+    side: int | None = None
+    axes: str = "NYXC"
+    scale: float = 1.0
+    lower_case: bool = True
+    punctuation: bool = True
+
+    def read(self, captions: str, source: str, *, field: str = "data") -> Captioned:
+        """Captions and what they tell of; a picture or feature map for every name in the captions."""
+        told = self._captions(Path(captions).expanduser(), field)
+        names, path = list(told), Path(source).expanduser()
+        if self.side is not None:
+            if not path.is_dir():
+                raise Mistake(f"{field}.pictures: there is no folder at {source}")
+            pictures = [read_picture(path / name, channels=3, resize=self.side) for name in names]
+            return Captioned(names, list(told.values()), np.stack(pictures))
+        found = self._features(path, field)
+        return Captioned(names, list(told.values()), found.rows(names, captions, source), found.grid, found.scale)
+
+    def inputs(self, path: Path) -> Iterator[Seen]:
+        """What a file or folder holds, without captions."""
+        if self.side is not None:
+            for name, pixels in read_pictures(path, channels=3, resize=self.side):
+                yield Seen(name, pixels, pixels)
+            return
+        found = self._features(path, "input")
+        names = found.names or [f"{path}:{number}" for number in range(1, len(found.feature_NSC) + 1)]
+        for name, feature_SC in zip(names, found.feature_NSC, strict=True):
+            yield Seen(name, feature_SC.astype(np.float32) * np.float32(found.scale))
+
+    def told(self, text: str) -> str:
+        """A caption as it is learned and scored: its case and punctuation as asked."""
+        words = clean(text.lower() if self.lower_case else text).split()
+        return " ".join(word for word in words if self.punctuation or any(sign.isalnum() for sign in word))
+
+    def _captions(self, path: Path, field: str) -> dict[str, list[str]]:
+        """The captions of each picture, in the order of first appearance."""
+        if not path.is_file():
+            raise Mistake(f"{field}.captions: there is no file at {path}")
+        found: dict[str, list[str]] = {}
+        for number, line in enumerate(text_lines(path), 1):
+            columns = line.rstrip("\r\n").split("\t")
+            if len(columns) != COLUMNS or not columns[0]:
+                wanted = "image TAB number TAB caption"
+                raise Mistake(f"{path}:{number}: {len(columns)} columns; there must be {COLUMNS}: {wanted}")
+            if not (caption := self.told(columns[2])):
+                raise Mistake(f"{path}:{number}: no word in the caption")
+            found.setdefault(columns[0].removeprefix("\ufeff"), []).append(caption)
+        if not found:
+            raise Mistake(f"{path}: empty; there must be at least one line")
+        return found
+
+    def _features(self, path: Path, field: str) -> _Features:
+        arrays = _arrays(path, field)
+        stored = arrays["features"]
+        if stored.ndim != len(self.axes) or stored.dtype.kind not in "iuf":
+            what = f"{stored.dtype} of shape {list(stored.shape)}"
+            raise Mistake(f"{path}: {what}; there must be numbers, an axis for each of {self.axes} (data.axes)")
+        order = [self.axes.index(axis) for axis in ("NSC" if "S" in self.axes else "NYXC")]
+        moved = stored.transpose(order)
+        if not moved.size:
+            raise Mistake(f"{path}: empty; there must be at least one feature map")
+        grid = (math.isqrt(moved.shape[1]),) * 2 if "S" in self.axes else cast(tuple[int, int], moved.shape[1:3])
+        if grid[0] * grid[1] != math.prod(moved.shape[1:-1]):
+            raise Mistake(f"{path}: {moved.shape[1]} places; S must be a square (Y and X say another shape)")
+        names = [str(name) for name in arrays["names"]] if "names" in arrays else None
+        scale = float(arrays["scale"]) if "scale" in arrays else self.scale
+        return _Features(moved.reshape(len(moved), -1, moved.shape[-1]), (grid[0], grid[1]), scale, names)
+
+
+class _Features(NamedTuple):
+    """A file of feature maps."""
+
+    feature_NSC: NDArray[Any]
+    grid: tuple[int, int]
+    scale: float
+    names: list[str] | None
+
+    def rows(self, names: list[str], captions: str, source: str) -> NDArray[Any]:
+        """Those of the named pictures; without names of its own, the file has them in the captions' order."""
+        if self.names is None:
+            if len(self.feature_NSC) != len(names):
+                counts = f"{len(self.feature_NSC):,} feature maps, but {captions} tells of {len(names):,} pictures"
+                raise Mistake(f"{source}: {counts}; there must be as many")
+            return np.ascontiguousarray(self.feature_NSC)
+        places = {name: row for row, name in enumerate(self.names)}
+        if missing := [name for name in names if name not in places]:
+            raise Mistake(f"{source}: no feature map for {missing[0]}, which {captions} tells of")
+        return self.feature_NSC[[places[name] for name in names]]
+
+
+def _arrays(path: Path, field: str) -> dict[str, NDArray[Any]]:
+    """The arrays of an NPZ file, or the one of an .npy file (plain or .gz), which is `features`."""
+    if not path.is_file():
+        raise Mistake(f"{field}.features: there is no file at {path}")
+    kinds = [suffix for suffix in path.suffixes if suffix in (".npz", ".npy")]
+    if not kinds:
+        raise Mistake(f"{field}.features: {path} given; allowed: .npz, .npy, .npy.gz")
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        stored = np.load(io.BytesIO(content), allow_pickle=False)
+        arrays = {"features": stored} if isinstance(stored, np.ndarray) else {name: stored[name] for name in stored}
+    except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise Mistake(f"{path}: not a whole {kinds[-1]} file ({' '.join(str(error).split())})") from None
+    if "features" not in arrays:
+        raise Mistake(f"{path}: no array 'features' in it; there is {', '.join(arrays) or 'none'}")
+    return arrays
+
+
+class CaptionBatch(NamedTuple):
+    """Pictures or feature maps with so many places each, and captions, read from <s> on and written up to </s>."""
+
+    source: Tensor
+    places_B: Tensor
+    read_BT: Tensor
+    write_BT: Tensor
+    length_B: Tensor
+
+    def to(self, device: torch.device) -> CaptionBatch:
+        """The same on a device."""
+        return CaptionBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+    @property
+    def num_items(self) -> int:
+        """Words to write, </s> included."""
+        return int(self.length_B.sum())
+
+
+@final
+class Lines:
+    """Every caption of every picture as ids: the rows that batches are made of."""
+
+    def __init__(self, told: Captioned, tokenizer: Tokenizer, *, places: int) -> None:
+        self.told, self.places = told, places
+        pairs = [(row, caption) for row, captions in enumerate(told.captions) for caption in captions]
+        self.picture_N = np.array([row for row, _ in pairs])
+        self.ids = [np.asarray(tokenizer.encode(caption), np.int32) for _, caption in pairs]
+        self.lengths = np.array([len(ids) + 1 for ids in self.ids])  # </s>
+
+    def load(self, rows: NDArray[np.int64]) -> CaptionBatch:
+        """A batch of captions, each with its picture."""
+        ids = [self.ids[row] for row in rows]
+        _, _, read_BT, write_BT, length_B = collate(ids, ids)
+        source = self.told.load(self.picture_N[rows])
+        return CaptionBatch(source, torch.full((len(ids),), self.places), read_BT, write_BT, length_B)

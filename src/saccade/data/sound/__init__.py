@@ -1,0 +1,1 @@
+"""Sound: log-mel frames of WAV files."""

@@ -1,0 +1,162 @@
+"""Sound from WAV files as log-mel frames.
+
+A source is named in one line: one or several WAV files, and numbers, which are seconds of silence. All are joined in
+order: `seven.wav 0.12 three.wav 0.3 one.wav`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import wave
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from saccade.errors import Mistake
+
+FLOOR = math.log(1e-10)  # a log-mel value of digital silence
+RANGE = math.log(1e6)  # what is 60 dB below a source's loudest value is silence
+MOST_SILENCE = 60.0  # seconds between two files
+ZERO_CROSSINGS = 16  # of the low-pass filter, on either side
+AT_ONCE = 1 << 16  # samples resampled together
+PART = re.compile(r"(?P<seconds>\d+(\.\d+)?)(?=\s|$)|(?P<name>\S.*?\.wav)(?=\s|$)", re.IGNORECASE)
+PCM: dict[int, tuple[str, float]] = {1: ("u1", 2.0**7), 2: ("<i2", 2.0**15), 3: ("<i4", 2.0**31), 4: ("<i4", 2.0**31)}
+
+
+class Mel(NamedTuple):
+    """How sound becomes frames: the rate it is resampled to, and windows of it every `hop` seconds."""
+
+    rate: int = 16_000
+    num_mels: int = 80
+    window: float = 0.025
+    hop: float = 0.010
+
+    @property
+    def step(self) -> int:
+        """Samples from one frame to the next."""
+        return round(self.hop * self.rate)
+
+
+def parts(text: str) -> list[str | float]:
+    """The files of a source and the seconds of silence between them, in order."""
+    found: list[str | float] = []
+    at = 0
+    for match in PART.finditer(text):
+        if text[at : match.start()].strip():
+            break
+        found.append(match["name"] or float(match["seconds"]))
+        at = match.end()
+    if text[at:].strip():
+        raise Mistake(f"{text[at:].split()[0]!r} is neither a WAV file (.wav) nor seconds of silence (0.25)")
+    if any(isinstance(part, float) and part > MOST_SILENCE for part in found):
+        raise Mistake(f"{max(p for p in found if isinstance(p, float))} seconds of silence; allowed: 0 to 60")
+    if found and not any(isinstance(part, str) for part in found):
+        raise Mistake("only silence; there must be a WAV file in it")
+    return found
+
+
+def read_wav(path: Path) -> tuple[NDArray[np.float32], int]:
+    """The samples of a PCM file between -1 and 1, channels mixed, and their rate."""
+    try:
+        with wave.open(str(path), "rb") as file:
+            _, width, rate, count, *_ = parameters = file.getparams()
+            raw = file.readframes(count)
+    except FileNotFoundError:
+        raise Mistake(f"there is no file at {path}") from None
+    except (wave.Error, EOFError, IsADirectoryError) as error:
+        raise Mistake(f"{path}: not a PCM WAV file ({str(error) or 'it ends too early'})") from None
+    if not count or not rate:
+        raise Mistake(f"{path}: no sound in it ({count} samples at {rate} Hz)")
+    if len(raw) < count * width * parameters.nchannels:
+        raise Mistake(f"{path}: cut short; {len(raw):,} of {count * width * parameters.nchannels:,} bytes are there")
+    return _samples(raw, width).reshape(-1, parameters.nchannels).mean(1), rate
+
+
+def _samples(raw: bytes, width: int) -> NDArray[np.float32]:
+    kind, full = PCM[width]
+    if width == 3:  # the three bytes on top of an empty one
+        wide = np.zeros((len(raw) // 3, 4), np.uint8)
+        wide[:, 1:] = np.frombuffer(raw, np.uint8).reshape(-1, 3)
+        raw = wide.tobytes()
+    values = np.frombuffer(raw, kind).astype(np.float32)
+    return np.asarray((values - 128.0 if width == 1 else values) / full, np.float32)
+
+
+def resampled(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
+    """x(t) = sum_n x_n h(t - n), h a sinc at the lower of the two half rates under a Hann window; any two rates."""
+    if rate == wanted:
+        return samples
+    cutoff = min(1.0, wanted / rate)
+    reach = math.ceil(ZERO_CROSSINGS / cutoff)
+    padded = torch.nn.functional.pad(torch.from_numpy(samples), (reach, reach))
+    offset_N = torch.arange(-reach + 1, reach + 1)
+    found = []
+    for start in range(0, math.ceil(len(samples) * wanted / rate), AT_ONCE):
+        stop = min(start + AT_ONCE, math.ceil(len(samples) * wanted / rate))
+        time_T = torch.arange(start, stop, dtype=torch.float64) * rate / wanted
+        first_T = time_T.floor().long()
+        near_TN = offset_N - (time_T - first_T)[:, None]
+        filter_TN = cutoff * torch.sinc(cutoff * near_TN) * torch.cos(math.pi / 2 * near_TN / reach).square()
+        found.append((padded[first_T[:, None] + reach + offset_N] * filter_TN).sum(1).float())
+    return torch.cat(found).numpy()
+
+
+def log_mel(samples: NDArray[np.float32], mel: Mel) -> NDArray[np.float16]:
+    """log(M |STFT(x)|^2), frames [S, F]: triangles of equal width in mel (Davis & Mermelstein 1980), Hann windows."""
+    width = round(mel.window * mel.rate)
+    size = 1 << (2 * width - 1).bit_length()  # finer bins than the narrowest triangle
+    power_CS = torch.stft(
+        torch.from_numpy(samples - samples.mean()),  # a constant is no sound, but its ends would click
+        size,
+        hop_length=mel.step,
+        win_length=width,
+        window=torch.hann_window(width),
+        pad_mode="constant",
+        return_complex=True,
+    )
+    mel_FS = filters(mel, size) @ power_CS.abs().square()
+    return np.asarray((mel_FS + math.exp(FLOOR)).log().mT.numpy(), np.float16)
+
+
+@functools.cache
+def filters(mel: Mel, size: int) -> Tensor:
+    """Triangles [F, C] over the bins of a transform of `size`; each rises where the one before it falls."""
+    hertz_C = torch.linspace(0, mel.rate / 2, size // 2 + 1)
+    edges = torch.linspace(0, _to_mel(mel.rate / 2), mel.num_mels + 2)
+    edge_F = 700 * (torch.pow(10.0, edges / 2595) - 1)
+    rising_FC = (hertz_C - edge_F[:-2, None]) / (edge_F[1:-1] - edge_F[:-2])[:, None]
+    falling_FC = (edge_F[2:, None] - hertz_C) / (edge_F[2:] - edge_F[1:-1])[:, None]
+    return torch.minimum(rising_FC, falling_FC).clamp(min=0)
+
+
+def _to_mel(hertz: float) -> float:
+    return 2595 * math.log10(1 + hertz / 700)
+
+
+def frames_of(path: Path, mel: Mel) -> NDArray[np.float16]:
+    """The frames [S, F] of a file."""
+    samples, rate = read_wav(path)
+    return log_mel(resampled(samples, rate, mel.rate), mel)
+
+
+def joined(pieces: list[NDArray[np.float16] | int], num_mels: int) -> NDArray[np.float32]:
+    """Frames one after the other, normalised; a number stands for so many frames of silence."""
+    rows = [np.full((piece, num_mels), FLOOR, np.float16) if isinstance(piece, int) else piece for piece in pieces]
+    return normalised(np.concatenate(rows).astype(np.float32))
+
+
+def normalised(frames_SF: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Mean 0 and deviation 1 over the whole source, 60 dB deep: how loud it is is gone.
+
+    Not mel by mel, which in a source of one short word would make a loud mel and a faint one the same.
+    """
+    x_SF = np.maximum(frames_SF, frames_SF.max() - np.float32(RANGE))
+    x_SF -= x_SF.mean()
+    deviation = math.sqrt(np.vdot(x_SF, x_SF) / x_SF.size)
+    return x_SF / np.float32(max(deviation, 1e-3))

@@ -1,0 +1,133 @@
+"""Frames of many WAV files on disk, each made once however many sources it is part of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from saccade.data.sound.mel import Mel, frames_of, joined, parts
+from saccade.data.store import Ragged, RaggedWriter, content_hash, made_once
+from saccade.errors import Mistake
+
+FORMAT = 1  # another number, and every store is made anew
+
+
+@final
+@dataclass(frozen=True)
+class Recordings:
+    """The frames of files; a source is then a row of references to them: a file's number, or -n for n silent frames."""
+
+    mel: Mel
+    frames: Ragged
+    number_of: dict[str, int]  # by the names that sources use
+    key: str  # a hash of everything it was made from
+
+    def encode(self, text: str) -> list[int]:
+        """The references of a source; a silence shorter than half a frame is none."""
+        named = (
+            self.number_of[part] if isinstance(part, str) else -silent_frames(part, self.mel) or None
+            for part in parts(text)
+        )
+        return [reference for reference in named if reference is not None]
+
+    def length(self, references: Iterable[int]) -> int:
+        """How many frames a source has."""
+        return sum(len(self.frames[number]) if number >= 0 else -number for number in references)
+
+    def all_lengths(self, sources: Ragged) -> NDArray[np.int64]:
+        """The same of every source of a store."""
+        each = np.where(sources.steps < 0, -sources.steps, self.frames.lengths[np.maximum(sources.steps, 0)])
+        return np.diff(np.concatenate([[0], np.cumsum(each)])[sources.offsets])
+
+    def source(self, references: Iterable[int]) -> NDArray[np.float32]:
+        """A source's frames [S, F], joined and normalised."""
+        pieces = [self.frames[number] if number >= 0 else -int(number) for number in references]
+        return joined(pieces, self.mel.num_mels)
+
+
+def silent_frames(seconds: float, mel: Mel) -> int:
+    """How many frames a silence has."""
+    return round(seconds / mel.hop)
+
+
+def prepare_recordings(root: Path, files: Mapping[str, Path], mel: Mel) -> Recordings:
+    """The frames of these files under `root`, made now or found; in memory is one file at a time."""
+    key = content_hash(files.values(), {"names": list(files), "mel": mel._asdict(), "frames": FORMAT})
+
+    def write(draft: Path) -> None:
+        with RaggedWriter(draft, "frames", np.float16) as writer:
+            for path in files.values():
+                writer.add(frames_of(path, mel))
+        (draft / "meta.json").write_text(json.dumps({"num_files": len(files)}), "utf-8")
+
+    frames = Ragged(made_once(root, key, write), "frames", np.float16, mel.num_mels)
+    return Recordings(mel, frames, {name: number for number, name in enumerate(files)}, key)
+
+
+def named_files(texts: Iterable[str], folder: Path, place: Callable[[int], str]) -> dict[str, Path]:
+    """Every file that some sources name, once, in order; `place` is where a row stands, for the messages."""
+    found: dict[str, Path] = {}
+    for row, text in enumerate(texts):
+        try:
+            names = [part for part in parts(text) if isinstance(part, str) and part not in found]
+        except Mistake as mistake:
+            raise Mistake(f"{place(row)}: {mistake}") from None
+        for name in names:
+            found[name] = folder / name
+            if not found[name].is_file():
+                raise Mistake(f"{place(row)}: there is no file at {found[name]}")
+    return found
+
+
+def pad_frames(sources: Sequence[NDArray[np.float32]]) -> tuple[Tensor, Tensor]:
+    """Sources as one batch [B, S, F], zeros behind them, and their lengths."""
+    longest = max(len(source) for source in sources)
+    table: NDArray[Any] = np.zeros((len(sources), longest, sources[0].shape[1]), np.float32)
+    for row, source in enumerate(sources):
+        table[row, : len(source)] = source
+    return torch.from_numpy(table), torch.tensor([len(source) for source in sources])
+
+
+@final
+@dataclass(frozen=True)
+class Sounds:
+    """What a model of sound reads with: from names of files to frames, as a tokenizer goes from text to ids."""
+
+    mel: Mel
+    frames_a_step: int = 4  # of those that can be looked at
+    stored: Recordings | None = None  # files that need not be read again
+
+    def encode(self, text: str) -> NDArray[np.float32]:
+        """The frames [S, F] of a source, joined and normalised."""
+        pieces = [
+            self._frames(part) if isinstance(part, str) else silent_frames(part, self.mel) for part in parts(text)
+        ]
+        return joined(pieces, self.mel.num_mels) if pieces else np.zeros((0, self.mel.num_mels), np.float32)
+
+    def _frames(self, name: str) -> NDArray[np.float16]:
+        if self.stored is not None and name in self.stored.number_of:
+            return self.stored.frames[self.stored.number_of[name]]
+        return frames_of(Path(name), self.mel)
+
+    def pieces(self, frames_SF: NDArray[np.float32]) -> list[str]:
+        """The second at which each step begins."""
+        steps = range(0, len(frames_SF), self.frames_a_step)
+        return [f"{step * self.mel.hop:.2f}" for step in steps]
+
+
+def rebased_lines(texts: Iterable[str], folder: Path, place: Callable[[int], str]) -> Iterator[str]:
+    """Sources whose names, looked up from a folder, are looked up from here; `place` is for the messages."""
+    for row, text in enumerate(texts):
+        try:
+            found = parts(text)
+        except Mistake as mistake:
+            raise Mistake(f"{place(row)}: {mistake}") from None
+        yield " ".join(str(folder / part) if isinstance(part, str) else f"{part:g}" for part in found)

@@ -1,0 +1,1 @@
+"""Tagged sentences: CoNLL columns, spans, and the words that a tagger reads."""

@@ -1,0 +1,103 @@
+"""CoNLL columns in and out: a token a line, a blank line between sentences, -DOCSTART- before a document."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from saccade.data.text.corpus import clean, text_lines
+from saccade.errors import Mistake
+
+DOCUMENT = "-DOCSTART-"
+
+
+class Sentence(NamedTuple):
+    """Words, their tags where there are any, the document they stand in, and the line of the first in its file."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+    document: int = 0
+    line: int = 0
+
+
+class Columns(NamedTuple):
+    """Which columns hold the word and the tag, from 0; -1 is the last. Without a tag column, words alone are read."""
+
+    word: int = 0
+    tag: int | None = -1
+
+
+WORD_AND_TAG = Columns()
+
+
+def read_columns(path: Path, columns: Columns = WORD_AND_TAG) -> list[Sentence]:
+    """The sentences of a file, plain or gzip. A file without one is a mistake."""
+    found = list(sentences(path, text_lines(path), columns))
+    if not found:
+        raise Mistake(f"{path}: no sentence in it; there must be lines of columns, word first and tag last")
+    return found
+
+
+def sentences(name: Path | str, lines: Iterable[str], columns: Columns = WORD_AND_TAG) -> Iterator[Sentence]:
+    """Sentences from lines; the name is for messages. Before any -DOCSTART- each is a document of its own."""
+    document, has_documents, num_columns = -1, False, 0
+    rows: list[list[str]] = []
+    first = 0
+    for number, line in enumerate(itertools.chain(lines, [""]), 1):
+        fields = split(line)
+        if fields and fields[0] != DOCUMENT:
+            num_columns = num_columns or len(fields)
+            _check(f"{name}:{number}", fields, num_columns, columns)
+            first = number if not rows else first
+            rows.append(fields)
+            continue
+        if rows:
+            document += not has_documents
+            yield _sentence(rows, columns, document, first)
+            rows = []
+        if fields:
+            has_documents, document = True, document + 1
+
+
+def split(line: str) -> list[str]:
+    """The fields of a line, cleaned: between tabs where it has one, else between spaces."""
+    if not clean(line):
+        return []
+    return [clean(field) for field in line.rstrip("\r\n").split("\t")] if "\t" in line else clean(line).split()
+
+
+def looks_like_columns(line: str, tags: Iterable[str]) -> bool:
+    """Whether a file's first line is of columns, not of a sentence: a tab, -DOCSTART-, or a tag behind a word."""
+    fields = split(line)
+    return "\t" in line.strip() or fields[:1] == [DOCUMENT] or (len(fields) > 1 and fields[-1] in tags)
+
+
+def written(words: Sequence[str], tags: Sequence[str]) -> str:
+    """A sentence as lines of word, tab, tag; a blank line is to follow."""
+    return "".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True))
+
+
+def _sentence(rows: list[list[str]], columns: Columns, document: int, line: int) -> Sentence:
+    tags = () if columns.tag is None else tuple(row[columns.tag] for row in rows)
+    return Sentence(tuple(row[columns.word] for row in rows), tags, document, line)
+
+
+def _check(place: str, fields: list[str], num_columns: int, columns: Columns) -> None:
+    if len(fields) != num_columns:
+        raise Mistake(f"{place}: {_counted(len(fields))}; the lines before have {num_columns}")
+    for name, index in columns._asdict().items():
+        if index is None:
+            continue
+        if not -len(fields) <= index < len(fields):
+            raise Mistake(f"{place}: {_counted(len(fields))}; there is no column {index} for the {name}")
+        if not fields[index]:
+            raise Mistake(f"{place}: the {name} is empty")
+    if columns.tag is not None and columns.word % len(fields) == columns.tag % len(fields):
+        wanted = "there must be a word and a tag in two of them, with tabs or spaces between"
+        raise Mistake(f"{place}: {_counted(len(fields))}; {wanted}")
+
+
+def _counted(count: int) -> str:
+    return "1 column" if count == 1 else f"{count} columns"

@@ -1,0 +1,195 @@
+"""Words as a tagger reads them: lower-cased ids, characters, shapes, and the same word's places in a document."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from saccade.data.tags.columns import Sentence
+from saccade.data.text.tokenizer import END, SPECIAL, START, UNKNOWN, Vocabulary
+from saccade.errors import Mistake
+
+LONGEST_WORD = 40  # characters that are read of a word: its beginning and its end
+LONGEST_SHAPE = 8
+MOST_PLACES = 16  # of one word that are compared with each other; memory is linear in the document
+Document = Sequence[Sentence]
+
+
+class Tokens(NamedTuple):
+    """Sentences as a tagger reads them. Every spelling of the batch is there once.
+
+    `place_NS` has a row for each word that a document has more than once: where it stands, counted through [B, T].
+    """
+
+    word_BT: Tensor
+    length_B: Tensor
+    spelling_BT: Tensor  # which of the N spellings
+    character_NC: Tensor
+    character_length_N: Tensor
+    shape_N: Tensor
+    place_NS: Tensor
+    place_length_N: Tensor
+
+    def to(self, device: torch.device) -> Tokens:
+        """The same on a device."""
+        return Tokens(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+
+@final
+@dataclass(frozen=True)
+class Lexicon:
+    """The vocabularies of words (as `plain` writes them), characters and shapes, and the tags.
+
+    `spelling` is how the tags spell spans (bio, bioes), or None where they don't (parts of speech).
+    """
+
+    words: Vocabulary
+    characters: Vocabulary
+    shapes: Vocabulary
+    tags: list[str]
+    spelling: str | None
+
+    @classmethod
+    def learned(
+        cls, sentences: Iterable[Sentence], tags: Sequence[str], *, spelling: str | None, min_count: int = 2
+    ) -> Lexicon:
+        """What the training text has at least `min_count` times; its rarer words are how <unk> looks."""
+        spellings = Counter(word for sentence in sentences for word in sentence.words)
+        words, characters, shapes = Counter[str](), Counter[str](), Counter[str]()
+        for word, count in spellings.items():
+            words[plain(word)] += count
+            shapes[shape(word)] += count
+            for character in word:
+                characters[character] += count
+        return cls(
+            _vocabulary(words, "words", min_count),
+            _vocabulary(characters, "characters", min_count),
+            _vocabulary(shapes, "words", min_count),
+            list(tags),
+            spelling,
+        )
+
+    def joined(self, words: Iterable[str]) -> Lexicon:
+        """With more words, those of a file of vectors, behind its own."""
+        known = set(self.words.symbols)
+        new = dict.fromkeys(word for word in map(plain, words) if word and word not in known)
+        return replace(self, words=Vocabulary([*self.words.symbols, *new], "words"))
+
+    def counts(self, sentences: Iterable[Sentence]) -> NDArray[np.int64]:
+        """How often each word stands in sentences, [V]."""
+        found = np.zeros(self.words.size, np.int64)
+        for word, count in Counter(word for sentence in sentences for word in sentence.words).items():
+            found[_id(self.words, plain(word))] += count
+        return found
+
+    def tokens(self, documents: Sequence[Document]) -> Tokens:
+        """The sentences of documents, in order, as one batch."""
+        sentences = [sentence.words for document in documents for sentence in document]
+        spellings: dict[str, int] = {}
+        spelling_BT = padded([[spellings.setdefault(word, len(spellings)) for word in words] for words in sentences])
+        word_N = np.array([_id(self.words, plain(word)) for word in spellings])
+        length_B = np.array([len(words) for words in sentences])
+        real_BT = np.arange(spelling_BT.shape[1]) < length_B[:, None]
+        characters = [[START, *self.characters.encode(_ends(word)), END] for word in spellings]
+        places = _places(documents, spelling_BT.shape[1])
+        table = (
+            np.where(real_BT, word_N[spelling_BT], 0),
+            length_B,
+            spelling_BT,
+            padded(characters),
+            np.array([len(row) for row in characters]),
+            np.array([_id(self.shapes, shape(word)) for word in spellings]),
+            padded(places),
+            np.array([len(row) for row in places], np.int64),
+        )
+        return Tokens(*map(torch.from_numpy, table))
+
+    def tag_ids(self, sentences: Iterable[Sequence[str]]) -> Tensor:
+        """Tags as ids, [B, T]."""
+        ids = {tag: index for index, tag in enumerate(self.tags)}
+        return torch.from_numpy(padded([[ids[tag] for tag in tags] for tags in sentences]))
+
+    def text(self) -> str:
+        """As its file has it, JSON."""
+        parts = {name: getattr(self, name).symbols for name in ("words", "characters", "shapes")}
+        return json.dumps({**parts, "tags": self.tags, "spelling": self.spelling}, ensure_ascii=False)
+
+    @classmethod
+    def load(cls, path: Path) -> Lexicon:
+        """From its file."""
+        try:
+            stored = json.loads(path.read_text("utf-8"))
+            words, characters, shapes = (stored[name] for name in ("words", "characters", "shapes"))
+            tags, spelling = stored["tags"], stored["spelling"]
+        except (ValueError, KeyError, TypeError):
+            raise Mistake(f"{path} is damaged: it is no lexicon") from None
+        kinds = Vocabulary(words, "words"), Vocabulary(characters, "characters"), Vocabulary(shapes, "words")
+        return cls(*kinds, tags, spelling)
+
+
+@functools.lru_cache(1 << 16)
+def plain(word: str) -> str:
+    """A word as the vocabulary knows it: lower-cased, every digit a 0, without spaces."""
+    return re.sub(r"\d", "0", "".join(word.split()).lower())
+
+
+@functools.lru_cache(1 << 16)
+def shape(word: str) -> str:
+    """X for capitals, x for small letters, 0 for digits, two at most in a row: Xxx, XX, 00-00, Xx0."""
+    drawn = "".join(_sign(character) for character in word if not character.isspace())
+    return re.sub(r"(.)\1+", r"\1\1", drawn)[:LONGEST_SHAPE]
+
+
+def padded(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """Rows of ids as a table, zeros behind them."""
+    table = np.zeros((len(rows), max(map(len, rows), default=0)), np.int64)
+    for index, row in enumerate(rows):
+        table[index, : len(row)] = row
+    return table
+
+
+def _sign(character: str) -> str:
+    if character.isupper():
+        return "X"
+    if character.islower():
+        return "x"
+    return "0" if character.isdigit() else character
+
+
+def _ends(word: str) -> str:
+    half = LONGEST_WORD // 2
+    return word if len(word) <= LONGEST_WORD else word[:half] + word[-half:]
+
+
+def _id(vocabulary: Vocabulary, symbol: str) -> int:
+    return (vocabulary.encode(symbol) or [UNKNOWN])[0]
+
+
+def _vocabulary(counts: Counter[str], kind: str, min_count: int) -> Vocabulary:
+    ranked = sorted((symbol for symbol in counts if symbol.strip()), key=lambda symbol: (-counts[symbol], symbol))
+    return Vocabulary([*SPECIAL, *(symbol for symbol in ranked if counts[symbol] >= min_count)], kind)
+
+
+def _places(documents: Sequence[Document], steps: int) -> list[list[int]]:
+    """Where the words stand that a document has more than once, in runs of at most MOST_PLACES."""
+    found, row = list[list[int]](), 0
+    for document in documents:
+        places: dict[str, list[int]] = {}
+        for sentence in document:
+            for step, word in enumerate(sentence.words):
+                places.setdefault(plain(word), []).append(row * steps + step)
+            row += 1
+        runs = (at[start : start + MOST_PLACES] for at in places.values() for start in range(0, len(at), MOST_PLACES))
+        found += (run for run in runs if len(run) > 1)
+    return found

@@ -1,0 +1,105 @@
+"""Tagged sentences from files: read, their scheme found, their tags checked and repaired with a count."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from saccade.data.tags.columns import Columns, Sentence, read_columns
+from saccade.data.tags.lexicon import Document
+from saccade.data.tags.spans import OUTSIDE, converted, repaired, scheme_of, spans_of
+from saccade.data.text.corpus import shards
+from saccade.errors import Mistake
+
+LONGEST_DOCUMENT = 256  # sentences that are read together; a longer document is read in parts
+
+
+class TaggedFile(NamedTuple):
+    """A file and its sentences."""
+
+    path: Path
+    sentences: list[Sentence]
+
+    def place(self, sentence: Sentence, index: int) -> str:
+        """Where a token stands, as file:line."""
+        return f"{self.path}:{sentence.line + index}"
+
+
+class Checked(NamedTuple):
+    """Sentences whose tags keep to the scheme that the model spells; how many tags were repaired, and the first."""
+
+    sentences: list[Sentence]
+    num_repaired: int = 0
+    first_repaired: str = ""
+
+
+def documents(given: Iterable[Sentence]) -> Iterator[Document]:
+    """Neighbours of one document together, but not more than LONGEST_DOCUMENT."""
+    for _, group in itertools.groupby(given, key=lambda sentence: sentence.document):
+        while part := list(itertools.islice(group, LONGEST_DOCUMENT)):
+            yield part
+
+
+def read_tagged(field: str, pattern: str, columns: Columns) -> list[TaggedFile]:
+    """The files that a path, folder or glob stands for."""
+    return read_files(shards(field, pattern), columns)
+
+
+def read_files(paths: Iterable[Path], columns: Columns) -> list[TaggedFile]:
+    """Files of sentences; documents count through all of them."""
+    files, first = list[TaggedFile](), 0
+    for path in paths:
+        found = [one._replace(document=first + one.document) for one in read_columns(path, columns)]
+        files.append(TaggedFile(path, found))
+        first = found[-1].document + 1
+    return files
+
+
+def found_scheme(files: Iterable[TaggedFile]) -> str | None:
+    """How the tags of files spell spans, or None."""
+    return scheme_of(sentence.tags for file in files for sentence in file.sentences)
+
+
+def checked(files: Iterable[TaggedFile], scheme: str | None, spelling: str) -> Checked:
+    """Tags repaired by their scheme and spelled anew; as they are where there is none."""
+    done, count, first = list[Sentence](), 0, ""
+    for file in files:
+        for sentence in file.sentences:
+            if scheme is None:
+                done.append(sentence)
+                continue
+            _check(file, sentence, scheme)
+            right, changed = repaired(sentence.tags, scheme)
+            if changed and not count:
+                first = file.place(sentence, next(i for i, tag in enumerate(right) if tag != sentence.tags[i]))
+            count += changed
+            done.append(sentence._replace(tags=tuple(converted(right, spelling))))
+    return Checked(done, count, first)
+
+
+def tag_set(sentences: Iterable[Sentence], spelling: str | None) -> list[str]:
+    """Every tag of the sentences in alphabetical order; of spans, all that a spelling can write for their kinds."""
+    sentences = list(sentences)
+    if spelling is None:
+        return sorted({tag for sentence in sentences for tag in sentence.tags})
+    kinds = {span.kind for sentence in sentences for span in spans_of(sentence.tags)}
+    return [OUTSIDE, *(f"{part}-{kind}" for kind in sorted(kinds) for part in _parts(spelling))]
+
+
+def _parts(scheme: str) -> str:
+    return "BIES" if scheme == "bioes" else "BI"
+
+
+def _check(file: TaggedFile, sentence: Sentence, scheme: str) -> None:
+    for index, tag in _misspelled(sentence, scheme):
+        wanted = f"allowed in {scheme}: O, or one of {', '.join(_parts(scheme))} with a hyphen and a kind"
+        raise Mistake(f"{file.place(sentence, index)}: the tag is {tag!r}; {wanted} (or data.scheme: none)")
+
+
+def _misspelled(sentence: Sentence, scheme: str) -> Iterator[tuple[int, str]]:
+    for index, tag in enumerate(sentence.tags):
+        part, hyphen, kind = tag.partition("-")
+        if tag != OUTSIDE and not (len(part) == 1 and part in _parts(scheme) and hyphen and kind):
+            yield index, tag

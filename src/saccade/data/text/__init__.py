@@ -1,0 +1,1 @@
+"""Texts: pairs from files, tokenizers, word vectors."""

@@ -1,0 +1,235 @@
+"""Text to token ids and back: SentencePiece (unigram, BPE) with byte fallback, characters, or white-space words.
+
+The first four ids mean the same in all of them: 0 padding, 1 start, 2 end, 3 unknown.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar, final
+
+import sentencepiece
+
+from saccade.errors import Mistake
+from saccade.files import replacing
+
+T = TypeVar("T")
+PAD, START, END, UNKNOWN = 0, 1, 2, 3
+SPACE = "▁"  # SentencePiece's sign for one
+SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+MOST_CHARACTERS = 100_000_000  # enough to learn a vocabulary from; SentencePiece takes some 30 bytes for each
+
+
+class Sample(NamedTuple):
+    """Texts to learn from, and how many there were to choose from."""
+
+    texts: list[str]
+    num_seen: int
+
+
+def sample(texts: Iterable[str], *, most: int, seed: int = 0) -> Sample:
+    """The texts that aren't blank, or some by chance, each with the same, that have at most so many characters."""
+    chance, share = random.Random(seed), 1.0
+    kept: list[str] = []
+    seen = size = 0
+    for text in filter(None, texts):
+        seen += 1
+        if chance.random() < share:
+            kept.append(text)
+            size += len(text)
+        while size > most:  # forget every other one, and take half as many from now on
+            kept = [text for text in kept if chance.random() < 0.5]
+            size, share = sum(map(len, kept)), share / 2
+    return Sample(kept, seen)
+
+
+class Tokenizer(Protocol):
+    """What every tokenizer does. `pieces` are the tokens as they are shown beside weights."""
+
+    @property
+    def size(self) -> int:
+        """V."""
+
+    def encode(self, text: str) -> list[int]:
+        """Ids, without start and end."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text; the special ids vanish."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """One readable string a token."""
+
+    def begins_word(self, piece: str) -> bool:
+        """Whether a piece is the first of a word (that of a text always is)."""
+
+    def save(self, path: Path) -> None:
+        """One file, written whole or not at all."""
+
+
+@final
+class SentencePiece:
+    """Unigram (Kudo 2018) or BPE (Sennrich 2016) pieces; what no piece covers is spelled in bytes."""
+
+    def __init__(self, model: bytes) -> None:
+        self.model = model
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+
+    @classmethod
+    def train(cls, kind: str, texts: Iterable[str], size: int, *, seed: int) -> SentencePiece:
+        """Learn `size` pieces from texts."""
+        sentencepiece.set_random_generator_seed(seed)
+        written = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(texts),
+                model_writer=written,
+                model_type=kind,
+                vocab_size=size,
+                byte_fallback=True,
+                character_coverage=0.9999,
+                normalization_rule_name="identity",
+                pad_id=PAD,
+                bos_id=START,
+                eos_id=END,
+                unk_id=UNKNOWN,
+                max_sentence_length=1 << 20,
+                num_threads=1,  # more threads, another vocabulary
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise Mistake(f"tokenizer.vocabulary_size: {size:,} given; {_reason(str(error))}") from None
+        return cls(written.getvalue())
+
+    @property
+    def size(self) -> int:
+        """V."""
+        return self._processor.vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """Ids, without start and end. ▁, its own sign for a space, is read as one."""
+        return self._processor.encode(text)
+
+    def sampler(self, alpha: float) -> Callable[[str], list[int]]:
+        """Encodes text in pieces drawn at random: subword regularisation (Kudo 2018), BPE-dropout (Provilkov 2020)."""
+        return lambda text: self._processor.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text on one line, whatever bytes the ids spell; the special ids vanish."""
+        return " ".join(self._processor.decode([index for index in ids if index > UNKNOWN]).split())
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """One readable string a token."""
+        return [self._processor.id_to_piece(index) for index in ids]
+
+    def begins_word(self, piece: str) -> bool:
+        """▁ does; and in scripts that write no spaces, every piece."""
+        return piece.startswith(SPACE) or unicodedata.east_asian_width(piece[0]) in "WF"
+
+    def save(self, path: Path) -> None:
+        """SentencePiece's own model file."""
+        with replacing(path) as draft:
+            draft.write_bytes(self.model)
+
+    @classmethod
+    def load(cls, path: Path) -> SentencePiece:
+        """From its file."""
+        try:
+            return cls(path.read_bytes())
+        except RuntimeError:
+            raise Mistake(f"{path} is damaged: it is no SentencePiece model") from None
+
+
+@final
+class Vocabulary:
+    """A list of symbols: white-space words, or single characters. What isn't in it becomes <unk>."""
+
+    def __init__(self, symbols: Sequence[str], kind: str) -> None:
+        self.symbols, self.kind = list(symbols), kind
+        # a word spelled <s> or </s> is text: it must not start or end a sentence
+        self._ids = {symbol: index for index, symbol in enumerate(self.symbols) if index > UNKNOWN}
+        self._split: Callable[[str], list[str]] = str.split if kind == "words" else list
+        self._glue = " " if kind == "words" else ""
+
+    @classmethod
+    def train(cls, kind: str, texts: Iterable[str], size: int) -> Vocabulary:
+        """The most frequent symbols, ties in alphabetical order."""
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(text.split() if kind == "words" else text)
+        ranked = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
+        return cls([*SPECIAL, *ranked[: max(0, size - len(SPECIAL))]], kind)
+
+    @property
+    def size(self) -> int:
+        """V."""
+        return len(self.symbols)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids, without start and end."""
+        return [self._ids.get(symbol, UNKNOWN) for symbol in self._split(text)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text; the special ids vanish, but an unknown symbol shows."""
+        return self._glue.join(self.symbols[index] for index in ids if index >= UNKNOWN)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """One readable string a token."""
+        return [self.symbols[index] for index in ids]
+
+    def begins_word(self, piece: str) -> bool:
+        """Every word; of characters, a space."""
+        return self.kind == "words" or piece == " "
+
+    def save(self, path: Path) -> None:
+        """A JSON file."""
+        with replacing(path) as draft:
+            draft.write_text(json.dumps({"kind": self.kind, "symbols": self.symbols}, ensure_ascii=False), "utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Vocabulary:
+        """From its file."""
+        stored = json.loads(path.read_text("utf-8"))
+        return cls(stored["symbols"], stored["kind"])
+
+
+def repeatably(seed: int, work: Callable[[], T]) -> T:
+    """Run what draws pieces at random so that a seed always draws the same: SentencePiece seeds each new thread."""
+    with ThreadPoolExecutor(1, initializer=sentencepiece.set_random_generator_seed, initargs=(seed,)) as fresh:
+        return fresh.submit(work).result()
+
+
+def train_tokenizer(kind: str, texts: Iterable[str], size: int, *, seed: int = 0) -> SentencePiece | Vocabulary:
+    """A tokenizer of a kind (unigram, bpe, words, characters), learned from texts."""
+    texts = [text for text in texts if text]
+    if not texts:
+        raise Mistake("tokenizer: there is no text to learn from; every line is blank")
+    if kind in ("unigram", "bpe"):
+        return SentencePiece.train(kind, texts, size, seed=seed)
+    return Vocabulary.train(kind, texts, size)
+
+
+def load_tokenizer(path: Path) -> SentencePiece | Vocabulary:
+    """From a run's folder."""
+    return Vocabulary.load(path) if path.suffix == ".json" else SentencePiece.load(path)
+
+
+def file_name(tokenizer: SentencePiece | Vocabulary, stem: str) -> str:
+    """How a tokenizer's file is called in a run."""
+    return f"{stem}.json" if isinstance(tokenizer, Vocabulary) else f"{stem}.model"
+
+
+def _reason(error: str) -> str:
+    """What SentencePiece says, in our words where they are known."""
+    if most := re.search(r"value <= (\d+)", error):
+        return f"allowed: {int(most[1]):,} or fewer, as this text has no more pieces"
+    if least := re.search(r"required_chars\. \d+ vs (\d+)", error):
+        return f"allowed: {int(least[1]):,} or more, one for each byte and common character"
+    return error.replace("\n", " ").rsplit("] ", 1)[-1]

@@ -1,0 +1,232 @@
+# mypy: disable-error-code="no-untyped-def"
+"""What `BeamBoard.take` does, in one kernel: a program, which is one warp, has one sentence.
+
+Of equal candidates the first is better. What the slots know of the rows is written along with them.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from saccade.data.text.tokenizer import END
+from saccade.decoding.constraints import LONGEST_BLOCK, LONGEST_LOOP, SHORTEST_LOOP
+from saccade.decoding.continuous.beam_state import BeamBoard
+from saccade.decoding.continuous.greedy_state import Likeliest
+from saccade.decoding.continuous.kernels.loops import followed, is_looked_at
+from saccade.decoding.continuous.kernels.top_tokens import NOTHING, as_float, in_order
+from saccade.ops.kernels.follow import follow
+from saccade.ops.kernels.launch import launch
+
+COPIED = 1024  # bytes of all rows of a sentence that are on their way at once
+
+
+def take(board: BeamBoard, found: Likeliest) -> Tensor:
+    """The best of all extensions: those that end are remembered, N others are the next hypotheses."""
+    (batch, width), each = board.score_BN.shape, found.token_RM.shape[1]
+    num_best, taken = board.options.num_best, min(2 * width, width * each)
+    parent_BN = torch.empty_like(board.last_BN)
+    padded = triton.next_power_of_2(width)
+    take_kernel[(batch,)](
+        found.token_RM,
+        found.log_p_RM,
+        board.live_B,
+        board.place_B,
+        board.limit_B,
+        board.guarded_B,
+        board.last_BN,
+        board.token_BNC,
+        board.log_p_BNC,
+        board.score_BN,
+        board.back_BNC,
+        board.row_BNC,
+        board.slots.place_R,
+        board.slots.holder_RC,
+        board.worth_BM,
+        board.ended_BM3,
+        board.num_cut_B,
+        board.cut_BX2,
+        board.share_C,
+        board.last_share_B,
+        board.loops.run_BNK,
+        board.loops.recent_BNK,
+        parent_BN,
+        board.size.steps,
+        WIDTH=width,
+        EACH=each,
+        TAKEN=taken,
+        NUM_BEST=num_best,
+        ROWS=padded,
+        CANDIDATES=triton.next_power_of_2(width * each),
+        RANKS=triton.next_power_of_2(taken),
+        KEPT=triton.next_power_of_2(num_best),
+        STEPS=COPIED // padded,
+        ROUNDS=board.options.max_rounds,
+        BLOCKS=LONGEST_BLOCK,
+        SHORTEST=SHORTEST_LOOP,
+        LONGEST=LONGEST_LOOP,
+        END=END,
+        num_warps=1,
+        **launch(board.device),
+    )
+    return parent_BN
+
+
+@triton.jit
+def take_kernel(
+    token,
+    log_p,
+    live,
+    place,
+    limit,
+    guarded,
+    last,
+    tokens,
+    log_ps,
+    scores,
+    back,
+    holder_in_sentence,
+    place_of_row,
+    holder,
+    worth,
+    ended,
+    num_cut,
+    cuts,
+    share,
+    last_share,
+    run,
+    recent,
+    parents,
+    num_steps,
+    WIDTH: tl.constexpr,
+    EACH: tl.constexpr,
+    TAKEN: tl.constexpr,
+    NUM_BEST: tl.constexpr,
+    ROWS: tl.constexpr,
+    CANDIDATES: tl.constexpr,
+    RANKS: tl.constexpr,
+    KEPT: tl.constexpr,
+    STEPS: tl.constexpr,
+    ROUNDS: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    SHORTEST: tl.constexpr,
+    LONGEST: tl.constexpr,
+    END: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    """What is read of the board is read before it is written over, by all threads."""
+    follow(EARLY)
+    sentence = tl.program_id(0).to(tl.int64)
+    at, is_live = tl.load(place + sentence), tl.load(live + sentence) != 0
+    most, may_not_loop = tl.load(limit + sentence), tl.load(guarded + sentence) != 0
+    cut_before, share_at_limit = tl.load(num_cut + sentence), tl.load(last_share + sentence)
+    scores += sentence * WIDTH
+
+    # the best extensions of all rows, best first
+    candidate = tl.arange(0, CANDIDATES)
+    is_one = candidate < WIDTH * EACH
+    log_p += sentence * (WIDTH * EACH)
+    total = tl.load(scores + candidate // EACH, is_one, 0.0) + tl.load(log_p + candidate, is_one, 0.0)
+    left = tl.where(is_one, in_order(tl.where(is_live, total, -float("inf"))), NOTHING)
+    rank = tl.arange(0, RANKS)
+    order, which = tl.zeros((RANKS,), tl.int32), tl.zeros((RANKS,), tl.int32)
+    for i in range(TAKEN):
+        largest = tl.max(left, 0)
+        where = tl.min(tl.where(left == largest, candidate, CANDIDATES - 1), 0)
+        left = tl.where(candidate == where, NOTHING, left)
+        order, which = tl.where(rank == i, largest, order), tl.where(rank == i, where, which)
+    is_taken = rank < TAKEN
+    best = tl.where(is_taken, as_float(order), -float("inf"))
+    parent = which // EACH
+    token += sentence * (WIDTH * EACH)
+    ends = tl.load(token + which, is_taken, 0) == END
+    step = best - tl.load(scores + parent, is_taken, 0.0)
+
+    # those among the best N that end: the best of all of these so far are kept
+    kept = tl.arange(0, KEPT)
+    is_kept = kept < NUM_BEST
+    worth += sentence * NUM_BEST
+    ended += sentence * (NUM_BEST * 3)
+    old = tl.load(worth + kept, is_kept, -float("inf"))
+    old_place = tl.load(ended + kept * 3, is_kept, 0.0)
+    old_row = tl.load(ended + kept * 3 + 1, is_kept, 0.0)
+    old_step = tl.load(ended + kept * 3 + 2, is_kept, 0.0)
+    new = best.to(tl.float64) * tl.load(share + at + 1)
+    new = tl.where(ends & (rank < WIDTH), new, -float("inf"))
+    is_ahead = (new[None, :] > new[:, None]) | ((new[None, :] == new[:, None]) & (rank[None, :] < rank[:, None]))
+    new_rank = tl.sum((is_ahead & (rank < WIDTH)[None, :]).to(tl.int32), 1)
+    new_rank += tl.sum(((old[None, :] >= new[:, None]) & is_kept[None, :]).to(tl.int32), 1)
+    old_rank = kept + tl.sum(((new[None, :] > old[:, None]) & (rank < WIDTH)[None, :]).to(tl.int32), 1)
+    is_new, stays = (rank < WIDTH) & (new_rank < NUM_BEST), is_kept & (old_rank < NUM_BEST)
+    worst_new = tl.max(tl.where(is_new & (new_rank == NUM_BEST - 1), new, -float("inf")), 0)
+    worst_old = tl.max(tl.where(stays & (old_rank == NUM_BEST - 1), old, -float("inf")), 0)
+    worst = tl.maximum(worst_new, worst_old)
+
+    # N that don't end are the next rows
+    goes_on = is_taken & (ends == 0) & (best != -float("inf"))
+    num_going = tl.sum(goes_on.to(tl.int32), 0)
+    ahead = tl.cumsum(goes_on.to(tl.int32), 0) - goes_on.to(tl.int32)
+    next_rank = tl.where(goes_on, ahead, num_going + rank - ahead)  # the rest is behind them, in its order
+    row = tl.arange(0, ROWS)
+    is_row = row < WIDTH
+    is_this = (next_rank[None, :] == row[:, None]) & is_taken[None, :]
+    row_which = tl.sum(tl.where(is_this, which[None, :], 0), 1)
+    row_goes_on = tl.sum((is_this & goes_on[None, :]).to(tl.int32), 1) > 0
+    row_order = tl.sum(tl.where(is_this, order[None, :], 0), 1)
+    score = tl.where(row_goes_on, as_float(row_order), -float("inf"))
+    row_parent = row_which // EACH
+    written = tl.load(token + row_which, is_row, 0)
+    row_step = score - tl.load(scores + row_parent, is_row, 0.0)
+    tl.debug_barrier()  # all of this is read
+    tl.store(worth + new_rank, new, is_new)
+    tl.store(ended + new_rank * 3, at.to(tl.float64), is_new)
+    tl.store(ended + new_rank * 3 + 1, parent.to(tl.float64), is_new)
+    tl.store(ended + new_rank * 3 + 2, step.to(tl.float64), is_new)
+    tl.store(worth + old_rank, old, stays)
+    tl.store(ended + old_rank * 3, old_place, stays)
+    tl.store(ended + old_rank * 3 + 1, old_row, stays)
+    tl.store(ended + old_rank * 3 + 2, old_step, stays)
+
+    # what they write; in a sentence that is done this falls behind its end
+    own, parent_row = sentence * WIDTH + row, sentence * WIDTH + row_parent
+    tl.store(last + own, written, is_row)
+    tl.store(parents + own, row_parent.to(tl.int64), is_row)
+    tl.store(tokens + own * num_steps + at + 1, written, is_row)
+    tl.store(log_ps + own * num_steps + at + 1, row_step, is_row)
+    tl.store(back + own * num_steps + at + 1, row_parent.to(tl.int64), is_row)
+
+    # the past of a row becomes its parent's; what it writes from now on is its own
+    for first in range(0, at + 2, STEPS):
+        past = first + tl.arange(0, STEPS)[None, :]
+        inside = is_row[:, None] & (past < num_steps)
+        holds = tl.load(holder_in_sentence + parent_row[:, None] * num_steps + past, inside, 0).to(tl.int32)
+        holds = tl.where(past == at + 1, row[:, None], holds)
+        tl.debug_barrier()
+        tl.store(holder_in_sentence + own[:, None] * num_steps + past, holds.to(tl.uint8), inside)
+        tl.store(holder + own[:, None] * num_steps + past, (sentence * WIDTH).to(tl.int32) + holds, inside)
+
+    # rows that loop are cut; so is what lives in a sentence that is done, where too few ended
+    at += is_live.to(tl.int64)
+    is_cut = row < 0
+    if ROUNDS > 0:
+        loops = followed(run, recent, own, parent_row, written, is_row, ROUNDS, BLOCKS, SHORTEST)
+        loops = loops & is_looked_at(at, may_not_loop, BLOCKS, SHORTEST, LONGEST)
+        is_cut = loops & is_row & (tl.abs(score) < float("inf"))
+        score = tl.where(loops, -float("inf"), score)
+    best_left = tl.max(tl.where(is_row, score, -float("inf")), 0)
+    cut_now = cut_before + tl.sum(is_cut.to(tl.int64), 0)
+    has_enough = tl.abs(worst) < float("inf")
+    is_done = (at >= most) | (best_left == -float("inf")) | (cut_now >= WIDTH)
+    is_done = is_done | (has_enough & (worst >= best_left.to(tl.float64) * share_at_limit))
+    is_over = is_live & is_done & (has_enough == 0)
+    is_cut = is_cut | (is_over & is_row & (tl.abs(score) < float("inf")))
+    to = sentence * (2 * WIDTH + 1) + cut_before + tl.cumsum(is_cut.to(tl.int32), 0) - 1
+    tl.store(cuts + to * 2, at, is_cut)
+    tl.store(cuts + to * 2 + 1, row.to(tl.int64), is_cut)
+    tl.store(num_cut + sentence, cut_before + tl.sum(is_cut.to(tl.int64), 0))
+    tl.store(scores + row, score, is_row)
+    tl.store(place + sentence, at)
+    tl.store(place_of_row + own, at, is_row)
+    tl.store(live + sentence, is_live & (is_done == 0))

@@ -1,0 +1,1 @@
+"""Word alignment: links, gold, and the head that aligns best."""

@@ -1,0 +1,31 @@
+"""Which head of a run aligns words best: found once, kept beside its weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from saccade.errors import Mistake
+from saccade.files import replacing
+from saccade.inspection.insight import Head
+
+NAME = "aligning.json"
+
+
+def load(folder: Path) -> Head | None:
+    """The head, if it was ever chosen."""
+    path = folder / NAME
+    if not path.exists():
+        return None
+    try:
+        stored = json.loads(path.read_text("utf-8"))
+        return Head(int(stored["layer"]), None if stored["head"] is None else int(stored["head"]), int(stored["shift"]))
+    except (ValueError, KeyError, TypeError):
+        raise Mistake(f"{path} is damaged; delete it and choose the head again (saccade look --align)") from None
+
+
+def save(folder: Path, head: Head, **how: Any) -> None:
+    """The head, and how it was chosen."""
+    with replacing(folder / NAME) as draft:
+        draft.write_text(json.dumps({**head._asdict(), **how}, indent=1), "utf-8")

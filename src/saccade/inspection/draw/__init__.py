@@ -1,0 +1,1 @@
+"""Pictures, in files and in the terminal."""

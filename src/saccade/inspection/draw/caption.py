@@ -1,0 +1,110 @@
+"""A caption word by word: the picture, and for each word the picture with its attention over it (Xu 2015, figure 3)."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.columns import Columns
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from saccade.files import replacing
+from saccade.inspection.draw.heatmap import Pen, check_ending, printable
+
+COLUMNS = 6
+SIDE = 1.5  # of a panel, in inches
+DARKEST = 0.12  # how much is still seen of what has no weight
+VEIL = 0.2  # of white over the picture, so that looking at something dark is seen too
+
+
+def to_file(
+    path: Path, picture_CYX: NDArray[np.uint8] | None, words: Sequence[str], weight_TYX: NDArray[Any], title: str = ""
+) -> None:
+    """PNG, SVG or PDF, by the path's ending."""
+    check_ending(path)
+    figure = _figure(picture_CYX, words, weight_TYX, title)
+    with replacing(path) as draft:
+        figure.savefig(draft)
+
+
+def article(
+    picture_CYX: NDArray[np.uint8] | None, words: Sequence[str], weight_TYX: NDArray[Any], references: Sequence[str]
+) -> str:
+    """A part of a page: what was written, what was to be written, and where it looked."""
+    drawn = io.BytesIO()
+    _figure(picture_CYX, words, weight_TYX, "").savefig(drawn, format="png")
+    text = escape(" ".join(words))
+    told = "".join(f"<div><dt>Reference</dt><dd>{escape(reference)}</dd></div>\n" for reference in references)
+    shown = f'<img alt="Where each word looked: {text}" src="{_address(drawn)}" style="max-width:100%">'
+    return f"<article><dl>\n<div><dt>Output</dt><dd>{text}</dd></div>\n{told}</dl>\n{shown}</article>\n"
+
+
+def address(picture_CYX: NDArray[np.uint8]) -> str:
+    """The picture itself as a data: address, which a page needs nothing else for."""
+    from PIL import Image
+
+    drawn = io.BytesIO()
+    Image.fromarray(np.rint(255 * _colours(picture_CYX)).astype(np.uint8)).save(drawn, "png")
+    return _address(drawn)
+
+
+def _address(png: io.BytesIO) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"
+
+
+def in_terminal(words: Sequence[str], weight_TYX: NDArray[Any], console: Console) -> RenderableType:
+    """A shaded map of the places for each word, side by side."""
+    panels, shades = [], Pen.of(console).shades
+    for word, weight_YX in zip(words, weight_TYX, strict=True):
+        level_YX = np.rint(weight_YX / max(float(weight_YX.max()), 1e-9) * (len(shades) - 1)).astype(int)
+        lines = ["".join(2 * shades[level] for level in row) for row in level_YX]
+        panels.append(Text("\n".join([printable(word, console.encoding), *lines]), no_wrap=True))
+    return Columns(panels, padding=(1, 2))
+
+
+def overlay(picture_CYX: NDArray[np.uint8] | None, weight_YX: NDArray[Any]) -> NDArray[np.float64]:
+    """The picture [Y, X, 3], darker where the weight is less; without a picture, the weights as light."""
+    light_YX = DARKEST + (1 - DARKEST) * weight_YX / max(float(weight_YX.max()), 1e-9)
+    if picture_CYX is None:
+        return np.repeat(light_YX[..., None], 3, 2)
+    picture_YXC = _colours(picture_CYX)
+    rows, columns = (
+        np.minimum(np.arange(size) * cells // size, cells - 1)
+        for size, cells in zip(picture_YXC.shape[:2], weight_YX.shape, strict=True)
+    )
+    return ((1 - VEIL) * picture_YXC + VEIL) * light_YX[np.ix_(rows, columns)][..., None]
+
+
+def _colours(picture_CYX: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """[Y, X, 3] from 0 to 1, grey pictures too."""
+    return np.broadcast_to(picture_CYX, (3, *picture_CYX.shape[1:])).transpose(1, 2, 0) / 255
+
+
+def _figure(picture_CYX: NDArray[np.uint8] | None, words: Sequence[str], weight_TYX: NDArray[Any], title: str) -> Any:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    panels: list[tuple[str, NDArray[np.float64]]] = []
+    if picture_CYX is not None:
+        panels.append(("", _colours(picture_CYX)))
+    panels += [(word, overlay(picture_CYX, weight)) for word, weight in zip(words, weight_TYX, strict=True)]
+    columns = max(1, min(COLUMNS, len(panels)))  # nothing may be said of nothing
+    rows = max(1, math.ceil(len(panels) / columns))
+    figure = Figure(figsize=(SIDE * columns, (SIDE + 0.25) * rows + 0.3 * bool(title)), layout="constrained", dpi=110)
+    FigureCanvasAgg(figure)
+    for number, (word, shown) in enumerate(panels, 1):
+        axes = figure.add_subplot(rows, columns, number)
+        axes.imshow(np.clip(shown, 0, 1), interpolation="nearest")
+        axes.set_title(word, fontsize=11, parse_math=False)
+        axes.set_axis_off()
+    if title:
+        figure.suptitle(title, fontsize=10, parse_math=False)
+    return figure

@@ -1,0 +1,161 @@
+"""Which label was taken for which: a table for the terminal and the report, with what is counted from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.text import Text
+
+from saccade.inspection.draw import heatmap
+from saccade.inspection.pages.samples import table
+
+MOST_LABELS = 12  # in the terminal; the rarer ones are counted together
+OTHERS = "(others)"
+
+
+class LabelScores(NamedTuple):
+    """Of one label, in percent; 0 where nothing is there to count. So many texts have it."""
+
+    label: str
+    num_texts: int
+    precision: float
+    recall: float
+    f1: float
+
+
+@final
+@dataclass(frozen=True)
+class Confusion:
+    """How many texts of each label (down) were given each label (across)."""
+
+    labels: list[str]
+    count: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, true: Sequence[str], found: Sequence[str]) -> Confusion:
+        """The labels that occur on either side, the most frequent first."""
+        assert len(true) == len(found)
+        names = sorted({*true, *found})
+        number = {name: index for index, name in enumerate(names)}
+        count = np.zeros((len(names), len(names)), np.int64)
+        np.add.at(count, ([number[name] for name in true], [number[name] for name in found]), 1)
+        order = np.argsort(-count.sum(1), kind="stable")
+        return cls([names[index] for index in order], count[np.ix_(order, order)])
+
+    @property
+    def accuracy(self) -> float:
+        """The share of texts that were given their label, in percent."""
+        return _percent(int(np.trace(self.count)), int(self.count.sum()))
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean F1 of all labels that occur, rare or frequent, in percent."""
+        return float(np.mean([row.f1 for row in self.by_label()]))
+
+    def by_label(self) -> list[LabelScores]:
+        """F1 = 2 P R / (P + R) = 2 right / (true + found), for each label."""
+        true, found, right = self.count.sum(1), self.count.sum(0), np.diag(self.count)
+        rows = zip(self.labels, true.tolist(), found.tolist(), right.tolist(), strict=True)
+        return [LabelScores(n, t, _percent(r, f), _percent(r, t), _percent(2 * r, t + f)) for n, t, f, r in rows]
+
+    def lines(self, most: int = MOST_LABELS) -> list[str]:
+        """The table as text: true labels down, given ones across, each with its F1 at the end."""
+        part = self._frequent(most)
+        f1 = {row.label: f"{row.f1:.1f}" for row in self.by_label()}
+        head = ["", *part.labels, "F1"]
+        rows = [
+            [name, *map(str, row), f1.get(name, "")] for name, row in zip(part.labels, part.count.tolist(), strict=True)
+        ]
+        widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+        return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)]
+
+    def html(self) -> str:
+        """The same for the report, with every label; a cell is shaded by its share of the row."""
+        head = "".join(f'<th scope="col"><span dir="auto">{escape(name)}</span></th>' for name in self.labels)
+        rows = "".join(
+            f'<tr><th scope="row" dir="auto">{escape(name)}</th>{_cells(row)}</tr>\n'
+            for name, row in zip(self.labels, self.count.tolist(), strict=True)
+        )
+        matrix = table("Down: the true label; across: the one given", f"<tr><td></td>{head}</tr>", rows, look="heat")
+        names = "".join(f'<th scope="col">{name}</th>' for name in ("Label", "Texts", "Precision", "Recall", "F1"))
+        rows = "".join(_score_row(row) for row in self.by_label())
+        return matrix + table("Each label, in percent", f"<tr>{names}</tr>", rows)
+
+    def draw(self, path: Path) -> None:
+        """The shares of each row as a PNG, SVG or PDF."""
+        heatmap.check_ending(path)
+        share = torch.from_numpy(self.count / self.count.sum(1, keepdims=True).clip(1))
+        heatmap.to_file(
+            share,
+            path,
+            queries=self.labels,
+            keys=self.labels,
+            title="down: true; across: given",
+            label="share of the row",
+        )
+
+    def _frequent(self, most: int) -> Confusion:
+        """The most frequent labels, all others as one."""
+        if len(self.labels) <= most:
+            return self
+        group = np.minimum(np.arange(len(self.labels)), most - 1)
+        count = np.zeros((most, most), np.int64)
+        np.add.at(count, (group[:, None], group), self.count)
+        return Confusion([*self.labels[: most - 1], OTHERS], count)
+
+
+def shaded(words: Sequence[str], weights: Sequence[float]) -> str:
+    """A text as HTML, each word the darker the more it weighs; the heaviest has the full shade."""
+    most = max(weights, default=0.0) or 1.0
+    return " ".join(
+        f'<span style="background:rgb(var(--accent) / {0.6 * weight / most:.2f});border-radius:3px" '
+        f'title="{100 * weight:.1f}%">{escape(word)}</span>'
+        for word, weight in zip(words, weights, strict=True)
+    )
+
+
+def in_terminal(words: Sequence[str], weights: Sequence[float], *, with_numbers: bool = False) -> Text:
+    """A text for the terminal, each word the brighter the more it weighs; with numbers also where nothing shines."""
+    most, line = max(weights, default=0.0) or 1.0, Text()
+    for word, weight in zip(words, weights, strict=True):
+        level = round(90 + 165 * weight / most)
+        shown = f"{word}:{weight:.2f}" if with_numbers else word
+        line.append(shown, style=f"rgb({level // 3},{level},{level // 2})").append(" ")
+    return line
+
+
+def articles(texts: Iterable[tuple[str, str, str, str]]) -> str:
+    """Texts as they were read: each HTML, the true label, the one given, and what is said of that."""
+    return "".join(
+        f"<article><h3>{escape(given)} <small>{escape(said)}</small></h3>\n<dl>\n"
+        f'<div><dt>Text</dt><dd dir="auto">{text}</dd></div>\n'
+        f'<div><dt>True label</dt><dd dir="auto">{escape(true)}</dd></div>\n</dl></article>\n'
+        for text, true, given, said in texts
+    )
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100 * part / whole if whole else 0.0
+
+
+def _cells(row: Sequence[int]) -> str:
+    """Counts; the style sheet hides the text of shaded cells, so the colour is said here."""
+    total = sum(row) or 1
+    return "".join(
+        f'<td style="--w:{count / total:.2f};color:{"var(--on-accent)" if 2 * count > total else "var(--ink)"}">'
+        f"{count or ''}</td>"
+        for count in row
+    )
+
+
+def _score_row(row: LabelScores) -> str:
+    numbers = (f"{row.num_texts:,}", f"{row.precision:.1f}", f"{row.recall:.1f}", f"{row.f1:.1f}")
+    cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
+    return f'<tr><th scope="row" dir="auto">{escape(row.label)}</th>{cells}</tr>\n'

@@ -1,0 +1,81 @@
+"""What every picture of words shares: how it ends, which fonts it asks for, and how it is saved whole."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from saccade.errors import Mistake
+from saccade.files import replacing
+
+PICTURES = (".png", ".svg", ".pdf")
+FONTS = (  # the first is always there; the others, where they are, have the scripts that it lacks
+    "DejaVu Sans", "Noto Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans Devanagari", "Noto Sans Thai",
+    "Noto Sans Arabic", "Noto Sans Hebrew", "Hiragino Sans", "PingFang SC", "Arial Unicode MS", "Yu Gothic",
+    "Microsoft YaHei", "Malgun Gothic", "Nirmala UI", "WenQuanYi Zen Hei", "Droid Sans Fallback", "Symbola",
+)  # fmt: skip
+STYLE: Any = {
+    "text.parse_math": False,
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+}  # words stay words: $, and to be found
+RAMP = ("#f3f5f8", "#b9d2ea", "#5c9fd6", "#1762a8", "#0a2f5c")  # from no weight to all of it
+MISSING = re.compile(r"Glyph (\d+) .* missing from")
+
+
+def check_ending(path: Path) -> None:
+    """A mistake where no picture can be written."""
+    if path.suffix not in PICTURES:
+        raise Mistake(f"{path}: a picture ends in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
+
+
+@contextmanager
+def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
+    """A figure to draw into; PNG, SVG or PDF by the path's ending, saved at the end of the block."""
+    check_ending(path)
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE | {"font.family": _fonts()}), _told_once(path):
+        figure = Figure(figsize=size, layout="constrained", dpi=150)
+        FigureCanvasAgg(figure)
+        yield figure
+        with replacing(path) as draft:
+            figure.savefig(draft)
+
+
+def colours() -> Any:
+    """The colours of weights."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("weights", RAMP)
+
+
+def _fonts() -> list[str]:
+    from matplotlib.font_manager import fontManager
+
+    installed = {font.name for font in fontManager.ttflist}
+    return [name for name in FONTS if name in installed]
+
+
+@contextmanager
+def _told_once(path: Path) -> Iterator[None]:
+    """Letters that no font has are told in one line; in an SVG whoever opens it brings the fonts."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    missing = dict[str, None]()
+    for warning in caught:
+        if found := MISSING.match(str(warning.message)):
+            missing[chr(int(found[1]))] = None
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    if missing and path.suffix != ".svg":
+        letters = "".join(list(missing)[:12])
+        hint = "install one (fonts-noto-cjk), or draw to .svg or .html, which take them where they are opened"
+        warnings.warn(f"{path}: no font here has {letters}; {hint}", stacklevel=2)

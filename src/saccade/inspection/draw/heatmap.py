@@ -1,0 +1,158 @@
+"""Attention weights as a picture: in the terminal, or as a file."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+from torch import Tensor
+
+from saccade.inspection.draw.figure import RAMP, check_ending, colours, picture
+
+__all__ = ["SHADES", "WIDEST_WORD", "Pen", "check_ending", "in_terminal", "panels", "printable", "shows", "to_file"]
+
+SHADES = " ░▒▓█"
+PLAIN_SHADES = " .:*#"  # where only ASCII can be shown
+WIDEST_WORD = 12
+NARROWEST_CELL = 3  # room for 100
+LEAST_SAID = 0.05  # smaller weights are a colour without a number
+MANY_KEYS, LONG_KEY = 16, 5  # beside each other their names would touch
+LEFT_TO_RIGHT = "\N{LEFT-TO-RIGHT MARK}"
+TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+class Ramp(NamedTuple):
+    """Colours from no weight to all of it, and of a number on the first and on the last of them."""
+
+    stops: Sequence[str]
+    ink: str
+    ink_on_high: str
+
+    def style(self, share: float) -> str:
+        """A cell's, for rich."""
+        below = min(len(self.stops) - 2, int(share * (len(self.stops) - 1)))
+        part = share * (len(self.stops) - 1) - below
+        ends = [[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in self.stops[below : below + 2]]
+        mixed = ",".join(str(round(low + (high - low) * part)) for low, high in zip(*ends, strict=True))
+        return f"{self.ink_on_high if share > 0.58 else self.ink} on rgb({mixed})"
+
+
+DARK = Ramp(("#20262d", "#26435f", "#2f6da6", "#6fb1ea", "#d8ecff"), "#e6e8eb", "#0b0f14")
+LIGHT = Ramp(RAMP, "#1d2126", "#ffffff")
+
+
+class Pen(NamedTuple):
+    """What a terminal can show: colours (or None), shades, and the sign of a word that was cut."""
+
+    ramp: Ramp | None
+    shades: str
+    cut: str
+
+    @classmethod
+    def of(cls, console: Console) -> Pen:
+        """Some terminals say which background they have; most are dark."""
+        ramp = LIGHT if os.environ.get("COLORFGBG", "").endswith((";7", ";15")) else DARK
+        is_rich = shows(console, SHADES + "…")
+        has_colours = console.color_system in ("256", "truecolor")
+        return cls(ramp if has_colours else None, *((SHADES, "…") if is_rich else (PLAIN_SHADES, "~")))
+
+    def style(self, share: float) -> str:
+        """How a share from 0 to 1 is painted."""
+        return "not bold" if self.ramp is None else f"not bold {self.ramp.style(share)}"
+
+    def cell(self, weight: float, share: float, width: int) -> str:
+        """A weight's percents where there are colours, else the shade of a share."""
+        if self.ramp is None:
+            return self.shades[round(share * (len(self.shades) - 1))] * width
+        return (f"{100 * weight:.0f}" if weight >= LEAST_SAID else "").center(width)
+
+    def fit(self, word: str, width: int) -> str:
+        """Exactly so wide; after a word that is read from the right, the next one still stands to its right."""
+        short = word if cell_len(word) <= width else set_cell_size(word, width - 1) + self.cut
+        turns = any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in short)
+        return short + LEFT_TO_RIGHT * turns + " " * (width - cell_len(short))
+
+
+def in_terminal(
+    weights_TS: Tensor, *, queries: Sequence[str], keys: Sequence[str], console: Console, most: float = 1.0
+) -> RenderableType:
+    """A row for each query; above it the keys as a line of text, which goes on below where the window ends.
+
+    Colours with percents where there are colours, shades where there are none; `most` is the weight of the last one.
+    """
+    queries, keys = ([printable(word, console.encoding) for word in side] for side in (queries, keys))
+    left = min(WIDEST_WORD, console.width // 3, max(map(cell_len, queries), default=0)) + 1
+    widest = max(NARROWEST_CELL, min(WIDEST_WORD, console.width - left - 1))
+    widths = [min(widest, max(NARROWEST_CELL, cell_len(word))) for word in keys]
+    pen, lines = Pen.of(console), list[RenderableType]()
+    for part in panels(widths, console.width - left):
+        header = " ".join(pen.fit(word, width) for word, width in zip(keys[part], widths[part], strict=True))
+        rows = zip(queries, weights_TS[:, part].tolist(), strict=True)
+        lines += [Text("")] * bool(lines) + [Text(" " * left + header, style="bold", no_wrap=True)]
+        lines += [_row(pen, pen.fit(word, left - 1), row, widths[part], most) for word, row in rows]
+    return Group(*lines)
+
+
+def _row(pen: Pen, word: str, weights: Sequence[float], widths: Sequence[int], most: float) -> Text:
+    line = Text(word, style="bold", no_wrap=True)
+    for weight, width in zip(weights, widths, strict=True):
+        share = min(1.0, max(0.0, weight / most))
+        line.append(" ").append(pen.cell(weight, share, width), pen.style(share))
+    return line
+
+
+def printable(word: str, encoding: str = "utf-8") -> str:
+    """A word that a terminal can show: no control characters, none that turn the line around, nothing unencodable."""
+    seen = (" " if unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") else letter for letter in word)
+    return "".join(letter for letter in seen if letter not in TURNING).encode(encoding, "replace").decode(encoding)
+
+
+def shows(console: Console, text: str) -> bool:
+    """Whether a terminal has all of these characters."""
+    return printable(text, console.encoding) == text
+
+
+def panels(widths: Sequence[int], room: int) -> Iterator[slice]:
+    """Runs of columns that fit beside each other, with a space between."""
+    start, used = 0, 0
+    for index, width in enumerate(widths):
+        if index > start and used + width + 1 > room:
+            yield slice(start, index)
+            start, used = index, 0
+        used += width + 1
+    yield slice(start, len(widths))
+
+
+def to_file(
+    weights_TS: Tensor,
+    path: Path | str,
+    *,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    title: str = "",
+    label: str = "weight",
+    most: float = 1.0,
+) -> None:
+    """PNG, SVG or PDF, by the path's ending; `most` is the weight of the last colour."""
+    with picture(Path(path), (1.6 + 0.42 * len(keys), 1.3 + 0.36 * len(queries))) as figure:
+        axes = figure.add_subplot()
+        image = axes.imshow(weights_TS.detach().float().cpu().numpy(), cmap=colours(), vmin=0, vmax=most, aspect="auto")
+        is_narrow = len(keys) > MANY_KEYS or max(map(cell_len, keys), default=0) > LONG_KEY
+        axes.set_xticks(range(len(keys)), keys, rotation=90 if is_narrow else 0)
+        axes.set_yticks(range(len(queries)), queries)
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        axes.set_xticks([i - 0.5 for i in range(1, len(keys))], minor=True)
+        axes.set_yticks([i - 0.5 for i in range(1, len(queries))], minor=True)
+        axes.grid(which="minor", color="white", linewidth=0.8)
+        axes.spines[:].set_visible(False)
+        axes.tick_params(which="minor", length=0)
+        figure.colorbar(image, ax=axes, label=label, fraction=0.04, pad=0.02, aspect=30).outline.set_visible(False)
+        if title:
+            axes.set_title(title)

@@ -1,0 +1,1 @@
+"""HTML pages that open offline: reports and the viewer."""

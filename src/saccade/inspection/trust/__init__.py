@@ -1,0 +1,1 @@
+"""How far attention may be read as an explanation."""

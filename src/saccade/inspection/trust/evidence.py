@@ -1,0 +1,289 @@
+"""What a model's attention says of the words it read, beside what happens when they are touched.
+
+For every word: its weight; gradient x input, the change of log p(answer) that a small change of the word would make;
+and erasing it, the change that leaving it out does make (Jain & Wallace 2019, section 4.1). For the whole text: log p
+as more and more words are erased, in the order of each of these (DeYoung 2020, section 4), and how far the answer moves
+when the model weighs otherwise (Jain & Wallace 2019, section 4.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, islice
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from saccade.data.tags.lexicon import padded
+from saccade.data.text.tokenizer import END, UNKNOWN
+from saccade.errors import Mistake
+from saccade.inspection.insight import Head
+from saccade.inspection.trust.counterfactual import WEIGHTS, replaced, uniform
+from saccade.inspection.trust.subjects import Subject
+from saccade.ops.precision import widened
+
+ERASURES = ("delete", "unknown")
+ORDERS = ("attention", "gradient", "erasure", "random")
+SHARES = tuple(tenth / 10 for tenth in range(11))  # of the words, erased
+NO_WORD = -1
+MEAN = Head(layer=-1)  # of the last layer's heads
+DRAWS = 5  # of everything that is random; their mean is kept
+CHUNK = 32  # texts that are examined together
+MOST_TOKENS = 1 << 12  # of a batch
+MOST_LOGITS = 1 << 24
+
+
+class Case(NamedTuple):
+    """A text as a model reads it, and an answer. What belongs to NO_WORD (</s>) is never erased and never ranked."""
+
+    words: list[str]
+    source: list[int]
+    word_of_piece: list[int]
+    answer: list[int]
+
+
+class Moved(NamedTuple):
+    """What other weights make of the answer, as means over its steps.
+
+    The total variation distance of p, the change of log p(answer), and the share of steps whose likeliest id stays.
+    """
+
+    distance: float
+    log_probability: float
+    same: float
+
+
+class Evidence(NamedTuple):
+    """Of one text: for each of T steps and W words what attention, gradient and erasing say, the latter two signed.
+
+    `share_W` is what a word would weigh if all its pieces weighed the same as all others. `curves` are the mean log p
+    of a step when the SHARES of words are erased, in each of the ORDERS.
+    """
+
+    words: list[str]
+    weight_LHTW: Tensor
+    weight_TW: Tensor
+    gradient_TW: Tensor
+    erasure_TW: Tensor
+    share_W: Tensor
+    curves: dict[str, list[float]]
+    moved: dict[str, Moved]
+
+
+def examine(
+    subject: Subject, cases: Iterable[Case], head: Head = MEAN, *, erase: str = "delete", seed: int = 0
+) -> Iterator[Evidence]:
+    """Every case, in order, in memory that doesn't grow with their number; of attention the weights of `head`."""
+    if erase not in ERASURES:
+        raise Mistake(f"erase: {erase!r} given; allowed: {', '.join(ERASURES)}")
+    rest = iter(cases)
+    for number in count(seed):
+        if not (chunk := list(islice(rest, CHUNK))):
+            return
+        yield from _examined(subject, chunk, head, Eraser(subject, chunk, erase), number)
+
+
+def _examined(subject: Subject, cases: Sequence[Case], head: Head, eraser: Eraser, seed: int) -> Iterator[Evidence]:
+    weights, gradients, moved = _weights(subject, cases), gradients_of(subject, cases), _moved(subject, cases, seed)
+    erasures, chance = eraser.one_by_one(), np.random.default_rng(seed)
+    chosen = [_of_head(head, weight_LHTW) for weight_LHTW in weights]
+    orders = [
+        _orders({"attention": weight, "gradient": gradient, "erasure": erasure}, chance)
+        for weight, gradient, erasure in zip(chosen, gradients, erasures, strict=True)
+    ]
+    curves = eraser.curves(orders)
+    for row, case in enumerate(cases):
+        share_W = _of_words(case, torch.full((len(case.source),), 1 / len(case.source)))
+        found = weights[row], chosen[row], gradients[row], erasures[row]
+        yield Evidence(case.words, *found, share_W, curves[row], moved[row])
+
+
+def _of_head(head: Head, weight_LHTW: Tensor) -> Tensor:
+    for name, value, most in zip(("layer", "head"), (head.layer, head.head or 0), weight_LHTW.shape[:2], strict=True):
+        if not -most <= value < most:
+            raise Mistake(f"{name}: {value} given; allowed: 0 to {most - 1}, or -1 for the last")
+    return head.of(weight_LHTW)
+
+
+def _of_words(case: Case, value_S: Tensor) -> Tensor:
+    """What pieces [..., S] have, summed into words [..., W]."""
+    number_S = torch.tensor(case.word_of_piece)
+    kept_S = number_S != NO_WORD
+    sums = value_S.new_zeros(*value_S.shape[:-1], len(case.words))
+    return sums.index_add(-1, number_S[kept_S], value_S[..., kept_S])
+
+
+class Row(NamedTuple):
+    """A source and an answer to be read together."""
+
+    source: Sequence[int]
+    answer: Sequence[int]
+
+
+@torch.no_grad()
+def log_probabilities(subject: Subject, rows: Sequence[Row]) -> list[Tensor]:
+    """log p of every step of each row's answer, [T]."""
+    found = [torch.empty(0)] * len(rows)
+    for batch in _batches(subject, rows):
+        source_NS, length_N, answer_NT = _padded(subject, [rows[row] for row in batch])
+        told_NT = _of_answers(subject.logits(source_NS, length_N, answer_NT), answer_NT).cpu()
+        for row, told_T in zip(batch, told_NT, strict=True):
+            found[row] = told_T[: len(rows[row].answer)]
+    return found
+
+
+def gradients_of(subject: Subject, cases: Sequence[Case]) -> list[Tensor]:
+    """x_w · d log p(y_t) / d x_w of each step and word, [T, W]: each row of a batch minds one step."""
+    places = [(number, step) for number, case in enumerate(cases) for step in range(len(case.answer))]
+    rows = [Row(cases[number].source, cases[number].answer) for number, _ in places]
+    found = [torch.zeros(len(case.answer), len(case.source)) for case in cases]
+    for batch in _batches(subject, rows):
+        source_NS, length_N, answer_NT = _padded(subject, [rows[row] for row in batch])
+        step_N1 = torch.tensor([[places[row][1]] for row in batch], device=subject.device)
+        # cuDNN has no backward pass for recurrent layers that are not in training
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            leaves: list[Tensor] = []
+            told_NT = _of_answers(subject.logits(source_NS, length_N, answer_NT, leaves), answer_NT)
+            (gradient_NSD,) = torch.autograd.grad(told_NT.gather(1, step_N1).sum(), leaves)
+        product_NS = (gradient_NSD * leaves[0].detach()).sum(-1).cpu()
+        for row, product_S in zip(batch, product_NS, strict=True):
+            number, step = places[row]
+            found[number][step] = product_S[: len(cases[number].source)]
+    return [_of_words(case, product_TS) for case, product_TS in zip(cases, found, strict=True)]
+
+
+@torch.no_grad()
+def _weights(subject: Subject, cases: Sequence[Case]) -> list[Tensor]:
+    """[L, H, T, W] of each case."""
+    found = [torch.empty(0)] * len(cases)
+    rows = [Row(case.source, case.answer) for case in cases]
+    for batch in _batches(subject, rows):
+        weight_NLHTS = subject.weights(*_padded(subject, [rows[row] for row in batch])).float().cpu()
+        for row, weight_LHTS in zip(batch, weight_NLHTS, strict=True):
+            steps, pieces = len(rows[row].answer), len(rows[row].source)
+            found[row] = _of_words(cases[row], weight_LHTS[:, :, :steps, :pieces])
+    return found
+
+
+@torch.no_grad()
+def _moved(subject: Subject, cases: Sequence[Case], seed: int) -> list[dict[str, Moved]]:
+    """How far each case's answer moves under each of the WEIGHTS."""
+    found = [dict[str, Moved]() for _ in cases]
+    rows = [Row(case.source, case.answer) for case in cases]
+    for batch in _batches(subject, rows):
+        given = _padded(subject, [rows[row] for row in batch])
+        own_NTV = widened(subject.logits(*given)).log_softmax(-1)
+        for name, make in WEIGHTS.items():
+            draws = 1 if make is uniform else DRAWS
+            moved_KNT = torch.zeros(len(Moved._fields), *given[2].shape)
+            for draw in range(draws):
+                with replaced(subject.attention, make, seed=seed + draw):
+                    other_NTV = widened(subject.logits(*given)).log_softmax(-1)
+                moved_KNT += _apart(own_NTV, other_NTV, given[2]).cpu() / draws
+            for index, row in enumerate(batch):
+                found[row][name] = Moved(*moved_KNT[:, index, : len(rows[row].answer)].mean(-1).tolist())
+    return found
+
+
+def _apart(own_NTV: Tensor, other_NTV: Tensor, answer_NT: Tensor) -> Tensor:
+    """The fields of Moved at each step, [3, N, T], of two tables of log-probabilities."""
+    distance_NT = (own_NTV.exp() - other_NTV.exp()).abs().sum(-1) / 2
+    change_NT = (other_NTV - own_NTV).gather(-1, answer_NT.unsqueeze(-1)).squeeze(-1)
+    return torch.stack([distance_NT, change_NT, (own_NTV.argmax(-1) == other_NTV.argmax(-1)).float()])
+
+
+@final
+class Eraser:
+    """log p of some cases' answers when some of their words are erased; no set of words is read twice."""
+
+    def __init__(self, subject: Subject, cases: Sequence[Case], way: str) -> None:
+        self._subject, self._cases, self._way = subject, cases, way
+        self._told: dict[tuple[int, frozenset[int]], Tensor] = {}
+
+    def one_by_one(self) -> list[Tensor]:
+        """log p(y_t | x) - log p(y_t | x without w) of each case's steps and words, [T, W]."""
+        alone = [[frozenset({word}) for word in range(len(case.words))] for case in self._cases]
+        self._read([(number, words) for number, sets in enumerate(alone) for words in (frozenset[int](), *sets)])
+        return [
+            torch.stack([self._told[number, frozenset()] - self._told[number, words] for words in sets], -1)
+            for number, sets in enumerate(alone)
+        ]
+
+    def curves(self, orders: Sequence[dict[str, list[list[int]]]]) -> list[dict[str, list[float]]]:
+        """The mean log p of a step as the SHARES of words are erased; of several orders the mean."""
+        erased = [
+            {name: [_first_shares(order) for order in several] for name, several in named.items()} for named in orders
+        ]
+        self._read([(number, words) for number, words in _flat(erased)])
+        return [
+            {
+                name: torch.tensor([[float(self._told[number, words].mean()) for words in sets] for sets in several])
+                .mean(0)
+                .tolist()
+                for name, several in named.items()
+            }
+            for number, named in enumerate(erased)
+        ]
+
+    def _read(self, wanted: Iterable[tuple[int, frozenset[int]]]) -> None:
+        new = [key for key in dict.fromkeys(wanted) if key not in self._told]
+        rows = [
+            Row(_erased(self._cases[number], words, self._way), self._cases[number].answer) for number, words in new
+        ]
+        self._told |= zip(new, log_probabilities(self._subject, rows), strict=True)
+
+
+def _flat(erased: Sequence[dict[str, list[list[frozenset[int]]]]]) -> Iterator[tuple[int, frozenset[int]]]:
+    for number, named in enumerate(erased):
+        yield from ((number, words) for several in named.values() for sets in several for words in sets)
+
+
+def _erased(case: Case, words: frozenset[int], way: str) -> list[int]:
+    """The text without some words, or with <unk> in their places; of nothing </s> is left."""
+    pieces = zip(case.source, case.word_of_piece, strict=True)
+    if way == "unknown":
+        return [UNKNOWN if word in words else piece for piece, word in pieces]
+    return [piece for piece, word in pieces if word not in words] or [END]
+
+
+def _orders(say: dict[str, Tensor], chance: np.random.Generator) -> dict[str, list[list[int]]]:
+    """The words from the one that matters most to the whole answer, ties by chance; and orders by chance alone."""
+    num_words = next(iter(say.values())).shape[-1]
+    found = {
+        name: [np.lexsort((chance.random(num_words), -value_TW.sum(0).numpy())).tolist()]
+        for name, value_TW in say.items()
+    }
+    return found | {"random": [chance.permutation(num_words).tolist() for _ in range(DRAWS)]}
+
+
+def _first_shares(order: Sequence[int]) -> list[frozenset[int]]:
+    return [frozenset(order[: round(share * len(order))]) for share in SHARES]
+
+
+def _batches(subject: Subject, rows: Sequence[Row]) -> Iterator[list[int]]:
+    """Rows of like lengths, within what a batch may hold."""
+    batch, longest = list[int](), Row((), ())
+    for row in sorted(range(len(rows)), key=lambda row: (len(rows[row].answer), len(rows[row].source))):
+        source, answer = (max(len(a), len(b)) for a, b in zip(longest, rows[row], strict=True))
+        size = len(batch) + 1
+        if batch and (size * (source + answer) > MOST_TOKENS or size * answer * subject.num_outputs > MOST_LOGITS):
+            yield batch
+            batch, longest = [], Row((), ())
+        batch.append(row)
+        longest = Row(*(max(a, b, key=len) for a, b in zip(longest, rows[row], strict=True)))
+    if batch:
+        yield batch
+
+
+def _padded(subject: Subject, rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
+    """Sources [N, S], their lengths, and answers [N, T]."""
+    length_N = torch.tensor([len(row.source) for row in rows])
+    source_NS, answer_NT = (torch.from_numpy(padded(side)) for side in zip(*rows, strict=True))
+    return source_NS.to(subject.device), length_N.to(subject.device), answer_NT.to(subject.device)
+
+
+def _of_answers(logits_NTV: Tensor, answer_NT: Tensor) -> Tensor:
+    """log p of the answers, [N, T]."""
+    return widened(logits_NTV).log_softmax(-1).gather(-1, answer_NT.unsqueeze(-1)).squeeze(-1)

@@ -1,0 +1,107 @@
+"""What each head does, in figures: how sharply, how far and at what it looks; a table of layers x heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from saccade.data.text.tokenizer import END, SPECIAL
+from saccade.inspection.insight import Insight
+
+COLUMNS: Final = {
+    "entropy": "bits; 0 looks at one piece, log2 S at all alike",
+    "distance": "how far what is looked at is from t, both as shares of their lengths; 0 is the diagonal",
+    "confidence": "mean of the greatest weight, </s> left out (Voita 2019, section 4)",
+    "end": "share on </s>",
+    "first": "share on the first piece",
+    "previous": "share on the piece before",
+    "same": "share on the piece itself",
+    "next": "share on the piece after",
+    "coverage": "mean over the pieces read of the greatest weight that any step gives them",
+    "agreement": "share of steps whose greatest weight is where the aligning head's is",
+}
+NEIGHBOURS: Final = {  # of a piece, as diagonals; a decoder's first key is <s>, so that its key t is the piece before
+    "encoder": {"previous": -1, "same": 0, "next": 1},
+    "decoder": {"previous": 0},
+}
+
+
+class Looked(NamedTuple):
+    """One sentence's weights [L, H, T, S]; where </s> stands among its keys, and which diagonals are neighbours."""
+
+    weight_LHTS: Tensor
+    end: int | None = None
+    neighbours: Mapping[str, int] | None = None
+    aligning: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, seen: Insight, kind: str) -> Looked:
+        """A kind of attention in an insight."""
+        found, head = seen.map(kind), seen.aligning if kind == "cross" else None
+        pieces = seen.sides[found.keys].pieces
+        end = len(pieces) - 1 if pieces[-1] == SPECIAL[END] else None
+        aligning = None if head is None or head.head is None else (head.layer, head.head)
+        return cls(found.weight_LHTS, end, NEIGHBOURS.get(kind), aligning)
+
+
+def table(sentences: Iterable[Looked]) -> dict[str, Tensor]:
+    """Each statistic [L, H], over all steps of all sentences; one that none of them has is left out."""
+    totals: dict[str, tuple[Tensor, int]] = {}
+    for sentence in sentences:
+        for name, value_LHN in measured(sentence).items():
+            total, count = totals.get(name, (torch.zeros(()), 0))
+            totals[name] = total + value_LHN.sum(-1), count + value_LHN.shape[-1]
+    return {name: totals[name][0] / max(1, totals[name][1]) for name in COLUMNS if name in totals}
+
+
+def rows(found: Mapping[str, Tensor]) -> list[dict[str, Any]]:
+    """The table row by row: layer, head, and each statistic."""
+    shape = next(iter(found.values()), torch.zeros(0, 0)).shape
+    return [
+        {
+            "layer": layer,
+            "head": head,
+            **{name: round(float(value_LH[layer, head]), 4) for name, value_LH in found.items()},
+        }
+        for layer in range(shape[0])
+        for head in range(shape[1])
+    ]
+
+
+def measured(sentence: Looked) -> dict[str, Tensor]:
+    """The statistics of one sentence [L, H, N], N steps (of coverage: pieces read) that are averaged over."""
+    weight_LHTS, end, neighbours, aligning = sentence
+    found = {"entropy": _entropy(weight_LHTS), "first": weight_LHTS[..., 0]}
+    if weight_LHTS.shape[-2] > 1:  # a label is nowhere
+        found["distance"] = _distance(weight_LHTS)
+    without_end = [key for key in range(weight_LHTS.shape[-1]) if key != end] or [0]
+    found["confidence"] = weight_LHTS[..., without_end].amax(-1)
+    if end is not None:
+        found["end"] = weight_LHTS[..., end]
+    if neighbours is None:
+        found["coverage"] = weight_LHTS[..., without_end].amax(-2)
+    else:
+        found |= {name: _beside(weight_LHTS, by) for name, by in neighbours.items()}
+    if aligning is not None:
+        peak_LHT = weight_LHTS.argmax(-1)
+        found["agreement"] = (peak_LHT == peak_LHT[aligning]).float()
+    return found
+
+
+def _entropy(weight_LHTS: Tensor) -> Tensor:
+    return torch.special.entr(weight_LHTS).sum(-1) / torch.tensor(2.0).log()
+
+
+def _distance(weight_LHTS: Tensor) -> Tensor:
+    """Positions from 0 to 1 on both sides, whatever their lengths."""
+    place_T, place_S = (torch.arange(size) / max(1, size - 1) for size in weight_LHTS.shape[-2:])
+    return (weight_LHTS * (place_T[:, None] - place_S).abs()).sum(-1)
+
+
+def _beside(weight_LHTT: Tensor, by: int) -> Tensor:
+    """The share on the piece so many further; steps that have none count as 0."""
+    diagonal_LHN = weight_LHTT.diagonal(by, -2, -1)
+    return torch.nn.functional.pad(diagonal_LHN, (0, abs(by)))

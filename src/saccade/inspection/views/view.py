@@ -1,0 +1,121 @@
+"""Views derived from recorded weights: pooled over heads, rolled out through the layers, or by norms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from torch import Tensor
+
+from saccade.errors import Mistake
+from saccade.inspection.insight import Head, Insight, Map
+from saccade.inspection.views import flow
+from saccade.inspection.views.rollout import decoder_rollout, rollout
+
+VIEWS = ("weights", "mean", "maximum", "rollout", "flow", "norms")
+THROUGH_LAYERS = ("rollout", "flow")
+FIRST = ("cross", "pooling", "encoder", "decoder")  # what people mean when they don't say which kind
+
+
+class View(NamedTuple):
+    """What to show of an insight: a view of a kind of attention, of a layer and a head where it has them.
+
+    Without layer and head, `weights` are those of the head that aligns, where it is known; without a layer the last
+    one's, without a head the mean of all. `norms` are the shares of ||a_ts f(x_s)|| (Kobayashi 2020, section 3): what
+    each key added; a large weight on a vector of almost no length counts for little.
+    """
+
+    name: str = "weights"
+    kind: str | None = None
+    layer: int | None = None
+    head: int | None = None
+
+    def check(self) -> None:
+        """What has no effect is refused, not ignored."""
+        if self.name not in VIEWS:
+            raise Mistake(f"view: {self.name!r} given; allowed: {', '.join(VIEWS)}")
+        if self.head is not None and self.name not in ("weights", "norms"):
+            raise Mistake(f"head: {self.head} given, but {self.name} is of all heads; allowed with: weights, norms")
+        if self.layer is not None and self.name in THROUGH_LAYERS:
+            raise Mistake(f"layer: {self.layer} given, but {self.name} goes through all layers")
+
+    def of(self, seen: Insight) -> Map:
+        """The map, with one layer and one head, [1, 1, T, S]."""
+        self.check()
+        kind = kind_of(seen, self.kind)
+        weight_TS = _through(seen, kind, self.name) if self.name in THROUGH_LAYERS else self._pooled(seen, kind)
+        return seen.maps[kind]._replace(weight_LHTS=weight_TS[None, None], norm_LHTS=None)
+
+    def _pooled(self, seen: Insight, kind: str) -> Tensor:
+        found = seen.maps[kind]
+        _check_place(self, found.weight_LHTS)
+        layer = -1 if self.layer is None else self.layer
+        if self.name == "maximum":
+            return found.weight_LHTS[layer].amax(0)
+        if self.name == "norms":
+            if found.norm_LHTS is None:
+                raise Mistake("view: norms given, but they were not recorded; ask with look(..., norms=True)")
+            return Head(layer, self.head).of(shares(found.norm_LHTS))
+        is_any = self.name == "weights" and self.layer is None and self.head is None
+        default = seen.aligning if is_any and kind == "cross" else None
+        return (default or Head(layer, self.head)).of(found.weight_LHTS)
+
+
+def kind_of(seen: Insight, kind: str | None = None) -> str:
+    """A kind of attention that is there; None: the one that tells most."""
+    seen.map(kind)
+    return kind or next(name for name in FIRST if name in seen.maps)
+
+
+def with_views(seen: Insight, names: Sequence[str], kind: str | None = None) -> Insight:
+    """An insight that holds rollout or flow as well; it must have been recorded with every kind of attention."""
+    return replace(seen, views={**seen.views, **{name: View(name, kind).of(seen) for name in names}})
+
+
+def shares(norm_TS: Tensor) -> Tensor:
+    """Each row divided by its sum, whatever stands before the last axis; a row of zeros stays one."""
+    total_T1 = norm_TS.sum(-1, keepdim=True)
+    return norm_TS / total_T1.where(total_T1 > 0, 1)
+
+
+def is_through(seen: Insight, kind: str) -> bool:
+    """Whether there is attention all the way from a kind's queries down to its keys, as in a Transformer."""
+    return all(other in seen.maps for other in _below(kind))
+
+
+def _below(kind: str) -> tuple[str, ...]:
+    return ("encoder", "decoder", "cross") if kind in ("cross", "decoder") else ("encoder",)
+
+
+def _through(seen: Insight, kind: str, name: str) -> Tensor:
+    """Through the layers, from what a kind's queries are at the top to what its keys are at the bottom."""
+    if not is_through(seen, kind):
+        missing = next(other for other in _below(kind) if other not in seen.maps)
+        raise Mistake(f"view: {name} given, but this model's {missing} has no attention; a Transformer's has")
+    weights = {other: found.weight_LHTS for other, found in seen.maps.items()}
+    return _rolled(weights, kind) if name == "rollout" else shares(_flowed(weights, kind))
+
+
+def _rolled(weights: dict[str, Tensor], kind: str) -> Tensor:
+    source_SS = rollout(weights["encoder"])
+    if kind == "encoder":
+        return source_SS
+    if kind == "pooling":
+        return weights["pooling"][-1].mean(0) @ source_SS
+    read_TT, source_TS = decoder_rollout(weights["decoder"], weights["cross"], source_SS)
+    return source_TS if kind == "cross" else read_TT
+
+
+def _flowed(weights: dict[str, Tensor], kind: str) -> Tensor:
+    if kind == "encoder":
+        return flow.encoder(weights["encoder"])
+    if kind == "pooling":
+        return flow.pooling(weights["pooling"][-1], weights["encoder"])
+    return flow.decoder(weights["decoder"], weights["cross"], weights["encoder"], to=kind)
+
+
+def _check_place(view: View, weight_LHTS: Tensor) -> None:
+    for name, value, count in zip(("layer", "head"), (view.layer, view.head), weight_LHTS.shape[:2], strict=True):
+        if value is not None and not -count <= value < count:
+            raise Mistake(f"{name}: {value} given; allowed: 0 to {count - 1}, or -1 for the last")

@@ -1,0 +1,1 @@
+"""An endless phrasebook, English and French, generated from a small grammar."""

@@ -1,1 +1,0 @@
-"""Fused spellings of what lies between the matrix products of a block."""

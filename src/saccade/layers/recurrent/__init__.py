@@ -1,0 +1,1 @@
+"""Recurrent layers: whole sequences, and step by step."""

@@ -1,0 +1,115 @@
+"""Recurrent layers: torch's fused ones, with padding that changes nothing and states that can be reordered."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from saccade.layers.recurrent.scan import Hidden, reversed_steps, scanned
+from saccade.layers.recurrent.unrolled import Unrolled
+
+CELLS: dict[str, type[nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+DIRECTIONS = ("forward", "backward", "both")
+
+
+@final
+class Recurrent(nn.Module):
+    """Stacked cells: h_t = tanh(W x_t + U h_t-1 + b), or a GRU (Cho 2014), or an LSTM (Hochreiter 1997)."""
+
+    def __init__(
+        self,
+        input_width: int,
+        width: int,
+        *,
+        cell: str = "gru",
+        num_layers: int = 1,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+    ) -> None:
+        super().__init__()
+        if cell not in CELLS:
+            raise ValueError(f"cell: {cell!r} given; allowed: {', '.join(CELLS)}")
+        between = dropout if num_layers > 1 else 0.0
+        options: dict[str, Any] = {"batch_first": True, "bidirectional": bidirectional, "dropout": between}
+        self.cells = CELLS[cell](input_width, width, num_layers, **options)  # type: ignore[arg-type]
+        self._initialise(width, cell)
+
+    def forward(self, x: Any, hidden: Hidden | None = None) -> tuple[Any, Hidden]:
+        """Steps [B, T, D] (or packed ones) after a state: the top layer's outputs, and the state after the last."""
+        if isinstance(x, Tensor) and not packs(x):
+            return scanned(self.cells, x, hidden)
+        given = hidden if hidden is None or len(hidden) > 1 else hidden[0]
+        outputs, after = self.cells(x, given)
+        return outputs, after if isinstance(after, tuple) else (after,)
+
+    def unrolled(self, x_BTD: Tensor) -> Unrolled:
+        """For a loop whose steps read x_t and what the step before made of its answer."""
+        return Unrolled(self.cells, x_BTD)
+
+    @torch.no_grad()
+    def _initialise(self, width: int, cell: str) -> None:
+        """Orthogonal from state to state, Xavier from input; an LSTM starts by remembering (Jozefowicz 2015)."""
+        for name, parameter in self.cells.named_parameters():
+            if name.startswith("weight_hh"):
+                for gate in parameter.split(width):
+                    nn.init.orthogonal_(gate)
+            elif name.startswith("weight_ih"):
+                nn.init.xavier_uniform_(parameter)
+            else:
+                parameter.zero_()
+                if cell == "lstm" and name.startswith("bias_ih"):
+                    parameter[width : 2 * width] = 1.0
+
+
+def packs(x: Tensor) -> bool:
+    """Whether lengths may be asked for: on a CPU in full precision, where torch's own packed recurrence is quickest."""
+    return x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+
+
+@final
+class RecurrentEncoder(nn.Module):
+    """Reads a source from its beginning, from its end (Sutskever 2014, section 3.3), or both (Bahdanau 2015, 3.2).
+
+    The output is `width` wide whichever way it reads: with both, each direction has half of it.
+    """
+
+    def __init__(
+        self, input_width: int, width: int, *, direction: str = "both", cell: str, num_layers: int, dropout: float
+    ) -> None:
+        super().__init__()
+        if direction not in DIRECTIONS:
+            raise ValueError(f"direction: {direction!r} given; allowed: {', '.join(DIRECTIONS)}")
+        if direction == "both" and width % 2:
+            raise ValueError(f"width: {width} given; two directions need an even one")
+        both = direction == "both"
+        own = width // 2 if both else width
+        self.from_the_end = direction == "backward"
+        self.layers = Recurrent(input_width, own, cell=cell, num_layers=num_layers, dropout=dropout, bidirectional=both)
+
+    def forward(self, x_BSD: Tensor, length_B: Tensor) -> tuple[Tensor, Hidden]:
+        """Every step's vector [B, S, D], zeros behind the length, and the last state of each layer [L, B, D]."""
+        if self.from_the_end:
+            x_BSD = reversed_steps(x_BSD, length_B)
+        if packs(x_BSD):
+            memory_BSD, hidden = self._packed(x_BSD, length_B)
+        else:
+            memory_BSD, hidden = scanned(self.layers.cells, x_BSD, length_B=length_B)
+        if self.from_the_end:
+            memory_BSD = reversed_steps(memory_BSD, length_B)
+        return memory_BSD, tuple(self._joined(state) for state in hidden)
+
+    def _packed(self, x_BSD: Tensor, length_B: Tensor) -> tuple[Tensor, Hidden]:
+        """No work for padding; a CPU's lengths are at hand."""
+        packed = pack_padded_sequence(x_BSD, length_B, batch_first=True, enforce_sorted=False)
+        outputs, hidden = self.layers(packed)
+        memory_BSD, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x_BSD.shape[1])
+        return memory_BSD, hidden
+
+    def _joined(self, state: Tensor) -> Tensor:
+        """The directions of a layer side by side: [L * 2, B, D / 2] to [L, B, D]."""
+        if not self.layers.cells.bidirectional:
+            return state
+        return torch.cat([state[0::2], state[1::2]], -1)

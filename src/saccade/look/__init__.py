@@ -1,1 +1,0 @@
-"""`saccade look`: what people ask of a trained run beside its answers."""

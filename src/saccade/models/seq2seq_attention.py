@@ -1,0 +1,156 @@
+"""Where an RNN's decoder looks: any score, normaliser and scope over the vectors of its source."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import NamedTuple, TypeVar, cast, final
+
+import torch
+from torch import Tensor, nn
+
+from saccade.attention import NORMALIZERS, SCORES, attend, masks
+from saccade.attention.scores import Score
+from saccade.ops.precision import computed_in
+from saccade.ops.shared_gradients import Gradients, Note, Noted, anchored
+
+SCOPES = ("global", "local_m", "local_p")
+Module = TypeVar("Module", bound=nn.Module)
+
+
+class Source(NamedTuple):
+    """What a decoder asks: the encoder's vectors, and what the score made of them."""
+
+    value_BSD: Tensor
+    memory_BSD: Tensor
+    length_B: Tensor
+
+    def rows(self, index_N: Tensor) -> Source:
+        """Other rows of the batch."""
+        return Source(*(tensor[index_N] for tensor in self))
+
+
+class Look(NamedTuple):
+    """How a decoder looks at its source."""
+
+    score: str = "additive"
+    normalizer: str = "softmax"
+    scope: str = "global"
+    radius: int = 10  # of the local scopes (Luong 2015, section 4.1)
+
+
+ADDITIVE = Look()
+
+
+@final
+class Aligner(nn.Module):
+    """c_t = sum_s a_ts h_s with any score, normaliser and scope; local scopes as in Luong 2015, section 3.2."""
+
+    def __init__(self, width: int, look: Look) -> None:
+        super().__init__()
+        if look.scope not in SCOPES:
+            raise ValueError(f"scope: {look.scope!r} given; allowed: {', '.join(SCOPES)}")
+        self.score: Score = SCORES[look.score](width, width)
+        self.normalizer = NORMALIZERS[look.normalizer]()
+        self.radius = look.radius if look.scope == "local_m" else None
+        self.local = masks.LocalP(width, radius=look.radius) if look.scope == "local_p" else None
+
+    def forward(self, query_BTD: Tensor, source: Source, first: int, record: list[Tensor] | None) -> Tensor:
+        """Contexts [B, T, D] of the queries from step `first` on; `record` gets the weights [B, T, S]."""
+        mask = masks.padding(source.length_B)
+        if self.radius is not None:
+            mask = mask & masks.local_m(self.radius, step=first)
+        if self.local is not None:
+            mask = mask & self.local(query_BTD, source.length_B)
+        found = attend(
+            query_BTD,
+            None,
+            source.value_BSD,
+            memory=source.memory_BSD,
+            score=self.score,
+            normalizer=self.normalizer,
+            mask=mask,
+            return_weights=record is not None,
+        )
+        if record is None:
+            return cast(Tensor, found)
+        record.append(found[1])
+        return found[0]
+
+
+@final
+class _Looks:
+    """The notes of a loop's looks: each asked, and something flowed back into its context and its weights."""
+
+    def __init__(self, aligner: Aligner, source: Source, first: int) -> None:
+        self.aligner, self.source, self.first = aligner, source, first
+        self.notes: list[Note] = []
+        kind = source.value_BSD.device.type
+        self.autocast = partial(torch.autocast, kind, source.value_BSD.dtype, torch.is_autocast_enabled(kind))
+
+    def settle(self) -> Gradients:
+        """The same questions again, all at once: the gradients of values, memory and the aligner's parameters."""
+        value, memory = (tensor.detach().requires_grad_() for tensor in self.source[:2])
+        leaves, record = [value, memory, *self.aligner.parameters()], list[Tensor]()
+        context_grad, weight_grad = (_joined([note.flowed[place] for note in self.notes]) for place in range(2))
+        with torch.enable_grad(), self.autocast():
+            context_BTD = self.aligner.forward(  # hooks hear the looks themselves, and not their echo
+                torch.cat([note.read for note in self.notes], 1),
+                Source(value, memory, self.source.length_B),
+                self.first,
+                None if weight_grad is None else record,
+            )
+        for note in self.notes:
+            note.flowed[:] = None, None
+        pairs = [(context_BTD, context_grad), *((weight_BTS, weight_grad) for weight_BTS in record)]
+        answers, flowed = zip(*((answer, grad) for answer, grad in pairs if grad is not None), strict=True)
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        found = dict(zip(wanted, torch.autograd.grad(answers, wanted, flowed, allow_unused=True), strict=True))
+        return tuple(found.get(leaf) for leaf in leaves)
+
+
+@final
+class Looking:
+    """An aligner for the steps of one loop, which ask one by one because each needs the answer before.
+
+    A step's backward is for its query alone. The gradients of the source and of the aligner's parameters are made
+    when all steps are done, in one pass over all queries.
+    """
+
+    def __init__(self, aligner: Aligner, source: Source, first: int) -> None:
+        dtype = computed_in(source.value_BSD)
+        value_BSD, memory_BSD = source.value_BSD.to(dtype), source.memory_BSD.to(dtype)
+        self._frozen, self._num_steps = _frozen(aligner), first
+        self._source = Source(value_BSD.detach(), memory_BSD.detach(), source.length_B)
+        self._ledger = _Looks(aligner, self._source, first)
+        self._token = anchored(self._ledger, value_BSD, memory_BSD, *aligner.parameters())
+
+    def __call__(self, query_BD: Tensor, record: list[Tensor] | None) -> Tensor:
+        """The context of the next step, [B, D]; `record` gets the weights [B, 1, S]."""
+        query_B1D, weights = query_BD.unsqueeze(1), None if record is None else list[Tensor]()
+        answers = [self._frozen(query_B1D, self._source, self._num_steps, weights), *(weights or ())]
+        self._num_steps += 1
+        if self._token is not None:
+            note = Note(query_B1D.detach(), [None, None])
+            self._ledger.notes.append(note)
+            answers = [Noted.apply(note, place, self._token, answer) for place, answer in enumerate(answers)]
+        if record is not None:
+            record.append(answers[1])
+        return answers[0].squeeze(1)
+
+
+def _joined(grads: list[Tensor | None]) -> Tensor | None:
+    """Gradients [B, 1, D] side by side; a step that nothing flowed back into has zeros."""
+    known = [grad for grad in grads if grad is not None]
+    return torch.cat([torch.zeros_like(known[0]) if grad is None else grad for grad in grads], 1) if known else None
+
+
+def _frozen(module: Module) -> Module:
+    """The same module, hooks and all; its parameters are constants, and narrow where autocast would make them so."""
+    twin = copy.copy(module)
+    parts = {name: part if part is None else _frozen(part) for name, part in module._modules.items()}
+    kept = {name: None if p is None else p.detach() for name, p in module._parameters.items()}
+    if isinstance(module, Score):
+        kept = {name: p.to(computed_in(p)) if p is not None and p.dim() else p for name, p in kept.items()}
+    twin.__dict__ |= {"_modules": parts, "_parameters": kept}
+    return twin

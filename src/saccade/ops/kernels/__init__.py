@@ -1,0 +1,1 @@
+"""Triton kernels around matrix products, and how they are launched."""

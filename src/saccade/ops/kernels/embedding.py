@@ -1,0 +1,93 @@
+"""dropout(scale W[id] + P[place]) in one pass over memory, in the dtype of a block's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from saccade.ops.kernels import residual
+from saccade.ops.kernels.follow import follow
+from saccade.ops.kernels.launch import launch
+from saccade.ops.kernels.residual import kept_rows
+
+
+@triton.jit
+def _kernel(  # type: ignore[no-untyped-def]
+    id_ptr,
+    table_ptr,
+    place_ptr,
+    position_ptr,
+    seed_ptr,
+    y_ptr,
+    num_rows,
+    num_before,
+    num_places,
+    threshold,
+    factor,
+    scale,
+    WIDTH: tl.constexpr,
+    PLACED: tl.constexpr,
+    DROPS: tl.constexpr,
+    ROWS: tl.constexpr,
+    PADDED: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    follow(EARLY)
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PADDED)
+    inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
+    identity = tl.load(id_ptr + row, row < num_rows, 0).to(tl.int64)
+    y = tl.load(table_ptr + identity[:, None] * WIDTH + column[None, :], inside, 0.0).to(tl.float32) * scale
+    if PLACED:
+        place = tl.load(place_ptr + row % num_places, row < num_rows, 0).to(tl.int64)
+        y += tl.load(position_ptr + place[:, None] * WIDTH + column[None, :], inside, 0.0).to(tl.float32)
+    if DROPS:
+        y = tl.where(kept_rows(tl.load(seed_ptr), num_before + row, threshold, ROWS, PADDED), y * factor, 0.0)
+    tl.store(y_ptr + row.to(tl.int64)[:, None] * WIDTH + column[None, :], y, inside)
+
+
+def forward(
+    ids: Sequence[Tensor],
+    table: Tensor,
+    places: Sequence[Tensor],
+    position: Tensor | None,
+    seed: Tensor | None,
+    scale: float,
+    share: float,
+    dtype: torch.dtype,
+) -> list[Tensor]:
+    """[..., D] for each of the ids [...]; places [T] or [..., T] say which rows of `position` [P, D] are added."""
+    width, blocks = table.shape[1], residual.forward_blocks(table.shape[1])
+    answers: list[Tensor] = []
+    num_before = 0  # what is dropped is drawn as if all rows were one behind the other
+    for read, place in zip_longest(ids, places):
+        num_rows = read.numel()
+        y = torch.empty(*read.shape, width, dtype=dtype, device=read.device)
+        if num_rows:
+            _kernel[(triton.cdiv(num_rows, blocks.rows),)](
+                read.contiguous(),
+                table,
+                place if place is None else place.contiguous(),
+                position,
+                seed,
+                y,
+                num_rows,
+                num_before,
+                1 if place is None else place.numel(),
+                *residual.dropping(share),
+                scale,
+                WIDTH=width,
+                PLACED=place is not None,
+                DROPS=seed is not None,
+                ROWS=blocks.rows,
+                PADDED=max(8, triton.next_power_of_2(width)),
+                num_warps=blocks.warps,
+                **launch(read.device),
+            )
+        answers.append(y)
+        num_before += num_rows
+    return answers

@@ -1,0 +1,304 @@
+"""norm(x + dropout(answer)), and each part of it alone, in one pass over memory; its gradient in another.
+
+With u = (s - mean s) / deviation and y = w u + b (Ba 2016, section 3), the gradient for s is
+(g - mean g - u mean(g u)) / deviation, g = w dy. After a sum, u = (y - b) / w is read off y alone, except in columns
+whose b is large beside w, where y in half precision says too little of u: those few are made again from x and the
+answer. Neither the sum (unless it is wanted) nor a mask is stored; what was dropped is drawn again from the seed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from saccade.ops.kernels.availability import num_multiprocessors
+from saccade.ops.kernels.columns import totals
+from saccade.ops.kernels.follow import follow
+from saccade.ops.kernels.launch import launch
+
+CLEAR = tl.constexpr(2.0)  # up to this |b / w|, u read off y is about as exact as a sum rounded to y's dtype
+LEVELS = 1 << 16  # a share is rounded to a 65,536th: one call of the generator decides for eight numbers
+
+
+class Blocks(NamedTuple):
+    """How the work is cut: rows a program holds at once, its warps, programs for each multiprocessor, loads ahead."""
+
+    rows: int
+    warps: int
+    waves: int = 1
+    stages: int = 1
+
+
+def forward_blocks(width: int) -> Blocks:
+    """Sixteen numbers a thread, and few warps in a row's sums."""
+    return _blocks(width, 1024 if width <= 512 else 2048, 512)
+
+
+def backward_blocks(width: int) -> Blocks:
+    """Of long rows eight numbers a thread, because it holds five such things; every program goes through many rows."""
+    if 128 <= width <= 512:
+        return _blocks(width, 2048, 512, waves=2, stages=3)
+    return _blocks(width, 1024, 256, waves=4, stages=3 if width <= 2048 else 2)
+
+
+def _blocks(width: int, numbers: int, for_each_warp: int, waves: int = 1, stages: int = 1) -> Blocks:
+    padded = triton.next_power_of_2(width)
+    warps = min(16, max(numbers, padded) // for_each_warp)
+    return Blocks(max(1, numbers // padded), warps, waves, stages)
+
+
+@triton.jit
+def kept_rows(seed, row, threshold, ROWS: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Which numbers of the rows stay."""
+    return kept_of(seed, row[:, None] * (PADDED // 8) + tl.arange(0, PADDED // 8)[None, :], threshold, ROWS, PADDED)
+
+
+@triton.jit
+def kept_of(seed, eight, threshold, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Which of the eights of numbers [ROWS, COLUMNS // 8] stay: sixteen bits for each number."""
+    a, b, c, d = tl.randint4x(seed, eight, n_rounds=7)  # seven rounds pass BigCrush (Salmon 2011, table 2)
+    words = tl.reshape(tl.join(tl.join(a, b), tl.join(c, d)), (ROWS, COLUMNS // 2)).to(tl.uint32, bitcast=True)
+    return tl.reshape(tl.join(words & 0xFFFF, words >> 16), (ROWS, COLUMNS)) >= threshold
+
+
+@triton.jit
+def _in_eights(flag, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Any of the eight numbers that are loaded together."""
+    of_eight = tl.max(tl.reshape(flag.to(tl.int32), (PADDED // 8, 8)), 1)
+    return tl.reshape(tl.broadcast_to(of_eight[:, None], (PADDED // 8, 8)), (PADDED,)) > 0
+
+
+@triton.jit
+def _forward_kernel(  # type: ignore[no-untyped-def]
+    answer_ptr,
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    seed_ptr,
+    y_ptr,
+    mean_ptr,
+    inverse_ptr,
+    total_ptr,
+    num_rows,
+    threshold,
+    factor,
+    epsilon,
+    WIDTH: tl.constexpr,
+    ADDS: tl.constexpr,
+    DROPS: tl.constexpr,
+    NORMS: tl.constexpr,
+    KEEPS: tl.constexpr,
+    ROWS: tl.constexpr,
+    PADDED: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    follow(EARLY)
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PADDED)
+    at = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
+    inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
+    y = tl.load(answer_ptr + at, inside, 0.0).to(tl.float32)
+    if DROPS:
+        y = tl.where(kept_rows(tl.load(seed_ptr), row, threshold, ROWS, PADDED), y * factor, 0.0)
+    if ADDS:
+        y += tl.load(x_ptr + at, inside, 0.0).to(tl.float32)
+    if KEEPS:
+        y = y.to(total_ptr.dtype.element_ty).to(tl.float32)  # the norm is of what others will read
+        tl.store(total_ptr + at, y, inside)
+    if NORMS:
+        mean = tl.sum(y, 1) / WIDTH
+        y = tl.where((column < WIDTH)[None, :], y - mean[:, None], 0.0)
+        inverse = tl.rsqrt(tl.sum(y * y, 1) / WIDTH + epsilon)
+        weight = tl.load(weight_ptr + column, column < WIDTH, 0.0).to(tl.float32)
+        bias = tl.load(bias_ptr + column, column < WIDTH, 0.0).to(tl.float32)
+        y = y * inverse[:, None] * weight[None, :] + bias[None, :]
+        tl.store(mean_ptr + row, mean, row < num_rows)
+        tl.store(inverse_ptr + row, inverse, row < num_rows)
+    tl.store(y_ptr + at, y, inside)
+
+
+@triton.jit
+def _backward_kernel(  # type: ignore[no-untyped-def]
+    grad_ptr,
+    grad_total_ptr,
+    y_ptr,
+    answer_ptr,
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    mean_ptr,
+    inverse_ptr,
+    seed_ptr,
+    grad_sum_ptr,
+    grad_answer_ptr,
+    partial_ptr,
+    num_rows,
+    threshold,
+    factor,
+    WIDTH: tl.constexpr,
+    ADDS: tl.constexpr,
+    DROPS: tl.constexpr,
+    KEPT: tl.constexpr,
+    SUMS: tl.constexpr,
+    ROWS: tl.constexpr,
+    PADDED: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    column = tl.arange(0, PADDED)
+    weight = tl.load(weight_ptr + column, column < WIDTH, 0.0).to(tl.float32)
+    bias = tl.load(bias_ptr + column, column < WIDTH, 0.0).to(tl.float32)
+    unclear = _in_eights(tl.abs(bias) >= CLEAR * tl.abs(weight), PADDED)
+    unweight = 1.0 / tl.where(unclear, 1.0, weight)
+    seed = tl.load(seed_ptr) if DROPS else 0
+    grad_weight = tl.zeros((ROWS, PADDED), tl.float32)
+    grad_bias = tl.zeros((ROWS, PADDED), tl.float32)
+    answer_sum = tl.zeros((ROWS, PADDED), tl.float32)
+    for first in tl.range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS, num_stages=STAGES):
+        row = first + tl.arange(0, ROWS)
+        at = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
+        inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
+        grad = tl.load(grad_ptr + at, inside, 0.0).to(tl.float32)
+        mean = tl.load(mean_ptr + row, row < num_rows, 0.0)
+        inverse = tl.load(inverse_ptr + row, row < num_rows, 0.0)
+        again = tl.max_constancy(inside & unclear[None, :], [1, 8]) if ADDS else inside
+        total = tl.load(answer_ptr + at, again, 0.0).to(tl.float32)
+        if DROPS:
+            kept = kept_rows(seed, row, threshold, ROWS, PADDED)
+            if not KEPT:
+                total = tl.where(kept, total * factor, 0.0)
+        if ADDS:
+            total += tl.load(x_ptr + at, again, 0.0).to(tl.float32)
+        unit = (total - mean[:, None]) * inverse[:, None]
+        if ADDS:
+            y = tl.load(y_ptr + at, inside, 0.0).to(tl.float32)
+            unit = tl.where(unclear[None, :], unit, (y - bias[None, :]) * unweight[None, :])
+        unit = tl.where(inside, unit, 0.0)
+        grad_weight += grad * unit
+        grad_bias += grad
+        grad *= weight[None, :]
+        along = tl.sum(grad * unit, 1) / WIDTH
+        grad = (grad - tl.sum(grad, 1)[:, None] / WIDTH - unit * along[:, None]) * inverse[:, None]
+        if KEPT:
+            grad += tl.load(grad_total_ptr + at, inside, 0.0).to(tl.float32)
+        tl.store(grad_sum_ptr + at, grad, inside)
+        if DROPS:
+            grad = tl.where(kept, grad * factor, 0.0)
+            tl.store(grad_answer_ptr + at, grad, inside)
+        if SUMS:
+            answer_sum += grad
+    partial_ptr += tl.program_id(0) * (2 + SUMS) * WIDTH
+    tl.store(partial_ptr + column, tl.sum(grad_weight, 0), column < WIDTH)
+    tl.store(partial_ptr + WIDTH + column, tl.sum(grad_bias, 0), column < WIDTH)
+    if SUMS:
+        tl.store(partial_ptr + 2 * WIDTH + column, tl.sum(answer_sum, 0), column < WIDTH)
+
+
+def dropping(share: float) -> tuple[int, float]:
+    """Below which of 65,536 levels a number is dropped, and what the others are multiplied by."""
+    threshold = round(share * LEVELS)
+    return threshold, LEVELS / (LEVELS - threshold)
+
+
+def forward(
+    answer: Tensor,
+    x: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    seed: Tensor | None,
+    share: float,
+    epsilon: float,
+    keeps: bool = False,
+    blocks: Blocks | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What the given parts make of the answer, in x's dtype; with a weight, mean and 1 / deviation of rows, [2, N].
+
+    Last, the sum before the norm, if it is to be kept.
+    """
+    width = answer.shape[-1]
+    blocks = blocks or forward_blocks(width)
+    answer, x = answer.contiguous(), x if x is None else x.contiguous()
+    y = torch.empty_like(answer if x is None else x)
+    num_rows = y.numel() // max(1, width)
+    moments = torch.empty(2, 0 if weight is None else num_rows, dtype=torch.float32, device=y.device)
+    total = y.new_empty(y.shape if keeps else 0)
+    if y.numel():
+        _forward_kernel[(triton.cdiv(num_rows, blocks.rows),)](
+            answer,
+            x,
+            weight,
+            bias,
+            seed,
+            y,
+            *moments,
+            total,
+            num_rows,
+            *dropping(share),
+            epsilon,
+            WIDTH=width,
+            ADDS=x is not None,
+            DROPS=seed is not None,
+            NORMS=weight is not None,
+            KEEPS=keeps,
+            ROWS=blocks.rows,
+            PADDED=max(8, triton.next_power_of_2(width)),
+            num_warps=blocks.warps,
+            **launch(y.device),
+        )
+    return y, moments, total
+
+
+def backward(
+    grad: Tensor,
+    grad_total: Tensor | None,
+    y: Tensor | None,
+    moments: Tensor,
+    answer: Tensor,
+    x: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    seed: Tensor | None,
+    share: float,
+    sums: bool,
+    blocks: Blocks | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of a norm for the sum, the answer (empty if nothing was dropped), and weight and bias [2, D].
+
+    If it `sums`, the answer's summed over rows is third of the last. With a gradient of the sum, which was kept: the
+    sum stands where the answer would, and there is no x and no y.
+    """
+    width, grad = grad.shape[-1], grad.contiguous()
+    grad_total = grad_total if grad_total is None else grad_total.contiguous()
+    blocks = blocks or backward_blocks(width)
+    answer, x, num_rows = answer.contiguous(), x if x is None else x.contiguous(), moments.shape[1]
+    grad_sum, grad_answer = torch.empty_like(grad), answer.new_empty(0 if seed is None else answer.shape)
+    num_programs = max(1, min(triton.cdiv(num_rows, blocks.rows), blocks.waves * num_multiprocessors(grad.device)))
+    partial = torch.empty(num_programs, 2 + sums, width, dtype=torch.float32, device=grad.device)
+    _backward_kernel[(num_programs,)](
+        grad,
+        grad_total,
+        y,
+        answer,
+        x,
+        weight,
+        bias,
+        *moments,
+        seed,
+        grad_sum,
+        grad_answer,
+        partial,
+        num_rows,
+        *dropping(share),
+        WIDTH=width,
+        ADDS=x is not None,
+        DROPS=seed is not None,
+        KEPT=grad_total is not None,
+        SUMS=sums,
+        ROWS=blocks.rows,
+        PADDED=max(8, triton.next_power_of_2(width)),
+        STAGES=blocks.stages,
+        num_warps=blocks.warps,
+    )
+    return grad_sum, grad_answer, totals(partial.view(num_programs, -1)).view(-1, width)

@@ -1,0 +1,135 @@
+"""Linear layers. With Triton on a CUDA device, gradients of weights and biases are written in their own dtype.
+
+Under autocast torch would write a weight's gradient in half precision and widen it, and sum a bias's slowly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from saccade.ops.bias_sums import remembered
+from saccade.ops.half_weights import narrow_now
+from saccade.ops.kernels.availability import is_fused
+from saccade.ops.lazy_norm import Normed, Rows, are_few
+from saccade.ops.precision import computed_in, product
+
+
+@final
+class Linear(nn.Linear):
+    """`nn.Linear`, computed by `linear`."""
+
+    def forward(self, x: Rows, relu: bool = False) -> Tensor:
+        """[..., D] to [..., F]."""
+        return linear(x, [self.weight], [] if self.bias is None else [self.bias], relu=relu)
+
+
+def linear(x: Rows, weights: Sequence[Tensor], biases: Sequence[Tensor], *, relu: bool = False) -> Tensor:
+    """x Wᵀ + b [..., F], F the rows of all weights together; there are as many biases, or none."""
+    if isinstance(x, Normed) or are_few(x, len(weights[0])):
+        from saccade.ops.kernels import few_rows
+
+        return few_rows.product(x, _together(weights), _together(biases) if biases else None, relu)
+    if is_fused(x) and (relu or torch.is_grad_enabled()):
+        dtype = computed_in(x)
+        return fused_linear(x.to(dtype), weights, biases, relu, narrow_now(weights, biases, dtype))[0]
+    y = F.linear(x, _together(weights), _together(biases) if biases else None)
+    return F.relu(y) if relu else y
+
+
+def _together(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat([*parts])
+
+
+@torch.library.custom_op("saccade::linear", mutates_args=())
+def fused_linear(
+    x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], relu: bool, narrow: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """x Wᵀ + b in x's dtype, its relu where it is written; and W in x's dtype (empty if it was given).
+
+    `narrow`: W and b in x's dtype, where they are at hand.
+    """
+    if narrow:
+        weight, bias = narrow[0], narrow[1] if biases else None
+    elif weights[0].dtype == x.dtype:
+        weight, bias = _together(weights), _together(biases).to(x.dtype) if biases else None
+    else:
+        from saccade.ops.kernels.narrow import narrowed
+
+        weight, bias = narrowed(weights, biases, x.dtype)
+    rows = x.reshape(-1, x.shape[-1])
+    if relu and bias is not None:
+        y = torch._addmm_activation(bias, rows, weight.mT)
+    else:
+        y = F.linear(rows, weight, bias)
+        y = y.relu_() if relu else y
+    is_given = bool(narrow) or weight is weights[0]
+    return y.view(*x.shape[:-1], -1), weight.new_empty(0) if is_given else weight
+
+
+@fused_linear.register_fake
+def _(
+    x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], relu: bool, narrow: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    del biases, relu
+    width = sum(len(weight) for weight in weights)
+    is_given = bool(narrow) or (len(weights) == 1 and weights[0].dtype == x.dtype)
+    return x.new_empty(*x.shape[:-1], width), x.new_empty(0 if is_given else (width, x.shape[-1]))
+
+
+@torch.library.custom_op("saccade::linear_backward", mutates_args=())
+def linear_backward(
+    grad: Tensor, y: Tensor | None, x: Tensor, weight: Tensor, dtype: torch.dtype, has_bias: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients for x, for W in `dtype`, and for b in float32 (empty if there is none); y only if it is a relu's."""
+    from saccade.ops.kernels.columns import column_sums, masked
+
+    grad_NF = grad.reshape(-1, len(weight)).contiguous()
+    bias = grad_NF.new_empty(0, dtype=torch.float32)
+    if y is not None:
+        grad_NF, bias = masked(grad_NF, y.reshape(grad_NF.shape).contiguous())
+    elif has_bias:
+        bias = column_sums(grad_NF)
+    return (grad_NF @ weight).view(x.shape), product(grad_NF.mT, x.reshape(-1, x.shape[-1]), dtype), bias
+
+
+@linear_backward.register_fake
+def _(
+    grad: Tensor, y: Tensor | None, x: Tensor, weight: Tensor, dtype: torch.dtype, has_bias: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    del grad
+    bias = weight.new_empty(len(weight) if has_bias or y is not None else 0, dtype=torch.float32)
+    return torch.empty_like(x, memory_format=torch.contiguous_format), weight.new_empty(weight.shape, dtype=dtype), bias
+
+
+Inputs = tuple[Tensor, Sequence[Tensor], Sequence[Tensor], bool, Sequence[Tensor]]
+
+
+def _save(ctx: torch.autograd.function.FunctionCtx, inputs: Inputs, output: tuple[Tensor, Tensor]) -> None:
+    (x, weights, biases, relu, given), (y, narrow) = inputs, output
+    ctx.widths = [len(weight) for weight in weights]  # type: ignore[attr-defined]
+    ctx.dtypes = weights[0].dtype, biases[0].dtype if biases else None  # type: ignore[attr-defined]
+    ctx.mark_non_differentiable(narrow)
+    ctx.set_materialize_grads(False)  # of what has none
+    ctx.num_given = len(given)  # type: ignore[attr-defined]
+    ctx.save_for_backward(y if relu else None, x, narrow if narrow.numel() else (*given, weights[0])[0])  # type: ignore[arg-type]
+
+
+def _differentiate(
+    ctx: torch.autograd.function.FunctionCtx, grad: Tensor, unused: Tensor | None
+) -> tuple[Tensor, list[Tensor], list[Tensor], None, list[None]]:
+    del unused
+    dtype, bias_dtype = ctx.dtypes  # type: ignore[attr-defined]
+    y, *others = ctx.saved_tensors  # type: ignore[attr-defined]
+    known = remembered(grad) if y is None else None
+    x, weight, bias = linear_backward(grad, y, *others, dtype, bias_dtype is not None and known is None)
+    bias = bias if known is None else known
+    biases = [] if bias_dtype is None else [*bias.to(bias_dtype).split(ctx.widths)]  # type: ignore[attr-defined]
+    return x, [*weight.split(ctx.widths)], biases, None, [None] * ctx.num_given  # type: ignore[attr-defined]
+
+
+fused_linear.register_autograd(_differentiate, setup_context=_save)

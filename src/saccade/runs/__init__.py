@@ -1,0 +1,1 @@
+"""The life of a run: train, report, load, verify."""

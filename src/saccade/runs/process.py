@@ -1,0 +1,23 @@
+"""Training in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from saccade.errors import Mistake
+
+
+def command(arguments: list[str], folder: Path) -> list[str]:
+    """`saccade train ARGUMENTS --run FOLDER`, as this Python runs it."""
+    return [sys.executable, "-c", "from saccade.cli import main; main()", "train", *arguments, "--run", str(folder)]
+
+
+def train(arguments: list[str], folder: Path) -> None:
+    """Train to the end; what went wrong is raised here."""
+    done = subprocess.run(command(arguments, folder), capture_output=True, text=True, check=False)
+    if done.returncode == 2:
+        raise Mistake(f"{folder}: {done.stderr.strip().removeprefix('saccade: ')}")
+    if done.returncode:
+        raise RuntimeError(f"{folder}: training ended with exit code {done.returncode}:\n{done.stderr}")

@@ -1,0 +1,137 @@
+"""What is shown and logged while a run goes on."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, final
+
+import psutil
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from saccade.errors import Mistake
+from saccade.files import replacing
+from saccade.inspection.pages.report import name_of
+from saccade.training import checkpoints
+from saccade.training.loop import Trainer
+
+LOG_EVERY = 10
+SMOOTHING = 0.9  # of the rate and loss shown: a single step says little
+FIELDS = (
+    "loss {task.fields[loss]:.3f}{task.fields[perplexity]} {task.fields[rate]:,.0f} {task.fields[unit]}/s "
+    "{task.fields[memory]:.1f} GiB {task.fields[valid]}"
+)
+SHORT = {"tokens": "tok"}
+
+
+@final
+class TrainingBar:
+    """A bar with loss, perplexity (of tokens), real items a second, memory and time left; a JSONL log; TensorBoard."""
+
+    def __init__(self, console: Console, trainer: Trainer, *, unit: str, tensorboard: bool) -> None:
+        columns = (BarColumn(bar_width=8), MofNCompleteColumn(), TextColumn(FIELDS), TimeRemainingColumn())
+        self.bar = Progress(*columns, console=console)
+        shown: dict[str, Any] = {"loss": math.nan, "perplexity": "", "rate": 0.0, "memory": 0.0, "valid": ""}
+        total, done = trainer.options.max_steps, trainer.progress.step
+        self.unit = unit
+        self.task = self.bar.add_task(
+            "training", total=total, completed=done, unit=SHORT.get(unit, unit.removesuffix("s")), **shown
+        )
+        self.log, self.device = trainer.folder / "log.jsonl", trainer.options.device
+        _forget_after(self.log, trainer.progress)
+        self.board = _board(trainer.folder / "tensorboard", done) if tensorboard else None
+        self.last_step = total
+        self.smoothed: dict[str, float] = {}
+        self.logged = time.monotonic()
+
+    def __enter__(self) -> TrainingBar:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()
+        if self.board is not None:
+            self.board.close()
+
+    def report(self, progress: checkpoints.Progress, measured: dict[str, Any]) -> None:
+        """One step or one validation is done."""
+        shown: dict[str, Any] = {"memory": _memory_held(self.device) / 2**30}
+        if "loss" in measured:
+            shown |= {"loss": self._smooth("loss", measured), "rate": self._smooth("items_per_second", measured)}
+            if self.unit == "tokens":
+                shown["perplexity"] = f" ppl {math.exp(min(50.0, shown['loss'])):,.1f}"
+            measured = {f"{self.unit}_per_second" if k == "items_per_second" else k: v for k, v in measured.items()}
+        else:
+            self.bar.console.print(_validation_line(progress, measured))
+            shown["valid"] = next(_judged(measured), "")
+        if "skipped" in measured:
+            what = f"the loss is not finite; skipped ({progress.skipped} so far)"
+            self.bar.console.print(f"step {progress.step:,}: {what}")
+        is_rare = "loss" not in measured or "skipped" in measured or progress.step in (1, self.last_step)
+        if is_rare or progress.step % LOG_EVERY == 0:
+            now = time.monotonic()
+            self._write({"step": progress.step, "epoch": progress.epoch, "seconds": now - self.logged, **measured})
+            self.logged = now
+        self.bar.update(self.task, completed=progress.step, **shown)
+
+    def _smooth(self, name: str, measured: dict[str, Any]) -> float:
+        earlier, now = self.smoothed.get(name, measured[name]), measured[name]
+        if math.isfinite(now):
+            self.smoothed[name] = SMOOTHING * earlier + (1 - SMOOTHING) * now
+        return self.smoothed.get(name, now)
+
+    def _write(self, row: dict[str, Any]) -> None:
+        finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(finite) + "\n")
+        if self.board is not None:
+            for name, value in finite.items():
+                if isinstance(value, float):
+                    self.board.add_scalar(name, value, row["step"])
+
+
+def _validation_line(progress: checkpoints.Progress, measured: dict[str, Any]) -> str:
+    what = f"mean of {measured['averaged']}" if "averaged" in measured else f"step {progress.step:,}"
+    is_new = "averaged" in measured or progress.best_step == progress.step
+    best = "  best so far" if is_new and measured["score"] == progress.best_score else ""
+    return f"{what}: {', '.join(_judged(measured))}{best}"
+
+
+def _judged(measured: dict[str, Any]) -> Iterator[str]:
+    """The figures of a validation in words; the loss only where there is no perplexity."""
+    hidden = "valid_loss" if "valid_perplexity" in measured else ""
+    figures = {name: value for name, value in measured.items() if name.startswith("valid_") and name != hidden}
+    return (f"{name_of(name)} {value:.2f}" for name, value in figures.items())
+
+
+def _memory_held(device: torch.device) -> int:
+    return torch.cuda.memory_reserved(device) if device.type == "cuda" else psutil.Process().memory_info().rss
+
+
+def _board(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise Mistake("training.tensorboard: TensorBoard is missing; pip install 'saccade[tensorboard]'") from None
+    return SummaryWriter(str(folder), purge_step=step + 1)
+
+
+def _forget_after(path: Path, progress: checkpoints.Progress) -> None:
+    """Lines after the checkpoint will be written again."""
+    if path.exists():
+        rows = [line for line in path.read_text("utf-8").splitlines() if _is_before(line, progress)]
+        with replacing(path) as draft:
+            draft.write_text("".join(row + "\n" for row in rows), "utf-8")
+
+
+def _is_before(line: str, progress: checkpoints.Progress) -> bool:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return False  # cut off by a kill
+    return int(row["step"]) <= (progress.step if "loss" in row else progress.validated)

@@ -1,0 +1,35 @@
+"""A run's report.html: its curves, its scores, and what its task has to show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from saccade.inspection.pages import report
+from saccade.runs import config as config_file
+from saccade.runs.load import load_run
+from saccade.tasks import TASKS
+
+
+def write(folder: Path) -> Path:
+    """Write the report of a trained run, on its best model."""
+    config, path = config_file.load(folder / "config.yaml"), folder / "report.html"
+    found = TASKS[config.task].examine(config, load_run(folder))
+    log = rows(folder / "log.jsonl")
+    report.write(
+        path,
+        title=folder.name,
+        config=config.model_dump(),
+        versions=json.loads((folder / "versions.json").read_text("utf-8")),
+        log=log,
+        scores={found.name: found.scores},
+        sections=found.sections,
+        seconds=sum(row.get("seconds") or 0.0 for row in log) or None,
+    )
+    return path
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

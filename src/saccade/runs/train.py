@@ -1,0 +1,181 @@
+"""A run from its config to a trained model: prepare, train, validate, keep the best."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from saccade.config.base import RunSection
+from saccade.errors import Mistake
+from saccade.files import replacing, sole_writer
+from saccade.ops.float8 import train_in_float8
+from saccade.runs import config as config_file
+from saccade.runs import report
+from saccade.runs.progress import TrainingBar
+from saccade.tasks import TASKS, devices
+from saccade.tasks import console as watch
+from saccade.tasks.base import Job
+from saccade.training import checkpoints
+from saccade.training.distributed import shards
+from saccade.training.distributed.team import Team, joined
+from saccade.training.loop import Trainer
+from saccade.training.options import Options
+
+MAY_CHANGE: dict[str, Any] = {
+    "device": True,
+    "languages": True,
+    "training": dict.fromkeys(
+        ("max_steps", "patience", "validate_every", "save_every", "tensorboard", "bleu_tokenize", "capture", "shard"),
+        True,
+    ),
+    "decoding": True,
+    "data": {"test": True},
+}
+FOUND_ONCE = ("tokens_per_batch", "precision", "batches")  # then part of the run
+LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
+
+
+def train(config: Any, folder: Path, console: Console) -> checkpoints.Progress:
+    """Train in `folder`, or go on where it was left. The same config gives the same weights, interrupted or not.
+
+    Under `torchrun`, several processes train together; the first one writes and speaks, the others end silently.
+    """
+    with joined() as team:
+        if team.is_first:
+            return _train_first(config, folder, console, team)
+        try:
+            _train(config, folder, Console(quiet=True), team)
+        except Mistake:
+            raise SystemExit(2) from None
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+        raise SystemExit(0)
+
+
+def _train_first(config: Any, folder: Path, console: Console, team: Team) -> checkpoints.Progress:
+    is_new = not folder.exists()
+    try:
+        with sole_writer(folder):
+            return _train(config, folder, console, team)
+    except Mistake:
+        if is_new and not _has_learned(folder):  # a mistake in the data leaves nothing behind
+            shutil.rmtree(folder)
+        raise
+
+
+def _train(config: Any, folder: Path, console: Console, team: Team) -> checkpoints.Progress:
+    config, job, options = team.first(lambda: _prepared(config, folder, console, team))
+    if _is_sharded(config, team):
+        shards.shard(job.network, team, options.device)
+    trainer = Trainer(job.network, job.plan, job.loss, options, folder, team)
+    if not team.is_first:
+        job.network.train()
+        return trainer.progress if trainer.is_finished else trainer.run(job.validate, lambda *_: None)
+    if trainer.is_finished:
+        console.print(f"{folder} is finished: {trainer.progress.step:,} steps. Raise training.max_steps to go on.")
+        if not (folder / "report.html").exists():
+            _report(folder, console)
+        return trainer.progress
+    if trainer.progress.step:
+        console.print(f"Going on from step {trainer.progress.step:,}.")
+    _write_versions(folder / "versions.json", options)
+    (folder / "report.html").unlink(missing_ok=True)  # it will be another
+    with TrainingBar(console, trainer, unit=job.unit, tensorboard=config.training.tensorboard) as bar:
+        job.network.train()
+        progress = trainer.run(job.validate, bar.report)
+    _report(folder, console)
+    return progress
+
+
+def _prepared(config: Any, folder: Path, console: Console, team: Team) -> tuple[Any, Job, Options]:
+    """What a run needs; the first process of a team leaves what the others find."""
+    config = _same_run(config, folder)
+    if team.is_first:
+        config_file.save(config, folder / "config.yaml")  # before anything that depends on it is stored
+    job = TASKS[config.task].prepare(config, folder, console)
+    options = devices.options(job.config or config, job.network, team)
+    options = replace(options, capture=job.is_steady and not _is_sharded(config, team))
+    config = job.config or config
+    if config.training.precision == "float8":
+        train_in_float8(shards.blocks(job.network))
+    else:
+        config = _with(config, "precision", str(options.dtype).removeprefix("torch."))
+    if team.is_first:
+        _store(config, job, folder)
+    return config, job, options
+
+
+def _is_sharded(config: Any, team: Team) -> bool:
+    """Whether each process of several keeps a part of the model; alone it keeps all."""
+    return team.size > 1 and getattr(config.training, "shard", False)
+
+
+def _store(config: Any, job: Job, folder: Path) -> None:
+    """What a trained run needs beside its weights; not before: a refused run stays as it was."""
+    _check_same_data(job.data, folder)
+    for name, text in job.stored.items():
+        with replacing(folder / name) as draft:
+            draft.write_text(text, "utf-8")
+    config_file.save(config, folder / "config.yaml")
+
+
+def _report(folder: Path, console: Console) -> None:
+    if (folder / "model.safetensors").exists():
+        with watch.busy(console, "writing the report"):
+            console.print(f"The report: {report.write(folder)}", soft_wrap=True)
+
+
+def _same_run(config: RunSection, folder: Path) -> RunSection:
+    """A folder holds one run: going on with another model or other data is a mistake, not a surprise."""
+    path = folder / "config.yaml"
+    if not path.exists():
+        return config
+    earlier = config_file.load(path)
+    for name in FOUND_ONCE:
+        if getattr(config.training, name, None) == "auto" and earlier.task == config.task:
+            config = _with(config, name, getattr(earlier.training, name))
+    before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, config))
+    changed = [section for section in now if now[section] != before.get(section)]
+    if changed and not _has_learned(folder):
+        for tokenizer in folder.glob("tokenizer.*"):  # nothing was learned yet: begin anew
+            tokenizer.unlink()
+    elif changed:
+        what = ", ".join(changed)
+        raise Mistake(f"{folder} holds a run with another {what}; give this one another folder (--run), or delete it")
+    return config
+
+
+def _has_learned(folder: Path) -> bool:
+    return bool(checkpoints.steps(folder / "checkpoints")) or (folder / "model.safetensors").exists()
+
+
+def _with(config: RunSection, name: str, value: object) -> RunSection:
+    training = config.training.model_copy(update={name: value})
+    return config.model_copy(update={"training": training})
+
+
+def _check_same_data(keys: list[str], folder: Path) -> None:
+    """Files may change under a run: going on with others would be another training."""
+    path = folder / "data.json"
+    has_begun = bool(checkpoints.steps(folder / "checkpoints"))
+    if has_begun and path.exists() and json.loads(path.read_text("utf-8")) != keys:
+        raise Mistake(f"{folder}: the training data have changed since this run began; give another folder (--run)")
+    with replacing(path) as draft:
+        draft.write_text(json.dumps(keys), "utf-8")
+
+
+def _write_versions(path: Path, options: Options) -> None:
+    """What this run was made with."""
+    versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    device = torch.cuda.get_device_name() if options.device.type == "cuda" else platform.processor() or "cpu"
+    place = {"python": platform.python_version(), "system": platform.platform(), "device": device}
+    with replacing(path) as draft:
+        draft.write_text(json.dumps({**versions, **place, "precision": str(options.dtype)}, indent=1), "utf-8")

@@ -1,0 +1,103 @@
+"""Proof on a user's own config that a run which is killed and resumed ends with bitwise the same weights."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+
+from saccade.runs import config as config_file
+from saccade.runs import process as child
+from saccade.runs.train import FOUND_ONCE
+from saccade.training import checkpoints
+
+SHARE_BEFORE = 0.2  # of the kills come before the first step: while data are prepared or a checkpoint is read
+
+
+class Verdict(NamedTuple):
+    """What was seen."""
+
+    is_same: bool
+    num_steps: int
+    num_kills: int
+
+
+class Times(NamedTuple):
+    """Seconds from the start to the first step, and from there to the end."""
+
+    before: float
+    training: float
+
+
+def verify(config: Path, overrides: list[str], *, kills: int, steps: int, console: Console) -> Verdict:
+    """Train twice for a few steps, once killed (kill -9) and resumed at random moments; compare every byte."""
+    short = [f"training.max_steps={steps}", f"training.save_every={max(1, steps // 8)}"]
+    short += [f"training.validate_every={max(1, steps // 2)}", "training.patience=null", "device=cpu"]
+    arguments = [str(config), *overrides, *short]
+    with tempfile.TemporaryDirectory(prefix="saccade-verify-") as name:
+        whole, killed = Path(name) / "whole", Path(name) / "killed"
+        console.print(f"one run of {steps:,} steps, left alone ...")
+        times = _run_to_end(arguments, whole)
+        found = config_file.load(whole / "config.yaml").training  # what was found by trying must be the same
+        settled = {name: getattr(found, name, None) for name in FOUND_ONCE}
+        arguments += [f"training.{name}={value}" for name, value in settled.items() if value is not None]
+        num_kills, is_same = 0, True
+        while num_kills < kills:
+            if _run_until_killed(arguments, killed, times):
+                num_kills += 1
+                console.print(f"killed at {_where(killed)} ({num_kills} of {kills})")
+            else:  # it came to its end first: look at it, and begin another
+                is_same = is_same and _are_same(whole, killed)
+                shutil.rmtree(killed)
+        child.train(arguments, killed)
+        return Verdict(is_same and _are_same(whole, killed), steps, num_kills)
+
+
+def _run_to_end(arguments: list[str], folder: Path) -> Times:
+    started = time.monotonic()
+    child.train(arguments, folder)
+    training = time.time() - (folder / "versions.json").stat().st_mtime
+    return Times(time.monotonic() - started - training, training)
+
+
+def _run_until_killed(arguments: list[str], folder: Path, times: Times) -> bool:
+    """Whether it was still at work when it was killed."""
+    since = time.time()
+    with subprocess.Popen(
+        child.command(arguments, folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        if random.random() < SHARE_BEFORE:
+            time.sleep(random.uniform(0.0, times.before))
+        else:
+            while process.poll() is None and not _has_begun(folder, since):
+                time.sleep(0.02)
+            time.sleep(random.uniform(0.0, times.training))
+        if process.poll() is None:
+            process.kill()
+            return True
+    if process.returncode:
+        raise RuntimeError(f"training ended with exit code {process.returncode} after a resume")
+    return False
+
+
+def _has_begun(folder: Path, since: float) -> bool:
+    """Whether the first step has begun: the versions are written just before it."""
+    path = folder / "versions.json"
+    return path.exists() and path.stat().st_mtime > since
+
+
+def _where(folder: Path) -> str:
+    found = checkpoints.steps(folder / "checkpoints")
+    return f"checkpoint {int(found[-1].stem.removeprefix('step-')):,}" if found else "no checkpoint yet"
+
+
+def _are_same(whole: Path, killed: Path) -> bool:
+    """The last checkpoint (weights, optimizer, where it stands) and the best model, byte by byte."""
+    names = [checkpoints.steps(whole / "checkpoints")[-1].relative_to(whole), Path("model.safetensors")]
+    return all((whole / name).read_bytes() == (killed / name).read_bytes() for name in names)

@@ -1,0 +1,1 @@
+"""HTML through a translator."""

@@ -1,0 +1,176 @@
+"""Tags from the words of a sentence to those of its translation, by what each of these read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from saccade.serving.html.inline import Anchor, Inline, Item, Path, common
+from saccade.serving.html.tree import Element, Raw, escaped
+from saccade.serving.sentences import Sentence
+from saccade.serving.v1.word_links import AlignedWords
+
+PARTS = re.compile(r"([^\w\s]*)(.*?)([^\w\s]*)", re.DOTALL)  # of a word: signs before and after it
+# elements that may be written twice when their words drift apart; others reach over the gap
+MAY_SPLIT = frozenset(str.split("b i em strong u s strike del ins mark small big sub sup span font cite dfn bdi bdo"))
+
+
+class Word(NamedTuple):
+    """A word with its signs before and behind it, and the elements around each of the three."""
+
+    parts: tuple[str, str, str]
+    paths: tuple[Path, Path, Path]
+
+    @property
+    def core(self) -> Path:
+        """The elements around the word itself."""
+        return self.paths[1]
+
+
+def carried(
+    inline: Inline, start: int, sentence: Sentence, output: str | None, aligned: AlignedWords | None
+) -> list[Item]:
+    """A sentence of a text, translated, with the elements that stood around its words."""
+    stop = start + len(sentence.text)
+    end = stop + len(sentence.after)
+    is_last = end == len(inline.text)
+    first = start - len(sentence.before)
+    anchors = [anchor for anchor in inline.anchors if first <= anchor.place < end or (is_last and anchor.place == end)]
+    if output is None or aligned is None:
+        items = _unchanged(inline, start, stop, anchors)
+    else:
+        items = _translated(inline, start, sentence.text, output, aligned, anchors)
+    return [Item(sentence.before, None), *items, Item(sentence.after, None)]
+
+
+def _unchanged(inline: Inline, start: int, stop: int, anchors: Sequence[Anchor]) -> list[Item]:
+    items = [_item(anchor) for anchor in anchors if anchor.place < start]
+    for place in range(start, stop):
+        items += [_item(anchor) for anchor in anchors if anchor.place == place]
+        items.append(Item(escaped(inline.text[place]), inline.paths[place]))
+    return items + [_item(anchor) for anchor in anchors if anchor.place >= stop]
+
+
+def _translated(
+    inline: Inline, start: int, text: str, output: str, aligned: AlignedWords, anchors: Sequence[Anchor]
+) -> list[Item]:
+    sources = [_word(inline, start, found) for found in re.finditer(r"\S+", text)]
+    words = output.split()
+    read = _read(aligned, len(words), len(sources))
+    paths = _paths(sources, read, aligned)
+    places = [start + found.start() for found in re.finditer(r"\S+", text)]
+    before = _anchored(anchors, places, read)
+    items: list[Item] = []
+    for number, word in enumerate(words):
+        items += [Item(" ", None)] if number else []
+        items += [_item(anchor) for anchor in before[number]]
+        ways = _signs(_parts(word), paths[number], read[number], sources)
+        items += [Item(escaped(part), way) for part, way in zip(_parts(word), ways, strict=True) if part]
+    return items + [_item(anchor) for anchor in before[len(words)]]
+
+
+def _word(inline: Inline, start: int, found: re.Match[str]) -> Word:
+    parts = _parts(found[0])
+    first, last = start + found.start(), start + found.end() - 1
+    core = min(first + len(parts[0]), last)
+    return Word(parts, (inline.paths[first], inline.paths[core], inline.paths[last]))
+
+
+def _parts(word: str) -> tuple[str, str, str]:
+    """Signs, the word itself, signs."""
+    found = PARTS.fullmatch(word)
+    assert found is not None
+    return found[1], found[2], found[3]
+
+
+def _read(aligned: AlignedWords, num_words: int, num_sources: int) -> list[int | None]:
+    """Of each word, which one of the source it read; the aligner may count other words than white space does."""
+    if not aligned.words or not aligned.source_words:
+        return [None] * num_words
+    read = aligned.read
+    found = [read[number * len(aligned.words) // num_words] for number in range(num_words)]
+    return [None if one is None else one * num_sources // len(aligned.source_words) for one in found]
+
+
+def _paths(sources: Sequence[Word], read: list[int | None], aligned: AlignedWords) -> list[Path]:
+    """The elements around each word of the translation."""
+    cores: list[Path | None] = [None if one is None else sources[one].core for one in read]
+    _adopt(sources, cores, aligned)
+    base = common([word.core for word in sources])
+    filled = [_between(cores, number, base) for number in range(len(cores))]
+    _bridge(filled)
+    return filled
+
+
+def _signs(
+    parts: tuple[str, str, str], core: Path, read: int | None, sources: Sequence[Word]
+) -> tuple[Path, Path, Path]:
+    """A word's signs are inside what the same signs were inside of, at the word it read or else the nearest."""
+    here = len(sources) if read is None else read
+    lead, trail = (_sign(parts[side], side, here, sources) if parts[side] else core for side in (0, 2))
+    return core if lead is None else lead, core, core if trail is None else trail
+
+
+def _sign(sign: str, side: int, here: int, sources: Sequence[Word]) -> Path | None:
+    same = [number for number, word in enumerate(sources) if word.parts[side] == sign]
+    return sources[min(same, key=lambda number: abs(number - here))].paths[side] if same else None
+
+
+def _adopt(sources: Sequence[Word], cores: list[Path | None], aligned: AlignedWords) -> None:
+    """An element whose words nobody read is put around the word that read them most."""
+    kept = {element for path in cores if path is not None for element in path}
+    for number, word in enumerate(sources):
+        if missing := [element for element in word.core if element not in kept]:
+            column = number * len(aligned.source_words) // len(sources)
+            best = max(
+                range(len(cores)),
+                key=lambda row: aligned.weight(row * len(aligned.words) // len(cores), column),
+                default=None,
+            )
+            if best is not None:
+                cores[best] = word.core
+                kept.update(missing)
+
+
+def _between(cores: Sequence[Path | None], number: int, base: Path) -> Path:
+    """A word that read none is inside what both its neighbours are inside of."""
+    if (own := cores[number]) is not None:
+        return own
+    earlier = next((path for path in reversed(cores[:number]) if path is not None), base)
+    later = next((path for path in cores[number + 1 :] if path is not None), base)
+    return common([earlier, later])
+
+
+def _bridge(paths: list[Path]) -> None:
+    """A link isn't cut in two: it reaches over the words between its own, where these are in nothing else."""
+    elements = {element for path in paths for element in path if _is_whole(element)}
+    for element in elements:
+        rows = [row for row, path in enumerate(paths) if element in path]
+        way = paths[rows[0]][: paths[rows[0]].index(element) + 1]
+        for row in range(rows[0], rows[-1]):
+            if common([paths[row], way]) == paths[row]:
+                paths[row] = way
+
+
+def _is_whole(element: Element | Raw) -> bool:
+    return isinstance(element, Element) and element.tag not in MAY_SPLIT
+
+
+def _anchored(anchors: Sequence[Anchor], places: Sequence[int], read: Sequence[int | None]) -> list[list[Anchor]]:
+    """Before which word of the translation each anchor stands: the one that read what follows it."""
+    before: list[list[Anchor]] = [[] for _ in range(len(read) + 1)]
+    for anchor in anchors:
+        source = next((number for number, place in enumerate(places) if place >= anchor.place), None)
+        if source is None:
+            before[len(read)].append(anchor)
+        elif source == 0 or not read:
+            before[0].append(anchor)
+        else:
+            near = [(abs(one - source), number) for number, one in enumerate(read) if one is not None]
+            before[min(near)[1] if near else len(read)].append(anchor)
+    return before
+
+
+def _item(anchor: Anchor) -> Item:
+    return Item(anchor.html + (" " if anchor.has_space else ""), anchor.path)

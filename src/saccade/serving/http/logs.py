@@ -1,0 +1,75 @@
+"""One JSON object a line on standard error: what was asked and how it went, never what was said."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from typing import Any, final
+
+from saccade.serving.http.metrics import Metrics
+from saccade.serving.http.security import HEADERS, App, Message, Receive, Scope, Send
+
+GONE = 499  # nobody waits for the answer any more
+
+
+def log(event: str, **fields: Any) -> None:
+    """One line."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    sys.stderr.write(json.dumps({"time": now, "event": event, **fields}) + "\n")
+
+
+@final
+class JsonHandler(logging.Handler):
+    """What libraries log, in the same form: what they say, not whom they say it of."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line, before any values are put into it."""
+        said = str(record.msg).partition("\n")[0]
+        log("library", name=record.name, level=record.levelname, said=said[:200])
+
+
+@final
+class Watch:
+    """Around everything: security headers on every answer, a count and a line for every request."""
+
+    def __init__(self, app: App, metrics: Metrics, *, quiet: bool = False) -> None:
+        self.app, self.metrics, self.quiet = app, metrics, quiet
+        self._numbers: Iterator[int] = itertools.count(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), GONE
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *HEADERS]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sending)
+        except Exception as error:  # the client has its 500 already
+            log("failure", error=type(error).__name__, where=_where(error))
+        self._count(scope, status, time.perf_counter() - started)
+
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "other")
+        self.metrics.requests.labels(route, status).inc()
+        self.metrics.latency.labels(route).observe(seconds)
+        if not self.quiet or status >= 500:
+            number, milliseconds = next(self._numbers), round(1000 * seconds, 1)
+            log("request", number=number, method=scope["method"], route=route, status=status, ms=milliseconds)
+
+
+def _where(error: Exception) -> list[str]:
+    """File and line of each call, without the values."""
+    return [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-8:]]

@@ -1,0 +1,59 @@
+"""For those who run a server: is it alive, does it take requests, what has it done; and its documentation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, final
+
+from fastapi import APIRouter, Header
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+
+from saccade.serving.http import documentation
+from saccade.serving.http.answers import answer, problems
+from saccade.serving.http.security import bearer
+from saccade.serving.service import Service
+from saccade.serving.v1 import schemas
+
+
+@final
+@dataclass(frozen=True)
+class Operations:
+    """The routes, over a service."""
+
+    service: Service
+
+    def router(self) -> APIRouter:
+        """Them all."""
+        router = APIRouter(tags=["operations"])
+        add = router.add_api_route
+        add("/health", self.health, methods=["GET"], response_model=schemas.Status)
+        add("/ready", self.ready, methods=["GET"], response_model=schemas.Status, responses=problems(503))
+        text: dict[int | str, dict[str, Any]] = {
+            200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}
+        }
+        responses = {**text, **problems(400, 403)}
+        add("/metrics", self.metrics, methods=["GET"], responses=responses, response_class=Response)
+        add("/docs", self.documentation, methods=["GET"], include_in_schema=False)
+        return router
+
+    async def health(self) -> Response:
+        """The server is alive."""
+        return answer({"status": "ok"})
+
+    async def ready(self) -> Response:
+        """The server takes requests; 503 before it does, and while it stops."""
+        doors = self.service.doors
+        if doors.is_ready and not doors.is_draining:
+            return answer({"status": "ok"})
+        return answer({"error": "stopping" if doors.is_draining else "starting"}, 503)
+
+    async def metrics(self, authorization: Annotated[str | None, Header()] = None) -> Response:
+        """Requests, their time, queues, batches and tokens."""
+        self.service.keys.check(bearer(authorization))
+        return Response(self.service.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def documentation(self, request: Request) -> Response:
+        """Every route on one page, which loads nothing."""
+        return Response(documentation.page(request.app.openapi()), media_type="text/html")

@@ -1,0 +1,39 @@
+"""Pictures from requests: PNG and JPEG, from memory, of a size that was looked at before anything is unpacked."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+
+from saccade.data.pictures.images import Pixels, pixels_of
+from saccade.serving.http.answers import refuse
+from saccade.serving.settings import MOST_PIXELS
+
+FORMATS = ("PNG", "JPEG")
+TOO_LARGE = f"image has too many pixels; allowed: {MOST_PIXELS:,} in all"
+
+
+def from_base64(text: str) -> bytes:
+    """The bytes of a picture that came inside JSON, as base64 or a data: address."""
+    if text.startswith("data:"):
+        text = text.partition(",")[2]
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        refuse("image is not base64")
+
+
+def decode(content: bytes, *, channels: int, resize: int | None) -> Pixels:
+    """Pixels [C, Y, X]."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
+            if opened.width * opened.height > MOST_PIXELS:
+                refuse(TOO_LARGE)
+            return pixels_of(opened, "picture", channels=channels, resize=resize)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        refuse(TOO_LARGE)
+    except (OSError, SyntaxError, ValueError, EOFError):
+        refuse(f"image is no whole {' or '.join(FORMATS)} file")

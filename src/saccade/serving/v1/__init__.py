@@ -1,0 +1,1 @@
+"""/v1: alignment, confidence, attention; labels, tags, captions, glimpses."""

@@ -1,0 +1,242 @@
+"""Pictures to sentences: a captioner with its tokenizer, what it writes, where it looked, and how that is scored."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import sacrebleu
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from torch import Tensor
+
+from saccade.data.pictures import shapes
+from saccade.data.pictures.captions import Captioned, Lines, Reader, Seen, of_shapes
+from saccade.data.pictures.images import Pixels
+from saccade.data.text.tokenizer import START, Tokenizer
+from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, chosen, search
+from saccade.errors import Mistake
+from saccade.inspection.draw import caption as drawing
+from saccade.inspection.insight import Insight, Map, Side, ended
+from saccade.models.captioner import Captioner
+from saccade.tasks.evaluation import Evaluation, Watch, several
+
+Given = Seen | NDArray[Any] | Tensor | Path | str
+
+
+class Caption(NamedTuple):
+    """A sentence about a picture: its text and score, its words and the log-probability of each.
+
+    Where it `ended`, the last log-probability is that of </s>. `attention` [T, Y, X] is where each word looked, </s>
+    included.
+    """
+
+    text: str
+    score: float
+    words: list[str]
+    log_probabilities: list[float]
+    ended: bool = True
+    attention: NDArray[np.float32] | None = None
+    name: str = ""
+    picture: Pixels | None = None
+
+    def line(self) -> str:
+        """As the command line prints it."""
+        return self.text
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        shown = {name: value for name, value in self._asdict().items() if name not in ("attention", "picture")}
+        return shown if self.attention is None else {**shown, "attention": self.attention.round(4).tolist()}
+
+    def draw(self, path: Path) -> None:
+        """The picture once for each word, with its attention over it: PNG, SVG or PDF."""
+        if self.attention is None:
+            raise Mistake("draw: this caption was made with attention=False")
+        drawing.to_file(Path(path), self.picture, self.words, self.attention[: len(self.words)], self.name)
+
+    def show(self, console: Console) -> None:
+        """Where each word looked, in the terminal."""
+        if self.attention is not None:
+            console.print(drawing.in_terminal(self.words, self.attention[: len(self.words)], console))
+
+
+@final
+@dataclass(frozen=True)
+class CaptionWriter:
+    """What `saccade.load` returns for a run that writes captions.
+
+    Inputs are files, arrays (bytes [C, Y, X], or features [S, C]), or what `read` gives. Every method takes how to
+    decode as keywords: the fields of BeamOptions (`width=1` is greedy), or `sample=True` and those of SamplingOptions;
+    `attention=False` leaves out where it looked.
+    """
+
+    model: Captioner
+    tokenizer: Tokenizer
+    options: BeamOptions
+    reader: Reader
+    num_shapes: int = 0  # pictures that it paints to be tried on
+    batch_size: int = 128
+
+    @property
+    def needs_files(self) -> bool:
+        """Whether there is nothing to be tried on without them."""
+        return not self.num_shapes
+
+    def predict(self, inputs: Iterable[Given], **options: Any) -> list[Caption]:
+        """The best sentence for each."""
+        return list(self.stream(inputs, **options))
+
+    def stream(self, inputs: Iterable[Given], **options: Any) -> Iterator[Caption]:
+        """Sentences in the order of the inputs, in memory that doesn't grow with their number."""
+        return (best[0] for best in self.stream_best(inputs, **options))
+
+    def stream_best(
+        self, inputs: Iterable[Given], *, attention: bool = True, **options: Any
+    ) -> Iterator[list[Caption]]:
+        """The `num_best` sentences for each."""
+        way = chosen(self.options, options)
+        rest = iter(several(inputs))
+        while part := [self._seen(given) for given in itertools.islice(rest, self.batch_size)]:
+            yield from self._written(part, way, attention=attention)
+
+    def look(self, inputs: Iterable[Given], **options: Any) -> list[Insight]:
+        """Where each word looked; S are the cells of the picture, row by row."""
+        found = []
+        for best in self.stream_best(inputs, attention=True, **options):
+            first, *others = best
+            assert first.attention is not None
+            weight_TS = torch.from_numpy(first.attention).flatten(1)
+            output = Side.of(first.text, ended(first.words, has_end=first.ended), self.tokenizer.begins_word)
+            seen = Map("output", "picture", weight_TS[None, None], shape=self.model.encoder.shape)
+            cells = Side.of(first.name, [f"{row},{column}" for row, column in np.ndindex(*self.model.encoder.shape)])
+            found.append(Insight("caption", first, {"output": output, "picture": cells}, {"cross": seen}, None, others))
+        return found
+
+    def read(self, source: Path | None) -> Iterator[Seen]:
+        """The pictures of a file or folder, or the feature maps of a file."""
+        if source is None:
+            raise Mistake("--input: missing; there must be a picture, a folder of pictures, or a file of feature maps")
+        if not source.exists():
+            raise Mistake(f"--input: there is nothing at {source}")
+        return self.reader.inputs(source)
+
+    def evaluate(
+        self, paths: Sequence[Path], *, watch: Watch = lambda found, total: found, **options: Any
+    ) -> Evaluation:
+        """Scores against the captions of a TSV file, for pictures in a folder or a file of feature maps.
+
+        A model of shapes needs no files: it is tried on pictures that no training saw.
+        """
+        if not paths and self.num_shapes:
+            assert self.reader.side is not None
+            return self.judge(of_shapes(self.num_shapes, side=self.reader.side, seed=HELD_OUT), watch=watch, **options)
+        if len(paths) != 2:
+            given = ", ".join(map(str, paths)) or "nothing"
+            raise Mistake(f"evaluate: {given} given; it needs a captions file and its pictures' folder or features")
+        return self.judge(self.reader.read(str(paths[0]), str(paths[1]), field="evaluate"), watch=watch, **options)
+
+    def judge(self, told: Captioned, *, watch: Watch = lambda found, total: found, **options: Any) -> Evaluation:
+        """BLEU-1 to 4 with all captions as references, the share that is one of them; of shapes, where nouns look."""
+        seen = (told.seen(row) for row in range(len(told)))
+        found = watch(self.stream(seen, attention=False, **options), len(told))
+        outputs = [one.text for one in found]
+        scores: dict[str, float | int] = dict(score(outputs, told.captions))
+        if told.mask_N2YX is not None:
+            scores["noun_attention"] = 100 * float(noun_attention(self.model, self.tokenizer, told).mean())
+        scores["num_pictures"] = len(told)
+        return Evaluation(scores, _lines(scores))
+
+    def _seen(self, given: Given) -> Seen:
+        if isinstance(given, Seen):
+            return given
+        if isinstance(given, Path | str):
+            found = list(self.read(Path(given)))
+            if len(found) != 1:
+                raise Mistake(f"{given}: {len(found):,} pictures in it; give them to predict one by one (see read)")
+            return found[0]
+        source = np.asarray(given)
+        return Seen("", source, source if source.ndim == 3 else None)
+
+    @torch.no_grad()
+    def _written(
+        self, seen: list[Seen], way: BeamOptions | SamplingOptions, *, attention: bool
+    ) -> Iterator[list[Caption]]:
+        self._check(seen)
+        device = self.model.baseline.device
+        source = torch.from_numpy(np.stack([one.source for one in seen])).to(device)
+        places_B = torch.full((len(seen),), math.prod(self.model.encoder.shape), device=device)
+        found = search(self.model, source, places_B, way)
+        rows = [row for row, best in enumerate(found) for _ in best]
+        flat = [hypothesis for best in found for hypothesis in best]
+        weights = iter(self._looked(source[rows], places_B[rows], flat) if attention else [None] * len(flat))
+        for one, best in zip(seen, found, strict=True):
+            yield [self._caption(one, hypothesis, next(weights)) for hypothesis in best]
+
+    def _caption(self, seen: Seen, found: Hypothesis, weight_TYX: NDArray[np.float32] | None) -> Caption:
+        text, words, steps = self.tokenizer.decode(found.ids), self.tokenizer.pieces(found.ids), found.log_probabilities
+        return Caption(text, found.score, words, steps, found.ended, weight_TYX, seen.name, seen.picture)
+
+    def _check(self, seen: list[Seen]) -> None:
+        for one in seen:
+            if one.source.shape != self.model.encoder.size:
+                given, wanted = (" x ".join(map(str, size)) for size in (one.source.shape, self.model.encoder.size))
+                raise Mistake(f"{one.name or 'input'}: {given} given; this model reads {wanted}")
+
+    def _looked(self, source: Tensor, places_B: Tensor, found: list[Hypothesis]) -> list[NDArray[np.float32]]:
+        """Read once more with the weights kept: [T, Y, X] of each."""
+        read = [torch.tensor([START, *one.ids]) for one in found]
+        read_BT = torch.nn.utils.rnn.pad_sequence(read, batch_first=True).to(source.device)
+        weight_BTS = self.model.cross_attention(source, places_B, read_BT)[:, 0, 0].float().cpu().numpy()
+        return [
+            weight_TS[: len(one.log_probabilities)].reshape(-1, *self.model.encoder.shape)
+            for weight_TS, one in zip(weight_BTS, found, strict=True)
+        ]
+
+
+HELD_OUT = 2  # the seed of shapes that no training sees
+
+
+def score(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Corpus BLEU-1 to 4 of words split at spaces, with any number of references; and the share that is one of them.
+
+    As sacreBLEU counts with tokenize none and no smoothing: BP exp(1/n sum_k log p_k), the nearest reference's length.
+    """
+    if len(outputs) != len(references):
+        raise Mistake(f"references: {len(references):,} given for {len(outputs):,} outputs; there must be as many")
+    streams = [list(stream) for stream in itertools.zip_longest(*references)]  # None where there are fewer
+    bleu = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True).corpus_score(outputs, streams)
+    kept = bleu.bp * np.exp(np.cumsum(np.log(np.maximum(bleu.precisions, 1e-300))) / np.arange(1, 5))
+    found = {f"bleu{order}": float(percent) for order, percent in enumerate(kept, 1)}
+    exact = sum(output in those for output, those in zip(outputs, references, strict=True))
+    return {**found, "exact": 100 * exact / max(1, len(outputs))}
+
+
+@torch.no_grad()
+def noun_attention(model: Captioner, tokenizer: Tokenizer, told: Captioned, batch_size: int = 128) -> NDArray[Any]:
+    """The share of each noun's weight in cells that the thing it names touches, [N, 2]: read with the true sentence."""
+    assert told.mask_N2YX is not None
+    shape, device = model.encoder.shape, model.baseline.device
+    lines, found = Lines(told, tokenizer, places=math.prod(shape)), []
+    for rows in np.split(np.arange(len(told)), range(batch_size, len(told), batch_size)):
+        batch = lines.load(rows).to(device)
+        weight_BTS = model.cross_attention(batch.source, batch.places_B, batch.read_BT)[:, 0, 0].float().cpu().numpy()
+        for thing in range(2):
+            cell_BS = shapes.overlap(told.mask_N2YX[rows, thing], *shape)
+            steps = [shapes.noun_steps(told.captions[row][0].split())[thing] for row in rows]
+            found.append((weight_BTS[np.arange(len(rows)), steps] * cell_BS).sum(-1))
+    return np.concatenate([np.stack(pair, 1) for pair in zip(found[::2], found[1::2], strict=True)])
+
+
+def _lines(scores: dict[str, float | int]) -> list[str]:
+    bleu = "  ".join(f"BLEU-{order} {scores[f'bleu{order}']:.2f}" for order in (1, 2, 3, 4))
+    lines = [f"{bleu}  ({scores['num_pictures']:,} pictures)", f"exactly right {scores['exact']:.2f}%"]
+    if "noun_attention" in scores:
+        lines.append(f"attention of nouns on what they name {scores['noun_attention']:.2f}%")
+    return lines

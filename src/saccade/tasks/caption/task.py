@@ -1,0 +1,269 @@
+"""Captions: their config, and from it to a network, its batches, its loss and its validation."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from rich.console import Console
+
+from saccade.config import base
+from saccade.config.base import NormalizerName, Positive, RunSection, ScoreName, Section, Share, with_kind
+from saccade.data.batches import Buckets, full_runs
+from saccade.data.pictures.captions import Captioned, Lines
+from saccade.data.pictures.images import read_picture
+from saccade.data.text.tokenizer import SentencePiece, Vocabulary, file_name, load_tokenizer, train_tokenizer
+from saccade.decoding import BeamOptions
+from saccade.errors import Mistake
+from saccade.inspection.draw import caption as drawing
+from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
+from saccade.models.captioner import Captioner
+from saccade.models.seq2seq import RecurrentSizes
+from saccade.models.seq2seq_attention import Look
+from saccade.tasks.base import Examined, Job
+from saccade.tasks.caption.loss import Weights, caption_loss
+from saccade.tasks.caption.pictures import Features, Pictures, Shapes, reader, told
+from saccade.tasks.caption.predictor import CaptionWriter
+from saccade.tasks.devices import trained
+
+VALIDATION_WORDS = 4096
+NUM_SAMPLES = 6
+SHAPE_FILE = "features.json"  # in a run's folder: what the feature maps look like
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Tokens(Section):
+    """How captions become ids."""
+
+    kind: Literal["unigram", "bpe", "words", "characters"] = "words"
+    vocabulary_size: Positive = Field(default=10_000, description="How many tokens there are, special ones included.")
+
+
+class Model(Section):
+    """Show, Attend and Tell (Xu 2015)."""
+
+    attention: Literal["soft", "hard"] = Field(
+        default="soft", description="soft: the expected vector; hard: that of one place, learned by REINFORCE."
+    )
+    width: Positive = Field(default=512, description="Of the LSTM, and of the vector of each place.")
+    embedding_width: Positive = 512
+    num_layers: Positive = 1
+    cell: Literal["rnn", "gru", "lstm"] = "lstm"
+    dropout: Share = 0.5
+    feature_dropout: Share = Field(default=0.0, description="Of feature maps, before and after their projection.")
+    forgetting: Share = Field(
+        default=0.0,
+        description="The share of looks that the LSTM doesn't get while training (the word does): what can't be "
+        "remembered must be looked at again, so words look at what they name.",
+    )
+    start: Literal["mean", "zeros"] = Field(default="mean", description="The state before the first word.")
+    score: ScoreName = "additive"
+    normalizer: NormalizerName = "softmax"
+    tied: bool = Field(default=False, description="The words read and the words written are one matrix.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Model:
+        if self.normalizer == "hard":
+            raise ValueError("normalizer: 'hard' given; attention: hard says so")
+        if self.attention == "hard" and self.normalizer != "softmax":
+            raise ValueError(f"normalizer: {self.normalizer!r} given; hard attention samples from softmax")
+        return self
+
+
+class Training(base.Training):
+    """How a captioner learns."""
+
+    tokens_per_batch: Positive = Field(default=2048, description="Padded size of a batch of captions, in tokens.")
+    label_smoothing: Share = 0.0
+    coverage: Amount = Field(default=0.0, description="Of sum_i (1 - sum_t a_ti)²: the doubly stochastic penalty.")
+    reinforce: Amount = Field(default=1.0, description="Hard attention: how much a lucky look counts.")
+    entropy: Amount = Field(default=0.0, description="Hard attention: how much undecided looks are wanted.")
+    metric: Literal["bleu4", "exact", "loss"] = Field(default="bleu4", description="What the best model is best at.")
+
+
+class Decoding(Section):
+    """How sentences are searched."""
+
+    beam: Positive = Field(default=3, description="Hypotheses kept; 1 is greedy.")
+    length_penalty: Amount = 0.6
+    max_length: Positive = Field(default=40, description="No sentence has more tokens, </s> included.")
+    no_repeat_ngram: Annotated[int, Field(ge=0)] = 0
+    writes_unknown: bool = Field(default=False, description="Whether <unk> may be written.")
+
+    def options(self) -> BeamOptions:
+        """As decoding takes them."""
+        return BeamOptions(width=self.beam, **self.model_dump(exclude={"beam"}))
+
+
+class Config(RunSection):
+    """A whole run, one YAML file."""
+
+    task: Literal["caption"]
+    data: Annotated[Shapes | Pictures | Features, Field(discriminator="kind")] = Shapes()
+    tokenizer: Tokens = Tokens()
+    model: Model = Model()
+    training: Training = Training()
+    decoding: Decoding = Decoding()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_kind(cls, given: object) -> object:
+        """Data that don't say their kind are shapes."""
+        return with_kind(given, "data", "shapes")
+
+    @model_validator(mode="after")
+    def _check(self) -> Config:
+        for name in ("reinforce", "entropy"):
+            value, default = getattr(self.training, name), Training.model_fields[name].default
+            if self.model.attention == "soft" and value != default:
+                raise ValueError(f"training.{name}: {value} given; it has no effect with model.attention: soft")
+        if self.data.kind == "shapes" and self.tokenizer.kind != "words":
+            kind = self.tokenizer.kind
+            raise ValueError(
+                f"tokenizer.kind: {kind!r} given; where nouns look is measured in shapes, so it must be words"
+            )
+        if (share := self.model.feature_dropout) and self.data.kind != "features":
+            raise ValueError(f"model.feature_dropout: {share} given; it has no effect with data.kind: {self.data.kind}")
+        return self
+
+
+def prepare(config: Config, folder: Path, console: Console) -> Job:
+    """Everything a run needs; the test set is read first, so that a mistake in it shows before anything is learned."""
+    if not isinstance(config.data, Shapes) and config.data.test is not None:
+        told(config.data, "test")
+    train, valid = told(config.data, "train"), told(config.data, "valid")
+    tokenizer = _tokenizer(config, train, folder)
+    _say(config, train, valid, tokenizer, console)
+    places = _places(config, train)
+    network = model(config, tokenizer, places)
+    if isinstance(network.encoder, FeatureEncoder):
+        network.encoder.mean_C, network.encoder.deviation_C = train.statistics()
+    lines = Lines(train, tokenizer, places=math.prod(network.encoder.shape))
+    training = config.training
+    weights = Weights(training.label_smoothing, training.coverage, training.reinforce, training.entropy)
+    return Job(
+        network=network,
+        plan=Buckets([lines.lengths], tokens_per_batch=training.tokens_per_batch, seed=config.seed, load=lines.load),
+        loss=lambda batch: caption_loss(network, batch, weights),
+        validate=_Validator(config, writer(config, network, tokenizer), valid).measure,
+        data=[train.key()],
+        stored={SHAPE_FILE: json.dumps(places)},
+        unit="words",
+    )
+
+
+def load(config: Config, folder: Path) -> CaptionWriter:
+    """A trained run, ready to predict."""
+    (stored,) = folder.glob("tokenizer.*")
+    tokenizer = load_tokenizer(stored)
+    stored_places = folder / SHAPE_FILE
+    places = json.loads(stored_places.read_text("utf-8")) if stored_places.exists() else _places(config, None)
+    network = model(config, tokenizer, places)
+    return writer(config, trained(network, config, folder), tokenizer)
+
+
+def model(config: Config, tokenizer: SentencePiece | Vocabulary, places: tuple[int, int, int]) -> Captioner:
+    """The network, initialised by the run's seed; `places` are rows, columns and channels of what it reads."""
+    torch.manual_seed(config.seed)
+    section, (rows, columns, channels) = config.model, places
+    encoder: ImageEncoder | FeatureEncoder
+    if isinstance(config.data, Features):
+        share = section.feature_dropout
+        encoder = FeatureEncoder(section.width, rows=rows, columns=columns, channels=channels, dropout=share)
+    else:
+        encoder = ImageEncoder(section.width, rows=rows, columns=columns, channels=channels)
+    sizes = RecurrentSizes(
+        section.width, section.embedding_width, section.num_layers, cell=section.cell, dropout=section.dropout
+    )
+    return Captioner(
+        encoder,
+        vocabulary=tokenizer.size,
+        sizes=sizes,
+        look=Look(section.score, section.normalizer),
+        attention=section.attention,
+        start=section.start,
+        forgetting=section.forgetting,
+        share_output=section.tied,
+    )
+
+
+def writer(config: Config, network: Captioner, tokenizer: SentencePiece | Vocabulary) -> CaptionWriter:
+    """A network as it is used."""
+    num_shapes = config.data.test if isinstance(config.data, Shapes) else 0
+    return CaptionWriter(network.eval(), tokenizer, config.decoding.options(), reader(config.data), num_shapes)
+
+
+def examine(config: Config, predictor: CaptionWriter) -> Examined:
+    """What the report shows of a trained run: scores, and where the words of a few sentences looked."""
+    name: Literal["test", "valid"] = "test" if config.data.test is not None else "valid"
+    held_out = told(config.data, name)
+    folder = getattr(getattr(config.data, name), "pictures", None)
+    articles = []
+    for row in range(0, len(held_out), max(1, len(held_out) // NUM_SAMPLES)):
+        seen = held_out.seen(row)
+        if seen.picture is None and folder is not None:
+            seen = seen._replace(picture=read_picture(Path(folder).expanduser() / seen.name, channels=3))
+        (found,) = predictor.predict([seen])
+        assert found.attention is not None
+        weight_TYX = found.attention[: len(found.words)]
+        articles.append(drawing.article(seen.picture, found.words, weight_TYX, held_out.captions[row]))
+    return Examined(name, predictor.judge(held_out).scores, [("Samples", "".join(articles[:NUM_SAMPLES]))])
+
+
+class _Validator:
+    """Validation by real decoding, and the loss of the captions."""
+
+    def __init__(self, config: Config, predictor: CaptionWriter, valid: Captioned) -> None:
+        self.predictor, self.valid, self.metric = predictor, valid, config.training.metric
+        lines = Lines(valid, predictor.tokenizer, places=math.prod(predictor.model.encoder.shape))
+        order = np.argsort(lines.lengths, kind="stable")
+        runs = full_runs(lines.lengths[order], max(VALIDATION_WORDS, int(lines.lengths.max())))
+        self.rows, self.lines = [order[run] for run in runs], lines
+
+    @torch.no_grad()
+    def measure(self) -> dict[str, float]:
+        """BLEU-4, how many are exactly right, and the loss; "score" is the chosen one, higher is better."""
+        found = self.predictor.judge(self.valid).scores
+        model, items, likelihood = self.predictor.model, 0, 0.0
+        for rows in self.rows:
+            batch = self.lines.load(rows).to(model.baseline.device)
+            likelihood += float(caption_loss(model, batch, Weights())[1])
+            items += batch.num_items
+        kept = {f"valid_{name}": float(found[name]) for name in ("bleu4", "exact", "noun_attention") if name in found}
+        loss = likelihood / items
+        score = -loss if self.metric == "loss" else kept[f"valid_{self.metric}"]
+        return {"score": score, **kept, "valid_loss": loss, "valid_perplexity": math.exp(min(50.0, loss))}
+
+
+def _tokenizer(config: Config, train: Captioned, folder: Path) -> SentencePiece | Vocabulary:
+    """From the run's folder, or learned from the training captions and stored there."""
+    if stored := sorted(folder.glob("tokenizer.*")):
+        return load_tokenizer(stored[0])
+    texts = [caption for captions in train.captions for caption in captions]
+    section = config.tokenizer
+    learned = train_tokenizer(section.kind, texts, section.vocabulary_size, seed=config.seed)
+    learned.save(folder / file_name(learned, "tokenizer"))
+    return learned
+
+
+def _places(config: Config, train: Captioned | None) -> tuple[int, int, int]:
+    """Rows, columns and channels of what the network reads; those of feature maps are stored with the run."""
+    if not isinstance(config.data, Features):
+        return config.data.side, config.data.side, 3
+    if train is None or train.grid is None:
+        raise Mistake(f"{SHAPE_FILE}: missing; it says how large the feature maps are")
+    return *train.grid, train.source.shape[-1]
+
+
+def _say(
+    config: Config, train: Captioned, valid: Captioned, tokenizer: SentencePiece | Vocabulary, console: Console
+) -> None:
+    for name, those in (("train", train), ("valid", valid)):
+        number = sum(map(len, those.captions))
+        console.print(f"data.{name}: {len(those):,} pictures, {number:,} captions")
+    console.print(f"vocabulary: {tokenizer.size:,} {config.tokenizer.kind}")

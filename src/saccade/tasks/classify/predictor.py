@@ -1,0 +1,314 @@
+"""Texts to labels: the loss and its measures, and the predictor with what each word weighed."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from rich.console import Console
+from torch import Tensor
+from torch.nn import functional as F
+
+from saccade.data.labels.labelled import Columns, Spelling, Text, plain_lines, read_labelled
+from saccade.data.labels.windows import NO_LABEL, Batch, EncodedTexts, encode_texts
+from saccade.data.text.corpus import clean, decoded, kind_of, text_lines
+from saccade.data.text.tokenizer import Tokenizer
+from saccade.errors import Mistake
+from saccade.inspection.draw import heatmap
+from saccade.inspection.draw.confusion import Confusion, in_terminal
+from saccade.inspection.insight import Insight, Map, Side
+from saccade.inspection.record import recording
+from saccade.models.classifier import Judged, TextClassifier
+from saccade.tasks.evaluation import Evaluation, Watch, several
+from saccade.training.losses import disagreement
+
+WINDOW = 2048  # texts that are read before the first is judged
+WITH_COLUMNS = (".tsv", ".csv", ".jsonl")
+
+
+class Objective(NamedTuple):
+    """What training minds: what each label counts [V], smoothing, hops alike (Lin 2017), two passes apart (R-Drop)."""
+
+    weight_V: Tensor | None = None
+    smoothing: float = 0.0
+    penalty: float = 0.0
+    consistency: float = 0.0
+
+
+PLAIN = Objective()
+
+
+def loss_of(network: TextClassifier, batch: Batch, mind: Objective = PLAIN) -> tuple[Tensor, Tensor]:
+    """sum_b w_y (-log p(y)) + penalty * ||A Aᵀ - I||², smoothed; and the plain sum_b -log p(y), for the log.
+
+    With `consistency`, every text is read twice under other dropout, and so much of the two answers' disagreement is
+    added to the mean of their losses (Wu 2021, equation 2).
+    """
+    passes = [network(batch) for _ in range(2 if mind.consistency else 1)]
+    losses = [_loss(judged, batch.label_B, mind) for judged in passes]
+    likelihoods = [F.cross_entropy(judged.logits_BV, batch.label_B, reduction="sum") for judged in passes]
+    loss = torch.stack(losses).mean()
+    if mind.consistency:
+        logits_2BV = torch.stack([judged.logits_BV for judged in passes])
+        identity_VV = torch.eye(logits_2BV.shape[-1], device=logits_2BV.device)
+        loss = loss + mind.consistency / 2 * disagreement(logits_2BV, identity_VV)
+    return loss, torch.stack(likelihoods).mean()
+
+
+def _loss(judged: Judged, label_B: Tensor, mind: Objective) -> Tensor:
+    weight_V = None if mind.weight_V is None else mind.weight_V.to(label_B.device)
+    loss = F.cross_entropy(judged.logits_BV, label_B, weight_V, reduction="sum", label_smoothing=mind.smoothing)
+    return loss + mind.penalty * judged.penalty_B.sum() if judged.penalty_B is not None else loss
+
+
+def class_weights(given: dict[str, float] | str | None, texts: Iterable[Text], labels: Sequence[str]) -> Tensor | None:
+    """What a text of each label counts: as given (others 1), or balanced: N / (V n_label), so that the mean is 1."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        counts = Counter(text.label for text in texts)
+        return torch.tensor([counts.total() / (len(labels) * counts[label]) for label in labels])
+    for label in given:
+        if label not in labels:
+            raise Mistake(f"training.class_weights: {label!r} given; allowed: {', '.join(labels)}")
+    return torch.tensor([float(given.get(label, 1.0)) for label in labels])
+
+
+@torch.no_grad()
+def judgements(
+    network: TextClassifier, texts: EncodedTexts, texts_per_batch: int
+) -> Iterator[tuple[Batch, Judged, list[int]]]:
+    """Every text judged once, in batches of like lengths or neighbours in a dialogue, with their rows."""
+    device = next(network.parameters()).device
+    runs = texts.runs(texts_per_batch)
+    if not texts.context:
+        length = np.diff(texts.start)
+        runs.sort(key=lambda run: int(length[run.start]))
+    size = max(1, texts_per_batch // max(map(len, runs)))
+    for part in (runs[start : start + size] for start in range(0, len(runs), size)):
+        batch = texts.batch(part).to(device)
+        yield batch, network(batch), [row for run in part for row in run]
+
+
+def measure(
+    network: TextClassifier, texts: EncodedTexts, labels: Sequence[str], *, texts_per_batch: int
+) -> dict[str, float]:
+    """Accuracy and macro-F1 in percent, and the mean negative log-likelihood of the labels the model knows."""
+    loss, found, true = 0.0, list[str](), list[str]()
+    for batch, judged, _ in judgements(network, texts, texts_per_batch):
+        loss += float(F.cross_entropy(judged.logits_BV, batch.label_B, reduction="sum", ignore_index=NO_LABEL))
+        found += [labels[index] for index in judged.logits_BV.argmax(-1).tolist()]
+        true += [labels[index] if index >= 0 else "" for index in batch.label_B.tolist()]
+    counted = Confusion.of(true, found)
+    known = max(1, int((texts.label >= 0).sum()))
+    return {"valid_loss": loss / known, "valid_accuracy": counted.accuracy, "valid_macro_f1": counted.macro_f1}
+
+
+class KeyTerm(NamedTuple):
+    """A word, and the share of all weight that lay on it, wherever it stood."""
+
+    word: str
+    weight: float
+
+
+class Prediction(NamedTuple):
+    """A label, its probability and that of every label; on request the words' weights [r, words] and key terms."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+    words: list[str] | None = None
+    attention: Tensor | None = None
+    key_terms: list[KeyTerm] | None = None
+
+    @property
+    def weights(self) -> list[float]:
+        """The mean weight of each word over the r hops; none where none were asked for."""
+        return [] if self.attention is None else self.attention.mean(0).tolist()
+
+    def line(self) -> str:
+        """Label, probability and what else was asked for, with tabs between them."""
+        shown = [self.label, f"{self.probability:.3f}"]
+        if self.key_terms is not None:
+            shown.append(", ".join(term.word for term in self.key_terms))
+        return "\t".join(shown)
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        found: dict[str, Any] = {"label": self.label, "probability": self.probability}
+        found["probabilities"] = self.probabilities
+        if self.words is not None and self.attention is not None:
+            found |= {"words": self.words, "attention": self.attention.tolist()}
+        if self.key_terms is not None:
+            found["key_terms"] = [term._asdict() for term in self.key_terms]
+        return found
+
+    def show(self, console: Console) -> None:
+        """The words in the terminal, each the brighter the more it weighs; in a file, with its weight."""
+        if self.words is not None:
+            words = [heatmap.printable(word, console.encoding) for word in self.words]
+            console.print(in_terminal(words, self.weights, with_numbers=not console.is_terminal), soft_wrap=True)
+
+    def draw(self, path: Path) -> None:
+        """The words and their weights as a picture, a row for each hop."""
+        if self.words is None or self.attention is None:
+            raise Mistake("attention: not asked for; a picture shows the weights")
+        heatmap.check_ending(path := Path(path))
+        count = len(self.attention)
+        queries = [self.label] if count == 1 else [f"hop {number}" for number in range(1, count + 1)]
+        heatmap.to_file(
+            self.attention, path, queries=queries, keys=self.words, title=f"{self.label} {self.probability:.2f}"
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Classifier:
+    """What `saccade.load` returns for a run with labels.
+
+    Inputs are strings, or `Text`s that say which dialogue they belong to and who spoke: neighbours in a dialogue are
+    read as context. `attention=True` returns the weight of each word, `key_terms=5` the five that weighed most.
+    """
+
+    network: TextClassifier
+    tokenizer: Tokenizer
+    labels: list[str]
+    spelling: Spelling
+    columns: Columns
+    context: int = 0
+    max_length: int = 256
+    texts_per_batch: int = 256
+
+    def predict(self, inputs: Iterable[str | Text], *, attention: bool = False, key_terms: int = 0) -> list[Prediction]:
+        """A prediction for each input."""
+        return list(self.stream(inputs, attention=attention, key_terms=key_terms))
+
+    def stream(
+        self, inputs: Iterable[str | Text], *, attention: bool = False, key_terms: int = 0, window: int = WINDOW
+    ) -> Iterator[Prediction]:
+        """The same in memory that doesn't grow; the end of a window is the context of the next."""
+        if key_terms < 0:
+            raise Mistake(f"key_terms: {key_terms} given; it must be 0 or more")
+        texts = (Text(clean(given)) if isinstance(given, str) else given for given in several(inputs))
+        before: list[Text] = []
+        while part := list(itertools.islice(texts, window)):
+            seen = [*before, *part]
+            yield from self._judge(seen, bool(attention or key_terms), key_terms)[len(before) :]
+            before = seen[max(0, len(seen) - self.context) :]
+
+    @torch.no_grad()
+    def look(
+        self, inputs: Iterable[str | Text], *, kinds: Collection[str] = ("pooling",), norms: bool = False
+    ) -> list[Insight]:
+        """What the model saw of each input; `kinds` of attention are pooling and, in a Transformer, encoder."""
+        texts = [Text(clean(given)) if isinstance(given, str) else given for given in several(inputs)]
+        return [self._look(texts[max(0, row - self.context) : row + 1], kinds, norms) for row in range(len(texts))]
+
+    def _look(self, texts: list[Text], kinds: Collection[str], norms: bool) -> Insight:
+        """At the last of some texts, with those before it as context."""
+        encoded = encode_texts(texts, self.encode, self.labels, context=self.context, max_length=self.max_length)
+        batch = encoded.batch([range(len(texts) - 1, len(texts))]).to(next(self.network.parameters()).device)
+        with recording(self.network, kinds=kinds, norms=norms) as record:
+            judged = self.network(batch)
+        own = int(batch.window_BW[0, batch.window_length_B[0] - 1])
+        length = int(batch.length_U[own])
+        answer = self._named(judged.logits_BV[0].float().softmax(-1).cpu())
+        text, pieces = texts[-1].text, self.tokenizer.pieces(batch.ids_US[own, :length].tolist())
+        source, label = Side.of(text, pieces, self.tokenizer.begins_word), Side.of(answer.label, [answer.label])
+        rows = {"pooling": ("label", "source"), "encoder": ("source", "source")}
+        maps = {
+            kind: Map(
+                *rows[kind],
+                record.weights(kind)[:, own, :, :length, :length].float().cpu(),
+                record.norms(kind)[:, own, :, :length, :length].float().cpu() if norms else None,
+            )
+            for kind in record.kinds
+        }
+        return Insight("classify", answer, {"source": source, "label": label}, maps)
+
+    def key_terms(self, text: str | Text, count: int = 5) -> list[KeyTerm]:
+        """The words of a document that carried the decision, the heaviest first (Shen & Lee 2016, section 4)."""
+        return self.predict([text], key_terms=count)[0].key_terms or []
+
+    def read(self, source: Path | None) -> Iterator[Text]:
+        """The inputs of a file: with columns as in training, its label not needed; else a text a line."""
+        if source is not None and kind_of(source) in WITH_COLUMNS:
+            return read_labelled([source], self.columns, needs_label=False)
+        lines = decoded("standard input", sys.stdin.buffer) if source is None else text_lines(source)
+        return plain_lines(lines, as_dialogue=self.context > 0)
+
+    def evaluate(self, paths: Sequence[Path], *, watch: Watch = lambda found, total: found) -> Evaluation:
+        """Accuracy, macro-F1 and the confusion of labelled files; `watch` sees predictions go by."""
+        texts = list(read_labelled(paths, self.columns))
+        found = [one.label for one in watch(self.stream(texts), len(texts))]
+        counted = Confusion.of([text.label for text in texts], found)
+        scores = {"num_texts": len(texts), "accuracy": counted.accuracy, "macro_f1": counted.macro_f1}
+        said = f"{len(texts):,} texts: accuracy {counted.accuracy:.2f}, macro F1 {counted.macro_f1:.2f}"
+        unknown = sorted({text.label for text in texts} - set(self.labels))
+        never = [f"Labels that the model never saw, which count as wrong: {', '.join(unknown)}"] if unknown else []
+        return Evaluation(scores, [said, *never, "", *counted.lines()], counted.draw)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, as it is spelled for the model."""
+        return self.tokenizer.encode(self.spelling(text))
+
+    def _judge(self, texts: list[Text], with_weights: bool, key_terms: int) -> list[Prediction]:
+        encoded = encode_texts(texts, self.encode, self.labels, context=self.context, max_length=self.max_length)
+        found: dict[int, Prediction] = {}
+        for batch, judged, rows in judgements(self.network, encoded, self.texts_per_batch):
+            probability_BV = judged.logits_BV.float().softmax(-1).cpu()
+            for index, row in enumerate(rows):
+                one = self._named(probability_BV[index])
+                if with_weights:
+                    one = self._weighed(one, texts[row], _weights_of(batch, judged, index), key_terms)
+                found[row] = one
+        return [found[row] for row in range(len(texts))]
+
+    def _named(self, probability_V: Tensor) -> Prediction:
+        shares = probability_V.tolist()
+        best = max(range(len(shares)), key=shares.__getitem__)
+        return Prediction(self.labels[best], shares[best], dict(zip(self.labels, shares, strict=True)))
+
+    def _weighed(self, one: Prediction, text: Text, weight_TS: Tensor, key_terms: int) -> Prediction:
+        """The pieces' weights summed into their words'; words behind a cut are left out."""
+        words = self.spelling.words(text.text)
+        numbers = self._words_of_pieces(words)[: weight_TS.shape[1]]
+        if not len(numbers):
+            return one._replace(words=[], attention=weight_TS[:, :0], key_terms=[] if key_terms else None)
+        words = words[: int(numbers[-1]) + 1]
+        weight_TW = weight_TS.new_zeros(len(weight_TS), len(words)).index_add(1, numbers, weight_TS)
+        one = one._replace(words=words, attention=weight_TW)
+        return one._replace(key_terms=ranked(words, one.weights)[:key_terms]) if key_terms else one
+
+    def _words_of_pieces(self, words: Sequence[str]) -> Tensor:
+        """Which word each piece belongs to; no piece of any tokenizer reaches over a space."""
+        spelled = (word.lower() if self.spelling.lowercase else word for word in words)
+        counts = [len(self.tokenizer.encode(f" {word}" if number else word)) for number, word in enumerate(spelled)]
+        return torch.repeat_interleave(torch.arange(len(words)), torch.tensor(counts, dtype=torch.long))
+
+
+def ranked(words: Sequence[str], weights: Sequence[float]) -> list[KeyTerm]:
+    """Words with a letter or digit by the sum of their weights, whatever their case; ties as they stand in the text."""
+    total: dict[str, float] = {}
+    shown: dict[str, str] = {}
+    for word, weight in zip(words, weights, strict=True):
+        if any(map(str.isalnum, word)):
+            key = word.casefold()
+            shown.setdefault(key, word)
+            total[key] = total.get(key, 0.0) + weight
+    return [KeyTerm(shown[key], total[key]) for key in sorted(total, key=lambda key: -total[key])]
+
+
+def _weights_of(batch: Batch, judged: Judged, index: int) -> Tensor:
+    """[r, S] of one text, without its padding."""
+    if judged.weight_BTS is None:
+        raise Mistake("attention: this model pools by its last state, in which no word has a weight (model.pooling)")
+    own = batch.window_BW[index, batch.window_length_B[index] - 1]
+    return judged.weight_BTS[index, :, : int(batch.length_U[own])].float().cpu()

@@ -1,0 +1,1 @@
+"""Picture to label, by glimpses."""

@@ -1,0 +1,224 @@
+"""Pictures to labels through glimpses: a network that looks at pictures, and how well it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from rich.console import Console
+from torch import Tensor
+from torch.nn import functional as F
+
+from saccade.data.pictures.canvases import Canvases
+from saccade.data.pictures.images import Images, Pixels, read_images, read_pictures
+from saccade.errors import Mistake
+from saccade.inspection.draw import half_blocks
+from saccade.inspection.draw import path as glimpses
+from saccade.inspection.insight import Insight
+from saccade.models.glimpse_network import GlimpseNetwork
+from saccade.tasks.evaluation import Evaluation, several
+from saccade.tasks.glimpse.loss import with_first
+
+FIXED_SEED = 1406  # of the canvases that are measured on: the same for every run
+
+
+class Picture(NamedTuple):
+    """A picture to look at: its name and its pixels [C, Y, X], uint8."""
+
+    name: str
+    pixel_CYX: Pixels
+
+
+class Scores(NamedTuple):
+    """Percent right in the end, the loss, percent wrong after each glimpse, and what was said of each picture."""
+
+    accuracy: float
+    loss: float
+    error_by_glimpse: list[float]
+    said_N: Tensor
+
+    @property
+    def error(self) -> float:
+        """Percent wrong in the end."""
+        return self.error_by_glimpse[-1]
+
+    def figures(self) -> dict[str, Any]:
+        """For programs."""
+        shown = {"error": self.error, "accuracy": self.accuracy, "loss": self.loss}
+        return {**shown, "error_by_glimpse": self.error_by_glimpse}
+
+
+class Seen(NamedTuple):
+    """What a picture was taken for, and the path of glimpses that led there."""
+
+    name: str
+    label: str
+    probabilities: dict[str, float]
+    path: glimpses.Scanpath
+
+    @property
+    def probability(self) -> float:
+        """Of the label."""
+        return self.probabilities[self.label]
+
+    def line(self) -> str:
+        """Name, label and probability with tabs between."""
+        return f"{self.name}\t{self.label}\t{self.probability:.4f}"
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON; the path in pixels from the left and from the top, and what was believed after each glimpse."""
+        places = [[round(x, 2), round(y, 2)] for x, y in self.path.pixels()]
+        shares = {name: round(share, 6) for name, share in self.probabilities.items()}
+        beliefs = [
+            {name: round(share, 4) for name, share in zip(self.path.names, row, strict=True)}
+            for row in self.path.share_TV.tolist()
+        ]
+        return {"name": self.name, "label": self.label, "probabilities": shares, "path": places, "beliefs": beliefs}
+
+    def draw(self, path: Path) -> None:
+        """The path over the picture: a PNG, or a GIF that moves."""
+        glimpses.draw(self.path, Path(path), title=f"{self.label} ({self.probability:.1%})")
+
+    def show(self, console: Console) -> None:
+        """The path over the picture, in the terminal."""
+        console.print(half_blocks.in_terminal(self.path, console))
+
+
+@final
+@dataclass(frozen=True)
+class Glimpser:
+    """What `saccade.load` returns for a run of glimpses.
+
+    Probabilities are the mean over `samples` paths: the first follows the means of the locations, the others wander by
+    numbers that depend on the seed alone. A picture smaller than those of training is put in the middle of that size.
+    """
+
+    network: GlimpseNetwork
+    names: list[str]
+    canvases: Canvases
+    shape: tuple[int, int]
+    std: float
+    samples: int = 8
+    channels: int = 1
+    resize: int | None = None
+    is_first_random: bool = False
+    batch_size: int = 256
+
+    def predict(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> list[Seen]:
+        """What each picture is: uint8 arrays [Y, X] or [C, Y, X], or files."""
+        return list(self.stream(inputs, samples=samples, seed=seed))
+
+    def stream(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> Iterator[Seen]:
+        """The same one by one, in memory that doesn't grow with their number."""
+        wander_TBM2 = self.wander(samples or self.samples, seed)
+        pictures = (self._grown(picture) for given in several(inputs) for picture in self._pictures(given))
+        for _, same in groupby(pictures, key=lambda picture: picture.pixel_CYX.shape):
+            while batch := list(islice(same, self.batch_size)):
+                yield from self._seen(batch, wander_TBM2)
+
+    def look(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> list[Insight]:
+        """Where it looked: the path is the answer's own; there are no weights."""
+        return [Insight("glimpse", seen, {}, {}) for seen in self.stream(inputs, samples=samples, seed=seed)]
+
+    def read(self, source: Path | None) -> Iterator[Picture]:
+        """The pictures of a file or folder."""
+        if source is None:
+            raise Mistake("--input: missing; allowed: a picture, a folder of pictures, an .npz or an idx file")
+        return (Picture(*found) for found in read_pictures(source, channels=self.channels, resize=self.resize))
+
+    @torch.no_grad()
+    def probabilities(self, image_NCYX: Tensor, wander_TBM2: Tensor) -> tuple[Tensor, Tensor]:
+        """After each glimpse, [T, N, V], mean of all paths, and the first path [T, N, 2], of uint8 pictures."""
+        device = next(self.network.parameters()).device
+        found, paths = [], []
+        for part_BCYX in image_NCYX.split(self.batch_size):
+            gaze = self.network(part_BCYX.to(device).float() / 255, wander_TBM2)
+            share_TBMV = gaze.logits_TNV.softmax(-1).unflatten(1, (len(part_BCYX), -1))
+            found.append(share_TBMV.mean(2))
+            paths.append(gaze.location_TN2.unflatten(1, (len(part_BCYX), -1))[:, :, 0].clamp(-1, 1))
+        return torch.cat(found, 1), torch.cat(paths, 1)
+
+    def wander(self, samples: int, seed: int = 0) -> Tensor:
+        """How the paths [T, 1, M, 2] differ from their means: the same for every picture, the first not at all."""
+        generator = torch.Generator().manual_seed(seed)
+        noise_TBM2 = torch.randn(self.network.num_glimpses, 1, samples, 2, generator=generator) * self.std
+        noise_TBM2[:, :, 0] = 0
+        device = next(self.network.parameters()).device
+        return with_first(noise_TBM2, self.is_first_random, generator).to(device)
+
+    def fixed(self, images: Images) -> Tensor:
+        """The canvases that pictures are measured on."""
+        return self.canvases.fixed(torch.tensor(images.pixel_NCYX), FIXED_SEED)
+
+    def scores(self, canvas_NCYX: Tensor, label_N: Tensor, *, samples: int | None = None) -> Scores:
+        """How well canvases are read."""
+        share_TNV, _ = self.probabilities(canvas_NCYX, self.wander(samples or self.samples))
+        label_N = label_N.to(share_TNV.device)
+        wrong_T = (share_TNV.argmax(-1) != label_N).double().mean(1).tolist()
+        loss = float(F.nll_loss(share_TNV[-1].clamp(min=1e-12).log(), label_N))
+        return Scores(100 * (1 - wrong_T[-1]), loss, [100 * wrong for wrong in wrong_T], share_TNV[-1].argmax(-1))
+
+    def evaluate(self, paths: Sequence[Path], *, samples: int | None = None) -> Evaluation:
+        """The error on labelled pictures, on canvases like those of training that are the same every time."""
+        images = self.images(paths)
+        found = self.scores(self.fixed(images), torch.tensor(images.label_N), samples=samples)
+        wrong = round(found.error / 100 * len(images))
+        lines = [
+            f"error {found.error:.2f}%  ({wrong:,} of {len(images):,} pictures, {samples or self.samples} paths each)",
+            f"after each glimpse: {' '.join(f'{error:.2f}' for error in found.error_by_glimpse)}",
+        ]
+        return Evaluation({**found.figures(), "num_pictures": len(images)}, lines)
+
+    def images(self, paths: Sequence[Path]) -> Images:
+        """Labelled pictures from files: two idx files, an .npz or a folder."""
+        if not 1 <= len(paths) <= 2:
+            raise Mistake(f"{len(paths)} files given; allowed: images and labels (idx), one .npz, or one folder")
+        labels = str(paths[1]) if len(paths) > 1 else None
+        found = read_images(str(paths[0]), labels, field="images", channels=self.channels, resize=self.resize)
+        return same_names(found, self.names, str(paths[0]))
+
+    def _pictures(self, given: Any) -> Iterator[Picture]:
+        if isinstance(given, Picture):
+            yield given
+        elif isinstance(given, str | Path):
+            yield from self.read(Path(given))
+        else:
+            pixels = np.asarray(given)
+            if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3):
+                what = f"{pixels.dtype} of shape {pixels.shape}"
+                raise Mistake(f"a picture: {what} given; allowed: uint8 [rows, columns] or [channels, rows, columns]")
+            yield Picture("", pixels if pixels.ndim == 3 else pixels[None])
+
+    def _grown(self, picture: Picture) -> Picture:
+        """In the middle of a canvas of the size it learned from, if it is smaller."""
+        channels, rows, columns = picture.pixel_CYX.shape
+        if channels != self.channels:
+            raise Mistake(f"{picture.name or 'a picture'}: {channels} channels; the model has learned {self.channels}")
+        missing = [max(0, want - have) for want, have in zip(self.shape, (rows, columns), strict=True)]
+        around = [(0, 0), *((gap // 2, gap - gap // 2) for gap in missing)]
+        return Picture(picture.name, np.pad(picture.pixel_CYX, around))
+
+    def _seen(self, batch: list[Picture], wander_TBM2: Tensor) -> Iterator[Seen]:
+        pixel_NCYX = torch.from_numpy(np.stack([picture.pixel_CYX for picture in batch]))
+        share_TNV, path_TN2 = (found.float().cpu() for found in self.probabilities(pixel_NCYX, wander_TBM2))
+        for row, picture in enumerate(batch):
+            shares = dict(zip(self.names, share_TNV[-1, row].tolist(), strict=True))
+            path = glimpses.Scanpath(
+                picture.pixel_CYX, path_TN2[:, row], self.network.sensor, share_TNV[:, row], self.names
+            )
+            yield Seen(picture.name, max(shares, key=lambda name: shares[name]), shares, path)
+
+
+def same_names(images: Images, names: list[str], where: str) -> Images:
+    """Pictures of classes that the model knows, numbered as it does."""
+    if unknown := [name for name in images.names if name not in names]:
+        used = {images.names[label] for label in np.unique(images.label_N)}
+        if any(name in used for name in unknown):
+            raise Mistake(f"{where}: class {unknown[0]!r} isn't among those of training: {', '.join(names)}")
+    number = np.array([names.index(name) if name in names else -1 for name in images.names])
+    return Images(images.pixel_NCYX, number[images.label_N], names)

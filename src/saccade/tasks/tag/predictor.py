@@ -1,0 +1,281 @@
+"""A tag for each token: sentences of CoNLL columns in, spans out, scored as conlleval counts."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from saccade.data.tags.columns import WORD_AND_TAG, Columns, Sentence, looks_like_columns, sentences, written
+from saccade.data.tags.lexicon import Document, Lexicon, Tokens
+from saccade.data.tags.spans import Score, Span, converted, span_scores, spans_of
+from saccade.data.tags.tagged import documents, read_files
+from saccade.data.text.corpus import clean, decoded, text_lines
+from saccade.errors import Mistake
+from saccade.inspection.draw.heatmap import to_file
+from saccade.inspection.insight import Insight, Map, Side
+from saccade.inspection.record import recording
+from saccade.models.tagger import TagNetwork
+from saccade.tasks.evaluation import Evaluation, several
+
+WINDOW = 2048  # sentences that are sorted by length together
+TOKENS_PER_BATCH = 8192
+Input = str | Sequence[str] | Sentence
+
+
+class Batch(NamedTuple):
+    """Documents as tokens, and the tags of their sentences."""
+
+    tokens: Tokens
+    tag_BT: Tensor
+    num_items: int  # tokens
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on a device."""
+        return Batch(self.tokens.to(device), self.tag_BT.to(device, non_blocking=True), self.num_items)
+
+
+def collate(lexicon: Lexicon, batch: Sequence[Document]) -> Batch:
+    """Documents, whose tags are spelled as the lexicon's, as one batch."""
+    tags = [sentence.tags for document in batch for sentence in document]
+    return Batch(lexicon.tokens(batch), lexicon.tag_ids(tags), sum(map(len, tags)))
+
+
+def loss_of(network: TagNetwork, batch: Batch) -> tuple[Tensor, Tensor]:
+    """-log p of the tags, summed over all sentences; it is both what is learned from and what is shown."""
+    emission_BTV = network(batch.tokens)
+    loss = -network.chain.log_probability(emission_BTV, batch.tag_BT, batch.tokens.length_B).sum()
+    return loss, loss.detach()
+
+
+class Tagged(NamedTuple):
+    """A sentence with its tags, and the log-probability of all of them together.
+
+    With `probabilities=True` also the probability of each of the `kinds` of tags for each word, [T, V].
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    log_probability: float
+    kinds: tuple[str, ...] = ()
+    probability_TV: Tensor | None = None
+
+    @property
+    def spans(self) -> list[Span]:
+        """What the tags spell."""
+        return spans_of(self.tags)
+
+    def line(self) -> str:
+        """Lines of word, tab, tag; printed, a blank line follows."""
+        return written(self.words, self.tags)
+
+    def plain(self) -> dict[str, Any]:
+        """For programs."""
+        named = [{**span._asdict(), "text": " ".join(self.words[span.first : span.last + 1])} for span in self.spans]
+        found = {"words": self.words, "tags": self.tags, "spans": named, "log_probability": self.log_probability}
+        if self.probability_TV is None:
+            return found
+        rows = [dict(zip(self.kinds, row, strict=True)) for row in self.probability_TV.tolist()]
+        return {**found, "probabilities": rows}
+
+    def draw(self, path: Path) -> None:
+        """The probability of each tag for each word, as a picture."""
+        if self.probability_TV is None:
+            raise Mistake("probabilities: not asked for; a picture shows them")
+        to_file(self.probability_TV, Path(path), queries=self.words, keys=self.kinds, label="probability")
+
+
+@final
+@dataclass(frozen=True)
+class Tagger:
+    """What `saccade.load` returns for a tagging run. Spans are shown in BIO, however the model spells them."""
+
+    network: TagNetwork
+    lexicon: Lexicon
+    columns: Columns = WORD_AND_TAG
+
+    def predict(self, inputs: Iterable[Input], **options: Any) -> list[Tagged]:
+        """The tags of sentences: texts of white-space words, lists of words, or Sentences, whose documents count."""
+        return list(self.stream(inputs, **options))
+
+    def stream(self, inputs: Iterable[Input], *, probabilities: bool = False, window: int = WINDOW) -> Iterator[Tagged]:
+        """Sentences in order, in memory that doesn't grow with their number.
+
+        `window` are read before the first is written; a model that reads documents waits for the end of one.
+        """
+        for part in _windows(self.read_together(map(_sentence, itertools.count(1), several(inputs))), window):
+            yield from self._tagged(part, probabilities)
+
+    def look(
+        self,
+        inputs: Iterable[Input],
+        *,
+        kinds: Collection[str] = ("encoder",),
+        norms: bool = False,
+        probabilities: bool = False,
+    ) -> list[Insight]:
+        """What the model saw of each sentence, by itself; only a Transformer has attention (`kinds` encoder)."""
+        found = []
+        for sentence in map(_sentence, itertools.count(1), several(inputs)):
+            with recording(self.network, kinds=kinds, norms=norms) as record:
+                (answer,) = self._tagged([[sentence]], probabilities)
+            side = Side.of(" ".join(sentence.words), sentence.words)
+            maps = {
+                kind: Map(
+                    "source",
+                    "source",
+                    record.weights(kind)[:, 0].float().cpu(),
+                    record.norms(kind)[:, 0].float().cpu() if norms else None,
+                )
+                for kind in record.kinds
+            }
+            found.append(Insight("tag", answer, {"source": side}, maps))
+        return found
+
+    def read_together(self, given: Iterable[Sentence]) -> Iterator[Document]:
+        """The sentences of a document, if the model reads documents; else each for itself."""
+        return documents(given) if self.network.places is not None else ([sentence] for sentence in given)
+
+    def read(self, source: Path | None) -> Iterator[Sentence]:
+        """The sentences of a file (None: standard input): CoNLL columns, or a sentence a line.
+
+        Between lines, a blank one begins another document.
+        """
+        name = source or "standard input"
+        lines = decoded(name, sys.stdin.buffer) if source is None else text_lines(source)
+        blank = list[str]()
+        for first in lines:
+            if clean(first):
+                lines = itertools.chain(blank, [first], lines)
+                tags = {"O", *self.lexicon.tags, *self._shown(self.lexicon.tags)}
+                if looks_like_columns(first, tags):
+                    return sentences(name, lines, self.columns._replace(tag=None))
+                return _texts(lines)
+            blank.append("")
+        return iter(())
+
+    def evaluate(self, paths: Sequence[Path]) -> Evaluation:
+        """Spans and tags against those of CoNLL files, as conlleval prints them."""
+        gold = [sentence for file in read_files(paths, self.columns) for sentence in file.sentences]
+        return evaluation(
+            [one.tags for one in gold],
+            [one.tags for one in self.stream(gold)],
+            has_spans=self.lexicon.spelling is not None,
+        )
+
+    def _tagged(self, window: list[Document], probabilities: bool) -> Iterator[Tagged]:
+        found: dict[int, list[Tagged]] = {}
+        for rows in _batches(window):
+            batch = [window[row] for row in rows]
+            tagged = self._tag(batch, probabilities)
+            for row, document in zip(rows, batch, strict=True):
+                found[row] = [next(tagged) if sentence.words else Tagged((), (), 0.0) for sentence in document]
+        return itertools.chain.from_iterable(found[row] for row in range(len(window)))
+
+    @torch.no_grad()
+    def _tag(self, batch: Sequence[Document], probabilities: bool) -> Iterator[Tagged]:
+        """One batch; sentences without words are left out."""
+        batch = [[sentence for sentence in document if sentence.words] for document in batch]
+        if not any(batch):
+            return iter(())
+        tokens = self.lexicon.tokens(batch).to(next(self.network.parameters()).device)
+        emission_BTV, chain = self.network(tokens), self.network.chain
+        best_BT, score_B = chain.best(emission_BTV, tokens.length_B)
+        log_probability_B = score_B - chain.log_partition(emission_BTV, tokens.length_B)
+        rows = zip(
+            (sentence for document in batch for sentence in document),
+            best_BT.tolist(),
+            log_probability_B.tolist(),
+            chain.marginals(emission_BTV, tokens.length_B).cpu() if probabilities else itertools.repeat(None),
+            strict=False,
+        )
+        return itertools.starmap(self._result, rows)
+
+    def _result(
+        self, sentence: Sentence, ids: list[int], log_probability: float, probability_TV: Tensor | None
+    ) -> Tagged:
+        words = sentence.words
+        tags = self._shown([self.lexicon.tags[index] for index in ids[: len(words)]])
+        if probability_TV is None:
+            return Tagged(words, tuple(tags), log_probability)
+        return Tagged(words, tuple(tags), log_probability, tuple(self.lexicon.tags), probability_TV[: len(words)])
+
+    def _shown(self, tags: Sequence[str]) -> list[str]:
+        return list(tags) if self.lexicon.spelling is None else converted(tags, "bio")
+
+
+def evaluation(gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]], *, has_spans: bool) -> Evaluation:
+    """Accuracy and, where tags spell spans, precision, recall and F1 of all and of each kind, as conlleval prints."""
+    if has_spans:  # in whichever scheme
+        gold, found = ([converted(tags, "bio") for tags in sentences] for sentences in (gold, found))
+    pairs = [pair for one, other in zip(gold, found, strict=True) for pair in zip(one, other, strict=True)]
+    accuracy = 100 * sum(one == other for one, other in pairs) / len(pairs)
+    counts = {"num_sentences": len(gold), "num_tokens": len(pairs)}
+    if not has_spans:
+        return Evaluation({"accuracy": accuracy, **counts}, [f"{len(pairs)} tokens; accuracy: {accuracy:6.2f}%"])
+    total, by_kind = span_scores(gold, found)
+    scores = {"f1": total.f1, "precision": total.precision, "recall": total.recall, "accuracy": accuracy}
+    kinds = {f"f1_{kind}": score.f1 for kind, score in by_kind.items()}
+    return Evaluation({**scores, **kinds, **counts}, _conlleval(total, by_kind, len(pairs), accuracy))
+
+
+def _conlleval(total: Score, by_kind: dict[str, Score], num_tokens: int, accuracy: float) -> list[str]:
+    def rates(score: Score) -> str:
+        return f"precision: {score.precision:6.2f}%; recall: {score.recall:6.2f}%; FB1: {score.f1:6.2f}"
+
+    phrases = f"{total.num_gold} phrases; found: {total.num_found} phrases; correct: {total.num_right}."
+    return [
+        f"processed {num_tokens} tokens with {phrases}",
+        f"accuracy: {accuracy:6.2f}%; {rates(total)}",
+        *(f"{kind:>17}: {rates(score)}  {score.num_found}" for kind, score in by_kind.items()),
+    ]
+
+
+def _sentence(number: int, given: Input) -> Sentence:
+    if isinstance(given, Sentence):
+        return given
+    words = clean(given).split() if isinstance(given, str) else [clean(word) for word in given]
+    if not all(words):
+        raise Mistake(f"sentence {number:,}: a word is empty")
+    return Sentence(tuple(words), document=-number)  # a document of its own
+
+
+def _texts(lines: Iterable[str]) -> Iterator[Sentence]:
+    document = 0
+    for number, line in enumerate(lines, 1):
+        if words := clean(line).split():
+            yield Sentence(tuple(words), document=document, line=number)
+        else:
+            document += 1
+
+
+def _windows(given: Iterable[Document], most: int) -> Iterator[list[Document]]:
+    window, size = list[Document](), 0
+    for document in given:
+        window.append(document)
+        size += len(document)
+        if size >= most:
+            yield window
+            window, size = [], 0
+    if window:
+        yield window
+
+
+def _batches(window: Sequence[Document]) -> Iterator[list[int]]:
+    """Documents of like longest sentences within the token budget."""
+    longest = [max(1, *(len(sentence.words) for sentence in document)) for document in window]
+    batch, size = list[int](), 0
+    for row in sorted(range(len(window)), key=longest.__getitem__):
+        size += len(window[row])
+        if batch and size * longest[row] > TOKENS_PER_BATCH:
+            yield batch
+            batch, size = [], len(window[row])
+        batch.append(row)
+    if batch:
+        yield batch

@@ -1,0 +1,117 @@
+"""How the sentences of a text-to-text run become batches, and what is lost on one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from torch import Tensor
+
+from saccade.attention.scores import SCORES, Score
+from saccade.data import packing
+from saccade.data.batches import Batch, of_pairs
+from saccade.data.packing import PackedBatch
+from saccade.data.sound.recordings import Recordings
+from saccade.data.store import Store
+from saccade.errors import Mistake
+from saccade.ops.kernels import nvrtc
+from saccade.ops.kernels.availability import HAS_TRITON
+from saccade.tasks.devices import device_for
+from saccade.tasks.translate import corpora
+from saccade.tasks.translate.config import Config
+from saccade.tasks.translate.networks import Network
+from saccade.training.batch_size import largest_fitting
+from saccade.training.losses import packed_loss, sequence_loss
+from saccade.training.options import Plan
+
+MULTIPLE = 8  # of the widths of even batches
+
+
+def settled(config: Config, network: Network, stores: list[Store], console: Console) -> Config:
+    """The config with what it leaves to be found here: the size of a batch, and its kind."""
+    update: dict[str, Any] = {"batches": _kind(config)}
+    if config.training.tokens_per_batch == "auto" and any(len(store) for store in stores):
+        update["tokens_per_batch"] = _fitting(config, network, stores)
+        console.print(f"tokens_per_batch: {update['tokens_per_batch']:,} fit into the memory here")
+    training = config.training.model_copy(update=update)
+    return config.model_copy(update={"training": training})
+
+
+def plan(config: Config, stores: list[Store], recordings: list[Recordings]) -> Plan:
+    """Which pairs go together in each epoch."""
+    options: dict[str, Any] = {"tokens_per_batch": int(config.training.tokens_per_batch), "seed": config.seed}
+    options["weights"] = corpora.shares(config.data, len(stores))
+    if config.training.batches == "packed":
+        return packing.of_stores(*stores, **options)
+    multiple = MULTIPLE if config.training.batches == "even" else 1
+    return of_pairs(*stores, recordings=recordings, multiple=multiple, **options)
+
+
+def loss(config: Config, network: Network, batch: Batch | PackedBatch) -> tuple[Tensor, Tensor]:
+    """As a run trains it."""
+    training = config.training
+    if isinstance(batch, PackedBatch):
+        return packed_loss(network, batch, smoothing=training.label_smoothing)
+    return sequence_loss(network, batch, smoothing=training.label_smoothing, consistency=training.consistency)
+
+
+def is_steady(config: Config) -> bool:
+    """Whether batches come in few shapes and the loss asks the device nothing, so that a step may be captured."""
+    training = config.training
+    if not training.capture or training.recompute or not HAS_TRITON:
+        return False
+    return training.batches == "packed" or (training.batches == "even" and _asks_nothing(config))
+
+
+def _asks_nothing(config: Config) -> bool:
+    """RNNs with a softmax over the whole source, or without; Transformers whose additive heads are one kernel."""
+    model = config.model
+    if config.training.consistency:
+        return False
+    is_soft = model.normalizer == "softmax"
+    if model.kind == "rnn":
+        return model.attention == "none" or (is_soft and model.scope == "global")
+    return is_soft and model.score == "additive" and nvrtc.refuses(device_for(config)) is None
+
+
+def _kind(config: Config) -> str:
+    """What was asked for; else on an accelerator those that make a steady run."""
+    wanted, problem = config.training.batches, _unpackable(config)
+    if wanted == "packed" and problem is not None:
+        raise Mistake(f"training.batches: 'packed' given, but {problem}; allowed: auto, even, padded")
+    if wanted == "even" and config.features is not None:
+        raise Mistake("training.batches: 'even' given, but sounds are padded; allowed: auto, padded")
+    if wanted != "auto":
+        return wanted
+    if device_for(config).type != "cuda" or config.features is not None:
+        return "padded"
+    return "packed" if problem is None else "even" if _asks_nothing(config) else "padded"
+
+
+def _unpackable(config: Config) -> str | None:
+    """Why batches of this run can't be packed."""
+    model = config.model
+    if model.kind != "transformer":
+        return "RNNs read padded ones"
+    if config.features is not None:
+        return "sounds are padded"
+    if model.positions == "relative":
+        return "relative positions need padded ones"
+    if config.training.consistency:
+        return "training.consistency reads every row twice"
+    if model.normalizer != "softmax" or SCORES[model.score].as_dot is Score.as_dot:
+        return f"its kernel knows dot products under a softmax, not {model.score} under {model.normalizer}"
+    return None
+
+
+def _fitting(config: Config, network: Network, stores: list[Store]) -> int:
+    """The largest batch whose step fits into the memory."""
+    sides = [side.lengths for store in stores for side in (store.source, store.target) if len(side)]
+    device = device_for(config)
+    network.to(device).train()
+
+    def step(batch: Batch) -> None:
+        loss(config, network, batch.to(device))[0].backward()
+        network.zero_grad(set_to_none=True)
+
+    return largest_fitting(step, longest=max(int(lengths.max()) for lengths in sides) + 1, device=device)

@@ -1,0 +1,166 @@
+"""The sections of a text-to-text run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+from sacrebleu import BLEU
+
+from saccade.attention.scores import LOCATIONS
+from saccade.config import base
+from saccade.config.base import Positive, RunSection, Section, Share, TokenizerSection, one_of
+from saccade.decoding import BeamOptions
+from saccade.layers.subsampling import FACTOR
+from saccade.tasks.translate.corpora import Data
+from saccade.tasks.translate.networks import RnnModel, TransformerModel
+from saccade.tasks.translate.sound import Features
+
+
+class Training(base.Training):
+    """How a text-to-text model learns."""
+
+    tokens_per_batch: Positive | Literal["auto"] = Field(
+        default=4096, description="Padded size of a batch on either side; auto: the largest that fits the memory."
+    )
+    batches: Literal["auto", "padded", "even", "packed"] = Field(
+        default="auto",
+        description="padded: sentences of like lengths, to the longest; even: to one of few sizes; packed: any, one "
+        "behind the other in rows of one size. auto: on an accelerator packed where the model allows it, or even.",
+    )
+    capture: bool = Field(
+        default=True, description="On an accelerator, forward and backward of a batch run as one recorded graph."
+    )
+    recompute: bool = Field(
+        default=False,
+        description="A block's activations are made again in the backward pass: less memory, a third more work.",
+    )
+    shard: bool = Field(
+        default=False,
+        description="Under torchrun, each process keeps a part of the weights and of what the optimizer remembers, "
+        "for a Transformer that doesn't fit otherwise (FSDP2).",
+    )
+    label_smoothing: Share = 0.1
+    consistency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description="Each batch is read twice under other dropout, and so much of the answers' disagreement joins the "
+        "loss (R-Drop, Wu 2021; 5 there). It makes small corpora go further, for twice the work.",
+    )
+    metric: Literal["bleu", "chrf", "wer", "loss"] = Field(
+        default="bleu", description="What the best model is best at; wer is the word error rate."
+    )
+    bleu_tokenize: Annotated[str, one_of(BLEU.TOKENIZERS)] = Field(
+        default="13a", description="sacreBLEU's tokenizer; none for text that is tokenised."
+    )
+
+
+class Decoding(Section):
+    """How outputs are searched."""
+
+    beam: Positive = Field(default=4, description="Hypotheses kept; 1 is greedy.")
+    length_penalty: Annotated[float, Field(ge=0)] = 0.6
+    min_length: Annotated[int, Field(ge=0)] = 0
+    max_length: Positive = Field(default=4096, description="No output has more tokens, </s> included.")
+    max_length_factor: Annotated[float, Field(gt=0)] = Field(
+        default=2.0, description="No output has more tokens per source token, plus ten."
+    )
+    no_repeat_ngram: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="So many tokens in a row are never written twice; 0 allows it."
+    )
+    max_rounds: Annotated[int, Field(ge=0)] = Field(
+        default=8, description="An output that goes round the same few tokens more often is cut; 0 never does."
+    )
+    max_source_length: Positive = Field(
+        default=8192, description="Longer sources are cut to so many tokens, with a warning."
+    )
+    tokens_per_batch: Positive = 4096
+
+    @model_validator(mode="after")
+    def _check(self) -> Decoding:
+        self.options()
+        return self
+
+    def options(self) -> BeamOptions:
+        """As decoding takes them; it checks what concerns several fields."""
+        given = self.model_dump(exclude={"beam", "tokens_per_batch", "max_source_length"})
+        return BeamOptions(width=self.beam, **given)
+
+
+LanguageCode = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$")]
+
+
+class Languages(Section):
+    """Which languages a run translates between, as codes (en, fr, zh-Hans): `saccade serve` tells clients."""
+
+    source: LanguageCode
+    target: LanguageCode
+
+
+class Config(RunSection):
+    """A whole run, one YAML file."""
+
+    task: Literal["translate"] = "translate"
+    languages: Languages | None = Field(default=None, description="What is translated into what, for a server.")
+    input: Literal["text", "features"] = Field(
+        default="text", description="What sources are: texts, or lists of WAV files, read as frames of sound."
+    )
+    data: Data
+    features: Features | None = Field(default=None, description="With input: features. How sound is read.")
+    tokenizer: TokenizerSection = TokenizerSection()
+    model: Annotated[TransformerModel | RnnModel, Field(discriminator="kind")] = TransformerModel()
+    training: Training = Training()
+    decoding: Decoding = Decoding()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_kind(cls, given: object) -> object:
+        """A model that doesn't say its kind is a Transformer; sound has its own defaults."""
+        if not isinstance(given, dict):
+            return given
+        filled = dict(SOUND_DEFAULTS) if given.get("input") == "features" else {}
+        if isinstance(given.get("model"), dict):
+            filled["model"] = {"kind": "transformer"}
+        return {**given, **{name: _over(section, given.get(name, {})) for name, section in filled.items()}}
+
+    @model_validator(mode="after")
+    def _check(self) -> Config:
+        if self.model.tied == "three" and not self.tokenizer.shared:
+            raise ValueError("model.tied: 'three' given; it needs one vocabulary (tokenizer.shared: true)")
+        most = LOCATIONS * FACTOR if self.features else LOCATIONS
+        if self.model.score == "location" and self.data.max_length >= most:
+            wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below {most}"
+            raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
+        self._check_sound()
+        if self.model.kind == "rnn" and self.training.recompute:
+            raise ValueError("training.recompute: true given; only a Transformer's blocks are made again")
+        if self.model.kind == "rnn" and self.training.shard:
+            raise ValueError("training.shard: true given; only Transformers are cut")
+        return self
+
+    def _check_sound(self) -> None:
+        if self.input == "text":
+            if self.features is not None:
+                raise ValueError("features: given, but it has no effect with input: text")
+            return
+        if self.tokenizer.shared:
+            raise ValueError("tokenizer.shared: true given; with input: features only targets have a vocabulary")
+        width = getattr(self.model, "embedding_width", self.model.width)
+        if self.features is not None and self.features.subsampling == "pyramid" and width % 2:
+            raise ValueError(f"features.subsampling: 'pyramid' given; it needs an even width, not {width}")
+        if self.tokenizer.sampling:
+            raise ValueError(f"tokenizer.sampling: {self.tokenizer.sampling} given; with input: features it must be 0")
+        if self.training.tokens_per_batch == "auto":
+            raise ValueError(
+                "training.tokens_per_batch: 'auto' given; with input: features it must be a number of frames"
+            )
+
+
+SOUND_DEFAULTS: dict[str, dict[str, Any]] = {
+    "features": {},
+    "tokenizer": {"shared": False},
+    "data": {"max_length": 3000},  # frames: half a minute
+}
+
+
+def _over(defaults: dict[str, Any], given: Any) -> Any:
+    return {**defaults, **given} if isinstance(given, dict) else given

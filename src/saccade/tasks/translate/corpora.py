@@ -1,0 +1,241 @@
+"""Text corpora of a run: their sections, their tokenizers and stores, and what is said about them before training."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+from typing import Annotated, NamedTuple, Protocol
+
+from pydantic import Discriminator, Field, Tag
+from rich.console import Console
+
+from saccade.config.base import ONE_OR_SEVERAL, Positive, Section, TokenizerSection
+from saccade.data.sound.recordings import Sounds
+from saccade.data.store import Encode, Store, count_seen, prepare
+from saccade.data.text.corpus import Corpus, Pair
+from saccade.data.text.tokenizer import (
+    MOST_CHARACTERS,
+    SentencePiece,
+    Vocabulary,
+    file_name,
+    load_tokenizer,
+    repeatably,
+    sample,
+    train_tokenizer,
+)
+from saccade.errors import Mistake
+from saccade.tasks import console as watch
+
+
+class CorpusFiles(Section):
+    """Two line-aligned files, or one TSV or JSONL file with both sides. Folders and globs name several."""
+
+    source: str = Field(description="A file (plain or .gz), a folder or a glob. With both sides: .tsv or .jsonl.")
+    target: str | None = Field(default=None, description="The other side, line by line; none if source has both.")
+
+
+class TrainingCorpus(CorpusFiles):
+    """Files to train on, and how often."""
+
+    weight: float = Field(
+        default=1.0, gt=0, allow_inf_nan=False, description="Times it is read an epoch; 0.5: another half each time."
+    )
+
+
+def _one_or_several(given: object) -> str:
+    return ONE_OR_SEVERAL[isinstance(given, list | tuple)]
+
+
+class Data(Section):
+    """Where texts come from."""
+
+    train: Annotated[
+        Annotated[TrainingCorpus, Tag(ONE_OR_SEVERAL[0])]
+        | Annotated[list[TrainingCorpus], Field(min_length=1), Tag(ONE_OR_SEVERAL[1])],
+        Discriminator(_one_or_several),
+    ] = Field(description="What the model and the tokenizers learn from: one corpus, or a list of them with weights.")
+    valid: CorpusFiles = Field(description="What validation decodes and scores; the best model on it is kept.")
+    test: CorpusFiles | None = Field(default=None, description="What is scored at the end; never trained on.")
+    max_length: Positive = Field(default=256, description="Pairs with more tokens on a side are left out, and counted.")
+
+    @property
+    def corpora(self) -> dict[str, TrainingCorpus]:
+        """What to train on, under the name that messages use."""
+        if isinstance(self.train, TrainingCorpus):
+            return {"data.train": self.train}
+        return {f"data.train.{index}": files for index, files in enumerate(self.train)}
+
+
+VARIANTS = 8  # of a corpus cut into pieces at random
+Tokenizers = tuple[SentencePiece | Vocabulary, SentencePiece | Vocabulary]
+
+
+class Texts(Protocol):
+    """What a config with text corpora has."""
+
+    @property
+    def seed(self) -> int:
+        """Of everything random."""
+
+    @property
+    def data(self) -> Data:
+        """The corpora."""
+
+    @property
+    def tokenizer(self) -> TokenizerSection:
+        """How texts become ids."""
+
+
+QUIET = Console(quiet=True)
+
+
+def corpus(files: CorpusFiles, name: str = "") -> Corpus:
+    """Where pairs come from."""
+    return Corpus(files.source, files.target, name)
+
+
+def training_corpora(data: Data) -> list[Corpus]:
+    """Every corpus to train on."""
+    return [corpus(files, name) for name, files in data.corpora.items()]
+
+
+def tokenizers(config: Texts, folder: Path, console: Console = QUIET) -> Tokenizers:
+    """Both sides' tokenizers: from the run's folder, or learned from the training text and stored there."""
+    stored = [sorted(folder.glob(f"tokenizer.{side}.*")) for side in ("source", "target")]
+    if all(stored):
+        return load_tokenizer(stored[0][0]), load_tokenizer(stored[1][0])
+    both = _learned_both(config, console)
+    for side, tokenizer in zip(("source", "target"), both, strict=True):
+        tokenizer.save(folder / file_name(tokenizer, f"tokenizer.{side}"))
+    return both
+
+
+def target_tokenizer(config: Texts, folder: Path, console: Console = QUIET) -> SentencePiece | Vocabulary:
+    """The target's alone, where sources are no text: from the run's folder, or learned and stored there."""
+    stored = sorted(folder.glob("tokenizer.target.*"))
+    if stored:
+        return load_tokenizer(stored[0])
+    tokenizer = _learned(config, console, (1,), "targets")
+    tokenizer.save(folder / file_name(tokenizer, "tokenizer.target"))
+    return tokenizer
+
+
+def _learned_both(config: Texts, console: Console) -> Tokenizers:
+    if config.tokenizer.shared:
+        return (_learned(config, console, (0, 1), "training text"),) * 2
+    return _learned(config, console, (0,), "sources"), _learned(config, console, (1,), "targets")
+
+
+def _learned(config: Texts, console: Console, sides: tuple[int, ...], what: str) -> SentencePiece | Vocabulary:
+    section = config.tokenizer
+    texts = (pair[side] for pairs in training_corpora(config.data) for pair in pairs.pairs() for side in sides)
+    chosen = sample(watch.watched(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed)
+    if len(chosen.texts) < chosen.num_seen:
+        console.print(f"The tokenizer learns from {len(chosen.texts):,} of {chosen.num_seen:,} texts, by chance.")
+    with watch.busy(console, f"learning a vocabulary of {section.vocabulary_size:,} ({section.kind}) from the {what}"):
+        return train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
+
+
+def stores(config: Texts, both: Tokenizers, root: Path, console: Console = QUIET) -> list[Store]:
+    """The pairs of each training corpus as ids, made once and found again; all of them once more for each variant."""
+    marks, alpha = [fingerprint(tokenizer) for tokenizer in both], config.tokenizer.sampling
+
+    def prepared(pairs: Corpus, variant: int) -> Store:
+        drawn = {"sampling": alpha, "variant": variant} if alpha else {}
+        return prepare(
+            root,
+            lambda: watch.watched(console, pairs.pairs(), f"preparing {pairs.name}"),
+            pairs.files(),
+            encode=(_encoder(both[0], alpha), _encoder(both[1], alpha)),
+            identity={"files": {"source": pairs.source, "target": pairs.target}, "tokenizers": marks, **drawn},
+            max_length=config.data.max_length,
+        )
+
+    variants = range(VARIANTS if alpha else 1)
+    return [
+        repeatably(variant + 1, functools.partial(prepared, pairs, variant)) if alpha else prepared(pairs, variant)
+        for variant in variants
+        for pairs in training_corpora(config.data)
+    ]
+
+
+def _encoder(tokenizer: SentencePiece | Vocabulary, alpha: float) -> Encode:
+    return tokenizer.sampler(alpha) if alpha and isinstance(tokenizer, SentencePiece) else tokenizer.encode
+
+
+def shares(data: Data, num_stores: int) -> list[float]:
+    """How often each store is read an epoch; of several variants of a corpus, each in part."""
+    weights = [files.weight for files in data.corpora.values()]
+    variants = num_stores // len(weights)
+    return [weight / variants for weight in weights] * variants
+
+
+def fingerprint(tokenizer: SentencePiece | Vocabulary | Sounds) -> str:
+    """What tells a tokenizer from any other."""
+    if isinstance(tokenizer, Sounds):
+        content = str(tokenizer.mel).encode()
+    else:
+        content = tokenizer.model if isinstance(tokenizer, SentencePiece) else "\n".join(tokenizer.symbols).encode()
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+class HeldOut(NamedTuple):
+    """A corpus that is never trained on, and its pairs."""
+
+    corpus: Corpus
+    pairs: list[Pair]
+
+
+def held_out(data: Data) -> list[HeldOut]:
+    """The validation and test pairs. Read first: a mistake in them shows before anything is learned."""
+    for training in training_corpora(data):
+        training.files()  # they are there
+    sets = {"data.valid": data.valid, "data.test": data.test}
+    texts = [corpus(files, name) for name, files in sets.items() if files is not None]
+    held = [HeldOut(text, list(text.pairs())) for text in texts]
+    for text, pairs in held:
+        if not any(all(pair) for pair in pairs):
+            raise Mistake(f"{text.name}: no pair with text on both sides")
+    return held
+
+
+def say(data: Data, stores: list[Store], sets: list[HeldOut], console: Console) -> None:
+    """How many pairs there are to train on and why others aren't; warnings about the held-out ones."""
+    texts = training_corpora(data)
+    lines = [_pairs(len(store)) + _left_out(text, store) for text, store in zip(texts, stores, strict=True)]
+    if len(stores) > 1:
+        for line, (name, files) in zip(lines, data.corpora.items(), strict=True):
+            watch.say(console, f"{name}, {files.source}, weight {files.weight:g}: {line}")
+        lines = [_pairs(sum(len(store) for store in stores))]
+    watch.say(console, f"{lines[0]} to train on")
+    for warning in (warning for held in sets for warning in _warnings(held, stores)):
+        watch.say(console, warning, style="yellow")
+
+
+def _pairs(count: int) -> str:
+    return f"{count:,} pair{'' if count == 1 else 's'}"
+
+
+def _left_out(corpus: Corpus, store: Store) -> str:
+    """Reasons with their counts and the first place of each."""
+    reasons = [
+        f"{count:,} {reason}, the first at {corpus.place(*store.first_left_out[reason])}"
+        for reason, count in store.left_out.items()
+        if count
+    ]
+    return f" (left out: {'; '.join(reasons)})" if reasons else ""
+
+
+def _warnings(held: HeldOut, stores: list[Store]) -> list[str]:
+    def some(count: int) -> str:
+        return f"{held.corpus.name}: {count:,} of its {_pairs(len(held.pairs))} {'is' if count == 1 else 'are'}"
+
+    found = []
+    blank = [row for row, pair in enumerate(held.pairs) if "" in pair]
+    if blank:
+        place = held.corpus.place(blank[0], held.pairs[blank[0]].index(""))
+        found.append(f"{some(len(blank))} left out, blank on a side; the first at {place}")
+    if seen := count_seen(held.pairs, stores):
+        found.append(f"{some(seen)} also in the training text")
+    return found

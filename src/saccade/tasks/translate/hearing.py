@@ -1,0 +1,116 @@
+"""What is measured and shown of a model that hears: word errors by length, and where in the sound it looked."""
+
+from __future__ import annotations
+
+import base64
+import math
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from saccade.data.text.corpus import Pair
+from saccade.inspection.draw.sound import monotonic_share
+from saccade.inspection.pages.samples import table
+from saccade.models.seq2seq import PlainDecoder
+from saccade.tasks.evaluation import Evaluation
+from saccade.tasks.translate import bleu
+from saccade.tasks.translate.word_errors import word_error_rate
+
+if TYPE_CHECKING:
+    from saccade.tasks.translate.predictor import Translator
+    from saccade.tasks.translate.result import Translation
+
+NUM_ALIGNED = 200  # sources whose weights are measured
+NUM_DRAWN = 4
+
+
+class LengthErrors(NamedTuple):
+    """The word error rate of the pairs whose reference has so many words."""
+
+    num_words: int
+    num_pairs: int
+    wer: float
+
+
+def by_length(outputs: Sequence[str], references: Sequence[str]) -> list[LengthErrors]:
+    """Word error rates by the number of words that were said."""
+    classes: dict[int, list[int]] = defaultdict(list)
+    for row, reference in enumerate(references):
+        classes[len(reference.split())].append(row)
+    return [
+        LengthErrors(count, len(rows), word_error_rate([outputs[n] for n in rows], [references[n] for n in rows]))
+        for count, rows in sorted(classes.items())
+    ]
+
+
+def monotonic(translator: Translator, pairs: Sequence[Pair]) -> float | None:
+    """How many pieces look later than the one before, in percent of the first sources; None without attention.
+
+    NaN where no output has two pieces.
+    """
+    heard = _looks(translator, pairs[:NUM_ALIGNED])
+    if heard is None:
+        return None
+    words = (one.attention[: len(one.pieces)] for one in heard if one.attention is not None)
+    return 100 * monotonic_share(words)
+
+
+def evaluation(
+    translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str], scores: bleu.Scores
+) -> Evaluation:
+    """The scores of a set of sounds."""
+    references = [pair.target for pair in pairs]
+    rows, later = by_length(outputs, references), monotonic(translator, pairs)
+    right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
+    figures: dict[str, Any] = {"num_pairs": len(pairs), **scores._asdict(), "exactly_right": 100 * right / len(pairs)}
+    lines = [*bleu.said(scores), f"exactly right {figures['exactly_right']:.2f}%"]
+    if later is not None:
+        figures["monotonic"] = None if math.isnan(later) else later
+        lines.append(f"words that look later than the word before {later:.2f}%")
+    shown = [f"{row.num_words:>10}  {row.num_pairs:>6,}  {row.wer:>10.2f}" for row in rows]
+    heading = f"{'words said':>10}  {'sounds':>6}  {'word error':>10}"
+    return Evaluation({**figures, "by_length": [row._asdict() for row in rows]}, [*lines, "", heading, *shown])
+
+
+class Examined(NamedTuple):
+    """What a report adds for sounds."""
+
+    scores: dict[str, float]
+    sections: list[tuple[str, str]]
+
+
+def examined(translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str]) -> Examined:
+    """Word errors by length, and where in the sound some outputs looked."""
+    rows = by_length(outputs, [pair.target for pair in pairs])
+    cells = "".join(
+        f"<tr><td>{row.num_words}</td><td>{row.num_pairs:,}</td><td>{row.wer:.2f}</td></tr>\n" for row in rows
+    )
+    head = "<tr><th>words said</th><th>sounds</th><th>word error, %</th></tr>"
+    sections = [("By length", table("Word errors by the number of words that were said", head, cells))]
+    later, ranked = monotonic(translator, pairs), sorted(pairs, key=lambda pair: len(pair.target.split()))
+    if later is None:
+        return Examined({}, sections)
+    chosen = [ranked[(2 * rank + 1) * len(ranked) // (2 * NUM_DRAWN)] for rank in range(min(NUM_DRAWN, len(ranked)))]
+    drawn = zip(chosen, _looks(translator, chosen) or (), strict=True)
+    sections.append(("Where it looked", "".join(_figure(pair, found) for pair, found in drawn)))
+    return Examined({"monotonic": later}, sections)
+
+
+def _figure(pair: Pair, found: Translation) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "look.png"
+        found.draw(path)
+        picture = base64.b64encode(path.read_bytes()).decode()
+    said = f"said: {escape(pair.target)}; written: {escape(found.text)}"
+    source = f"data:image/png;base64,{picture}"
+    return f'<figure><img style="max-width:100%" alt="{said}" src="{source}"><figcaption>{said}</figcaption></figure>\n'
+
+
+def _looks(translator: Translator, pairs: Sequence[Pair]) -> list[Translation] | None:
+    """Greedy outputs with their weights; None where a model has no attention."""
+    if any(isinstance(part, PlainDecoder) for part in translator.model.modules()):
+        return None
+    return translator.predict([pair.source for pair in pairs], width=1, attention=True)

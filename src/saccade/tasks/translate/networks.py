@@ -1,0 +1,133 @@
+"""The networks of text to text: their sections, and from these to modules."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from saccade.config.base import NormalizerName, Positive, ScoreName, Section, Share
+from saccade.config.fields import TransformerFields
+from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
+from saccade.models.seq2seq_attention import Look
+from saccade.models.transformer import Transformer
+
+Size = Literal["tiny", "small", "base", "big"]
+Tied = Annotated[
+    Literal["three", "two", "none"] | None,
+    Field(
+        description="Which embeddings are one matrix: source, target and output; target and output; none. "
+        "Default: three with a shared vocabulary, else two."
+    ),
+]
+TRANSFORMER_SIZES: dict[str, dict[str, int | float]] = {
+    "tiny": {"width": 128, "num_heads": 4, "hidden_width": 256, "num_layers": 2, "dropout": 0.1},
+    "small": {"width": 256, "num_heads": 4, "hidden_width": 1024, "num_layers": 4, "dropout": 0.2},
+    "base": {"width": 512, "num_heads": 8, "hidden_width": 2048, "num_layers": 6, "dropout": 0.1},
+    "big": {"width": 1024, "num_heads": 16, "hidden_width": 4096, "num_layers": 6, "dropout": 0.3},
+}
+RNN_SIZES: dict[str, dict[str, int | float]] = {
+    "tiny": {"width": 128, "embedding_width": 128, "num_layers": 1, "dropout": 0.1},
+    "small": {"width": 256, "embedding_width": 256, "num_layers": 1, "dropout": 0.3},
+    "base": {"width": 512, "embedding_width": 512, "num_layers": 2, "dropout": 0.3},
+    "big": {"width": 1000, "embedding_width": 620, "num_layers": 4, "dropout": 0.3},
+}
+
+
+def _filled(given: object, sizes: dict[str, dict[str, int | float]]) -> object:
+    """What isn't given is taken from the size."""
+    if not isinstance(given, dict):
+        return given
+    return {**sizes.get(str(given.get("size", "small")), sizes["small"]), **given}
+
+
+class TransformerModel(TransformerFields):
+    """A Transformer. `size` fills in whatever isn't given (base and big: Vaswani 2017, table 3)."""
+
+    kind: Literal["transformer"] = "transformer"
+    size: Size = Field(default="small", description="Sets every width, count and dropout that isn't given.")
+    width: Positive = None  # type: ignore[assignment]  # filled in by size
+    num_heads: Positive = None  # type: ignore[assignment]
+    hidden_width: Positive = None  # type: ignore[assignment]
+    num_layers: Positive = None  # type: ignore[assignment]
+    dropout: Share = None  # type: ignore[assignment]
+    tied: Tied = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, given: object) -> object:
+        return _filled(given, TRANSFORMER_SIZES)
+
+
+class RnnModel(Section):
+    """An RNN encoder-decoder: without attention (Sutskever 2014), Bahdanau's (2015) or Luong's (2015)."""
+
+    kind: Literal["rnn"]
+    size: Size = Field(default="small", description="Sets every width, count and dropout that isn't given.")
+    width: Positive = None  # type: ignore[assignment]  # filled in by size
+    embedding_width: Positive = None  # type: ignore[assignment]
+    num_layers: Positive = None  # type: ignore[assignment]
+    dropout: Share = None  # type: ignore[assignment]
+    cell: Literal["rnn", "gru", "lstm"] = "gru"
+    direction: Literal["forward", "backward", "both"] = Field(
+        default="both", description="How the encoder reads; backward is Sutskever's reversed source."
+    )
+    attention: Literal["none", "bahdanau", "luong"] = "bahdanau"
+    feeds_input: bool = Field(default=True, description="Luong's input feeding; without it all steps run at once.")
+    score: ScoreName = "additive"
+    normalizer: NormalizerName = "softmax"
+    scope: Literal["global", "local_m", "local_p"] = "global"
+    radius: Positive = Field(default=10, description="How far the local scopes see to either side.")
+    tied: Tied = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, given: object) -> object:
+        return _filled(given, RNN_SIZES)
+
+    @model_validator(mode="after")
+    def _check(self) -> RnnModel:
+        if self.direction == "both" and self.width % 2:
+            raise ValueError(f"width: {self.width} given; two directions need an even one")
+        self._refuse_what_has_no_effect()
+        return self
+
+    def _refuse_what_has_no_effect(self) -> None:
+        attends = self.attention != "none"
+        used = {
+            "score": attends,
+            "normalizer": attends,
+            "scope": attends,
+            "feeds_input": self.attention == "luong",
+            "radius": attends and self.scope != "global",
+        }
+        for name, has_effect in used.items():
+            value, default = getattr(self, name), type(self).model_fields[name].default
+            if not has_effect and value != default:
+                why = "scope: global" if name == "radius" and attends else f"attention: {self.attention}"
+                raise ValueError(f"{name}: {value!r} given; it has no effect with {why}")
+
+
+Network = Transformer | Seq2Seq
+
+
+def transformer(section: TransformerModel, common: dict[str, Any], max_length: int) -> Transformer:
+    """From its section; `common` are vocabularies and what they share."""
+    sizes, layers = section.block_sizes(section.dropout), section.num_layers
+    return Transformer(
+        sizes=sizes, num_encoder_layers=layers, num_decoder_layers=layers, max_length=max_length, **common
+    )
+
+
+def rnn(section: RnnModel, common: dict[str, Any]) -> Seq2Seq:
+    """From its section; `common` are vocabularies and what they share."""
+    return Seq2Seq(
+        sizes=RecurrentSizes(
+            section.width, section.embedding_width, section.num_layers, cell=section.cell, dropout=section.dropout
+        ),
+        attention=section.attention,
+        look=Look(section.score, section.normalizer, section.scope, section.radius),
+        direction=section.direction,
+        feeds_input=section.feeds_input,
+        **common,
+    )

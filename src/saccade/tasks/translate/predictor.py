@@ -1,0 +1,324 @@
+"""Text, or sound, to text: a model with its tokenizers, decoded in batches of like lengths, scored by sacreBLEU."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, cast, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from saccade.data.batches import pad_sources
+from saccade.data.sound.recordings import Sounds, pad_frames, rebased_lines
+from saccade.data.text.corpus import Corpus, Pair, clean, decoded_lines, read_lines
+from saccade.data.text.tokenizer import END, SPECIAL, START, Tokenizer
+from saccade.decoding import (
+    Attending,
+    BeamOptions,
+    Ensemble,
+    Hypothesis,
+    SamplingOptions,
+    Started,
+    Work,
+    Writer,
+    chosen,
+    search,
+)
+from saccade.errors import Mistake
+from saccade.inspection.insight import Head, Insight, Map, Side, ended
+from saccade.inspection.record import KINDS, recording
+from saccade.tasks.evaluation import Evaluation, Watch
+from saccade.tasks.texts import aligned, by_length, windows
+from saccade.tasks.translate import bleu, hearing
+from saccade.tasks.translate.result import Heard, Look, Translation
+
+WINDOW = 2048  # lines that are sorted by length together
+MOST_LOOKED_AT = 1024  # tokens: weights are as many as their square, for every layer and head
+WINDOW_SOUNDS = 64  # sources of sound that are in memory together
+SIDES = {"cross": ("output", "source"), "encoder": ("source", "source"), "decoder": ("output", "read")}
+Way = BeamOptions | SamplingOptions
+
+
+class _Text(NamedTuple):
+    """A text to translate: its ids (of sound, its frames), and what its translation must begin with."""
+
+    text: str
+    ids: Any
+    prefix: str
+    prefix_ids: list[int]
+
+
+@final
+@dataclass(frozen=True)
+class Translator:
+    """What `saccade.load` returns for a text-to-text run. The model is one that can be decoded (`Attending`).
+
+    Every method takes how to decode as keywords: the fields of BeamOptions (`width=1` is greedy), or `sample=True` and
+    those of SamplingOptions; `attention=True` for the weights, of a `layer` and a `head` if these are given. `prefixes`
+    are texts that the outputs begin with. Blank texts stay blank. Where sources are sounds, texts name WAV files.
+    """
+
+    model: nn.Module
+    source: Tokenizer | Sounds
+    target: Tokenizer
+    options: BeamOptions
+    tokens_per_batch: int = 4096
+    max_source_length: int = 8192
+    aligning: Head | None = None  # the head that aligns words best, where it is known
+    dtype: torch.dtype | None = None  # what a CUDA device writes in; None: what the weights are
+
+    def predict(
+        self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
+    ) -> list[Translation]:
+        """The best output for each text."""
+        return [best[0] for best in self.predict_best(texts, prefixes=prefixes, **decoding)]
+
+    def predict_best(
+        self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
+    ) -> list[list[Translation]]:
+        """The `num_best` outputs for each text, best first."""
+        return self._predict(list(aligned(texts, prefixes)), 1, *_request(self.options, decoding))
+
+    def stream(
+        self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
+    ) -> Iterator[Translation]:
+        """Outputs in the order of the lines, in memory that doesn't grow with their number."""
+        return (best[0] for best in self.stream_best(lines, prefixes=prefixes, **decoding))
+
+    def stream_best(
+        self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, window: int = WINDOW, **decoding: Any
+    ) -> Iterator[list[Translation]]:
+        """The `num_best` outputs for each line; `window` lines are read before the first is written."""
+        request = _request(self.options, decoding)
+        number = 1
+        size = min(window, WINDOW_SOUNDS) if isinstance(self.source, Sounds) else window
+        for part in windows(aligned(lines, prefixes), size):
+            yield from self._predict(part, number, *request)
+            number += len(part)
+
+    def look(
+        self,
+        texts: Iterable[str],
+        *,
+        targets: Iterable[str] | None = None,
+        kinds: Collection[str] = ("cross",),
+        norms: bool = False,
+        **decoding: Any,
+    ) -> list[Insight]:
+        """What the model saw of each text while it wrote its output, or with `targets`, while it reads these.
+
+        `kinds` of attention are cross, encoder and decoder; `norms=True` adds the lengths of what was weighed.
+        """
+        if isinstance(self.model, Ensemble):
+            raise Mistake("look: an ensemble has no attention of its own; look at one run")
+        options = chosen(self.options, decoding)
+        given = [self._encode(*text, number) for number, text in enumerate(aligned(texts, targets, "targets"), 1)]
+        for number, text in enumerate(given, 1):
+            if len(text.ids) > MOST_LOOKED_AT and not isinstance(self.source, Sounds):
+                raise Mistake(
+                    f"line {number:,} has {len(text.ids):,} tokens; at most {MOST_LOOKED_AT:,} can be looked at"
+                )
+        found = [Insight("translate", Translation("", 0.0, [], []), {}, {}) for _ in given]
+        for rows in by_length([len(text.ids) for text in given], self.tokens_per_batch):
+            batch = [given[row] for row in rows]
+            best = None if targets is None else self._scored(batch)
+            for row, one in zip(rows, self._looked(batch, options, best, kinds, norms), strict=True):
+                found[row] = one
+        return found
+
+    def read(self, source: Path | None) -> Iterator[str]:
+        """The lines of a file, or of the standard input; files that a list names are looked up from where it lies."""
+        lines = decoded_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
+        if source is None or not isinstance(self.source, Sounds):
+            return lines
+        return rebased_lines(lines, source.parent, lambda row: f"{source}:{row + 1}")
+
+    def pairs(self, corpus: Corpus) -> Iterator[Pair]:
+        """A corpus as it is read here: the names of a list of sounds are looked up from where it lies."""
+        if not isinstance(self.source, Sounds):
+            return corpus.pairs()
+        pairs, again = itertools.tee(corpus.pairs())
+        folder = corpus.sides()[0][0].parent
+        sources = rebased_lines((pair.source for pair in again), folder, lambda row: corpus.place(row, 0))
+        return (pair._replace(source=source) for pair, source in zip(pairs, sources, strict=True))
+
+    def evaluate(
+        self,
+        paths: Sequence[Path],
+        *,
+        tokenize: str = "13a",
+        watch: Watch = lambda found, total: found,
+        **decoding: Any,
+    ) -> Evaluation:
+        """BLEU, chrF and word errors of line-aligned files, or of one with both sides; `watch` sees outputs go by."""
+        bleu.check_tokenize(tokenize)
+        if len(paths) > 2:
+            raise Mistake(f"{paths[2]}: one file too many; allowed: a source and its target, or one with both sides")
+        pairs = list(self.pairs(Corpus(*map(str, paths))))
+        sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        outputs = [found.text for found in watch(self.stream(sources, **decoding), len(pairs))]
+        scores = bleu.scored(outputs, references, tokenize=tokenize)
+        if isinstance(self.source, Sounds):
+            return hearing.evaluation(self, pairs, outputs, scores)
+        by_length = bleu.by_length(sources, outputs, references, tokenize=tokenize)
+        rows = [{"label": row.label, **row._asdict()} for row in by_length]
+        return Evaluation(
+            {"num_pairs": len(pairs), **scores._asdict(), "by_length": rows},
+            [*bleu.said(scores), "", *bleu.table(by_length)],
+            lambda path: bleu.plot(by_length, path),
+        )
+
+    def _predict(
+        self, texts: list[tuple[str, str]], number: int, options: Way, look: Look | None
+    ) -> list[list[Translation]]:
+        encoded = [self._encode(*text, number + row) for row, text in enumerate(texts)]
+        found: list[list[Translation]] = [[Translation("", 0.0, [], [])] for _ in texts]
+        rows = [row for row, text in enumerate(encoded) if len(text.ids)]
+        for row, best in zip(rows, self._search([encoded[row] for row in rows], options), strict=True):
+            found[row] = self._translations(encoded[row], best, look)
+        return found
+
+    def _search(self, texts: list[_Text], options: Way) -> list[list[Hypothesis]]:
+        """The best outputs of each text: in slots on an accelerator; in batches on a CPU, where that is quicker."""
+        lengths = [len(text.ids) + (not isinstance(self.source, Sounds)) for text in texts]
+        work = Work(lambda rows: self._padded([texts[row] for row in rows]), lengths, [t.prefix_ids for t in texts])
+        is_cuda = self._writer.device.type == "cuda"
+        if is_cuda and isinstance(options, BeamOptions) and self._writer.refuses(options, work) is None:
+            return self._writer.write(work, options)
+        found: list[list[Hypothesis]] = [[] for _ in texts]
+        hypotheses = options.width if isinstance(options, BeamOptions) else options.num_best
+        for rows in by_length([len(text.ids) for text in texts], self.tokens_per_batch // hypotheses):
+            for row, best in zip(rows, self._found([texts[row] for row in rows], options), strict=True):
+                found[row] = best
+        return found
+
+    @cached_property
+    def _writer(self) -> Writer:
+        return Writer(self.model, self.dtype)
+
+    def _encode(self, text: str, prefix: str, number: int) -> _Text:
+        ids, limit, prefix = self.source.encode(clean(text)), self.max_source_length, clean(prefix)
+        if len(ids) > limit:
+            unit = "frames" if isinstance(self.source, Sounds) else "tokens"
+            what = f"line {number:,} has {len(ids):,} {unit}"
+            warnings.warn(f"{what}; only the first {limit:,} are read (max_source_length)", stacklevel=2)
+        return _Text(text, ids[:limit], prefix, self.target.encode(prefix))
+
+    def _translations(self, text: _Text, found: list[Hypothesis], look: Look | None) -> list[Translation]:
+        """The outputs of a text as they are shown."""
+        model, shown = cast(Attending, self.model), [self._shown(text, one) for one in found]
+        if look is None:
+            return shown
+        pairs = zip(found, shown, strict=True)
+        return [self._with_attention(model, text, ids.ids, one, look) for ids, one in pairs]
+
+    def _found(self, texts: list[_Text], options: Way) -> list[list[Hypothesis]]:
+        """The best outputs of one batch."""
+        prefixes = [text.prefix_ids for text in texts]
+        return search(cast(Attending, self.model), *self._pad(texts), options, prefixes)
+
+    @torch.no_grad()
+    def _scored(self, texts: list[_Text]) -> list[list[Hypothesis]]:
+        """Given outputs, with the log-probability of each of their pieces."""
+        model, ids = cast(Any, self.model), [text.prefix_ids for text in texts]
+        read_BT = self._read(ids)
+        step_BTV = model.logits(model(*self._pad(texts), read_BT)).float().log_softmax(-1)
+        next_BT = torch.cat([read_BT[:, 1:], read_BT.new_full((len(read_BT), 1), END)], 1)
+        found = []
+        for step_TV, next_T, row in zip(step_BTV, next_BT, ids, strict=True):
+            next_T[len(row)] = END
+            steps = step_TV.gather(1, next_T[:, None])[: len(row) + 1, 0].tolist()
+            found.append([self.options.hypothesis(row, steps, ended=True)])
+        return found
+
+    @torch.no_grad()
+    def _looked(
+        self, texts: list[_Text], way: Way, found: list[list[Hypothesis]] | None, kinds: Collection[str], norms: bool
+    ) -> Iterator[Insight]:
+        """The source read once, with its weights kept; outputs searched; the best ones read again for theirs."""
+        model, source, length_B = cast(Attending, self.model), *self._pad(texts)
+        at_start = [kind for kind in kinds if kind == "encoder"]
+        with recording(self.model, kinds=at_start, norms=norms) as reading:
+            state = model.start(source, length_B)
+        if found is None:
+            found = search(Started(model, state), source, length_B, way, [text.prefix_ids for text in texts])
+        with recording(self.model, kinds=[kind for kind in kinds if kind != "encoder"], norms=norms) as writing:
+            model.advance(state, self._read([best[0].ids for best in found]))
+        both = {kind: record for kind in KINDS for record in (reading, writing) if kind in record.kinds}
+        weights = {kind: record.weights(kind).float().cpu() for kind, record in both.items()}
+        lengths = {kind: record.norms(kind).float().cpu() for kind, record in both.items()} if norms else {}
+        for row, (text, best) in enumerate(zip(texts, found, strict=True)):
+            first, *others = (self._shown(text, one) for one in best)
+            sides = self._sides(text, first)
+            maps = {kind: _map(kind, row, sides, weights[kind], lengths.get(kind)) for kind in weights}
+            yield Insight("translate", first, sides, maps, self.aligning, others)
+
+    def _sides(self, text: _Text, shown: Translation) -> dict[str, Side]:
+        written = ended(shown.pieces, has_end=shown.ended)
+        begins = self.target.begins_word
+        output, read = Side.of(shown.text, written, begins), Side.of("", [SPECIAL[START], *written[:-1]], begins)
+        if isinstance(self.source, Sounds):
+            return {"source": Side.of("", self.source.pieces(text.ids)), "output": output, "read": read}
+        pieces = ended(self.source.pieces(text.ids))
+        return {"source": Side.of(text.text, pieces, self.source.begins_word), "output": output, "read": read}
+
+    def _read(self, ids: list[list[int]]) -> Tensor:
+        """What the decoder reads to write these, padded."""
+        rows = [torch.tensor([START, *row]) for row in ids]
+        return pad_sequence(rows, batch_first=True).to(next(self.model.parameters()).device)
+
+    def _shown(self, text: _Text, found: Hypothesis) -> Translation:
+        """The output as text; of the prefix, what no token stands for is still there."""
+        decoded = self.target.decode(found.ids)
+        if text.prefix_ids and decoded.startswith(start := self.target.decode(text.prefix_ids)):
+            decoded = text.prefix + decoded[len(start) :]
+        return Translation(decoded, found.score, self.target.pieces(found.ids), found.log_probabilities, found.ended)
+
+    @torch.no_grad()
+    def _with_attention(
+        self, model: Attending, text: _Text, ids: list[int], shown: Translation, look: Look
+    ) -> Translation:
+        """Read once more with the weights kept, one sentence at a time: nothing is asked of the fast path."""
+        read_1T = self._read([ids])[:, : len(shown.log_probabilities)]
+        weight_TS = look.of(model.cross_attention(*self._pad([text]), read_1T))[0].float().cpu()
+        if isinstance(self.source, Sounds):
+            heard = Heard(text.ids, self.source.mel.hop)
+            return shown._replace(attention=weight_TS, source_pieces=self.source.pieces(text.ids), heard=heard)
+        return shown._replace(attention=weight_TS, source_pieces=[*self.source.pieces(text.ids), SPECIAL[END]])
+
+    def _pad(self, texts: list[_Text]) -> tuple[Tensor, Tensor]:
+        """Sources and their lengths, where the model is."""
+        source, length_B = self._padded(texts)
+        device = next(self.model.parameters()).device
+        return source.to(device), length_B.to(device)
+
+    def _padded(self, texts: list[_Text]) -> tuple[Tensor, Tensor]:
+        sources = [text.ids for text in texts]
+        return pad_frames(sources) if isinstance(self.source, Sounds) else pad_sources(sources)
+
+
+def _map(kind: str, row: int, sides: dict[str, Side], weight_LBHTS: Tensor, norm_LBHTS: Tensor | None) -> Map:
+    """The weights of one text, without padding."""
+    queries, keys = {"cross": ("output", "source"), "encoder": ("source", "source"), "decoder": ("output", "read")}[
+        kind
+    ]
+    steps = (slice(None), row, slice(None), slice(len(sides[queries].pieces)), slice(len(sides[keys].pieces)))
+    return Map(queries, keys, weight_LBHTS[steps], None if norm_LBHTS is None else norm_LBHTS[steps])
+
+
+def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Way, Look | None]:
+    """The keywords of a call, checked: what has no effect is refused, not ignored."""
+    given = dict(decoding)
+    look = {name: given.pop(name) for name in Look._fields if name in given}
+    is_attention = given.pop("attention", False)
+    if look and not is_attention:
+        raise Mistake(f"{next(iter(look))}: given without attention")
+    options = chosen(default, given)
+    return options, Look(**look) if is_attention else None

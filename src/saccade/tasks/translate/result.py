@@ -1,0 +1,91 @@
+"""What a model that writes text answers: the output, its scores, and where it looked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from torch import Tensor
+
+from saccade.data.text.tokenizer import END, SPECIAL
+from saccade.errors import Mistake
+from saccade.inspection.draw import heatmap, sound
+
+
+class Heard(NamedTuple):
+    """A source of sound: its frames, and the seconds from one to the next."""
+
+    frames_SF: NDArray[np.float32]
+    hop: float
+
+
+class Translation(NamedTuple):
+    """An output: its text, its score, its pieces, and the log-probability of each.
+
+    Where it `ended`, the last log-probability is that of </s>; otherwise it was cut at its maximum length or in a loop.
+    With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces, which for sound
+    are seconds, and the sound that was `heard`.
+    """
+
+    text: str
+    score: float
+    pieces: list[str]
+    log_probabilities: list[float]
+    ended: bool = True
+    attention: Tensor | None = None
+    source_pieces: list[str] | None = None
+    heard: Heard | None = None
+
+    def line(self) -> str:
+        """What people read."""
+        return self.text
+
+    def plain(self) -> dict[str, Any]:
+        """What programs read."""
+        shown = {name: value for name, value in self._replace(heard=None)._asdict().items() if value is not None}
+        if self.attention is not None:
+            shown["attention"] = [[round(weight, 4) for weight in row] for row in self.attention.tolist()]
+        return shown
+
+    def show(self, console: Console) -> None:
+        """The weights in the terminal, where there are any."""
+        if self.attention is not None and self.source_pieces is not None:
+            pieces = self._written()
+            console.print(heatmap.in_terminal(self.attention, queries=pieces, keys=self.source_pieces, console=console))
+
+    def draw(self, path: Path) -> None:
+        """The weights as a PNG, SVG or PDF; of a blank line there is none."""
+        if not self.log_probabilities:
+            return
+        if self.attention is None or self.source_pieces is None:
+            raise Mistake(f"{path}: there are no weights to draw; ask for attention")
+        if self.heard is not None:
+            sound.to_file(
+                self.attention, path, words=self._written(), frames_SF=self.heard.frames_SF, hop=self.heard.hop
+            )
+        else:
+            heatmap.to_file(self.attention, path, queries=self._written(), keys=self.source_pieces, title=self.text)
+
+    def _written(self) -> list[str]:
+        return [*self.pieces, SPECIAL[END]][: len(self.log_probabilities)]
+
+
+class Look(NamedTuple):
+    """Which weights to show: a decoder layer (the last), and a head of it or the mean of all."""
+
+    layer: int = -1
+    head: int | None = None
+
+    def of(self, weight_BLHTS: Tensor) -> Tensor:
+        """[B, T, S]."""
+        num_layers, num_heads = weight_BLHTS.shape[1:3]
+        if not num_layers:
+            raise Mistake("attention: this model has none; it reads the source into one vector")
+        for name, value, count in (("layer", self.layer, num_layers), ("head", self.head or 0, num_heads)):
+            if not -count <= value < count:
+                raise Mistake(f"{name}: {value} given; allowed: 0 to {count - 1}, or -1 for the last")
+        weight_BHTS = weight_BLHTS[:, self.layer]
+        return weight_BHTS.mean(1) if self.head is None else weight_BHTS[:, self.head]

@@ -1,0 +1,168 @@
+"""Text, or sound, to text: its config, and from it to a network, its batches, its loss and its validation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from rich.console import Console
+
+from saccade.attention.scores import LOCATIONS
+from saccade.data.sound.recordings import Recordings, Sounds
+from saccade.data.store import Store
+from saccade.data.text.corpus import Pair
+from saccade.data.text.tokenizer import SentencePiece, Vocabulary
+from saccade.inspection.align import chosen_head
+from saccade.inspection.pages import report
+from saccade.inspection.pages.samples import Sample, articles
+from saccade.layers.subsampling import FACTOR, Listener
+from saccade.tasks.base import Examined, Job
+from saccade.tasks.devices import trained
+from saccade.tasks.translate import batches, bleu, corpora, hearing, networks, sound
+from saccade.tasks.translate.config import Config as Config
+from saccade.tasks.translate.networks import Network, RnnModel
+from saccade.tasks.translate.predictor import Translator
+from saccade.tasks.translate.validation import Judgement, Sources, Validator
+from saccade.training.precision import compute_dtype
+
+NUM_SAMPLES = 6
+Sides = tuple[SentencePiece | Vocabulary | Sounds, SentencePiece | Vocabulary]
+
+
+def prepare(config: Config, folder: Path, console: Console) -> Job:
+    """Everything a run needs; held-out text is read first, so that a mistake in it shows before anything is learned."""
+    held_out = corpora.held_out(config.data)
+    if config.features is not None:
+        for held in held_out:
+            sound.files_of(*held)
+    both, root = sides(config, folder, console), folder.parent / ".data"
+    stores, recordings = _stores(config, both, root, console)
+    corpora.say(config.data, stores[: len(config.data.corpora)], held_out, console)
+    network = model(config, both)
+    config = batches.settled(config, network, stores, console)
+    return Job(
+        config=config,
+        network=network,
+        plan=batches.plan(config, stores, recordings),
+        loss=lambda batch: batches.loss(config, network, batch),
+        is_steady=batches.is_steady(config),
+        validate=_validator(config, translator(config, network, both), held_out[0], root, console).measure,
+        data=[store.key for store in stores],
+    )
+
+
+def _validator(config: Config, whole: Translator, valid: corpora.HeldOut, root: Path, console: Console) -> Validator:
+    training = config.training
+    judgement = Judgement(training.metric, training.bleu_tokenize, config.features is not None)
+    if isinstance(whole.source, Sounds):
+        stored = sound.recordings(valid.corpus, whole.source.mel, root, console)
+        whole, sources = replace(whole, source=replace(whole.source, stored=stored)), Sources.of_sound(stored)
+    else:
+        sources = Sources.of_text(whole.source)
+    return Validator(valid.pairs, whole, sources, judgement, max_length=config.data.max_length)
+
+
+def _stores(config: Config, both: Sides, root: Path, console: Console) -> tuple[list[Store], list[Recordings]]:
+    source, target = both
+    if isinstance(source, Sounds):
+        return sound.stores(config, source.mel, target, root, console)
+    return corpora.stores(config, (source, target), root, console), []
+
+
+def load(config: Config, folder: Path) -> Translator:
+    """A trained run, ready to predict."""
+    both = sides(config, folder)
+    found = translator(config, trained(model(config, both), config, folder), both)
+    return replace(found, aligning=chosen_head.load(folder))
+
+
+def sides(config: Config, folder: Path, console: Console = corpora.QUIET) -> Sides:
+    """What reads the sources, and the targets' tokenizer."""
+    if config.features is None:
+        return corpora.tokenizers(config, folder, console)
+    return Sounds(config.features.mel, FACTOR), corpora.target_tokenizer(config, folder, console)
+
+
+def model(config: Config, both: Sides) -> Network:
+    """The network, initialised by the run's seed."""
+    torch.manual_seed(config.seed)
+    tied = config.model.tied or ("three" if config.tokenizer.shared else "two")
+    common = {
+        "source": both[0].size if not isinstance(both[0], Sounds) else _listener(config),
+        "target_vocabulary": both[1].size,
+        "share_embeddings": tied == "three",
+        "share_output": tied != "none",
+    }
+    if isinstance(config.model, RnnModel):
+        return networks.rnn(config.model, common)
+    network = networks.transformer(config.model, common, 4 * config.data.max_length)
+    network.recomputes = config.training.recompute
+    return network
+
+
+def _listener(config: Config) -> Listener:
+    assert config.features is not None
+    width = config.model.embedding_width if isinstance(config.model, RnnModel) else config.model.width
+    return config.features.listener(width, config.model.dropout)
+
+
+def translator(config: Config, network: Network, both: Sides) -> Translator:
+    """A network as it is used."""
+    options, longest = config.decoding.options(), config.decoding.max_source_length
+    if getattr(config.model, "positions", None) == "learned":  # there is none after the last
+        options = replace(options, max_length=min(options.max_length, 4 * config.data.max_length))
+        longest = min(longest, 4 * config.data.max_length - 1)
+    if config.model.score == "location":
+        options = replace(options, max_length=min(options.max_length, LOCATIONS))
+        longest = LOCATIONS * (FACTOR if config.features else 1) - 1
+    dtype = compute_dtype(config.training.precision, torch.device("cuda")) if torch.cuda.is_available() else None
+    return Translator(network.eval(), *both, options, config.decoding.tokens_per_batch, longest, dtype=dtype)
+
+
+class Outputs(NamedTuple):
+    """A model's outputs for a set, scored."""
+
+    name: str
+    pairs: list[Pair]
+    texts: list[str]
+    scores: bleu.Scores
+    by_length: list[bleu.LengthScores]
+
+
+def outputs(config: Config, translator: Translator) -> Outputs:
+    """The scores of a model on its test set, or on the validation set where there is none."""
+    name = "test" if config.data.test else "valid"
+    pairs = [pair for pair in translator.pairs(corpora.corpus(config.data.test or config.data.valid)) if all(pair)]
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    written = [found.text for found in translator.predict(sources)]
+    tokenize = config.training.bleu_tokenize
+    scores = bleu.scored(written, references, tokenize=tokenize)
+    return Outputs(name, pairs, written, scores, bleu.by_length(sources, written, references, tokenize=tokenize))
+
+
+def examine(config: Config, translator: Translator) -> Examined:
+    """What the report shows of a trained run."""
+    found = outputs(config, translator)
+    scores = {**found.scores._asdict(), "num_pairs": len(found.pairs)}
+    if config.features is not None:
+        heard = hearing.examined(translator, found.pairs, found.texts)
+        return Examined(found.name, {**scores, **heard.scores}, heard.sections)
+    has_attention = getattr(config.model, "attention", "") != "none"
+    lengths = [(part.label, part.num_pairs, part.bleu) for part in found.by_length]
+    samples = articles([_sample(translator, pair, has_attention=has_attention) for pair in _spread(found.pairs)])
+    return Examined(found.name, scores, [("By length", report.by_length(lengths)), ("Samples", samples)])
+
+
+def _spread(pairs: list[Pair]) -> list[Pair]:
+    """A few pairs of different lengths, from short to long."""
+    ranked = sorted(pairs, key=lambda pair: len(pair.source.split()))
+    count = min(NUM_SAMPLES, len(ranked))
+    return [ranked[(2 * rank + 1) * len(ranked) // (2 * count)] for rank in range(count)]
+
+
+def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> Sample:
+    (found,) = translator.predict([pair.source], attention=has_attention)
+    weights = None if found.attention is None else found.attention.tolist()
+    return Sample(pair.source, found.text, pair.target, found.score, found.source_pieces or (), found.pieces, weights)

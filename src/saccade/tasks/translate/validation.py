@@ -1,0 +1,95 @@
+"""Validation of what writes text: by real decoding, and by the loss of the references."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+
+from saccade.data.batches import Batch, Pad, collate, full_runs, pad_sources
+from saccade.data.sound.recordings import Recordings, pad_frames
+from saccade.data.store import Encode, Measure
+from saccade.data.text.corpus import Pair
+from saccade.data.text.tokenizer import Tokenizer
+from saccade.errors import Mistake
+from saccade.tasks.translate import bleu
+from saccade.tasks.translate.predictor import Translator
+from saccade.training.losses import sequence_loss
+
+TOKENS = 4096
+
+
+class Sources(NamedTuple):
+    """How the sources of held-out pairs are read: to ids, how long these are, and from many of them to a batch."""
+
+    encode: Encode
+    length: Measure
+    pad: Pad
+
+    @classmethod
+    def of_text(cls, tokenizer: Tokenizer) -> Sources:
+        """Ids of tokens."""
+        return cls(tokenizer.encode, len, pad_sources)
+
+    @classmethod
+    def of_sound(cls, recordings: Recordings) -> Sources:
+        """References to recordings."""
+        return cls(recordings.encode, recordings.length, lambda rows: pad_frames([*map(recordings.source, rows)]))
+
+
+class Judgement(NamedTuple):
+    """What the best model is best at, and which sacreBLEU tokenizer counts."""
+
+    metric: str
+    tokenize: str
+    shows_word_errors: bool = False
+
+
+LOWER_IS_BETTER = ("loss", "wer")
+
+
+@final
+class Validator:
+    """Greedy outputs for held-out sources, scored, and the loss of the references."""
+
+    def __init__(
+        self, pairs: Sequence[Pair], translator: Translator, sources: Sources, judgement: Judgement, *, max_length: int
+    ) -> None:
+        self.pairs, self.translator = [pair for pair in pairs if pair.source and pair.target], translator
+        self.pad, self.judgement = sources.pad, judgement
+        encoded = [[sources.encode(pair.source), translator.target.encode(pair.target)] for pair in self.pairs]
+        usable = sorted(
+            ((max(sources.length(source), len(target)), source, target) for source, target in encoded),
+            key=lambda one: one[0],
+        )
+        usable = [one for one in usable if one[0] <= max_length]
+        if not usable:
+            raise Mistake("data.valid: every pair is longer than data.max_length")
+        width = np.array([one[0] + 1 for one in usable])
+        self.runs = [usable[run] for run in full_runs(width, max(TOKENS, int(width[-1])))]
+
+    @torch.no_grad()
+    def measure(self) -> dict[str, float]:
+        """Scores and the loss; "score" is the chosen one, higher is better."""
+        outputs = [found.text for found in self.translator.predict([pair.source for pair in self.pairs], width=1)]
+        scores = bleu.scored(outputs, [pair.target for pair in self.pairs], tokenize=self.judgement.tokenize)
+        loss = self._loss()
+        found = {"valid_bleu": scores.bleu, "valid_chrf": scores.chrf, "valid_loss": loss}
+        if self.judgement.shows_word_errors or self.judgement.metric == "wer":
+            found["valid_wer"] = scores.wer
+        score = found[f"valid_{self.judgement.metric}"] * (-1 if self.judgement.metric in LOWER_IS_BETTER else 1)
+        return {"score": score, **found, "valid_perplexity": math.exp(min(50.0, loss))}
+
+    def _loss(self) -> float:
+        model = self.translator.model
+        device = next(model.parameters()).device
+        losses = [(float(sequence_loss(model, batch.to(device))[1]), batch.num_items) for batch in self._batches()]
+        return sum(loss for loss, _ in losses) / sum(count for _, count in losses)
+
+    def _batches(self) -> Iterator[Batch]:
+        for run in self.runs:
+            sources, targets = ([np.asarray(one[side], np.int32) for one in run] for side in (1, 2))
+            yield collate(sources, targets, self.pad)

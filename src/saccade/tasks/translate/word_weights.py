@@ -1,0 +1,119 @@
+"""What each target word weighed of each source word, for pairs of texts: in order, in memory that doesn't grow."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from saccade.data.batches import pad_sources
+from saccade.data.sound.recordings import Sounds
+from saccade.data.text.corpus import Pair
+from saccade.data.text.tokenizer import END, SPACE, SPECIAL, START, Tokenizer, Vocabulary
+from saccade.decoding import Attending, Ensemble
+from saccade.errors import Mistake
+from saccade.inspection.insight import Side, merged
+from saccade.tasks.translate.predictor import Translator
+
+WINDOW = 256  # pairs that are sorted by length together
+CELLS = 1 << 17  # target steps times source steps of a batch
+Pick = Callable[[Tensor], Tensor]  # from weights [B, L, H, T, S] to those that are wanted, [B, C, T, S]
+
+
+class _Encoded(NamedTuple):
+    """A pair as a model reads it."""
+
+    source_ids: list[int]
+    target_ids: list[int]
+    source: Side
+    target: Side
+
+
+def word_weights(translator: Translator, pairs: Iterable[Pair], pick: Pick) -> Iterator[Tensor]:
+    """For each pair the picked weights by words, [C, target words + 1, source words + 1]; </s> is last on both sides.
+
+    Words are what white space separates. One that the model didn't read, as its text was too long, weighs nothing.
+    """
+    check(translator)
+    stream, number = iter(pairs), 1
+    while window := list(itertools.islice(stream, WINDOW)):
+        encoded = [_encoded(translator, pair, row) for row, pair in enumerate(window, number)]
+        found: dict[int, Tensor] = {}
+        for rows in _batches(encoded):
+            ids = ([encoded[row].source_ids for row in rows], [encoded[row].target_ids for row in rows])
+            for row, weight_CTS in zip(rows, pick(_read(translator, *ids)).float().cpu(), strict=True):
+                target, source = encoded[row].target, encoded[row].source
+                steps = weight_CTS[:, : len(target.pieces), : len(source.pieces)]
+                found[row] = merged(steps, target, source)
+        yield from (found[row] for row in range(len(window)))
+        number += len(window)
+
+
+def check(translator: Translator) -> None:
+    """Only words can be aligned with words, and only by attention."""
+    if not isinstance(translator, Translator) or isinstance(translator.source, Sounds):
+        raise Mistake("--align: this model's task has no source words; allowed: a run that reads text and writes text")
+    if isinstance(translator.model, Ensemble):
+        raise Mistake("--align: an ensemble has no heads of its own; align with one run")
+
+
+def _encoded(translator: Translator, pair: Pair, number: int) -> _Encoded:
+    source, target = (text.replace(SPACE, "_") for text in pair)  # SentencePiece would read a space
+    tokenizer, limit = cast(Tokenizer, translator.source), translator.max_source_length
+    ids = (tokenizer.encode(source), translator.target.encode(target))
+    if (longest := max(map(len, ids))) > limit:
+        what = f"line {number:,} has {longest:,} tokens; only the first {limit:,} are aligned"
+        warnings.warn(f"{what} (max_source_length)", stacklevel=2)
+    source_ids, target_ids = (some[:limit] for some in ids)
+    sides = (_side(source, tokenizer, source_ids), _side(target, translator.target, target_ids))
+    return _Encoded(source_ids, target_ids, *sides)
+
+
+def _side(text: str, tokenizer: Tokenizer, ids: Sequence[int]) -> Side:
+    """White-space words, as gold alignments count them, whatever the script; </s> is the last."""
+    words, pieces = text.split(), tokenizer.pieces(ids)
+    is_word = isinstance(tokenizer, Vocabulary) and tokenizer.kind == "words"
+    begins = (is_word or piece.startswith((SPACE, " ")) for piece in pieces[1:])
+    of_piece = list(itertools.accumulate(begins, initial=0))[: len(pieces)]
+    return Side(text, [*pieces, SPECIAL[END]], [*words, SPECIAL[END]], [*of_piece, len(words)])
+
+
+def _batches(pairs: Sequence[_Encoded]) -> Iterator[list[int]]:
+    """Rows of like lengths, within a budget of cells."""
+    batch: list[int] = []
+    longest = (0, 0)
+    sizes = [(len(pair.source_ids) + 1, len(pair.target_ids) + 1) for pair in pairs]
+    for row in sorted(range(len(pairs)), key=sizes.__getitem__):
+        larger = (max(longest[0], sizes[row][0]), max(longest[1], sizes[row][1]))
+        if batch and (len(batch) + 1) * larger[0] * larger[1] > CELLS:
+            yield batch
+            batch, larger = [], sizes[row]
+        batch.append(row)
+        longest = larger
+    if batch:
+        yield batch
+
+
+def num_layers_and_heads(translator: Translator) -> tuple[int, int]:
+    """Of the decoder's attention to the source."""
+    check(translator)
+    num_layers, num_heads = _read(translator, [[]], [[]]).shape[1:3]
+    return num_layers, num_heads
+
+
+@torch.no_grad()
+def _read(translator: Translator, source_ids: Sequence[list[int]], target_ids: Sequence[list[int]]) -> Tensor:
+    """The weights while targets are read, [B, L, H, T, S]."""
+    device = next(translator.model.parameters()).device
+    source_BS, length_B = pad_sources(source_ids)
+    read_BT = pad_sequence([torch.tensor([START, *ids]) for ids in target_ids], batch_first=True)
+    model = cast(Attending, translator.model)
+    weight_BLHTS = model.cross_attention(source_BS.to(device), length_B.to(device), read_BT.to(device))
+    if not weight_BLHTS.shape[1]:
+        raise Mistake("--align: this model has no attention; it reads the source into one vector")
+    return weight_BLHTS

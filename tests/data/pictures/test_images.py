@@ -1,0 +1,152 @@
+"""Pictures from files: idx, NPZ and folders give the same arrays, and every mistake is named."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from saccade.data.pictures.images import read_images, read_picture, read_pictures
+from saccade.errors import Mistake
+
+RANDOM = np.random.default_rng(7)
+PIXELS = RANDOM.integers(0, 256, (5, 11, 13), np.uint8)
+LABELS = np.array([1, 0, 2, 2, 0], np.uint8)
+
+
+def idx(path: Path, array: NDArray[np.uint8], kind: int = 8) -> str:
+    content = bytes([0, 0, kind, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return str(path)
+
+
+def folder(path: Path, pixels: NDArray[np.uint8] = PIXELS) -> Path:
+    for number, (picture, label) in enumerate(zip(pixels, LABELS, strict=True)):
+        (path / "abc"[label]).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(path / "abc"[label] / f"{number}.png")
+    return path
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_idx_files(tmp_path: Path, ending: str) -> None:
+    found = read_images(idx(tmp_path / f"i{ending}", PIXELS), idx(tmp_path / f"l{ending}", LABELS))
+    assert (found.pixel_NCYX[:, 0] == PIXELS).all()
+    assert found.pixel_NCYX.shape == (5, 1, 11, 13)
+    assert found.label_N.tolist() == LABELS.tolist()
+    assert (found.names, len(found)) == (["0", "1", "2"], 5)
+    assert found.rows(slice(2, 4)).label_N.tolist() == [2, 2]
+    assert found.key() == found.rows(slice(None)).key() != found.rows(np.array([1, 0, 2, 3, 4])).key()
+
+
+def test_npz_and_folder_give_the_same_pictures(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", images=PIXELS, labels=LABELS)
+    packed, loose = read_images(str(tmp_path / "x.npz")), read_images(str(folder(tmp_path / "f")))
+    order = np.argsort(LABELS, kind="stable")
+    assert (loose.pixel_NCYX == packed.pixel_NCYX[order]).all()
+    assert loose.label_N.tolist() == sorted(LABELS)
+    assert loose.names == ["a", "b", "c"]
+
+
+def test_colours(tmp_path: Path) -> None:
+    colour = RANDOM.integers(0, 256, (5, 11, 13, 3), np.uint8)
+    np.savez(tmp_path / "x.npz", images=colour, labels=LABELS)
+    found = read_images(str(tmp_path / "x.npz"), channels=3)
+    assert (found.pixel_NCYX == np.moveaxis(colour, -1, 1)).all()
+    loose = read_images(str(folder(tmp_path / "f", colour)), channels=3)
+    assert (loose.pixel_NCYX == found.pixel_NCYX[np.argsort(LABELS, kind="stable")]).all()
+    with pytest.raises(Mistake, match=r"other than 1 channels"):
+        read_images(str(tmp_path / "x.npz"))
+
+
+def test_pictures_to_predict_come_one_by_one(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", images=PIXELS)
+    names, pictures = zip(*read_pictures(tmp_path / "x.npz"), strict=True)
+    assert names[4] == f"{tmp_path / 'x.npz'}:5"
+    assert (np.stack(pictures)[:, 0] == PIXELS).all()
+    one = folder(tmp_path / "f") / "b" / "0.png"
+    assert [(name, picture.shape) for name, picture in read_pictures(one)] == [(str(one), (1, 11, 13))]
+    assert [Path(name).stem for name, _ in read_pictures(tmp_path / "f")] == list("14023")
+    idx(tmp_path / "t10k-images-idx3-ubyte", PIXELS)
+    assert len([*read_pictures(tmp_path / "t10k-images-idx3-ubyte")]) == 5
+
+
+def test_pictures_are_resized(tmp_path: Path) -> None:
+    one = folder(tmp_path) / "b" / "0.png"
+    assert read_picture(one, channels=3, resize=(7, 5)).shape == (3, 7, 5)
+    assert read_images(str(tmp_path), resize=17).pixel_NCYX.shape == (5, 1, 17, 17)
+    flat = tmp_path / "flat.png"
+    Image.fromarray(np.full((12, 12), 93, np.uint8)).save(flat)
+    assert (read_picture(flat, channels=1, resize=4) == 93).all()
+
+
+def test_mistakes_in_idx_files(tmp_path: Path) -> None:
+    images, labels = idx(tmp_path / "i", PIXELS), idx(tmp_path / "l", LABELS)
+    for bad, message in (
+        (tmp_path / "none", "images: there is no file or folder at"),
+        (_written(tmp_path / "empty", b""), "not an idx file of bytes with 3 or 4 dimensions"),
+        (_written(tmp_path / "text", b"hello, world"), "not an idx file"),
+        (Path(labels), "not an idx file of bytes with 3 or 4"),
+        (Path(idx(tmp_path / "floats", PIXELS, kind=13)), "not an idx file of bytes"),
+        (_written(tmp_path / "short", Path(images).read_bytes()[:-2]), "713 bytes after its head; 5 x 11 x 13"),
+        (_written(tmp_path / "x.gz", b"no"), "not a whole gzip file"),
+        (_written(tmp_path / "y.gz", gzip.compress(bytes(99))[:-9]), "not a whole gzip file"),
+        (tmp_path, "Is a directory"),
+    ):
+        with pytest.raises(Mistake, match=message):
+            read_images(str(bad), labels)
+    with pytest.raises(Mistake, match="5 pictures, but 4 labels"):
+        read_images(images, idx(tmp_path / "fewer", LABELS[:4]))
+    with pytest.raises(Mistake, match="empty; there must be at least one picture"):
+        read_images(idx(tmp_path / "i0", PIXELS[:0]), idx(tmp_path / "l0", LABELS[:0]))
+
+
+def test_mistakes_in_npz_files(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    for arrays, message in (
+        ({"images": PIXELS}, "no array 'labels' in it; there must be images and labels"),
+        ({"images": PIXELS / 255, "labels": LABELS}, r"images are float64 of shape \(5, 11, 13\); allowed: uint8"),
+        ({"images": PIXELS, "labels": LABELS / 2}, "labels must be whole numbers"),
+        ({"images": PIXELS, "labels": LABELS.astype(int) - 1}, "labels must be whole numbers"),
+        ({"images": PIXELS, "labels": np.array([object()] * 5)}, "not a whole NPZ file"),
+    ):
+        np.savez(path, **arrays)
+        with pytest.raises(Mistake, match=message):
+            read_images(str(path))
+    for bad in (_written(tmp_path / "z.npz", b"PK\3\4 no zip"), _written(tmp_path / "w.npz", b"")):
+        with pytest.raises(Mistake, match="not a whole NPZ file"):
+            read_images(str(bad))
+    with pytest.raises(Mistake, match="there is no file at"):
+        list(read_pictures(tmp_path / "gone.npz"))
+
+
+def test_mistakes_in_folders(tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match=r"train.images: there is no file or folder at gone"):
+        read_images("gone", field="train.images")
+    with pytest.raises(Mistake, match="0 folders in it; there must be one for each class"):
+        read_images(str(tmp_path))
+    root = folder(tmp_path / "f")
+    with pytest.raises(Mistake, match=r"0.png given; allowed: a folder of class folders, an .npz file"):
+        read_images(str(root / "b" / "0.png"))
+    Image.fromarray(PIXELS[0, :7]).save(root / "b" / "small.png")
+    with pytest.raises(Mistake, match=r"7 x 13 pixels at .*small.png but 11 x 13 pixels at .*1.png; .*data.resize"):
+        read_images(str(root))
+    _written(root / "b" / "small.png", (root / "b" / "0.png").read_bytes()[:60])
+    with pytest.raises(Mistake, match=r"small.png: not a whole picture"):
+        read_images(str(root))
+    (root / "d").mkdir()
+    with pytest.raises(Mistake, match="d: a class without a picture"):
+        read_images(str(root))
+    with pytest.raises(Mistake, match="no picture in it"):
+        list(read_pictures(root / "d"))
+    with pytest.raises(Mistake, match="there is no file at"):
+        read_picture(root / "gone.png")
+
+
+def _written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path

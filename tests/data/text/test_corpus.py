@@ -1,0 +1,141 @@
+"""Corpora: what is read, and every way a file can be wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from saccade.data.text.corpus import Corpus, Pair, clean
+from saccade.errors import Mistake
+
+
+def write(folder: Path, name: str, content: str | bytes) -> str:
+    path = folder / name
+    raw = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    return str(path)
+
+
+def test_aligned_files_plain_and_gzip(tmp_path: Path) -> None:
+    source = write(tmp_path, "a.en", "\ufeffone\u00a0 two\r\n\r\nthree")
+    target = write(tmp_path, "a.de.gz", "eins zwei\n\ndrei\n")
+    assert list(Corpus(source, target).pairs()) == [("one two", "eins zwei"), ("", ""), ("three", "drei")]
+
+
+def test_tsv_and_jsonl(tmp_path: Path) -> None:
+    tsv = write(tmp_path, "a.tsv", "ein Haus\ta house\r\n")
+    jsonl = write(tmp_path, "b.jsonl.gz", '{"source": "ein Haus", "target": "a house", "id": 3}\n')
+    assert list(Corpus(tsv).pairs()) == list(Corpus(jsonl).pairs()) == [Pair("ein Haus", "a house")]
+
+
+def test_shards_by_folder_and_glob(tmp_path: Path) -> None:
+    for index in (2, 1):
+        write(tmp_path, f"part{index}.en", f"s{index}\n")
+        write(tmp_path, f"part{index}.de", f"t{index}\n")
+    corpus = Corpus(str(tmp_path / "*.en"), str(tmp_path / "*.de"))
+    assert list(corpus.pairs()) == [("s1", "t1"), ("s2", "t2")]
+    assert len(corpus.files()) == 4
+    assert len(Corpus(str(tmp_path)).files()) == 4
+
+
+def test_composed_characters_are_one_spelling() -> None:
+    assert clean("u\u0308ber\u2003\tall ") == "über all"
+
+
+ODD = "\u2028\u2029\u0085\u00a0\u3000\u200a\v\f\x1c\x1d\x1e\x1f\t\r"
+
+
+@given(st.text(st.characters(codec="utf-8") | st.sampled_from(ODD)))
+def test_cleaned_text_is_one_line_and_stays_as_it_is(text: str) -> None:
+    assert clean(clean(text)) == clean(text)
+    assert clean(text).split() == clean(text).split(" ") or not clean(text)
+
+
+def test_half_a_character_from_a_program_is_no_crash() -> None:
+    assert clean("a \ud800 b") == "a ? b"
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_only_a_line_feed_ends_a_line(odd: str, tmp_path: Path) -> None:
+    source = write(tmp_path, "a.en", f"one{odd}two\n{odd}\nthree{odd}\r\n")
+    target = write(tmp_path, "a.de.gz", "eins\nzwei\ndrei\n")
+    assert list(Corpus(source, target).pairs()) == [("one two", "eins"), ("", "zwei"), ("three", "drei")]
+    if odd != "\t":
+        tsv = write(tmp_path, "a.tsv", f"\ufeffone{odd}two\teins{odd}\r\n")
+        assert list(Corpus(tsv).pairs()) == [("one two", "eins")]
+    jsonl = write(tmp_path, "a.jsonl", "\ufeff" + json.dumps({"source": f"one{odd}two", "target": "eins"}) + "\r\n")
+    assert list(Corpus(jsonl).pairs()) == [("one two", "eins")]
+
+
+def test_the_place_of_a_pair(tmp_path: Path) -> None:
+    for name, count in (("part1.en", 2), ("part2.en", 1), ("part3.en", 3), ("all.de", 6)):
+        write(tmp_path, name, "x\n" * count)
+    corpus = Corpus(str(tmp_path / "*.en"), str(tmp_path / "all.de"))
+    places = [Path(corpus.place(row, 0)).name for row in range(6)]
+    assert places == ["part1.en:1", "part1.en:2", "part2.en:1", "part3.en:1", "part3.en:2", "part3.en:3"]
+    assert corpus.place(4, 1) == f"{tmp_path / 'all.de'}:5"
+    assert Corpus(write(tmp_path, "a.tsv", "x\ty\n")).place(0, 1) == f"{tmp_path / 'a.tsv'}:1"
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"a.en": "x\n"}, r"^data\.valid\.target: there is no file at .*a\.de$"),
+        ({"a.en": "", "a.de": ""}, r"a\.en: empty; there must be at least one line$"),
+        ({"a.en": "x\ny\n", "a.de": "x\n"}, r"a\.de ends after 1 lines, .*a\.en goes on: .* same number of lines"),
+        ({"a.en": b"x\nb\xff\n", "a.de": "x\ny\n"}, r"a\.en:2: not UTF-8 \(byte 2 of the line"),
+    ],
+)
+def test_mistakes_in_aligned_files(files: dict[str, str | bytes], message: str, tmp_path: Path) -> None:
+    for name, content in files.items():
+        write(tmp_path, name, content)
+    with pytest.raises(Mistake, match=message):
+        list(Corpus(str(tmp_path / "a.en"), str(tmp_path / "a.de"), "data.valid").pairs())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.tsv", "x\ty\nx\n", r"a\.tsv:2: 1 column; there must be two"),
+        ("a.tsv", "x\ty\tz\n", r"a\.tsv:1: 3 columns; there must be two"),
+        ("a.tsv", b"x\ty\n\xe4\ty\n", r"a\.tsv:2: not UTF-8"),
+        ("a.tsv", "", r"a\.tsv: empty"),
+        ("a.jsonl", '{"source": "x", "target": "y"}\n[' + "[" * 100_000, r"a\.jsonl:2: not an object like"),
+        ("a.jsonl", '["source", "target"]\n', r"a\.jsonl:1: not an object like"),
+        ("a.jsonl", '{"source": "\\ud800", "target": "y"}\n', r"a\.jsonl:1: half a character"),
+        ("a.jsonl", '{"source": "x"}\n', r"a\.jsonl:1: not an object like"),
+        ("a.jsonl", '{"source": "x", "target": 3}\n', r"a\.jsonl:1: source and target must be strings"),
+        ("a.txt", "x\n", r"a\.txt: one file with both sides must end in \.tsv or \.jsonl"),
+    ],
+)
+def test_mistakes_in_files_with_both_sides(name: str, content: str | bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match=message):
+        list(Corpus(write(tmp_path, name, content)).pairs())
+
+
+WHOLE = gzip.compress(b'{"source": "x", "target": "y"}\n' * 1000)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [WHOLE[: len(WHOLE) // 2], WHOLE[:-1], b"text\n", WHOLE[:20] + b"\xff" * 9 + WHOLE[29:]],
+    ids=["half", "without its end", "not gzip", "damaged"],
+)
+def test_a_broken_gzip_is_named(content: bytes, tmp_path: Path) -> None:
+    aligned, both = tmp_path / "a.en.gz", tmp_path / "a.jsonl.gz"
+    for path, corpus in ((aligned, Corpus(str(aligned), str(aligned))), (both, Corpus(str(both)))):
+        path.write_bytes(content)
+        with pytest.raises(Mistake, match=rf"{path.name}: not a whole gzip file"):
+            list(corpus.pairs())
+
+
+def test_a_file_with_both_sides_has_no_target(tmp_path: Path) -> None:
+    for name in ("a.tsv", "b.fr"):
+        (tmp_path / name).write_text("one\tun\n", encoding="utf-8")
+    with pytest.raises(Mistake, match=r"a.tsv: it holds both sides, so there must be no target"):
+        list(Corpus(str(tmp_path / "a.tsv"), str(tmp_path / "b.fr")).pairs())

@@ -1,0 +1,287 @@
+"""What stands before every route: keys, host names, sizes, headers; and what happens to work nobody waits for."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from saccade.errors import Mistake
+from saccade.inspection.insight import Insight
+from saccade.serving.http import protocol, security
+from saccade.serving.http.answers import Refusal
+from saccade.serving.http.security import Keys, allowed_hosts, is_loopback, read_keys
+from saccade.serving.models import Pair, Run
+from saccade.tasks.translate.result import Translation
+from servers import Serving, serving
+
+ASKED = {"q": "a b c", "source": "en", "target": "fr"}
+KEY = "correct horse"
+
+
+class Slow:
+    """A translator that waits for a gate."""
+
+    class options:  # noqa: N801
+        width = 1
+
+    def __init__(self) -> None:
+        self.gate, self.begun = threading.Event(), threading.Event()
+        self.seen: list[str] = []
+
+    def predict_best(self, texts: list[str]) -> list[list[Translation]]:
+        self.begun.set()
+        assert self.gate.wait(30)
+        self.seen += texts
+        return [[Translation(text.upper(), 0.0, [], [])] for text in texts]
+
+    def look(self, texts: list[str], **options: Any) -> list[Insight]:
+        del options
+        return [Insight("translate", Translation("", 0.0, [], []), {}, {}) for _ in texts]
+
+
+def slow() -> tuple[Slow, list[Run]]:
+    model = Slow()
+    return model, [Run("slow", "translate", model, Pair("en", "fr"))]
+
+
+def test_keys_are_asked_for_where_there_are_any(translating: list[Run]) -> None:
+    with serving(translating, keys=(KEY, "another key")) as guarded:
+        missing = guarded.post("/translate", **ASKED)
+        assert (missing.status_code, missing.json()["error"]) == (
+            400, "Please contact the server operator to get an API key",
+        )  # fmt: skip
+        wrong = guarded.post("/translate", **ASKED, api_key="correct hors")
+        assert (wrong.status_code, wrong.json()) == (403, {"error": "Invalid API key"})
+        assert guarded.post("/translate", **ASKED, api_key=KEY).status_code == 200
+        assert guarded.client.post("/translate", data={**ASKED, "api_key": "another key"}).status_code == 200
+        assert guarded.post("/detect", q="a").status_code == 400
+        for headers in ({"Authorization": f"Bearer {KEY}"}, {"X-API-Key": KEY}):
+            found = guarded.client.post("/v1/translate", json={"q": "a"}, headers=headers)
+            assert found.status_code == 200
+        assert guarded.post("/v1/translate", q="a").status_code == 400
+        assert guarded.client.get("/metrics").status_code == 400
+        assert guarded.client.get("/metrics", headers={"Authorization": f"Bearer {KEY}"}).status_code == 200
+        assert guarded.client.get("/frontend/settings").json()["keyRequired"] is True
+        assert guarded.client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("given", [None, 5, ["a"], "", "\ud800", "x" * 10_000])
+def test_whatever_is_no_key_is_refused(given: object) -> None:
+    with pytest.raises(Refusal):
+        Keys([KEY]).check(given)
+    Keys().check(given)
+
+
+def test_keys_come_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_text(f"# of the office\n{KEY}\n\nanother key\n", encoding="utf-8")
+    assert read_keys(path) == (KEY, "another key")
+    path.write_text("# none\n", encoding="utf-8")
+    with pytest.raises(Mistake, match="--api-keys: no key in"):
+        read_keys(path)
+    path.write_text("short\n", encoding="utf-8")
+    with pytest.raises(Mistake, match="is too short; allowed: 8 characters or more"):
+        read_keys(path)
+
+
+def test_another_name_is_another_server(served: Serving, translating: list[Run]) -> None:
+    for name in ("localhost", "LOCALHOST:5000", "127.0.0.1", "[::1]:80"):
+        assert served.client.get("/health", headers={"Host": name}).status_code == 200, name
+    for name in ("evil.example", "localhost.evil.example", "127.0.0.1.nip.io:5000", ""):
+        found = served.client.get("/health", headers={"Host": name})
+        assert found.status_code == 400, name
+        assert "host" in found.json()["error"]
+    with serving(translating[:1], hosts=("translate.example",)) as named:
+        assert named.client.get("/health", headers={"Host": "translate.example"}).status_code == 200
+
+
+def test_which_names_are_allowed() -> None:
+    assert is_loopback("127.0.0.2")
+    assert is_loopback("localhost")
+    assert not is_loopback("192.168.0.4")
+    assert allowed_hosts("0.0.0.0", ()) is None
+    assert allowed_hosts("127.0.0.2", ()) == frozenset({"localhost", "127.0.0.1", "::1", "127.0.0.2"})
+
+
+def test_every_answer_has_the_headers_and_no_origin_is_allowed(served: Serving) -> None:
+    for found in (
+        served.client.get("/health", headers={"Origin": "https://evil.example"}),
+        served.client.get("/nowhere"),
+        served.post("/translate"),
+        served.client.get("/health", headers={"Host": "evil.example"}),
+    ):
+        assert "default-src 'none'" in found.headers["content-security-policy"]
+        assert found.headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in found.headers
+        assert "server" not in found.headers
+
+
+def test_origins_that_were_asked_for_are_allowed(translating: list[Run]) -> None:
+    with serving(translating[:1], cors=("https://good.example",)) as shared:
+        good, evil = (
+            shared.client.post("/translate", json=ASKED, headers={"Origin": f"https://{name}.example"})
+            for name in ("good", "evil")
+        )
+        assert good.headers["access-control-allow-origin"] == "https://good.example"
+        assert "access-control-allow-origin" not in evil.headers
+
+
+def raw(port: int, *parts: bytes) -> bytes:
+    """What a server says to bytes that come one by one."""
+    with socket.create_connection(("127.0.0.1", port), 30) as connection:
+        for part in parts:
+            try:
+                connection.sendall(part)
+            except OSError:  # it has heard enough
+                break
+        found = b""
+        with contextlib.suppress(ConnectionResetError):  # it closed on what it didn't want to read
+            while b"\r\n\r\n" not in found and (part := connection.recv(65536)):
+                found += part
+        return found
+
+
+HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+def test_bodies_are_counted_as_they_come_in(translating: list[Run]) -> None:
+    with serving(translating[:1], max_body=5000) as small:
+        announced = raw(small.port, HEAD + b"Content-Length: 5001\r\n\r\n")  # nothing of it is waited for
+        assert announced.startswith(b"HTTP/1.1 413 ")
+        chunk = b"3e8\r\n" + b"x" * 1000 + b"\r\n"
+        unannounced = raw(small.port, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *[chunk] * 6)
+        assert unannounced.startswith(b"HTTP/1.1 413 ")
+        enough = {**ASKED, "x": "x" * 4000}
+        assert small.client.post("/translate", json=enough).status_code == 200
+
+
+def test_all_bodies_together_have_a_limit(translating: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security, "MOST_BYTES", 2000)
+    with serving(translating[:1]) as small:
+        with socket.create_connection(("127.0.0.1", small.port)) as waiting_client:
+            waiting_client.sendall(HEAD + b"Content-Length: 1600\r\n\r\n" + b" " * 1500)
+            until(lambda: small.service.doors.bytes_inside == 1500)
+            found = small.post("/translate", **ASKED, x="x" * 500)
+            assert (found.status_code, found.json()) == (429, {"error": "Slowdown: too many bodies at once"})
+        until(lambda: small.service.doors.bytes_inside == 0)
+        assert small.post("/translate", **ASKED, x="x" * 500).status_code == 200
+
+
+def test_a_head_that_does_not_end_is_not_read_on(served: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = b"X-More: " + b"x" * 8000 + b"\r\n"
+    assert raw(served.port, HEAD, *[line] * 20) == b""
+    monkeypatch.setattr(protocol, "LONGEST_HEAD", 0.2)
+    assert raw(served.port, HEAD) == b""
+    assert raw(served.port) == b""
+    assert served.client.get("/health").status_code == 200
+
+
+def test_pages_of_other_sites_may_not_ask(served: Serving, translating: list[Run]) -> None:
+    elsewhere = {"Sec-Fetch-Site": "cross-site"}
+    found = served.client.post("/translate", data=ASKED, headers=elsewhere)
+    assert (found.status_code, found.json()) == (403, {"error": "Pages of other sites may not ask (see --cors)"})
+    assert served.client.post("/translate", data=ASKED, headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
+    with serving(translating[:1], cors=("*",)) as shared:
+        assert shared.client.post("/translate", data=ASKED, headers=elsewhere).status_code == 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(translating: list[Run]) -> None:
+    with serving(translating[:1], timeout=0.3) as hasty:
+        assert raw(hasty.port, HEAD + b"Content-Length: 50\r\n\r\n{").startswith(b"HTTP/1.1 408 ")
+
+
+def test_an_answer_that_takes_too_long_is_given_up() -> None:
+    model, runs = slow()
+    with serving(runs, timeout=0.3) as hasty:
+        found = hasty.post("/translate", **ASKED)
+        assert (found.status_code, found.json()) == (504, {"error": "Timeout: no answer within 0.3 seconds"})
+        model.gate.set()
+
+
+def test_our_own_failures_are_said_without_the_text(capsys: pytest.CaptureFixture[str]) -> None:
+    model, runs = slow()
+    model.gate.set()
+    model.predict_best = None  # type: ignore[assignment, method-assign]
+    with serving(runs) as failing:
+        found = failing.post("/translate", **{**ASKED, "q": "a secret"})
+        assert (found.status_code, found.json()) == (500, {"error": "Internal error"})
+        assert found.headers["x-content-type-options"] == "nosniff"
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    failure = next(line for line in lines if line["event"] == "failure")
+    assert failure["error"] == "TypeError"
+    assert any("work.py:" in place for place in failure["where"])
+    assert "secret" not in str(lines)
+
+
+def test_too_many_are_told_to_come_again() -> None:
+    model, runs = slow()
+    with serving(runs, max_queue=2) as busy:
+        threads = [threading.Thread(target=busy.post, args=("/translate",), kwargs=ASKED) for _ in range(3)]
+        threads[0].start()
+        assert model.begun.wait(30)
+        for number, thread in enumerate(threads[1:], 1):
+            thread.start()
+            until(lambda number=number: waiting(busy) == number)
+        found = busy.post("/translate", **ASKED)
+        assert found.status_code == 429
+        assert found.json() == {"error": "Slowdown: too many texts wait"}
+        assert int(found.headers["retry-after"]) >= 1
+        model.gate.set()
+        for thread in threads:
+            thread.join(30)
+        assert len(model.seen) == 3
+
+
+def test_who_leaves_takes_the_work_along() -> None:
+    model, runs = slow()
+    with serving(runs) as left:
+        first = threading.Thread(target=left.post, args=("/translate",), kwargs={**ASKED, "q": "first"})
+        first.start()
+        assert model.begun.wait(30)
+        body = json.dumps({**ASKED, "q": "never mind"}).encode()
+        with socket.create_connection(("127.0.0.1", left.port)) as connection:
+            connection.sendall(HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            until(lambda: waiting(left) == 1)
+        until(lambda: waiting(left) == 0)
+        model.gate.set()
+        first.join(30)
+        assert model.seen == ["first"]
+        assert left.client.get("/health").status_code == 200
+
+
+def test_while_it_drains_it_is_not_ready_and_takes_nothing() -> None:
+    model, runs = slow()
+    with serving(runs) as stopping:
+        found: list[httpx.Response] = []
+        waiting_client = threading.Thread(target=lambda: found.append(stopping.post("/translate", **ASKED)))
+        waiting_client.start()
+        assert model.begun.wait(30)
+        stopping.service.doors.is_draining = True
+        with httpx.Client(base_url=stopping.url) as other:
+            assert other.get("/ready").status_code == 503
+            assert other.get("/health").status_code == 200
+            refused = other.post("/translate", json=ASKED)
+            assert (refused.status_code, refused.json()) == (503, {"error": "The server is about to stop"})
+            assert refused.headers["retry-after"] == "5"
+        model.gate.set()
+        waiting_client.join(30)
+        assert found[0].json() == {"translatedText": "A B C"}
+
+
+def waiting(server: Serving) -> int:
+    return sum(model.batcher.num_waiting for model in server.service.models.models.values())
+
+
+def until(is_so: Any) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

@@ -1,0 +1,64 @@
+"""CUDA kernels compiled for the CPU by the system's C++ compiler, so that arithmetic and indices can be tested."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from saccade.ops.kernels import nvrtc
+
+HERE = Path(__file__).parent
+COMPILER = shutil.which("g++")
+# -ffp-contract=off: only what says fmaf is fused; -O1 compiles in seconds; each library keeps its own threads
+OPTIONS = ["-std=c++20", "-O1", "-ffp-contract=off", "-w", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique"]
+
+
+class HostModule:
+    """The kernels of some sources; every thread of a block in turn."""
+
+    has_clusters = True
+
+    def __init__(self, library: Path) -> None:
+        self._library = ctypes.CDLL(str(library))
+
+    def launch(
+        self,
+        name: str,
+        grid: tuple[int, int, int],
+        block: int,
+        shared: int,
+        arguments: Sequence[Any],
+        turn: nvrtc.Turn = nvrtc.Turn.ALONE,
+        cluster: int = 1,
+    ) -> None:
+        del turn
+        given = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(x) for x in arguments))
+        getattr(self._library, f"launch_{name}")((ctypes.c_int * 3)(*grid), block, cluster, shared, given)
+
+
+class HostCompiler:
+    """Stands in for `native.load`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._modules = folder, dict[str, HostModule]()
+
+    def __call__(self, files: tuple[Path, ...], defines: dict[str, int], device: torch.device) -> HostModule:
+        assert device.type == "cpu"
+        flags = [f"-D{name}={value}" for name, value in defines.items()]
+        key = "_".join([*(path.name for path in files), *flags])
+        if key not in self._modules:
+            source, library = self._folder / f"{len(self._modules)}.cpp", self._folder / f"{len(self._modules)}.so"
+            text = nvrtc.joined(files)
+            names = re.findall(r"^KERNEL\([^)]*\) (\w+)\(", text, re.MULTILINE)
+            source.write_text("#define HOST_THREADS\n" + text + "".join(f"\nEXPORT({name})" for name in names))
+            assert COMPILER is not None
+            subprocess.run([COMPILER, *OPTIONS, f"-I{HERE}", *flags, str(source), "-o", str(library)], check=True)
+            self._modules[key] = HostModule(library)
+        return self._modules[key]

@@ -1,0 +1,147 @@
+"""A run's data from config to store: what is said about them, and what is wrong with them."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from saccade.data.batches import of_pairs
+from saccade.errors import Mistake
+from saccade.files import sole_writer
+from saccade.runs import config as config_file
+from saccade.runs import train as runs
+from saccade.runs.load import load_run
+from saccade.tasks.translate import corpora
+from saccade.tasks.translate.task import Config
+
+WORDS = ("red", "green", "blue", "small", "large")
+PAIRS = [f"{a} {b}\t{b} {a}" for a in WORDS for b in WORDS]
+
+
+def written(folder: Path, **texts: list[str]) -> None:
+    for name, lines in texts.items():
+        (folder / f"{name}.tsv").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+
+
+def config_of(folder: Path, *train: str, **sections: object) -> Config:
+    files = [{"source": f"{folder}/{name}.tsv"} for name in train]
+    data = {
+        "train": files if len(files) > 1 else files[0],
+        "valid": {"source": f"{folder}/valid.tsv"},
+        "max_length": 4,
+    }
+    tokenizer = {"kind": "words", "vocabulary_size": 20}
+    return config_file.check({"data": data, "tokenizer": tokenizer, **sections}, "test")
+
+
+def said(config: Config, folder: Path) -> str:
+    text = io.StringIO()
+    console = Console(file=text, width=40)
+    held_out = corpora.held_out(config.data)
+    both = corpora.tokenizers(config, folder / "run", console)
+    corpora.say(config.data, corpora.stores(config, both, folder / "stores", console), held_out, console)
+    return text.getvalue()
+
+
+def test_what_is_there_is_said(tmp_path: Path) -> None:
+    written(tmp_path, train=PAIRS, valid=["black\twhite"])
+    assert said(config_of(tmp_path, "train"), tmp_path) == "25 pairs to train on\n"
+
+
+def test_what_is_left_out_is_said_with_its_first_place(tmp_path: Path) -> None:
+    written(tmp_path, train=[*PAIRS, "a\t\u3000", "a a a a a\tb", "\tb"], valid=["black\twhite"])
+    found = said(config_of(tmp_path, "train"), tmp_path)
+    place = f"{tmp_path}/train.tsv"
+    reasons = f"2 blank, the first at {place}:26; 1 too long, the first at {place}:27"
+    assert found == f"25 pairs (left out: {reasons}) to train on\n"
+
+
+def test_each_of_several_corpora_has_its_line(tmp_path: Path) -> None:
+    written(tmp_path, one=[*PAIRS, "a\t"], two=["x y\ty x"], valid=["black\twhite"])
+    lines = said(config_of(tmp_path, "one", "two"), tmp_path).splitlines()
+    left_out = f"(left out: 1 blank, the first at {tmp_path}/one.tsv:26)"
+    assert lines == [
+        f"data.train.0, {tmp_path}/one.tsv, weight 1: 25 pairs {left_out}",
+        f"data.train.1, {tmp_path}/two.tsv, weight 1: 1 pair",
+        "26 pairs to train on",
+    ]
+    assert len(list((tmp_path / "stores").iterdir())) == 2
+
+
+def test_held_out_pairs_that_were_seen_are_a_warning(tmp_path: Path) -> None:
+    written(tmp_path, train=PAIRS, valid=["red blue\tblue red", "a\t", "new\tnew"], test=["new\tnew", PAIRS[0]])
+    data = config_of(tmp_path, "train").data.model_dump() | {"test": {"source": f"{tmp_path}/test.tsv"}}
+    lines = said(config_file.check({"data": data, "tokenizer": {"kind": "words"}}, "test"), tmp_path).splitlines()
+    assert lines[1:] == [
+        f"data.valid: 1 of its 3 pairs is left out, blank on a side; the first at {tmp_path}/valid.tsv:2",
+        "data.valid: 1 of its 3 pairs is also in the training text",
+        "data.test: 1 of its 2 pairs is also in the training text",
+    ]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_tokenizers_learn_from_every_corpus_and_its_own_side(shared: bool, tmp_path: Path) -> None:
+    written(tmp_path, one=["a\tb"], two=["c\td"], valid=["never\tnever"])
+    config = config_of(tmp_path, "one", "two", tokenizer={"kind": "words", "shared": shared})
+    source, target = corpora.tokenizers(config, tmp_path / "run")
+    known = [tokenizer.pieces(range(4, tokenizer.size)) for tokenizer in (source, target)]
+    assert known == ([["a", "b", "c", "d"]] * 2 if shared else [["a", "c"], ["b", "d"]])
+    again = corpora.tokenizers(config, tmp_path / "run")
+    assert [tokenizer.pieces(range(tokenizer.size))[4:] for tokenizer in again] == known
+
+
+def test_a_sample_of_a_large_corpus_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saccade.tasks.translate.corpora.MOST_CHARACTERS", 200)
+    written(tmp_path, train=PAIRS, valid=["black\twhite"])
+    found = " ".join(said(config_of(tmp_path, "train"), tmp_path).split())
+    assert re.match(r"The tokenizer learns from 1\d of 50 texts, by chance\.", found)
+
+
+def test_a_mistake_in_the_data_leaves_no_run_behind(tmp_path: Path) -> None:
+    written(tmp_path, train=PAIRS, bad=["no tab"], valid=["black\twhite"])
+    quiet, folder = Console(quiet=True), tmp_path / "run"
+    training = {"max_steps": 1, "validate_every": 1}
+    model = {"size": "tiny", "width": 8, "num_heads": 1, "hidden_width": 8}
+    with pytest.raises(Mistake, match=r"data\.train\.source: there is no file at .*none\.tsv"):
+        runs.train(config_of(tmp_path, "none"), folder, quiet)
+    with pytest.raises(Mistake, match=r"bad\.tsv:1: 1 column"):
+        runs.train(config_of(tmp_path, "bad"), folder, quiet)
+    assert not folder.exists()
+    with pytest.raises(Mistake, match="nothing is left"):  # after the tokenizers were learned
+        runs.train(config_of(tmp_path, "train", tokenizer={"kind": "characters"}), folder, quiet)
+    runs.train(config_of(tmp_path, "train", training=training, model=model), folder, quiet)
+    assert config_file.load(folder / "config.yaml").tokenizer.kind == "words"
+    assert len(load_run(folder).source.encode("red")) == 1
+    with pytest.raises(Mistake, match="holds a run with another tokenizer"):
+        runs.train(config_of(tmp_path, "train", training=training, model=model, tokenizer={}), folder, quiet)
+
+
+def test_a_folder_has_one_training_at_a_time(tmp_path: Path) -> None:
+    written(tmp_path, train=PAIRS, valid=["black\twhite"])
+    with sole_writer(tmp_path / "run"), pytest.raises(Mistake, match="another process is training in it"):
+        runs.train(config_of(tmp_path, "train"), tmp_path / "run", Console(quiet=True))
+    with sole_writer(tmp_path / "run"):
+        pass
+
+
+def test_pieces_drawn_at_random_are_repeatable_and_read_in_turn(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("".join(f"the cat number {i}\tle chat numero {i}\n" for i in range(60)), "utf-8")
+    files = {"source": str(tmp_path / "a.tsv")}
+    content = {
+        "data": {"train": files, "valid": files},
+        "tokenizer": {"kind": "bpe", "vocabulary_size": 300, "sampling": 0.5},
+    }
+    config = config_file.check(content, "test")
+    both = corpora.tokenizers(config, tmp_path)
+    first, again = (corpora.stores(config, both, tmp_path / name) for name in ("one", "two"))
+    assert len(first) == corpora.VARIANTS
+    for one, other in zip(first, again, strict=True):
+        assert all((one.source[row] == other.source[row]).all() for row in range(60))
+    assert any(len(first[0].source[row]) != len(first[1].source[row]) for row in range(60))
+    assert both[0].decode(first[0].source[7].tolist()) == "the cat number 7"
+    batches = of_pairs(*first, tokens_per_batch=200, seed=1, weights=corpora.shares(config.data, len(first))).epoch(0)
+    assert sum(map(len, batches)) == pytest.approx(60, abs=8)

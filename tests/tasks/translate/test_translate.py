@@ -1,0 +1,136 @@
+"""Text to text from files to scores, as a user runs it: it learns, it resumes, it says what is wrong."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import saccade
+from saccade.cli import app
+from saccade.errors import Mistake
+
+NUMBERS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre"}
+NOUNS = {"cat": "chat", "dog": "chien", "book": "livre", "house": "maison", "car": "auto"}
+COLOURS = {"red": "rouge", "black": "noir", "white": "blanc"}
+RUNNER = CliRunner()
+
+
+def sentences() -> list[tuple[str, str]]:
+    """English to a sort of French: the colour moves behind the noun."""
+    rows = itertools.product(NUMBERS, COLOURS, NOUNS, NUMBERS, COLOURS, NOUNS)
+    return [
+        (
+            f"{n} {c} {o} and {m} {d} {p}",
+            f"{NUMBERS[n]} {NOUNS[o]} {COLOURS[c]} et {NUMBERS[m]} {NOUNS[p]} {COLOURS[d]}",
+        )
+        for n, c, o, m, d, p in rows
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("translate")
+    rows = sentences()
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(1)).tolist()
+    for name, part in (("train", order[:2000]), ("valid", order[2000:2100]), ("test", order[2100:2300])):
+        for side, language in enumerate(("en", "fr")):
+            text = "".join(rows[index][side] + "\n" for index in part)
+            (root / f"{name}.{language}").write_text(text, encoding="utf-8")
+    (root / "run.yaml").write_text(
+        f"""
+data:
+  train: {{source: {root}/train.en, target: {root}/train.fr}}
+  valid: {{source: {root}/valid.en, target: {root}/valid.fr}}
+tokenizer: {{kind: words, vocabulary_size: 40}}
+model: {{size: tiny, width: 64, num_heads: 2, hidden_width: 128, num_layers: 1, dropout: 0.0}}
+training: {{max_steps: 225, tokens_per_batch: 1024, learning_rate: 0.003, warmup_steps: 30, validate_every: 75}}
+""",
+        encoding="utf-8",
+    )
+    done = RUNNER.invoke(app, ["train", str(root / "run.yaml"), "--run", str(root / "run")])
+    assert done.exit_code == 0, done.output
+    return root
+
+
+def test_it_learns_and_evaluates(folder: Path) -> None:
+    arguments = ["evaluate", str(folder / "run"), str(folder / "test.en"), str(folder / "test.fr"), "--json"]
+    report = json.loads(RUNNER.invoke(app, arguments).output)
+    assert report["num_pairs"] == 200
+    assert report["bleu"] > 90
+    assert "tok:13a" in report["bleu_signature"]
+    assert report["chrf"] > 90
+
+
+def test_predict_keeps_order_and_blank_lines(folder: Path) -> None:
+    text = "two red cat and one black dog\n\n  \nfour white car and one red book\n"
+    shown = RUNNER.invoke(app, ["predict", str(folder / "run")], input=text.encode())
+    assert shown.output.split("\n") == [
+        "deux chat rouge et un chien noir",
+        "",
+        "",
+        "quatre auto blanc et un livre rouge",
+        "",
+    ]
+
+
+def test_the_library_gives_scores_and_pieces(folder: Path) -> None:
+    (found,) = saccade.load(folder / "run").predict(["two red cat and one black dog"], width=1)
+    assert found.text == "deux chat rouge et un chien noir"
+    assert found.pieces == found.text.split()
+    assert len(found.log_probabilities) == 8  # </s> too
+    assert found.score == pytest.approx(sum(found.log_probabilities) / ((5 + 8) / 6) ** 0.6)
+
+
+def test_a_finished_run_says_so_and_another_one_is_refused(folder: Path) -> None:
+    again = RUNNER.invoke(app, ["train", str(folder / "run.yaml"), "--run", str(folder / "run")])
+    assert "is finished: 225 steps" in " ".join(again.output.split())
+    other = RUNNER.invoke(app, ["train", str(folder / "run.yaml"), "model.width=32", "--run", str(folder / "run")])
+    assert isinstance(other.exception, Mistake)
+    assert "holds a run with another model" in str(other.exception)
+
+
+def test_the_log_has_one_line_a_step_that_was_logged(folder: Path) -> None:
+    rows = [json.loads(line) for line in (folder / "run" / "log.jsonl").read_text("utf-8").splitlines()]
+    steps = [row["step"] for row in rows]
+    assert steps == sorted(steps)
+    assert len({(row["step"], "loss" in row) for row in rows}) == len(rows)
+    assert steps[-1] == 225
+    assert "valid_bleu" in rows[-1]
+
+
+def test_what_is_not_a_run_is_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match="not a run folder"):
+        saccade.load(tmp_path)
+    (tmp_path / "config.yaml").write_text((folder / "run" / "config.yaml").read_text("utf-8"), "utf-8")
+    with pytest.raises(Mistake, match="no model yet"):
+        saccade.load(tmp_path)
+
+
+def test_changed_training_text_is_noticed(folder: Path, tmp_path: Path) -> None:
+    for name in ("train.en", "train.fr", "valid.en", "valid.fr"):
+        (tmp_path / name).write_text((folder / name).read_text("utf-8"), "utf-8")
+    text = (folder / "run.yaml").read_text("utf-8").replace(str(folder), str(tmp_path))
+    (tmp_path / "run.yaml").write_text(text, "utf-8")
+    command = ["train", str(tmp_path / "run.yaml"), "--run", str(tmp_path / "run"), "training.save_every=1"]
+    assert RUNNER.invoke(app, [*command, "training.max_steps=2"]).exit_code == 0
+    with (
+        (tmp_path / "train.en").open("a", encoding="utf-8") as one,
+        (tmp_path / "train.fr").open("a", encoding="utf-8") as other,
+    ):
+        one.write("one red cat\n")
+        other.write("un chat rouge\n")
+    again = RUNNER.invoke(app, [*command, "training.max_steps=3"])
+    assert "the training data have changed since this run began" in str(again.exception)
+
+
+def test_a_missing_report_is_written_when_a_finished_run_is_asked_for(folder: Path) -> None:
+    report = folder / "run" / "report.html"
+    assert "<svg" in report.read_text("utf-8")
+    report.unlink()
+    RUNNER.invoke(app, ["train", str(folder / "run.yaml"), "--run", str(folder / "run")])
+    assert report.exists()

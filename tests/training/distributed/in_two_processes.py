@@ -1,0 +1,125 @@
+"""What two processes do together, for test_team.py: started twice, with the variables that torchrun sets."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, distributed, nn
+
+from saccade.data.batches import Batch, collate
+from saccade.models.transformer import BlockSizes, Dropouts, Transformer
+from saccade.training.distributed import gradients, shards
+from saccade.training.distributed.gradients import GradientSums
+from saccade.training.distributed.team import Team, joined
+from saccade.training.loop import Trainer
+from saccade.training.losses import sequence_loss
+from saccade.training.options import Options
+from saccade.training.signals import Interrupted
+
+
+class Rows:
+    """Five batches, so that one process of two has one more."""
+
+    def epoch(self, number: int) -> Sequence[int]:
+        del number
+        return range(5)
+
+    def load(self, row: int) -> Batch:
+        random = np.random.default_rng(row)
+        source, target = ([random.integers(4, 19, 3 + row).astype(np.int32) for _ in range(4)] for _ in range(2))
+        return collate(source, target)
+
+
+def network() -> Transformer:
+    torch.manual_seed(5)
+    return Transformer(
+        source=19,
+        target_vocabulary=19,
+        sizes=BlockSizes(16, 2, 32, dropouts=Dropouts(0.0, 0.0, 0.0)),
+        num_encoder_layers=1,
+        num_decoder_layers=2,
+        share_embeddings=True,
+    )
+
+
+def loss(model: nn.Module, row: int) -> Tensor:
+    return sequence_loss(model, Rows().load(row))[0]
+
+
+def sums_go_out_during_the_backward_pass(team: Team) -> None:
+    gradients.BUCKET = 700
+    for rows_of in ([0, 1], [0]):  # one batch each; the second process has none
+        model, alone = network(), network()
+        sums = GradientSums(model, team)
+        if team.rank < len(rows_of):
+            sums.expect(last=False)
+            loss(model, 2 + team.rank).backward()
+            assert not sums._sent
+            sums.expect(last=True)
+            loss(model, rows_of[team.rank]).backward()
+            assert len(sums._sent) == len(sums.buckets) > 3
+        sums.finish()
+        for rank, row in enumerate(rows_of):
+            (loss(alone, 2 + rank) + loss(alone, row)).backward()
+        for own, other in zip(model.parameters(), alone.parameters(), strict=True):
+            torch.testing.assert_close(own.grad, other.grad, rtol=1e-4, atol=1e-5)
+
+
+def trainer(folder: Path, team: Team) -> Trainer:
+    model = network()
+    shards.shard(model, team, team.device)
+    assert all(type(weight).__name__ == "DTensor" for weight in model.parameters())
+    options = Options(
+        max_steps=20, learning_rate=1e-2, warmup_steps=2, accumulate=2, validate_every=3, save_every=50, ema=0.5
+    )
+    return Trainer(model, Rows(), functools.partial(sequence_loss, model), options, folder, team)
+
+
+def an_infinite_loss_changes_no_shard(team: Team, folder: Path) -> None:
+    made = trainer(folder, team)
+    before = [weight.detach().clone() for weight in made.model.parameters()]
+    plain, made.loss = made.loss, lambda batch: (torch.inf * sequence_loss(made.model, batch)[0],) * 2
+    assert not made.step([Rows().load(team.rank)]).figures[1].isfinite()
+    for weight, was in zip(made.model.parameters(), before, strict=True):
+        assert torch.equal(shards.part(weight), shards.part(was))
+    made.loss = plain
+    assert made.step([Rows().load(team.rank)]).figures[1].isfinite()
+    assert any(
+        not torch.equal(shards.part(weight), shards.part(was))
+        for weight, was in zip(made.model.parameters(), before, strict=True)
+    )
+
+
+def signals_in_a_validation_stop_all_and_save(team: Team, folder: Path) -> None:
+    processes = [0] * team.size
+    distributed.all_gather_object(processes, os.getpid())
+    made = trainer(folder, team)
+
+    def validate() -> dict[str, float]:
+        assert team.is_first
+        assert sequence_loss(made.model, Rows().load(0))[0].isfinite()  # computed alone: the weights are whole
+        for process in reversed(processes):
+            os.kill(process, signal.SIGTERM)
+        raise AssertionError("the signal came too late")
+
+    try:
+        made.run(validate, lambda *_: None)
+    except Interrupted:
+        again = trainer(folder, team)
+    assert (again.progress.step, again.progress.validated) == (3, 0)
+    for weight, was in zip(again.model.parameters(), made.model.parameters(), strict=True):
+        assert torch.equal(shards.part(weight), shards.part(was))
+
+
+if __name__ == "__main__":
+    with joined() as two:
+        sums_go_out_during_the_backward_pass(two)
+        an_infinite_loss_changes_no_shard(two, Path(sys.argv[1]))
+        signals_in_a_validation_stop_all_and_save(two, Path(sys.argv[1]))

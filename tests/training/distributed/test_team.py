@@ -1,0 +1,104 @@
+"""Several processes train as one would: the same weights, going on with another number of them included."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from saccade.runs.process import command
+
+ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
+LINES = [" ".join("abcdefgh"[(row + step) % 8] for step in range(2 + row % 5)) for row in range(60)]
+
+
+def config(folder: Path) -> Path:
+    text = folder / "text.txt"
+    text.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    sides = {"source": str(text), "target": str(text)}
+    content = {
+        "data": {"train": sides, "valid": sides},
+        "tokenizer": {"kind": "words"},
+        "model": {"width": 12, "num_heads": 2, "hidden_width": 14, "num_layers": 1, "dropout": 0.2},
+        "training": {
+            "max_steps": 6,
+            "tokens_per_batch": 64,
+            "accumulate": 2,
+            "warmup_steps": 2,
+            "learning_rate": 0.01,
+            "validate_every": 3,
+            "ema": 0.9,
+            "average_last": 2,
+        },
+    }
+    path = folder / "run.yaml"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def train(path: Path, name: str, *overrides: str, processes: int = 1) -> subprocess.CompletedProcess[str]:
+    call = command([str(path), *overrides], path.parent / name)
+    if processes > 1:
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "--no-python", "--"]
+        call = [sys.executable, *launcher, *call]
+    return subprocess.run(call, capture_output=True, text=True, check=False, env=ALONE)
+
+
+def weights(path: Path, name: str) -> dict[str, torch.Tensor]:
+    return load_file(path.parent / name / "checkpoints" / "step-000000006.safetensors")
+
+
+def losses(path: Path, name: str) -> list[float]:
+    rows = [json.loads(line) for line in (path.parent / name / "log.jsonl").read_text("utf-8").splitlines()]
+    return [row[key] for row in rows for key in ("loss", "valid_loss") if key in row]
+
+
+def assert_same(path: Path, name: str, other: str) -> None:
+    first, second = weights(path, name), weights(path, other)
+    assert first.keys() == second.keys()
+    for key, value in first.items():
+        if not key.endswith("key.bias"):  # it shifts a row's scores alike, so its gradient is but rounding
+            torch.testing.assert_close(second[key], value, rtol=1e-4, atol=1e-5, msg=key)
+
+
+def test_several_processes_train_as_one_and_go_on_where_others_were(tmp_path: Path) -> None:
+    path = config(tmp_path)
+    for name, processes, overrides in (
+        ("one", 1, ()),
+        ("two", 2, ()),
+        ("sharded", 2, ("training.shard=true", "training.recompute=true")),
+        ("both", 2, ("training.max_steps=2",)),
+        ("both", 2, ("training.max_steps=4", "training.shard=true")),
+        ("both", 1, ()),
+    ):
+        done = train(path, name, *overrides, processes=processes)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("The model is in") == 1
+    for name in ("two", "sharded"):
+        assert losses(path, name) == pytest.approx(losses(path, "one"), rel=1e-4)
+        assert (tmp_path / name / "report.html").exists()
+    for name in ("two", "sharded", "both"):
+        assert_same(path, "one", name)
+
+
+def test_two_processes_sum_skip_and_stop_together(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("in_two_processes.py")
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    call = [sys.executable, *launcher, str(script), str(tmp_path)]
+    done = subprocess.run(call, capture_output=True, text=True, check=False, env=ALONE, timeout=600)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_step_has_batches_for_everybody(tmp_path: Path) -> None:
+    done = train(config(tmp_path), "run", "training.accumulate=1", processes=2)
+    assert done.returncode != 0
+    wanted = "training.accumulate: 1 given for 2 processes; it must be a multiple of them"
+    assert done.stderr.count(wanted) == 1  # the first says it
+    assert "DistBackendError" not in done.stderr
+    assert "Connection closed" not in done.stderr
