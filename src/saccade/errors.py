@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class Mistake(ValueError):
+class UserError(ValueError):
     """Bad input: the message says what was wrong, where, and what is allowed. The command line exits with 2."""

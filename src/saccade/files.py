@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 try:
     import fcntl
@@ -44,7 +44,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Mistake(f"{folder}: another process is training in it; wait, or give another folder") from None
+                raise UserError(f"{folder}: another process is training in it; wait, or give another folder") from None
         yield
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from runs import make_run
 from saccade.bench import align
-from saccade.bench.align import Files, Plan
+from saccade.bench.align import AlignPlan, Files
 from saccade.bench.peers.environments import Environment, Failed
 from saccade.cli import app
 from saccade.data.text.corpus import Pair
@@ -33,15 +33,15 @@ print(len(lines))
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path: Path) -> AlignPlan:
     (tmp_path / "both.txt").write_text(BOTH, encoding="utf-8")
     (tmp_path / "gold.txt").write_text(GOLD, encoding="utf-8")
     runs = (make_run(tmp_path / "there"), make_run(tmp_path / "back"))
     files = Files(tmp_path / "both.txt", None, tmp_path / "gold.txt")
-    return Plan(runs, files, tmp_path / "peers")
+    return AlignPlan(runs, files, tmp_path / "peers")
 
 
-def fake_eflomal(plan: Plan, code: str = FAKE) -> Environment:
+def fake_eflomal(plan: AlignPlan, code: str = FAKE) -> Environment:
     """Links words that are spelled alike."""
     environment = Environment(plan.peers_folder / "eflomal", align.REQUIREMENTS)
     environment.binaries.mkdir(parents=True)
@@ -54,7 +54,7 @@ def fake_eflomal(plan: Plan, code: str = FAKE) -> Environment:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script with #!")
-def test_both_are_measured_by_the_same_gold(plan: Plan) -> None:
+def test_both_are_measured_by_the_same_gold(plan: AlignPlan) -> None:
     fake_eflomal(plan)
     by_agreement, by_gold, eflomal = align.run(plan, lambda _: None)
     assert (eflomal.title, eflomal.version, eflomal.problem) == ("eflomal", "9.8.7", None)
@@ -66,7 +66,7 @@ def test_both_are_measured_by_the_same_gold(plan: Plan) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script with #!")
-def test_eflomal_reads_the_gold_sentences_and_the_training_text(plan: Plan) -> None:
+def test_eflomal_reads_the_gold_sentences_and_the_training_text(plan: AlignPlan) -> None:
     environment, pairs = fake_eflomal(plan), [Pair("A b", "a"), Pair("c", "c")]
     text = [*pairs, *align.training_text(plan.runs[0])]
     assert text[2:] == [Pair("a b c d e f g h", "a b c d e f g h")]
@@ -74,7 +74,7 @@ def test_eflomal_reads_the_gold_sentences_and_the_training_text(plan: Plan) -> N
     assert align.aligned(environment, text, pairs, is_lower=True)[0] == (FIRST,) * 2
 
 
-def test_a_peer_that_does_not_install_has_its_reason(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_does_not_install_has_its_reason(plan: AlignPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: Environment) -> None:
         raise Failed("pip ended with exit code 1: no C compiler")
 

@@ -21,7 +21,7 @@ from saccade.cli import app
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import Tokenizer, Vocabulary, train_tokenizer
 from saccade.decoding import BeamOptions, Ensemble
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 from saccade.inspection.align.heads import all_weights, best
 from saccade.inspection.align.links import SYMMETRIZERS, Gold, Links, pharaoh
@@ -133,7 +133,7 @@ def test_what_is_too_long_is_aligned_as_far_as_it_is_read() -> None:
 
 def test_both_sides_in_one_file(tmp_path: Path) -> None:
     text = "a  b ||| b\r\n||| c\n"
-    with pytest.raises(Mistake, match=r"both\.txt:2: not 'source \|\|\| target'; for two files give --target too"):
+    with pytest.raises(UserError, match=r"both\.txt:2: not 'source \|\|\| target'; for two files give --target too"):
         list(align.read_pairs(written(tmp_path / "both.txt", text), None))
     path = tmp_path / "both.txt.gz"
     path.write_bytes(gzip.compress(b"a  b ||| b\r\n ||| c\n"))
@@ -258,7 +258,7 @@ def test_a_recurrent_model_aligns_too(tmp_path: Path, files: list[str]) -> None:
 )
 def test_mistakes(runs: list[Path], arguments: tuple[object, ...], message: str) -> None:
     found = look(runs[0], *arguments)
-    assert isinstance(found.exception, Mistake)
+    assert isinstance(found.exception, UserError)
     assert message in str(found.exception)
 
 
@@ -273,13 +273,13 @@ def test_a_head_that_the_model_has_not_and_a_run_with_itself_are_refused(runs: l
 
 def test_what_has_no_heads_is_refused(runs: list[Path], tmp_path: Path) -> None:
     plain = make_run(tmp_path / "plain", model={**RNN, "attention": "none"})
-    with pytest.raises(Mistake, match="this model has no attention"):
+    with pytest.raises(UserError, match="this model has no attention"):
         list(align.aligned(Aligner(saccade.load(plain), Head(0)), PAIRS))
     both = saccade.load(*runs[:1])
     ensemble = Translator(Ensemble([both.model]), both.source, both.target, both.options)
-    with pytest.raises(Mistake, match="an ensemble has no heads of its own"):
+    with pytest.raises(UserError, match="an ensemble has no heads of its own"):
         list(align.aligned(Aligner(ensemble, Head(0)), PAIRS))
-    with pytest.raises(Mistake, match="no source words"):
+    with pytest.raises(UserError, match="no source words"):
         word_weights.check(cast(Translator, object()))
 
 

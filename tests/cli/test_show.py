@@ -14,13 +14,13 @@ import saccade
 from runs import make_run
 from saccade.cli import app
 from saccade.cli import look as commands
-from saccade.cli.show import Request
-from saccade.errors import Mistake
+from saccade.cli.show import LookOutput
+from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 from saccade.inspection.insight import Head, Insight
 from saccade.inspection.views import heads as head_statistics
 from saccade.inspection.views.heads import Looked
-from saccade.inspection.views.view import View
+from saccade.inspection.views.view import ViewChoice
 
 RNN = {"kind": "rnn", "width": 14, "embedding_width": 10, "attention": "luong"}
 RUNNER = CliRunner()
@@ -48,7 +48,7 @@ def test_json_holds_a_view_through_the_layers(view: str, run: Path) -> None:
     found = looked(run, "a b c", "--view", view)
     (seen,) = saccade.load(run).look(["a b c"], kinds=("cross", "encoder", "decoder"))
     assert list(found["attention"]) == ["cross"]
-    wanted = View(view).of(seen).weight_LHTS[0, 0]
+    wanted = ViewChoice(view).of(seen).weight_LHTS[0, 0]
     assert torch.allclose(torch.tensor(found["views"][view]["weights"]), wanted, atol=1e-4)
     assert list(looked(run, "a b c", "--view", view, "--kind", "encoder")["views"][view])[:2] == ["queries", "keys"]
 
@@ -139,7 +139,7 @@ def test_texts_that_are_read_with_those_before_them_stay_together(run: Path, mon
 def test_a_page_of_a_model_that_is_no_transformer(tmp_path: Path) -> None:
     look(make_run(tmp_path / "rnn", model=RNN), "a b c", "--draw", str(tmp_path / "page.html"))
     assert '"views"' not in (tmp_path / "page.html").read_text("utf-8").split('id="insights">')[1].split("</script>")[0]
-    with pytest.raises(Mistake, match="rollout given, but this model's encoder has no attention"):
+    with pytest.raises(UserError, match="rollout given, but this model's encoder has no attention"):
         RUNNER.invoke(app, ["look", str(tmp_path / "rnn"), "a", "--view", "rollout"], catch_exceptions=False)
 
 
@@ -164,7 +164,7 @@ def test_a_page_of_a_model_that_is_no_transformer(tmp_path: Path) -> None:
     ],
 )
 def test_what_has_no_effect_is_refused(run: Path, arguments: list[str], message: str) -> None:
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         RUNNER.invoke(app, ["look", str(run), *arguments], catch_exceptions=False)
 
 
@@ -188,7 +188,7 @@ def test_a_file_of_texts_is_read_with_a_file_of_outputs(
     found = look(run, *given, str(tmp_path / "target"), "--json").splitlines()
     assert [json.loads(line)["answer"]["text"] for line in found] == ["b a", "", "d c"]
     for name, message in {"short": "the targets end after 1", "long": "the texts end after 3"}.items():
-        with pytest.raises(Mistake, match=message):
+        with pytest.raises(UserError, match=message):
             RUNNER.invoke(app, ["look", str(run), *given, str(tmp_path / name)], catch_exceptions=False)
 
 
@@ -198,6 +198,6 @@ def test_help_says_what_happens_without_an_option() -> None:
 
 
 def test_of_glimpses_there_is_no_page(tmp_path: Path) -> None:
-    request = Request(View(), pieces=False, picture=tmp_path / "a.html", as_json=False, is_one=True)
-    with pytest.raises(Mistake, match=r"of glimpses there is no page; allowed: .png, .gif"):
+    request = LookOutput(ViewChoice(), pieces=False, picture=tmp_path / "a.html", as_json=False, is_one=True)
+    with pytest.raises(UserError, match=r"of glimpses there is no page; allowed: .png, .gif"):
         request.page(iter([Insight("glimpse", None, {}, {})]), title="")

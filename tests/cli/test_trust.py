@@ -16,9 +16,9 @@ from saccade.cli import app
 from saccade.cli.trust import _cases, trust
 from saccade.data.labels.labelled import Text
 from saccade.data.text.tokenizer import END
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.insight import Head
-from saccade.inspection.trust.evidence import NO_WORD, Case
+from saccade.inspection.trust.evidence import NO_WORD, TrustCase
 from saccade.layers.pooling import MeanPooling
 from saccade.runs.load import load_run
 
@@ -99,7 +99,7 @@ def test_outputs_are_those_that_the_run_writes(run: Path) -> None:
     for case, text, one in zip(found, filter(None, texts), written, strict=True):
         ids = predictor.source.encode(text)
         answer = [predictor.target.encode(piece)[0] for piece in one.pieces] + [END] * one.ended
-        assert case == Case(text.split(), [*ids, END], [*range(len(ids)), NO_WORD], answer)
+        assert case == TrustCase(text.split(), [*ids, END], [*range(len(ids)), NO_WORD], answer)
 
 
 def test_a_classifier_explains_its_label_or_the_one_that_is_given() -> None:
@@ -111,9 +111,9 @@ def test_a_classifier_explains_its_label_or_the_one_that_is_given() -> None:
     doubted = trust(judge, texts, targets=["no", "no"])
     assert doubted.curves["attention"][0] < -4 < panel.curves["attention"][0]
     assert doubted.cost("attention") < 0 < panel.cost("attention")  # "happy" speaks against "no"
-    with pytest.raises(Mistake, match="targets: the label 'perhaps' given; allowed: no, yes"):
+    with pytest.raises(UserError, match="targets: the label 'perhaps' given; allowed: no, yes"):
         trust(judge, texts, targets=["perhaps", "no"])
-    with pytest.raises(Mistake, match="pools by mean, which learns no weights"):
+    with pytest.raises(UserError, match="pools by mean, which learns no weights"):
         trust(hand_made.classifier(hand_made.bag(sharpness=1.0, pooling=MeanPooling(3))), texts)
 
 
@@ -121,7 +121,7 @@ def test_texts_without_a_word_are_passed_over() -> None:
     judge = hand_made.classifier(hand_made.bag(sharpness=20.0))
     texts = ["", "the happy mat", "  ", "\u2581", "a happy cat"]  # SentencePiece's sign for a space is one
     assert trust(judge, texts).num_texts == 2
-    with pytest.raises(Mistake, match="no text has two words or more"):
+    with pytest.raises(UserError, match="no text has two words or more"):
         trust(judge, ["\u2581", ""])
 
 
@@ -139,7 +139,7 @@ def test_texts_without_a_word_are_passed_over() -> None:
 )
 def test_mistakes(asks: Asks, arguments: tuple[str, ...], said: str) -> None:
     found = asks(*arguments)
-    assert isinstance(found.exception, Mistake)
+    assert isinstance(found.exception, UserError)
     assert said in str(found.exception)
 
 
@@ -151,7 +151,7 @@ def test_its_options_are_its_own(run: Path) -> None:
 def test_a_model_without_attention_or_words_is_refused(tmp_path: Path) -> None:
     model = {"kind": "rnn", "attention": "none", "width": 8, "embedding_width": 8}
     plain = load_run(make_run(tmp_path / "plain", model=model))
-    with pytest.raises(Mistake, match="this model has no attention"):
+    with pytest.raises(UserError, match="this model has no attention"):
         trust(plain, ["a b"])
-    with pytest.raises(Mistake, match="allowed: text to text, classifiers"):
+    with pytest.raises(UserError, match="allowed: text to text, classifiers"):
         trust(object(), ["a b"])

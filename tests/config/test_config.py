@@ -11,7 +11,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from saccade.cli import app
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.tasks import TASKS, devices
 from saccade.tasks.translate.networks import TransformerModel
@@ -61,10 +61,10 @@ def test_the_schema_is_printed_and_says_what_fields_mean() -> None:
     sections = schema["$defs"]
     assert len(schema["anyOf"]) == len(TASKS)
     for task in TASKS.values():
-        name = f"{task.Config.__module__}.Config".replace(".", "__")
-        assert set(sections[name]["properties"]) == set(task.Config.model_fields)
-    for section in ("corpora__Data", "sections__TokenizerSection", "glimpse__Data"):
-        for name, field in sections[f"saccade__config__{section}"]["properties"].items():
+        name = task.config.__name__
+        assert set(sections[name]["properties"]) == set(task.config.model_fields)
+    for section in ("TranslateData", "TokenizerSection", "GlimpseData"):
+        for name, field in sections[section]["properties"].items():
             assert field.get("description") or "$ref" in field, f"{section}.{name}"
 
 
@@ -125,7 +125,7 @@ def section(*corpora: str) -> str:
     ],
 )
 def test_mistakes_are_named(text: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         config_file.load(written(tmp_path, text))
 
 
@@ -138,12 +138,12 @@ def test_mistakes_are_named(text: str, message: str, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_overrides_are_named(override: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         config_file.load(written(tmp_path, "seed: 1\n" + MINIMAL), [override])
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"config: there is no file at .*none.yaml"):
+    with pytest.raises(UserError, match=r"config: there is no file at .*none.yaml"):
         config_file.load(tmp_path / "none.yaml")
 
 
@@ -153,5 +153,5 @@ def test_rnns_train_in_float32_on_a_cpu(tmp_path: Path) -> None:
         config = config_file.load(written(tmp_path, MINIMAL), ["device=cpu", f"training.precision={precision}"])
         assert devices.options(config, network).dtype == torch.float32
     config = config_file.load(written(tmp_path, MINIMAL), ["device=cpu", "training.precision=bfloat16"])
-    with pytest.raises(Mistake, match=r"training.precision: 'bfloat16' given; on a CPU RNNs train in float32"):
+    with pytest.raises(UserError, match=r"training.precision: 'bfloat16' given; on a CPU RNNs train in float32"):
         devices.options(config, network)

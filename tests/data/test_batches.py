@@ -16,7 +16,7 @@ from saccade.data.batches import collate, full_runs, of_pairs
 from saccade.data.store import Store, count_seen, prepare
 from saccade.data.text.corpus import Corpus, Pair
 from saccade.data.text.tokenizer import END, PAD, START, train_tokenizer
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 DATA = Path(os.environ.get("SACCADE_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
@@ -172,9 +172,11 @@ def test_a_batch_by_hand(tmp_path: Path) -> None:
 
 def test_mistakes_are_named(tmp_path: Path) -> None:
     store = store_of(tmp_path, [Pair("5 6 7", "8")])
-    with pytest.raises(Mistake, match=r"tokens_per_batch: 3 given, but one sentence has 4 tokens; allowed: 4 or more"):
+    with pytest.raises(
+        UserError, match=r"tokens_per_batch: 3 given, but one sentence has 4 tokens; allowed: 4 or more"
+    ):
         of_pairs(store, tokens_per_batch=3, seed=1)
-    with pytest.raises(Mistake, match=r"data: nothing is left to train on"):
+    with pytest.raises(UserError, match=r"data: nothing is left to train on"):
         of_pairs(store_of(tmp_path, [Pair("", "8")]), tokens_per_batch=3, seed=1)
 
 

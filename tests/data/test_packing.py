@@ -13,7 +13,7 @@ from saccade.data.packing import IGNORED, PackedBatch
 from saccade.data.store import Store, prepare
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import END, START
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 
 def store(folder: Path, name: str, count: int, seed: int) -> Store:
@@ -74,5 +74,5 @@ def test_little_is_padding(tmp_path: Path) -> None:
 
 
 def test_a_sentence_that_fits_nowhere_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"tokens_per_batch: 5 given, but one sentence has 12 tokens"):
+    with pytest.raises(UserError, match=r"tokens_per_batch: 5 given, but one sentence has 12 tokens"):
         packing.of_stores(store(tmp_path, "a.txt", 30, 1), tokens_per_batch=5, seed=1)

@@ -9,7 +9,7 @@ import torch
 
 from saccade.data.text.tokenizer import END, PAD, START
 from saccade.decoding import BeamOptions, beam_search
-from saccade.decoding.beam import Sentence
+from saccade.decoding.beam import BeamResults
 from steppers import LETTERS, Counted, TableModel, Uncached, outputs, small_transformer, sources
 
 
@@ -49,7 +49,7 @@ def test_stopping_early_changes_nothing(
     )
     models = [TableModel() for _ in range(5)]
     early = [beam_search(model, *sources(3, 4, 5, 6), options) for model in models]
-    monkeypatch.setattr(Sentence, "is_done", lambda self, _live, length: length >= self.limit)
+    monkeypatch.setattr(BeamResults, "is_done", lambda self, _live, length: length >= self.limit)
     assert [beam_search(model, *sources(3, 4, 5, 6), options) for model in models] == early
 
 

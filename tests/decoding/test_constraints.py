@@ -12,7 +12,7 @@ from torch import Tensor
 from saccade.data.text.tokenizer import END, PAD, START
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Stepper, beam_search, sample
 from saccade.decoding.constraints import before_loop
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from steppers import LETTERS, VOCABULARY, Counted, TableModel, sources
 
 WAYS = ["greedy", "beam", "sample"]
@@ -80,7 +80,7 @@ def test_outputs_begin_with_their_prefix_at_its_true_probability(way: str) -> No
 def test_a_prefix_may_reach_past_the_usual_limit_but_not_past_the_maximum() -> None:
     (found,) = decode("greedy", TableModel(), sources(3), [[3, 4] * 10], max_length_factor=0.5)
     assert found.ids[:20] == [3, 4] * 10
-    with pytest.raises(Mistake, match="prefixes: one of 20 ids given; it must be shorter than max_length, 20"):
+    with pytest.raises(UserError, match="prefixes: one of 20 ids given; it must be shorter than max_length, 20"):
         decode("greedy", TableModel(), sources(3), [[3, 4] * 10], max_length=20)
 
 

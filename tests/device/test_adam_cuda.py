@@ -13,8 +13,8 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from saccade.bench.training.flops import Sizes
-from saccade.bench.training.trainers import Job, config_of, words
+from saccade.bench.training.flops import ModelSizes
+from saccade.bench.training.trainers import TrainJob, config_of, words
 from saccade.ops.linear import Linear
 from saccade.tasks import devices
 from saccade.tasks.translate import batches, task
@@ -63,7 +63,9 @@ def test_it_is_torchs_step(decoupled: bool) -> None:
 
 
 def test_a_captured_run_learns_what_a_plain_one_does(tmp_path: Path) -> None:
-    job = Job(CUDA, Sizes(64, 2, 200, num_heads=2, hidden_width=96, dropout=0.0), tokens=512, steps=8, warmup=1)
+    job = TrainJob(
+        CUDA, ModelSizes(64, 2, 200, num_heads=2, hidden_width=96, dropout=0.0), tokens=512, steps=8, warmup=1
+    )
     work, found = job.works()[0], []
     config = config_of(job, work)
     store = work.store(tmp_path / "store", job.sizes.vocabulary)

@@ -10,24 +10,24 @@ import torch
 from saccade.bench import decoding
 from saccade.bench.attention import additive
 from saccade.bench.training import accelerator
-from saccade.bench.training.flops import Sizes
-from saccade.bench.training.trainers import Job
+from saccade.bench.training.flops import ModelSizes
+from saccade.bench.training.trainers import TrainJob
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 
 CUDA = torch.device("cuda")
-TINY = Sizes(width=64, num_layers=1, vocabulary=211, num_heads=2, hidden_width=128)
-TINY_RNN = Sizes(width=48, num_layers=1, vocabulary=211, embedding_width=40)
+TINY = ModelSizes(width=64, num_layers=1, vocabulary=211, num_heads=2, hidden_width=128)
+TINY_RNN = ModelSizes(width=48, num_layers=1, vocabulary=211, embedding_width=40)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own, where it compiles
 @pytest.mark.parametrize("sizes", [TINY, TINY_RNN])
-def test_everybody_trains_here(sizes: Sizes) -> None:
+def test_everybody_trains_here(sizes: ModelSizes) -> None:
     names = accelerator.chosen(None, is_recurrent=sizes.is_recurrent)
     names = tuple(name for name in names if "compiled" not in name)
     if importlib.util.find_spec("transformers") is None:
         names = tuple(name for name in names if "marian" not in name)
-    job = Job(CUDA, sizes, tokens=1024, steps=3, warmup=2, peers=names, recurrent_batches=(7,))
+    job = TrainJob(CUDA, sizes, tokens=1024, steps=3, warmup=2, peers=names, recurrent_batches=(7,))
     report = accelerator.run(job, lambda _: None)
     assert [row.problem for row in report.rows] == [None] * len(report.rows)
     assert all(row.peak_bytes and row.peak_bytes > 4 * 211 * 40 for row in report.rows)
@@ -36,7 +36,7 @@ def test_everybody_trains_here(sizes: Sizes) -> None:
 
 def test_everybody_writes_here() -> None:
     peers = ("generate",) if importlib.util.find_spec("transformers") is not None else ()
-    job = decoding.Job(CUDA, TINY, batches=(1, 5), output_length=7, peers=peers)
+    job = decoding.DecodeJob(CUDA, TINY, batches=(1, 5), output_length=7, peers=peers)
     rows = decoding.run(job, lambda _: None)
     assert [row.problem for row in rows] == [None] * len(rows)
     assert {row.tokens for row in rows} == {7, 35}

@@ -9,7 +9,7 @@ import torch
 
 from saccade.data.pictures.canvases import Canvases
 from saccade.models.glimpse_network import CELLS, GlimpseNetwork
-from saccade.tasks.glimpse.loss import Batch, HybridLoss
+from saccade.tasks.glimpse.loss import HybridLoss, PictureBatch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
 CUDA = torch.device("cuda")
@@ -33,7 +33,7 @@ def test_a_step_in_bfloat16(cell: str) -> None:
     pixels = torch.randint(0, 256, (97, 1, 28, 28), dtype=torch.uint8, device=CUDA)
     canvases = Canvases(100, num_pieces=8, jitter=0.1)
     loss = HybridLoss(model, pixels, torch.arange(97, device=CUDA) % 10, canvases, copies=2, reward="probability")
-    batch = Batch(torch.arange(53), torch.tensor(0.2)).to(CUDA)
+    batch = PictureBatch(torch.arange(53), torch.tensor(0.2)).to(CUDA)
     with torch.autocast("cuda", torch.bfloat16):
         total, shown = loss(batch)
     total.backward()

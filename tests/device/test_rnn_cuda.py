@@ -18,7 +18,7 @@ from saccade.layers.recurrent.gru_cell import gru_cell
 from saccade.layers.recurrent.layers import CELLS, DIRECTIONS
 from saccade.layers.recurrent.scan import scanned
 from saccade.models.seq2seq import DECODERS, RecurrentSizes, Seq2Seq
-from saccade.models.seq2seq_attention import SCOPES, Look
+from saccade.models.seq2seq_attention import SCOPES, AttentionOptions
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SOURCE, LENGTH = torch.randint(0, 11, (5, 7)), torch.tensor([7, 2, 5, 1, 6])
@@ -29,12 +29,12 @@ FACTOR = torch.randn(5, 6, 24)
 def build(
     cell: str = "gru",
     num_layers: int = 2,
-    look: Look | None = None,
+    look: AttentionOptions | None = None,
     widths: tuple[int, int] = (32, 24),
     **options: object,
 ) -> Seq2Seq:
     sizes = RecurrentSizes(*widths, num_layers=num_layers, cell=cell, dropout=0.0)
-    return Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, look=look or Look(), **options)  # type: ignore[arg-type]
+    return Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, look=look or AttentionOptions(), **options)  # type: ignore[arg-type]
 
 
 def results(model: Seq2Seq, device: str, dtype: torch.dtype = torch.float32) -> list[Tensor]:
@@ -66,7 +66,7 @@ def test_as_on_the_cpu(cell: str, direction: str, attention: str, feeds_input: b
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("scope", SCOPES)
 def test_any_score_in_any_scope(score: str, scope: str) -> None:
-    model = build(look=Look(score, "softmax", scope, radius=2))
+    model = build(look=AttentionOptions(score, "softmax", scope, radius=2))
     for ours, theirs in zip(results(model, "cuda"), results(model, "cpu"), strict=True):
         torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=2e-4)
 

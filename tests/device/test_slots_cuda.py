@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from saccade.decoding import BeamOptions, Writer, beam_search
+from saccade.decoding import BeamOptions, DecodingEngine, beam_search
 from saccade.decoding.continuous import step
 from saccade.layers.residual import Norm, Stream
 from saccade.models.transformer import BlockSizes, Transformer
@@ -33,7 +33,7 @@ def test_as_on_the_cpu(positions: str, width: int, how: dict[str, Any]) -> None:
     model, work = small_model(positions=positions), work_of(random_sources(40))
     options = BeamOptions(width=width, num_best=width, **how)
     expected = beam_search(model, *work.load(range(40)), options)
-    writer = Writer(copy.deepcopy(model).cuda())
+    writer = DecodingEngine(copy.deepcopy(model).cuda())
     for _ in range(3):  # steps captured, then readings, then both replayed
         assert_same(writer.write(work, options), expected)
 
@@ -53,13 +53,13 @@ def test_prefixes() -> None:
     for width in (1, 3):
         options = BeamOptions(width=width)
         expected = beam_search(model, *work.load(range(12)), options, prefixes)
-        assert_same(Writer(copy.deepcopy(model).cuda()).write(work, options), expected)
+        assert_same(DecodingEngine(copy.deepcopy(model).cuda()).write(work, options), expected)
 
 
 def test_weights_that_change_are_seen() -> None:
     torch.manual_seed(2)
     model, work, options = small_model().cuda(), work_of(random_sources(5)), BeamOptions(width=2)
-    writer = Writer(model)
+    writer = DecodingEngine(model)
     for _ in range(2):
         writer.write(work, options)
     with torch.no_grad():
@@ -71,7 +71,7 @@ def test_weights_that_change_are_seen() -> None:
 def test_bfloat16_is_near() -> None:
     torch.manual_seed(3)
     model, work, options = small_model().cuda(), work_of(random_sources(64)), BeamOptions(width=4)
-    half, whole = (Writer(model, dtype).write(work, options) for dtype in (torch.bfloat16, None))
+    half, whole = (DecodingEngine(model, dtype).write(work, options) for dtype in (torch.bfloat16, None))
     for mine, theirs in zip(half, whole, strict=True):
         assert mine[0].score == pytest.approx(theirs[0].score, abs=0.2)
 
@@ -109,7 +109,7 @@ def test_one_sentence_after_the_other(width: int, dtype: torch.dtype | None) -> 
         source=300, target_vocabulary=300, sizes=sizes, num_encoder_layers=2, num_decoder_layers=3
     ).eval()
     nn.init.normal_(model.target.weight, std=0.3)
-    writer, options = Writer(copy.deepcopy(model).cuda(), dtype), BeamOptions(width=width, max_length=40)
+    writer, options = DecodingEngine(copy.deepcopy(model).cuda(), dtype), BeamOptions(width=width, max_length=40)
     for _ in range(6):  # of one shape, so that reading, entering and writing are all replayed
         work = work_of([torch.randint(4, 300, (13,))])
         found, expected = writer.write(work, options), beam_search(model, *work.load([0]), options)
@@ -122,7 +122,7 @@ def test_one_sentence_after_the_other(width: int, dtype: torch.dtype | None) -> 
 def test_kernels_that_begin_early_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(6)
     model, work, options = small_model().cuda(), work_of(random_sources(1)), BeamOptions(width=1)
-    early = [Writer(model).write(work, options) for _ in range(2)]
+    early = [DecodingEngine(model).write(work, options) for _ in range(2)]
     monkeypatch.setattr(step, "chained", nullcontext)
     for found in early:
-        assert found == Writer(model).write(work, options)
+        assert found == DecodingEngine(model).write(work, options)

@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import Tensor, distributed
 
-from saccade.data.batches import Batch, collate
+from saccade.data.batches import PairBatch, collate
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training.distributed import gradients, shards
 from saccade.training.distributed.gradients import GradientSums
 from saccade.training.distributed.team import Team
 from saccade.training.loop import Trainer
 from saccade.training.losses import sequence_loss
-from saccade.training.options import Options
+from saccade.training.options import TrainingOptions
 
 CUDA = torch.device("cuda", 0)
 pytestmark = [
@@ -43,7 +43,7 @@ class Rows:
     def epoch(self, number: int) -> range:
         return range(10 * number, 10 * number + 10)
 
-    def load(self, row: int) -> Batch:
+    def load(self, row: int) -> PairBatch:
         random = np.random.default_rng(row)
         source, target = ([random.integers(4, 19, 3 + row % 5).astype(np.int32) for _ in range(4)] for _ in range(2))
         return collate(source, target)
@@ -65,7 +65,7 @@ def trained(folder: Path, dtype: torch.dtype, *, sharded: bool) -> tuple[list[fl
     model = network()
     if sharded:
         shards.shard(model, Team(0, 1, CUDA), CUDA)
-    options = Options(
+    options = TrainingOptions(
         max_steps=12,
         learning_rate=1e-2,
         warmup_steps=2,

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from saccade import MultiHeadAttention, masks
 from saccade.data.text.tokenizer import SentencePiece, train_tokenizer
-from saccade.errors import Mistake
-from saccade.inspection.insight import Head, Side, merged
+from saccade.errors import UserError
+from saccade.inspection.insight import Head, TextSide, merged
 from saccade.inspection.record import Record, recording
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
-from saccade.models.seq2seq_attention import Look
+from saccade.models.seq2seq_attention import AttentionOptions
 from saccade.models.transformer import BlockSizes, Transformer
 
 SOURCE = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]])
@@ -32,7 +32,7 @@ def transformer(**sizes: object) -> Transformer:
 def rnn(attention: str) -> Seq2Seq:
     torch.manual_seed(1)
     sizes = RecurrentSizes(width=6, embedding_width=5)
-    return Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, attention=attention, look=Look()).eval()
+    return Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, attention=attention, look=AttentionOptions()).eval()
 
 
 def num_hooks(model: nn.Module) -> int:
@@ -116,14 +116,14 @@ def test_only_the_kinds_that_are_asked_for_are_recorded() -> None:
         model(SOURCE, LENGTH, READ)
     assert record.kinds == ["encoder"]
     with (
-        pytest.raises(Mistake, match="kinds: 'self' given; allowed: cross, encoder"),
+        pytest.raises(UserError, match="kinds: 'self' given; allowed: cross, encoder"),
         recording(model, kinds=("self",)),
     ):
         pass
 
 
 def test_pieces_make_words() -> None:
-    side = Side.of("Größe x", ["▁Gr", "<0xC3>", "<0xB6>", "ße", "▁x", "</s>"], lambda piece: piece.startswith("▁"))
+    side = TextSide.of("Größe x", ["▁Gr", "<0xC3>", "<0xB6>", "ße", "▁x", "</s>"], lambda piece: piece.startswith("▁"))
     assert side.words == ["Größe", "x", "</s>"]
     assert side.word_of_piece == [0, 0, 0, 0, 1, 2]
 
@@ -131,18 +131,18 @@ def test_pieces_make_words() -> None:
 def test_words_of_every_tokenizer() -> None:
     tokenizer = SentencePiece.train("unigram", ["the owl sees two owls", "a bee sees"] * 20, 274, seed=1)
     pieces = tokenizer.pieces(tokenizer.encode("the owls see 東京"))
-    assert Side.of("", pieces, tokenizer.begins_word).words[:3] == ["the", "owls", "see"]
+    assert TextSide.of("", pieces, tokenizer.begins_word).words[:3] == ["the", "owls", "see"]
     characters = train_tokenizer("characters", ["two owls"], 20)
-    side = Side.of("", characters.pieces(characters.encode("two owls")), characters.begins_word)
+    side = TextSide.of("", characters.pieces(characters.encode("two owls")), characters.begins_word)
     assert side.words == ["two", "owls"]
     assert side.word_of_piece == [0, 0, 0, 1, 1, 1, 1, 1]
     words = train_tokenizer("words", ["two owls"], 20)
-    assert Side.of("", words.pieces(words.encode("two owls")), words.begins_word).words == ["two", "owls"]
+    assert TextSide.of("", words.pieces(words.encode("two owls")), words.begins_word).words == ["two", "owls"]
 
 
 def test_a_word_is_read_as_its_pieces_together_and_reads_as_they_do_on_average() -> None:
-    queries = Side("", [], ["a", "b"], [0, 0, 1])
-    keys = Side("", [], ["c", "d"], [0, 1, 1])
+    queries = TextSide("", [], ["a", "b"], [0, 0, 1])
+    keys = TextSide("", [], ["c", "d"], [0, 1, 1])
     weight_TS = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.9, 0.0], [0.2, 0.3, 0.5]])
     expected = torch.tensor([[0.3, 0.7], [0.2, 0.8]])
     torch.testing.assert_close(merged(weight_TS, queries, keys), expected)

@@ -120,7 +120,7 @@ def gradients_of_embeddings() -> Iterator[tuple[Any, dict[str, Any], int, str]]:
             yield embedding_gradient._join_kernel, parts, joined.warps, stream
 
 
-def rows_of_logits() -> Iterator[tuple[Any, dict[str, Any], cross_entropy.Blocks]]:
+def rows_of_logits() -> Iterator[tuple[Any, dict[str, Any], cross_entropy.LossBlocks]]:
     """Vocabularies kept with 64 registers a thread, odd ones that fill them, with 128, and read twice."""
     for vocabulary in (3, 12_000, 37_000, 40_953, 90_105, 128_000):
         width = triton.cdiv(vocabulary, 8) * 8

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from saccade.data.text.corpus import Pair
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.lab import demo
 from saccade.lab.phrasebook import grammar
 
@@ -29,5 +29,5 @@ def test_the_phrasebook_is_written_once(tmp_path: Path) -> None:
     written = (tmp_path / "train.fr").stat().st_mtime_ns
     demo.write_phrasebook(tmp_path, sentences=50, seed=1)
     assert (tmp_path / "train.fr").stat().st_mtime_ns == written
-    with pytest.raises(Mistake, match=r"holds 50 sentences, 70 are wanted"):
+    with pytest.raises(UserError, match=r"holds 50 sentences, 70 are wanted"):
         demo.write_phrasebook(tmp_path, sentences=70, seed=1)

@@ -11,7 +11,7 @@ import pytest
 from saccade.data.sound.mel import parts
 from saccade.data.sound.recordings import named_files
 from saccade.data.text.corpus import Corpus, Pair
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.lab import digits
 from sounds import write_wav
 
@@ -61,7 +61,7 @@ def test_lists_are_a_function_of_the_seed(recordings: Path, tmp_path: Path) -> N
 
 
 def test_a_folder_without_recordings(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"there is no folder at .*none"):
+    with pytest.raises(UserError, match=r"there is no folder at .*none"):
         digits.run(tmp_path / "none", tmp_path)
-    with pytest.raises(Mistake, match=r"no recording named <digit>_<speaker>_<number>\.wav with a number of 0 to 4"):
+    with pytest.raises(UserError, match=r"no recording named <digit>_<speaker>_<number>\.wav with a number of 0 to 4"):
         digits.run(tmp_path, tmp_path)

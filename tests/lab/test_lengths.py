@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.lab import lengths
 
 
@@ -46,5 +46,5 @@ def test_every_config_and_seed_is_scored_and_drawn(tmp_path: Path) -> None:
 
 def test_a_test_set_is_needed(tmp_path: Path) -> None:
     path = config(tmp_path, "run", "{size: tiny}", test=False)
-    with pytest.raises(Mistake, match=r"run.yaml: data.test is missing"):
+    with pytest.raises(UserError, match=r"run.yaml: data.test is missing"):
         lengths.run([path], seeds=1, jobs=1, out=tmp_path, console=Console(quiet=True))

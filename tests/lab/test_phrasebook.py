@@ -20,13 +20,13 @@ from saccade.lab.phrasebook.grammar import (
     PRESENT,
     WHO,
     Clause,
-    Slot,
+    VerbModifier,
 )
 from saccade.lab.phrasebook.phrases import MASS, PLURAL, PRONOUNS, SINGULAR, Phrase
 
 NOUNS = {noun.english: noun for row in phrases.NOUNS.values() for noun in row}
 NOT, NEVER, NO_LONGER = NEGATIONS
-NOTHING = Slot()
+NOTHING = VerbModifier()
 REFLEXIVE = ("me", "se", "nous", "vous", "se")
 MOODS = {mood.lead or mood.helpers[0]: mood for mood in MODALS}
 TABLES: list[list[Verb]] = [
@@ -103,7 +103,7 @@ def pronoun(english: str) -> Phrase:
 
 
 def clause(
-    subject: str, verb: str | Verb, mood: grammar.Mood = PRESENT, slot: Slot = NOTHING, form: str = "statement"
+    subject: str, verb: str | Verb, mood: grammar.Mood = PRESENT, slot: VerbModifier = NOTHING, form: str = "statement"
 ) -> Clause:
     who = WHO if subject == "who" else pronoun(subject) if " " not in subject else noun_phrase(subject)
     found = Clause(form, who, mood, VERBS[verb] if isinstance(verb, str) else verb, slot)
@@ -221,7 +221,7 @@ SAID = [
         "Est-ce qu'ils ont froid ?",
     ),
     (
-        clause("he", "dance", slot=Slot("often", "souvent")).then(("at home", "à la maison")),
+        clause("he", "dance", slot=VerbModifier("often", "souvent")).then(("at home", "à la maison")),
         "He often dances at home.",
         "Il danse souvent à la maison.",
     ),

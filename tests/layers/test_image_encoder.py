@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder, Places
+from saccade.layers.image_encoder import FeatureEncoder, GridPositions, ImageEncoder
 
 
 def test_a_place_is_its_row_plus_its_column() -> None:
-    places = Places(2, 2, 3)
+    places = GridPositions(2, 2, 3)
     with torch.no_grad():
         places.row_YD.copy_(torch.tensor([[1.0, 0.0], [2.0, 0.0]]))
         places.column_XD.copy_(torch.tensor([[0.0, 10.0], [0.0, 20.0], [0.0, 30.0]]))

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from saccade.data.text.tokenizer import END, START
 from saccade.decoding import BeamOptions, beam_search
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
-from saccade.models.seq2seq_attention import Look
+from saccade.models.seq2seq_attention import AttentionOptions
 
 
 def rows(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
@@ -20,9 +20,13 @@ def rows(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Te
 
 @pytest.mark.parametrize(
     ("attention", "look"),
-    [("bahdanau", Look("additive")), ("luong", Look("additive")), ("luong", Look("general", normalizer="entmax15"))],
+    [
+        ("bahdanau", AttentionOptions("additive")),
+        ("luong", AttentionOptions("additive")),
+        ("luong", AttentionOptions("general", normalizer="entmax15")),
+    ],
 )
-def test_it_learns_to_write_backwards(attention: str, look: Look) -> None:
+def test_it_learns_to_write_backwards(attention: str, look: AttentionOptions) -> None:
     torch.manual_seed(1)
     generator = torch.Generator().manual_seed(1)
     sizes = RecurrentSizes(48, 48)

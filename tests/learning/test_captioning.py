@@ -22,7 +22,7 @@ from saccade.runs.config import check
 from saccade.tasks.caption import task
 from saccade.tasks.caption.loss import Weights, caption_loss
 from saccade.training.loop import Trainer
-from saccade.training.options import Options
+from saccade.training.options import TrainingOptions
 
 WORDS, PLACES, COUNT = 5, 9, 2000
 
@@ -45,7 +45,9 @@ def test_it_learns_to_tell_shapes(tmp_path: Path) -> None:
     }
     config = check(plain, "test")
     job = task.prepare(config, tmp_path, Console(quiet=True))
-    options = Options(max_steps=300, learning_rate=0.006, warmup_steps=40, schedule="constant", validate_every=300)
+    options = TrainingOptions(
+        max_steps=300, learning_rate=0.006, warmup_steps=40, schedule="constant", validate_every=300
+    )
     Trainer(job.network, job.plan, job.loss, options, tmp_path).run(lambda: {"score": 0.0}, lambda *_: None)
     job.network.eval()
     found = job.validate()
@@ -82,7 +84,9 @@ def test_the_place_that_matters_is_found(tmp_path: Path, attention: str) -> None
         return CaptionBatch(feature_NSC[rows], places_B, read_BT, write_BT, length_B)
 
     plan = Shuffled(COUNT - 200, size=64, seed=1, load=load)
-    options = Options(max_steps=400, learning_rate=0.01, warmup_steps=20, schedule="constant", validate_every=400)
+    options = TrainingOptions(
+        max_steps=400, learning_rate=0.01, warmup_steps=20, schedule="constant", validate_every=400
+    )
     weights = Weights(reinforce=1.0, entropy=0.01)
     trainer = Trainer(network, plan, lambda batch: caption_loss(network, batch, weights), options, tmp_path)
     trainer.run(lambda: {"score": 0.0}, lambda *_: None)

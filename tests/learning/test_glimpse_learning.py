@@ -32,7 +32,7 @@ def test_looking_beats_looking_anywhere(tmp_path: Path) -> None:
         pixels, labels = textures(512, seed)
         np.savez(tmp_path / f"{name}.npz", images=pixels, labels=labels)
     files = {name: {"images": str(tmp_path / f"{name}.npz")} for name in ("train", "valid")}
-    config = task.Config.model_validate(
+    config = task.GlimpseConfig.model_validate(
         {
             "task": "glimpse",
             "device": "cpu",

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import saccade
 from saccade.cli import app
-from saccade.data.tags.columns import Sentence, read_columns
+from saccade.data.tags.columns import TaggedSentence, read_columns
 from saccade.runs import config as config_file
 from saccade.tasks.tag import task
 from saccade.tasks.tag.predictor import evaluation
@@ -100,5 +100,5 @@ def test_a_killed_run_goes_on_with_the_same_weights(folder: Path, tmp_path: Path
 
 def test_results_are_json(folder: Path) -> None:
     words = ("Anna", "Berg", "is", "in", "Ulm", ".")
-    (found,) = saccade.load(folder / "run").predict([Sentence(words)])
+    (found,) = saccade.load(folder / "run").predict([TaggedSentence(words)])
     assert [span["text"] for span in json.loads(json.dumps(found.plain()))["spans"]] == ["Anna Berg", "Ulm"]

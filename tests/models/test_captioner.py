@@ -13,14 +13,14 @@ from saccade.decoding import BeamOptions, SamplingOptions, beam_search, search
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.models.captioner import ATTENTIONS, STARTS, Captioner
 from saccade.models.seq2seq import RecurrentSizes
-from saccade.models.seq2seq_attention import ADDITIVE, Look
+from saccade.models.seq2seq_attention import ADDITIVE, AttentionOptions
 
 FEATURE, PLACES = torch.randn(3, 6, 5, dtype=torch.float64), torch.full((3,), 6)
 PICTURE = torch.randint(0, 256, (3, 3, 12, 8), dtype=torch.uint8)
 READ = torch.randint(0, 13, (3, 5))
 
 
-def build(attention: str = "soft", look: Look = ADDITIVE, cell: str = "lstm", **options: Any) -> Captioner:
+def build(attention: str = "soft", look: AttentionOptions = ADDITIVE, cell: str = "lstm", **options: Any) -> Captioner:
     encoder = FeatureEncoder(12, rows=2, columns=3, channels=5, dropout=0.1)
     sizes = RecurrentSizes(12, 10, num_layers=2, cell=cell, dropout=0.3)
     captioner = Captioner(encoder, vocabulary=13, sizes=sizes, look=look, attention=attention, **options)
@@ -75,8 +75,11 @@ def test_the_state_starts_from_the_mean_or_from_nothing() -> None:
     assert not any((state == 0).any() for state in build().start(FEATURE, PLACES).hidden)
 
 
-@pytest.mark.parametrize("look", [Look("general", "entmax15"), Look("dot"), Look("additive", "sparsemax")])
-def test_any_score_and_normalizer(look: Look) -> None:
+@pytest.mark.parametrize(
+    "look",
+    [AttentionOptions("general", "entmax15"), AttentionOptions("dot"), AttentionOptions("additive", "sparsemax")],
+)
+def test_any_score_and_normalizer(look: AttentionOptions) -> None:
     weight_BLHTS = build(look=look).cross_attention(FEATURE, PLACES, READ)
     assert weight_BLHTS.shape == (3, 1, 1, 5, 6)
     torch.testing.assert_close(weight_BLHTS.sum(-1), torch.ones(3, 1, 1, 5, dtype=torch.float64))
@@ -167,4 +170,4 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="start: 'end' given; allowed: mean, zeros"):
         build(start="end")
     with pytest.raises(ValueError, match="normalizer: 'sparsemax' given; hard attention samples from softmax"):
-        build("hard", Look("additive", "sparsemax"))
+        build("hard", AttentionOptions("additive", "sparsemax"))

@@ -11,7 +11,7 @@ from saccade.data.labels.labelled import Text
 from saccade.data.labels.windows import EncodedTexts, encode_texts
 from saccade.layers.dialogue import AttentionContext, Context, RecurrentContext
 from saccade.layers.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, StructuredPooling
-from saccade.models.classifier import Dropouts, TextClassifier
+from saccade.models.classifier import ClassifierDropouts, TextClassifier
 from saccade.models.text_encoder import BagEncoder, RecurrentTextEncoder, TextEncoder, TransformerTextEncoder
 from saccade.models.transformer import BlockSizes
 from saccade.models.transformer import Dropouts as BlockDropouts
@@ -104,7 +104,7 @@ def test_a_hop_has_its_weights_and_its_penalty() -> None:
 
 def test_dropouts_are_drawn_by_torch_and_only_in_training() -> None:
     model = network()
-    model.dropouts = Dropouts(0.3, 0.3, 0.3)
+    model.dropouts = ClassifierDropouts(0.3, 0.3, 0.3)
     texts = dialogue(WORDS, context=0)
     batch = texts.batch(texts.runs())
     assert torch.equal(model(batch).logits_BV, model(batch).logits_BV)
@@ -118,7 +118,7 @@ def test_dropouts_are_drawn_by_torch_and_only_in_training() -> None:
 
 def test_dropped_words_are_unknown_ones() -> None:
     model = network().train()
-    model.dropouts = Dropouts(words=0.999999)
+    model.dropouts = ClassifierDropouts(words=0.999999)
     ids_US, length_U = torch.tensor([[4, 5, 6]]), torch.tensor([3])
     unknown = model.read(ids_US, length_U).vector_BD
     model.eval()

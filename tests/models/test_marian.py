@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from saccade.attention.positions import Places
+from saccade.attention.positions import Positions
 from saccade.models.transformer import BlockSizes, Transformer
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -77,7 +77,7 @@ def copy_weights(mine: Transformer, theirs: Any) -> None:
 
     body = theirs.model
     body.shared.weight.copy_(mine.target.weight)
-    positions = mine.positions(Places.following(0, 64, torch.device("cpu")))  # type: ignore[misc]
+    positions = mine.positions(Positions.following(0, 64, torch.device("cpu")))  # type: ignore[misc]
     for half, block_of in ((body.encoder, mine.encoder), (body.decoder, mine.decoder)):
         half.embed_positions.weight.copy_(positions)
         half.embed_tokens.weight.copy_(mine.target.weight)

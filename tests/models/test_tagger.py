@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.data.tags.columns import Sentence
+from saccade.data.tags.columns import TaggedSentence
 from saccade.data.tags.lexicon import Lexicon
 from saccade.data.text.tokenizer import UNKNOWN
 from saccade.layers.crf import LinearChain
@@ -14,8 +14,8 @@ from saccade.models.tagger import FeatureSizes, OtherPlaces, TagNetwork, WordFea
 from saccade.models.text_encoder import RecurrentTextEncoder, TextEncoder, TransformerTextEncoder
 from saccade.models.transformer import BlockSizes, Dropouts
 
-FIRST = [Sentence(("Blue", "cats", "saw", "Blue")), Sentence(("the", "BLUE", "dog", "and", "cats"))]
-SECOND = [Sentence(("a", "cat", "slept")), Sentence(("cats", "and", "dogs", "slept", "a", "lot", "here"))]
+FIRST = [TaggedSentence(("Blue", "cats", "saw", "Blue")), TaggedSentence(("the", "BLUE", "dog", "and", "cats"))]
+SECOND = [TaggedSentence(("a", "cat", "slept")), TaggedSentence(("cats", "and", "dogs", "slept", "a", "lot", "here"))]
 LEXICON = Lexicon.learned([*FIRST, *SECOND], ["O", "B-X", "I-X"], spelling="bio", min_count=1)
 SIZES = FeatureSizes(7, 4, 3)
 

@@ -10,8 +10,8 @@ from torch import nn
 
 from cases import SCORE_NAMES
 from saccade.attention import KeyValue
-from saccade.attention.positions import Places
-from saccade.data.packing import Row
+from saccade.attention.positions import Positions
+from saccade.data.packing import PackedRow
 from saccade.layers.positions import POSITIONS, Relative, Rotary
 from saccade.models.transformer import BlockSizes, Transformer
 
@@ -73,8 +73,8 @@ def test_a_window_hides_what_is_far() -> None:
     assert not torch.allclose(first[0], first[2])
 
 
-def places(first: int, count: int) -> Places:
-    return Places.following(first, count, torch.device("cpu"))
+def places(first: int, count: int) -> Positions:
+    return Positions.following(first, count, torch.device("cpu"))
 
 
 def test_rotary_positions_see_distances_only() -> None:
@@ -199,12 +199,12 @@ def test_packed_sentences_are_read_as_if_alone(positions: str, window: int | Non
         torch.testing.assert_close(vectors_TD[start:end], alone_TD)
 
 
-def packed_row(sentences: list[list[int]], size: int) -> Row:
+def packed_row(sentences: list[list[int]], size: int) -> PackedRow:
     ids, lengths = [token for one in sentences for token in one], [len(one) for one in sentences]
     places = [place for length in lengths for place in range(length)]
     starts = [0, *torch.tensor(lengths).cumsum(0).tolist()]
     padding = [0] * (size - len(ids))
-    return Row(
+    return PackedRow(
         torch.tensor([ids + padding]),
         torch.tensor([*starts, starts[-1], starts[-1]], dtype=torch.int32),  # two slots are free
         torch.tensor(places + padding),

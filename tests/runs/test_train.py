@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import saccade
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
 
@@ -62,7 +62,7 @@ def trained(content: dict[str, Any], folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("task", [labels, tags, glimpses])
 def test_a_run_that_is_refused_stays_as_it_was(tmp_path: Path, task: Any) -> None:
     before = trained(task(tmp_path, "xy"), tmp_path / "run")
-    with pytest.raises(Mistake, match="the training data have changed"):
+    with pytest.raises(UserError, match="the training data have changed"):
         trained(task(tmp_path, "zy"), tmp_path / "run")
     for name, content in before.items():
         assert (tmp_path / "run" / name).read_bytes() == content, name
@@ -72,14 +72,14 @@ def test_a_run_that_is_refused_stays_as_it_was(tmp_path: Path, task: Any) -> Non
 @pytest.mark.parametrize(("first", "second"), [(tags, labels), (labels, tags), (glimpses, tags)])
 def test_a_folder_holds_one_task(tmp_path: Path, first: Any, second: Any) -> None:
     trained(first(tmp_path, "xy"), tmp_path / "run")
-    with pytest.raises(Mistake, match="holds a run with another task"):
+    with pytest.raises(UserError, match="holds a run with another task"):
         trained(second(tmp_path, "xy"), tmp_path / "run")
 
 
 @pytest.mark.parametrize("task", [labels, tags, glimpses])
 def test_a_lone_string_is_not_read_letter_by_letter(tmp_path: Path, task: Any) -> None:
     trained(task(tmp_path, "xy"), tmp_path / "run")
-    with pytest.raises(Mistake, match="it takes a list of inputs"):
+    with pytest.raises(UserError, match="it takes a list of inputs"):
         saccade.load(tmp_path / "run").predict("x y")
 
 
@@ -99,13 +99,13 @@ def test_what_cannot_be_is_said_at_once(tmp_path: Path, task: Any, changes: dict
     content = task(tmp_path, "xy")
     for section, fields in changes.items():
         content[section] = {**content[section], **fields}
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         trained(content, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_shapes_are_told_in_words() -> None:
-    with pytest.raises(Mistake, match="where nouns look is measured in shapes"):
+    with pytest.raises(UserError, match="where nouns look is measured in shapes"):
         config_file.check({"task": "caption", "tokenizer": {"kind": "characters"}}, "test")
 
 
@@ -114,7 +114,7 @@ def test_shapes_are_told_in_words() -> None:
 )
 def test_masks_that_are_never_drawn_have_no_size(count: str, size: str) -> None:
     data = {"train": {"source": "a.tsv"}, "valid": {"source": "b.tsv"}}
-    with pytest.raises(Mistake, match=f"{size}: 3 given; it has no effect with {count}: 0"):
+    with pytest.raises(UserError, match=f"{size}: 3 given; it has no effect with {count}: 0"):
         config_file.check({"input": "features", "data": data, "features": {count: 0, size: 3}}, "test")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.runs import verify
 
 
@@ -54,5 +54,5 @@ def test_different_weights_are_seen(tmp_path: Path) -> None:
 def test_a_mistake_in_the_config_is_said(tmp_path: Path) -> None:
     path = config(tmp_path)
     (tmp_path / "rows.tsv").unlink()
-    with pytest.raises(Mistake, match="there is no file at"):
+    with pytest.raises(UserError, match="there is no file at"):
         verify.verify(path, [], kills=1, steps=6, console=Console(quiet=True))

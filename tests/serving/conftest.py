@@ -17,7 +17,7 @@ from page_browser import opened
 from page_runs import PAGE_RUNS, make_all
 from runs import make_run
 from saccade.runs import config as config_file
-from saccade.serving.models import Run, load_runs
+from saccade.serving.models import ServedRun, load_runs
 from saccade.tasks import TASKS
 from saccade.training import checkpoints
 from servers import Serving, serving
@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def translating(folder: Path) -> list[Run]:
+def translating(folder: Path) -> list[ServedRun]:
     """English to French, and back: words a to h, learned by nobody."""
     torch.manual_seed(7)
     there = make_run(folder / "there", "languages.source=en", "languages.target=fr", "decoding.beam=2")
@@ -41,7 +41,7 @@ def translating(folder: Path) -> list[Run]:
 
 
 @pytest.fixture(scope="session")
-def judging(folder: Path) -> list[Run]:
+def judging(folder: Path) -> list[ServedRun]:
     """A run of every other task."""
     contents = {"labels": labels(folder), "tags": tags(folder), "glimpses": glimpses(folder), "shapes": SHAPES}
     for name, content in contents.items():
@@ -50,13 +50,13 @@ def judging(folder: Path) -> list[Run]:
 
 
 @pytest.fixture(scope="session")
-def served(translating: list[Run]) -> Iterator[Serving]:
+def served(translating: list[ServedRun]) -> Iterator[Serving]:
     with serving(translating) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
-def all_served(translating: list[Run], judging: list[Run]) -> Iterator[Serving]:
+def all_served(translating: list[ServedRun], judging: list[ServedRun]) -> Iterator[Serving]:
     with serving([*translating, *judging]) as found:
         yield found
 
@@ -105,7 +105,7 @@ def glimpses(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def page_runs(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list[Run]:
+def page_runs(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list[ServedRun]:
     """What the page is tried on; made once, by whichever process of the tests comes first."""
     own = tmp_path_factory.getbasetemp()
     folder = (own if worker_id == "master" else own.parent) / "page_runs"  # above a lone process lie older sessions
@@ -116,7 +116,7 @@ def page_runs(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list[
 
 
 @pytest.fixture(scope="session")
-def site(page_runs: list[Run]) -> Iterator[Serving]:
+def site(page_runs: list[ServedRun]) -> Iterator[Serving]:
     with serving(page_runs) as found:
         yield found
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from saccade.serving import batcher as batcher_module
-from saccade.serving.batcher import Batcher, Closed, Full, Work
+from saccade.serving.batcher import Batcher, Closed, Full, ModelCall
 
 
 class Model:
@@ -34,7 +34,7 @@ def double(model: Model, items: list[int], *, plus: int = 0) -> list[int]:
     return [2 * item + plus for item in items]
 
 
-PLAIN, MORE = Work(double), Work(double, (("plus", 1),))
+PLAIN, MORE = ModelCall(double), ModelCall(double, (("plus", 1),))
 
 
 def with_batcher(test: Callable[[Model, Batcher], Coroutine[Any, Any, None]], **options: Any) -> None:
@@ -178,7 +178,7 @@ def test_a_first_request_waits_a_moment_for_others() -> None:
 def test_batches_hold_no_more_than_they_may() -> None:
     async def test(model: Model, batcher: Batcher) -> None:
         first = await busy(model, batcher)
-        tasks = [asyncio.create_task(batcher.submit(Work(lengths), ["x" * 3000])) for _ in range(5)]
+        tasks = [asyncio.create_task(batcher.submit(ModelCall(lengths), ["x" * 3000])) for _ in range(5)]
         await settled()
         model.gate.set()
         await asyncio.gather(first, *tasks)
@@ -193,17 +193,17 @@ def test_pictures_count_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def test(model: Model, batcher: Batcher) -> None:
         first = await busy(model, batcher)
-        waiting = asyncio.create_task(batcher.submit(Work(lengths), [pictures[0]]))
+        waiting = asyncio.create_task(batcher.submit(ModelCall(lengths), [pictures[0]]))
         await settled()
         with pytest.raises(Full):
-            await batcher.submit(Work(lengths), [pictures[1]])
+            await batcher.submit(ModelCall(lengths), [pictures[1]])
         small = [np.zeros((8, 8), np.uint8) for _ in range(4)]
-        together = asyncio.create_task(batcher.submit(Work(lengths), small))
+        together = asyncio.create_task(batcher.submit(ModelCall(lengths), small))
         await settled()
         model.gate.set()
         await asyncio.gather(first, waiting, together)
         assert [len(batch) for batch in model.batches] == [1, 1, 4]  # the large one fills a batch
-        assert await batcher.submit(Work(lengths), [pictures[1]]) == [700]
+        assert await batcher.submit(ModelCall(lengths), [pictures[1]]) == [700]
 
     with_batcher(test)
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from runs import make_run
 from saccade.bench.serving.http_client import Connection, Served, served
 from saccade.cli import app
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 RUNNER = CliRunner()
 SECRET = "a b secret"
@@ -31,7 +31,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def refused(*arguments: str) -> str:
     found = RUNNER.invoke(app, ["serve", *arguments]).exception
-    assert isinstance(found, Mistake)
+    assert isinstance(found, UserError)
     return str(found)
 
 

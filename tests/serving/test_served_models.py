@@ -11,43 +11,43 @@ import pytest
 from runs import make_run
 from saccade.data.sound.mel import Mel
 from saccade.data.sound.recordings import Sounds
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs.train import MAY_CHANGE
 from saccade.serving import models
 from saccade.serving.batcher import Batcher
-from saccade.serving.models import ModelSet, Pair, Run, load_runs
-from saccade.tasks.translate.config import Languages
+from saccade.serving.models import LanguagePair, ModelSet, ServedRun, load_runs
+from saccade.tasks.translate.config import LanguageCodes
 
 
-def stub(name: str, source: str, target: str) -> Run:
-    return Run(name, "translate", None, Pair(source, target))
+def stub(name: str, source: str, target: str) -> ServedRun:
+    return ServedRun(name, "translate", None, LanguagePair(source, target))
 
 
-def model_set(*runs: Run) -> ModelSet:
+def model_set(*runs: ServedRun) -> ModelSet:
     return ModelSet(runs, lambda run: Batcher(run.predictor))
 
 
 def test_languages_are_given_or_written_in_the_config_or_seen_in_file_names(tmp_path: Path) -> None:
     said = make_run(tmp_path / "said", "languages.source=de", "languages.target=pt-BR")
-    assert load_runs([said])[0].pair == Pair("de", "pt-BR")
-    assert load_runs([said], [f"{said}=en-fr"])[0].pair == Pair("en", "fr")
-    assert load_runs([said], [f"{said}=zh-Hans:en"])[0].pair == Pair("zh-Hans", "en")
+    assert load_runs([said])[0].pair == LanguagePair("de", "pt-BR")
+    assert load_runs([said], [f"{said}=en-fr"])[0].pair == LanguagePair("en", "fr")
+    assert load_runs([said], [f"{said}=zh-Hans:en"])[0].pair == LanguagePair("zh-Hans", "en")
     for number, ending in enumerate(("", ".gz", ".txt")):
         files = [
             f"data.train.{side}={tmp_path}/x.{code}{ending}" for side, code in (("source", "it"), ("target", "es"))
         ]
         run = make_named(tmp_path / f"seen{number}", files)
-        assert load_runs([run])[0].pair == Pair("it", "es")
+        assert load_runs([run])[0].pair == LanguagePair("it", "es")
 
 
 def test_languages_in_a_config_are_checked_and_may_be_added_later(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     before = config_file.load(run / "config.yaml")
-    after = before.model_copy(update={"languages": Languages(source="en", target="fr")})
+    after = before.model_copy(update={"languages": LanguageCodes(source="en", target="fr")})
     kept = [config.model_dump(exclude=MAY_CHANGE) for config in (before, after)]
     assert kept[0] == kept[1]
-    with pytest.raises(Mistake, match=r"languages\.source: 'English' given"):
+    with pytest.raises(UserError, match=r"languages\.source: 'English' given"):
         make_run(tmp_path / "other", "languages.source=English", "languages.target=fr")
 
 
@@ -70,13 +70,13 @@ def make_named(folder: Path, files: list[str]) -> Path:
 )
 def test_what_is_not_known_is_asked_for(tmp_path: Path, languages: list[str], message: str) -> None:
     run = make_run(tmp_path / "run")
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         load_runs([run], [one.format(run=run) for one in languages])
 
 
-def test_a_run_of_another_task_has_no_languages(judging: list[Run], folder: Path) -> None:
+def test_a_run_of_another_task_has_no_languages(judging: list[ServedRun], folder: Path) -> None:
     assert [run.pair for run in judging] == [None] * 4
-    with pytest.raises(Mistake, match="is a run of the task classify, which translates nothing"):
+    with pytest.raises(UserError, match="is a run of the task classify, which translates nothing"):
         load_runs([folder / "labels"], [f"{folder / 'labels'}=en-fr"])
 
 
@@ -93,8 +93,8 @@ def test_a_run_of_another_task_has_no_languages(judging: list[Run], folder: Path
 )
 def test_what_reads_files_is_not_served(
     folder: Path,
-    judging: list[Run],
-    translating: list[Run],
+    judging: list[ServedRun],
+    translating: list[ServedRun],
     monkeypatch: pytest.MonkeyPatch,
     task: str,
     predictor: Any,
@@ -102,13 +102,13 @@ def test_what_reads_files_is_not_served(
 ) -> None:
     run = next(folder / run.name for run in [*judging, *translating] if run.task == task)
     monkeypatch.setattr(models, "load_run", lambda _: predictor)
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         load_runs([run])
 
 
 def test_of_two_that_translate_the_same_the_first_is_asked() -> None:
     found = model_set(stub("a", "en", "fr"), stub("b", "en", "de"), stub("c", "en", "fr"), stub("d", "de", "en"))
-    assert found.pairs[Pair("en", "fr")].run.name == "a"
+    assert found.pairs[LanguagePair("en", "fr")].run.name == "a"
     assert (found.sources, found.languages) == (["en", "de"], ["en", "fr", "de"])
     assert (found.targets("en"), found.targets("de")) == (["en", "fr", "de"], ["en", "de"])
     assert found.named("c").run.name == "c"
@@ -116,7 +116,7 @@ def test_of_two_that_translate_the_same_the_first_is_asked() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(Mistake, match="a: two runs are called so"):
+    with pytest.raises(UserError, match="a: two runs are called so"):
         model_set(stub("a", "en", "fr"), stub("a", "en", "de"))
     found = model_set(stub("a", "en", "fr"))
     wrong: Any
@@ -125,5 +125,5 @@ def test_mistakes() -> None:
         (lambda: found.for_task("tag"), "this server has none of the task tag"),
         (lambda: found.for_task("translate", "b"), "no model of the task translate has this name; allowed: a"),
     ):
-        with pytest.raises(Mistake, match=message):
+        with pytest.raises(UserError, match=message):
             wrong()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from saccade.data.labels.labelled import Columns, Spelling
+from saccade.data.labels.labelled import LabelColumns, Spelling
 from saccade.data.text.tokenizer import SPECIAL, Vocabulary
-from saccade.inspection.trust.evidence import Case
+from saccade.inspection.trust.evidence import TrustCase
 from saccade.layers.pooling import AttentionPooling, Pooling
 from saccade.models.classifier import TextClassifier
 from saccade.models.text_encoder import BagEncoder
@@ -35,11 +35,11 @@ def bag(*, sharpness: float, pooling: Pooling | None = None) -> TextClassifier:
     return network.eval()
 
 
-def case(text: str, answer: int = 1) -> Case:
+def case(text: str, answer: int = 1) -> TrustCase:
     words = text.split()
-    return Case(words, [len(SPECIAL) + WORDS.index(word) for word in words], list(range(len(words))), [answer])
+    return TrustCase(words, [len(SPECIAL) + WORDS.index(word) for word in words], list(range(len(words))), [answer])
 
 
 def classifier(network: TextClassifier) -> Classifier:
     tokenizer = Vocabulary([*SPECIAL, *WORDS], "words")
-    return Classifier(network, tokenizer, ["no", "yes"], Spelling(), Columns())
+    return Classifier(network, tokenizer, ["no", "yes"], Spelling(), LabelColumns())

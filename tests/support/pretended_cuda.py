@@ -24,8 +24,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from saccade.attention import MultiHeadAttention
-from saccade.bench.training.flops import Sizes
-from saccade.bench.training.trainers import Job, config_of, words
+from saccade.bench.training.flops import ModelSizes
+from saccade.bench.training.trainers import TrainJob, config_of, words
 from saccade.decoding import BeamOptions
 from saccade.decoding.constraints import constrain
 from saccade.decoding.continuous import sources
@@ -37,9 +37,9 @@ from saccade.tasks.translate import batches, task
 from saccade.training.loop import Trainer
 
 CUDA = torch.device("cuda")
-TRANSFORMER = Sizes(64, 2, 200, num_heads=2, hidden_width=96)
-RNN = Sizes(32, 2, 200, embedding_width=24)
-TRAININGS: dict[str, tuple[Sizes, dict[str, Any]]] = {
+TRANSFORMER = ModelSizes(64, 2, 200, num_heads=2, hidden_width=96)
+RNN = ModelSizes(32, 2, 200, embedding_width=24)
+TRAININGS: dict[str, tuple[ModelSizes, dict[str, Any]]] = {
     "packed": (TRANSFORMER, {}),
     "packed post-norm": (TRANSFORMER, {"model.norm": "post"}),
     "packed rotary": (TRANSFORMER, {"model.positions": "rotary"}),
@@ -131,8 +131,8 @@ def moved(network: nn.Module, dtype: torch.dtype | None = None) -> Any:
     return network
 
 
-def configured(sizes: Sizes, changes: dict[str, Any]) -> tuple[Any, Any]:
-    job = Job(CUDA, sizes, tokens=512, steps=1, warmup=1, recurrent_batches=(16,))
+def configured(sizes: ModelSizes, changes: dict[str, Any]) -> tuple[Any, Any]:
+    job = TrainJob(CUDA, sizes, tokens=512, steps=1, warmup=1, recurrent_batches=(16,))
     work = job.works()[0]
     config = config_of(job, work)
     for key, value in changes.items():
@@ -142,7 +142,7 @@ def configured(sizes: Sizes, changes: dict[str, Any]) -> tuple[Any, Any]:
     return config, work
 
 
-def train(sizes: Sizes, changes: dict[str, Any], folder: Path) -> str:
+def train(sizes: ModelSizes, changes: dict[str, Any], folder: Path) -> str:
     """Forward, backward, clip and update, from a batch as it is loaded."""
     config, work = configured(sizes, changes)
     store = work.store(folder / "store", sizes.vocabulary)

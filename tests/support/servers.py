@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from saccade.serving.models import Run
+from saccade.serving.models import ServedRun
 from saccade.serving.server import listen, prepared
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
@@ -30,7 +30,7 @@ class Serving(NamedTuple):
 
 
 @contextmanager
-def serving(runs: Sequence[Run], **settings: Any) -> Iterator[Serving]:
+def serving(runs: Sequence[ServedRun], **settings: Any) -> Iterator[Serving]:
     """A server of these runs."""
     given = Settings(port=0, quiet=True, **settings)
     server, listening = prepared(runs, given), listen(given)

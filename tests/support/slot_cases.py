@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from saccade.data.text.tokenizer import END
-from saccade.decoding import BeamOptions, Hypothesis, Work
+from saccade.decoding import BeamOptions, DecodingWork, Hypothesis
 from saccade.decoding.constraints import Constraints
 from saccade.decoding.continuous import beam_state
 from saccade.decoding.continuous.beam_state import BeamBoard
@@ -41,12 +41,12 @@ def random_sources(count: int, longest: int = 20) -> list[Tensor]:
     return [torch.randint(4, 11, (length,)) for length in lengths]
 
 
-def work_of(sources: list[Tensor], prefixes: Sequence[Sequence[int]] = ()) -> Work:
+def work_of(sources: list[Tensor], prefixes: Sequence[Sequence[int]] = ()) -> DecodingWork:
     def load(numbers: Sequence[int]) -> tuple[Tensor, Tensor]:
         rows = [sources[number] for number in numbers]
         return pad_sequence(rows, batch_first=True), torch.tensor([len(row) for row in rows])
 
-    return Work(load, [len(source) for source in sources], prefixes)
+    return DecodingWork(load, [len(source) for source in sources], prefixes)
 
 
 def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from saccade.data.text.tokenizer import END, PAD, START
-from saccade.decoding import Options, Stepper
+from saccade.decoding import DecodingOptions, Stepper
 from saccade.models.transformer import BlockSizes, Transformer
 
 VOCABULARY = 7
@@ -95,7 +95,7 @@ def sources(*first: int) -> tuple[Tensor, Tensor]:
     return torch.tensor([[index, END] for index in first]), torch.full((len(first),), 2)
 
 
-def outputs(options: Options) -> Iterator[list[int]]:
+def outputs(options: DecodingOptions) -> Iterator[list[int]]:
     """Every output a search over letters may end with."""
     for length in range(options.min_length, options.max_length):
         for ids in itertools.product(LETTERS, repeat=length):

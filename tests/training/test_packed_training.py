@@ -14,17 +14,17 @@ from rich.console import Console
 from saccade.data.batches import of_pairs
 from saccade.data.packing import of_stores
 from saccade.data.prefetch import Ahead
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
 from saccade.tasks.translate import batches as batching
 from saccade.tasks.translate import task
-from saccade.tasks.translate.config import Config
+from saccade.tasks.translate.config import TranslateConfig
 
 LINES = [" ".join("abcdefgh"[(row + step) % 8] for step in range(2 + row % 5)) for row in range(60)]
 
 
-def config(folder: Path, *overrides: str) -> Config:
+def config(folder: Path, *overrides: str) -> TranslateConfig:
     text = folder / "text.txt"
     text.write_text("\n".join(LINES) + "\n", encoding="utf-8")
     sides = {"source": str(text), "target": str(text)}
@@ -85,7 +85,7 @@ def test_auto_means_padded_on_a_cpu(tmp_path: Path) -> None:
 def test_what_cannot_be_packed_is_refused(tmp_path: Path, override: str, message: str) -> None:
     made = config(tmp_path, override, "training.batches=packed")
     with pytest.raises(
-        Mistake, match=rf"training\.batches: 'packed' given, but {message}; allowed: auto, even, padded"
+        UserError, match=rf"training\.batches: 'packed' given, but {message}; allowed: auto, even, padded"
     ):
         train.train(made, tmp_path / "run", Console(quiet=True))
 
@@ -134,10 +134,10 @@ def test_batches_are_loaded_ahead_in_order() -> None:
 def test_a_mistake_while_loading_ahead_reaches_the_one_who_waits() -> None:
     def loaded(row: int) -> int:
         if row == 1:
-            raise Mistake("row 1 is bad")
+            raise UserError("row 1 is bad")
         return row
 
     ahead, rows = Ahead(loaded, depth=1), [0, 1]
     assert ahead.take(rows[0], rows[1:]) == 0
-    with pytest.raises(Mistake, match="row 1 is bad"):
+    with pytest.raises(UserError, match="row 1 is bad"):
         ahead.take(rows[1], [])

@@ -14,17 +14,17 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
-from saccade.data.batches import Batch, of_pairs
+from saccade.data.batches import PairBatch, of_pairs
 from saccade.data.store import prepare
 from saccade.data.text.corpus import Pair
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training import checkpoints, losses, precision
 from saccade.training.averages import MovingAverage
 from saccade.training.batch_size import largest_fitting
 from saccade.training.loop import NonFiniteLoss, Trainer
 from saccade.training.losses import disagreement, sequence_loss
-from saccade.training.options import Options
+from saccade.training.options import TrainingOptions
 from saccade.training.schedules import SCHEDULES
 from saccade.training.signals import Interrupted
 
@@ -107,7 +107,7 @@ def build(folder: Path, max_steps: int, **options: float) -> Trainer:
     given = {"learning_rate": 1e-2, "warmup_steps": 5, "validate_every": 7, "save_every": 3, **options}
     plan = of_pairs(store, tokens_per_batch=100, seed=1)
     loss = functools.partial(sequence_loss, model, smoothing=0.1)
-    return Trainer(model, plan, loss, Options(max_steps=max_steps, **given), folder)  # type: ignore[arg-type]
+    return Trainer(model, plan, loss, TrainingOptions(max_steps=max_steps, **given), folder)  # type: ignore[arg-type]
 
 
 class Killed(BaseException):
@@ -234,7 +234,7 @@ def test_bfloat16_is_probed_in_another_process(monkeypatch: pytest.MonkeyPatch) 
 def test_the_batch_size_is_found_by_trying() -> None:
     tried: list[tuple[int, ...]] = []
 
-    def step(batch: Batch) -> None:
+    def step(batch: PairBatch) -> None:
         tried.append(tuple(batch.source_BS.shape))
         if batch.source_BS.numel() > 5000:
             raise torch.OutOfMemoryError
@@ -252,10 +252,10 @@ def test_a_truncated_checkpoint_costs_no_earlier_one(tmp_path: Path) -> None:
     assert (tmp_path / "checkpoints" / "damaged-step-000000009.safetensors").exists()
     (whole,) = checkpoints.steps(tmp_path / "checkpoints")
     whole.write_bytes(b"")
-    with pytest.raises(Mistake, match="is damaged, and so is every other checkpoint"):
+    with pytest.raises(UserError, match="is damaged, and so is every other checkpoint"):
         build(tmp_path, 9)
     (tmp_path / "model.safetensors").write_bytes(b"short")
-    with pytest.raises(Mistake, match=r"model.safetensors is damaged"):
+    with pytest.raises(UserError, match=r"model.safetensors is damaged"):
         checkpoints.load_weights(tmp_path / "model.safetensors", torch.nn.Linear(1, 1))
 
 
@@ -263,7 +263,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     model = build(tmp_path, 1).model
     checkpoints.save_weights(tmp_path / "model.safetensors", model)
     del model.encoder[0]  # type: ignore[operator, union-attr]
-    with pytest.raises(Mistake, match=r"checkpoint: it is of another model; only one of them has encoder\.0"):
+    with pytest.raises(UserError, match=r"checkpoint: it is of another model; only one of them has encoder\.0"):
         checkpoints.load_weights(tmp_path / "model.safetensors", model)
 
 

@@ -11,7 +11,7 @@ from saccade.attention.call import MaskLike, NormalizerLike, ScoreLike, resolve
 from saccade.attention.kernels.select import Choice, select
 
 
-class Options(TypedDict, total=False):
+class AttendOptions(TypedDict, total=False):
     """What `attend` takes beside query, key and value."""
 
     score: ScoreLike
@@ -23,7 +23,7 @@ class Options(TypedDict, total=False):
     backend: str
 
 
-class Asked(Options, total=False):
+class ReturnOptions(AttendOptions, total=False):
     """... and what it may be asked to return."""
 
     return_weights: bool
@@ -31,7 +31,7 @@ class Asked(Options, total=False):
 
 
 @overload
-def attend(query: Tensor, key: Tensor | None, value: Tensor, **options: Unpack[Options]) -> Tensor: ...
+def attend(query: Tensor, key: Tensor | None, value: Tensor, **options: Unpack[AttendOptions]) -> Tensor: ...
 
 
 @overload
@@ -41,13 +41,13 @@ def attend(
     value: Tensor,
     *,
     return_weights: Literal[True],
-    **options: Unpack[Options],
+    **options: Unpack[AttendOptions],
 ) -> tuple[Tensor, Tensor]: ...
 
 
 @overload
 def attend(
-    query: Tensor, key: Tensor | None, value: Tensor, **options: Unpack[Asked]
+    query: Tensor, key: Tensor | None, value: Tensor, **options: Unpack[ReturnOptions]
 ) -> Tensor | tuple[Tensor, ...]: ...
 
 
@@ -102,7 +102,7 @@ def attend(
     return results if len(results) > 1 else results[0]
 
 
-def explain(query: Tensor, key: Tensor | None, value: Tensor, **options: Unpack[Asked]) -> Choice:
+def explain(query: Tensor, key: Tensor | None, value: Tensor, **options: Unpack[ReturnOptions]) -> Choice:
     """Which implementation `attend` would take for the same arguments, and why; print it."""
     arguments = inspect.signature(attend).bind(query, key, value, **options)
     arguments.apply_defaults()

@@ -19,14 +19,14 @@ from saccade.attention.call import (
 )
 from saccade.attention.memory import KeyValue, Memory, Past, SharedMemory, SlotMemory, Slots
 from saccade.attention.normalizers import NORMALIZERS
-from saccade.attention.positions import Places
+from saccade.attention.positions import Positions
 from saccade.attention.scores import SCORES, Score
 from saccade.ops.lazy_norm import Rows, given
 from saccade.ops.linear import Linear, linear
 from saccade.ops.split import split
 
 MANY_STEPS = 256
-Rotate = Callable[[Tensor, Places], Tensor]  # queries or keys [B, H, T, K] and where they stand
+Rotate = Callable[[Tensor, Positions], Tensor]  # queries or keys [B, H, T, K] and where they stand
 
 
 @final
@@ -83,7 +83,7 @@ class MultiHeadAttention(nn.Module):
         named = isinstance(normalizer, str) and normalizer in NORMALIZERS
         self.normalizer = NORMALIZERS[str(normalizer)]() if named else find_normalizer(normalizer)
 
-    def memory(self, key_BSD: Tensor, value_BSD: Tensor | None = None, *, place: Places | None = None) -> KeyValue:
+    def memory(self, key_BSD: Tensor, value_BSD: Tensor | None = None, *, place: Positions | None = None) -> KeyValue:
         """The once-per-source work: keys and values projected, split into heads, and read by the score.
 
         `place` says where the keys stand, for rotary positions; otherwise they stand one behind the other from 0 on.
@@ -124,7 +124,7 @@ class MultiHeadAttention(nn.Module):
         memory: Memory | None = None,
         past: Past | None = None,
         bias: Tensor | None = None,
-        place: Places | None = None,
+        place: Positions | None = None,
         backend: str = "auto",
         return_weights: bool = False,
         return_log_probability: bool = False,
@@ -191,7 +191,7 @@ class MultiHeadAttention(nn.Module):
         key, value = (part.weight.new_zeros(1, 1, part.out_features) for part in (self.key, self.value))
         return self._memory(key, value, None)
 
-    def _memory(self, key_BSD: Tensor, value_BSD: Tensor, place: Places | None) -> KeyValue:
+    def _memory(self, key_BSD: Tensor, value_BSD: Tensor, place: Positions | None) -> KeyValue:
         key_BGSK = self._placed(key_BSD, self.num_key_value_heads, place).unsqueeze(-3)
         value_BGSK = self._heads(value_BSD, self.num_key_value_heads).unsqueeze(-3)
         memory = self.score.memory(key_BGSK) if isinstance(self.score, Score) else key_BGSK
@@ -199,11 +199,11 @@ class MultiHeadAttention(nn.Module):
             return KeyValue(memory.contiguous(), value_BGSK.contiguous())
         return KeyValue(memory, value_BGSK)
 
-    def _placed(self, projected_BTD: Tensor, num_heads: int, place: Places | None) -> Tensor:
+    def _placed(self, projected_BTD: Tensor, num_heads: int, place: Positions | None) -> Tensor:
         heads_BHTK = self._heads(projected_BTD, num_heads)
         if self.rotate is None:
             return heads_BHTK
-        return self.rotate(heads_BHTK, place or Places.following(0, heads_BHTK.shape[-2], heads_BHTK.device))
+        return self.rotate(heads_BHTK, place or Positions.following(0, heads_BHTK.shape[-2], heads_BHTK.device))
 
     @staticmethod
     def _heads(projected_BTD: Tensor, num_heads: int) -> Tensor:

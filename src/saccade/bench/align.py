@@ -19,11 +19,11 @@ from rich.table import Table
 import saccade
 from saccade.bench.peers.environments import Environment, Failed
 from saccade.cli import align as align_command
-from saccade.cli.align import Run
+from saccade.cli.align import AligningRun
 from saccade.data.text.corpus import Pair
 from saccade.inspection.align.gold import read_links
 from saccade.inspection.align.heads import best
-from saccade.inspection.align.links import SYMMETRIZERS, Gold, Links, Scores, reverse, scored
+from saccade.inspection.align.links import SYMMETRIZERS, AlignmentScores, Gold, Links, reverse, scored
 from saccade.runs import config as config_file
 from saccade.tasks.translate import align, corpora
 from saccade.tasks.translate.align import Aligner
@@ -45,7 +45,7 @@ class Files(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Plan:
+class AlignPlan:
     """What to align with what."""
 
     runs: tuple[Path, Path]  # there and back
@@ -54,12 +54,12 @@ class Plan:
     is_lower: bool = False  # what eflomal reads
 
 
-class Row(NamedTuple):
+class AlignRow(NamedTuple):
     """An aligner: how right each way of using it is, and how long it took; or the reason why there is nothing."""
 
     title: str
     version: str
-    ways: dict[str, Scores]
+    ways: dict[str, AlignmentScores]
     seconds: float
     problem: str | None = None
 
@@ -68,10 +68,10 @@ class Row(NamedTuple):
         return {**self._asdict(), "ways": {way: scores.plain() for way, scores in self.ways.items()}}
 
 
-def run(plan: Plan, say: Say) -> list[Row]:
+def run(plan: AlignPlan, say: Say) -> list[AlignRow]:
     """Ours with heads that were chosen in two ways, then eflomal. Nothing is kept with the runs."""
     pairs, gold = align_command.with_gold(align.read_pairs(plan.files.source, plan.files.target), plan.files.gold)
-    there, back = (Run.load(folder).translator for folder in plan.runs)
+    there, back = (AligningRun.load(folder).translator for folder in plan.runs)
     say(f"saccade: choosing heads by {len(pairs):,} pairs, without their gold and by it")
     agreeing = align.agreement(there, back, pairs)
     by_agreement = Aligner(there, agreeing.forward), Aligner(back, agreeing.backward)
@@ -82,16 +82,16 @@ def run(plan: Plan, say: Say) -> list[Row]:
     return [*ours, _eflomal(plan, pairs, gold, say)]
 
 
-def _ours(how: str, forward: Aligner, backward: Aligner, pairs: Sequence[Pair], gold: Sequence[Gold]) -> Row:
+def _ours(how: str, forward: Aligner, backward: Aligner, pairs: Sequence[Pair], gold: Sequence[Gold]) -> AlignRow:
     started = time.perf_counter()
     joint = list(align.aligned_jointly(forward, backward, pairs))
     seconds = time.perf_counter() - started
     turned = map(reverse, align.aligned(backward, align.turned(pairs)))
     alone = list(zip(align.aligned(forward, pairs), turned, strict=True))
-    return Row(f"saccade, heads by {how}", saccade.__version__, dict(ways(alone, joint, gold)), seconds)
+    return AlignRow(f"saccade, heads by {how}", saccade.__version__, dict(ways(alone, joint, gold)), seconds)
 
 
-def ways(alone: Both, joint: Both, gold: Sequence[Gold]) -> Iterator[tuple[str, Scores]]:
+def ways(alone: Both, joint: Both, gold: Sequence[Gold]) -> Iterator[tuple[str, AlignmentScores]]:
     """Each direction alone, and both joined in every way."""
     for index, way in enumerate(("forward", "reverse")):
         yield way, scored((links[index] for links in alone), gold)
@@ -99,7 +99,7 @@ def ways(alone: Both, joint: Both, gold: Sequence[Gold]) -> Iterator[tuple[str, 
         yield way, scored((join(*links) for links in joint), gold)
 
 
-def _eflomal(plan: Plan, pairs: Sequence[Pair], gold: Sequence[Gold], say: Say) -> Row:
+def _eflomal(plan: AlignPlan, pairs: Sequence[Pair], gold: Sequence[Gold], say: Say) -> AlignRow:
     environment = Environment(plan.peers_folder / "eflomal", REQUIREMENTS)
     try:
         if not environment.is_ready:
@@ -110,9 +110,9 @@ def _eflomal(plan: Plan, pairs: Sequence[Pair], gold: Sequence[Gold], say: Say) 
         say("eflomal: it learns from the run's training text (ten minutes for 300,000 pairs on two cores)")
         started = time.perf_counter()
         both = aligned(environment, text, pairs, is_lower=plan.is_lower)
-        return Row("eflomal", version, dict(ways(both, both, gold)), time.perf_counter() - started)
+        return AlignRow("eflomal", version, dict(ways(both, both, gold)), time.perf_counter() - started)
     except Failed as error:
-        return Row("eflomal", "-", {}, 0.0, str(error))
+        return AlignRow("eflomal", "-", {}, 0.0, str(error))
 
 
 def training_text(folder: Path) -> Iterator[Pair]:
@@ -135,7 +135,7 @@ def aligned(environment: Environment, text: Iterable[Pair], pairs: Sequence[Pair
     return list(zip(forward, backward, strict=True))
 
 
-def table(rows: Sequence[Row]) -> Table:
+def table(rows: Sequence[AlignRow]) -> Table:
     """A line for each way, a column for each aligner."""
     found = Table(header_style="bold", box=None, pad_edge=False)
     found.add_column("AER (precision, recall)", no_wrap=True)
@@ -147,7 +147,7 @@ def table(rows: Sequence[Row]) -> Table:
     return found
 
 
-def _cell(scores: Scores | None) -> str:
+def _cell(scores: AlignmentScores | None) -> str:
     if scores is None:
         return "-"
     aer, precision, recall = (100 * value for value in scores.plain().values())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 PEERS_FOLDER = Path("~/.cache/saccade/peers")
 
@@ -23,21 +23,21 @@ class Device(StrEnum):
 def check(device: Device) -> None:
     """It is there."""
     if device == Device.cuda and not torch.cuda.is_available():
-        raise Mistake("--device: cuda given, but torch sees no CUDA device here; allowed: cpu")
+        raise UserError("--device: cuda given, but torch sees no CUDA device here; allowed: cpu")
 
 
 def refuse(device: str, **given: object) -> None:
     """What goes with the other device is refused, not ignored."""
     for name, value in given.items():
         if value is not None:
-            raise Mistake(f"--{name.replace('_', '-')}: given, but it goes with --device {device}")
+            raise UserError(f"--{name.replace('_', '-')}: given, but it goes with --device {device}")
 
 
 def numbers(name: str, text: str) -> tuple[int, ...]:
     """A list of numbers as it is typed."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) for part in parts):
-        raise Mistake(f"--{name}: {text!r} given; allowed: numbers above 0, with commas")
+        raise UserError(f"--{name}: {text!r} given; allowed: numbers above 0, with commas")
     return tuple(dict.fromkeys(map(int, parts)))
 
 
@@ -46,7 +46,7 @@ def named(option: str, text: str | None, allowed: Iterable[str]) -> tuple[str, .
     allowed = tuple(allowed)
     given = allowed if text is None else tuple(part.strip() for part in text.split(","))
     if wrong := [name for name in given if name not in allowed]:
-        raise Mistake(f"--{option}: {wrong[0]!r} given; allowed: {', '.join(allowed)}, with commas")
+        raise UserError(f"--{option}: {wrong[0]!r} given; allowed: {', '.join(allowed)}, with commas")
     return given
 
 

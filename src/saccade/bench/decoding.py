@@ -17,13 +17,13 @@ from saccade.bench.measure import medians_side_by_side
 from saccade.bench.peers.decoders import DECODERS, Setting, Write
 from saccade.bench.peers.environments import Failed
 from saccade.bench.training.accelerator import OURS
-from saccade.bench.training.flops import Sizes
+from saccade.bench.training.flops import ModelSizes
 from saccade.bench.training.trainers import words
 from saccade.data.text.tokenizer import END, SPECIAL
-from saccade.decoding import BeamOptions, Work, Writer, search
-from saccade.errors import Mistake
+from saccade.decoding import BeamOptions, DecodingEngine, DecodingWork, search
+from saccade.errors import UserError
 from saccade.tasks.translate import task
-from saccade.tasks.translate.task import Config
+from saccade.tasks.translate.config import TranslateConfig
 
 Say = Callable[[str], None]
 ROUNDS = 7  # at most: a peer may take seconds where we take milliseconds
@@ -31,11 +31,11 @@ ROUNDS = 7  # at most: a peer may take seconds where we take milliseconds
 
 @final
 @dataclass(frozen=True)
-class Job:
+class DecodeJob:
     """What to run."""
 
     device: torch.device
-    sizes: Sizes
+    sizes: ModelSizes
     batches: tuple[int, ...] = (1, 64, 512)
     beams: tuple[int, ...] = (1, 4)
     source_length: int = 28  # </s> counted
@@ -50,7 +50,7 @@ class Job:
 
 @final
 @dataclass(frozen=True)
-class Row:
+class DecodeRow:
     """One contestant with one beam and batch, or why it has no figures."""
 
     name: str
@@ -72,14 +72,14 @@ class Row:
         return {**asdict(self), "rate": self.rate, "seconds_per_sentence": per_sentence}
 
 
-def run(job: Job, say: Say) -> list[Row]:
+def run(job: DecodeJob, say: Say) -> list[DecodeRow]:
     """Everybody with every beam and batch, in turns. Ctrl-C ends it there."""
     writers: dict[str, Write | str] = {}
     for name in (OURS, *job.peers):
         say(f"building {title_of(name)}")
         torch.manual_seed(1)
         writers[name] = _built(name, job)
-    rows: list[Row] = []
+    rows: list[DecodeRow] = []
     with contextlib.suppress(KeyboardInterrupt):  # what is found is shown
         for beam in job.beams:
             for batch in job.batches:
@@ -101,17 +101,19 @@ def ours(setting: Setting) -> Write:
         "data": {"train": {"source": "nowhere"}, "valid": {"source": "nowhere"}},
         "model": {**model, "num_layers": sizes.num_layers, "dropout": sizes.dropout},
     }
-    config, both = Config.model_validate({"device": setting.device.type, **sections}), words(sizes.vocabulary)
+    config, both = TranslateConfig.model_validate({"device": setting.device.type, **sections}), words(sizes.vocabulary)
     network = task.model(config, (both, both)).to(setting.device)
     translator = task.translator(config, network, (both, both))
-    whole, writer = cast(Any, translator.model), Writer(translator.model, translator.dtype)
+    whole, writer = cast(Any, translator.model), DecodingEngine(translator.model, translator.dtype)
 
     def write(source_BS: Tensor, beam: int) -> list[int]:
         options = BeamOptions(width=beam, min_length=length - 1, max_length=length, max_length_factor=9, max_rounds=0)
         length_B = torch.full((len(source_BS),), source_BS.shape[1])
         if setting.device.type == "cuda":
             source, lengths = source_BS.cpu(), length_B.tolist()
-            found = writer.write(Work(lambda rows: (source[list(rows)], length_B[list(rows)]), lengths), options)
+            found = writer.write(
+                DecodingWork(lambda rows: (source[list(rows)], length_B[list(rows)]), lengths), options
+            )
         else:
             found = search(whole, source_BS, length_B, options)
         return [len(best[0].log_probabilities) for best in found]
@@ -119,7 +121,7 @@ def ours(setting: Setting) -> Write:
     return write
 
 
-def _built(name: str, job: Job) -> Write | str:
+def _built(name: str, job: DecodeJob) -> Write | str:
     """A contestant, or its problem."""
     if name == OURS:
         return ours(job.setting)
@@ -129,13 +131,13 @@ def _built(name: str, job: Job) -> Write | str:
         return str(error)
 
 
-def _side_by_side(job: Job, writers: dict[str, Write | str], beam: int, batch: int) -> list[Row]:
+def _side_by_side(job: DecodeJob, writers: dict[str, Write | str], beam: int, batch: int) -> list[DecodeRow]:
     source_BS = torch.randint(len(SPECIAL), job.sizes.vocabulary, (batch, job.source_length))
     source_BS[:, -1] = END
     source_BS = source_BS.to(job.device)
     rows, ready = {}, {}
     for name, write in writers.items():
-        rows[name] = _tried(Row(name, title_of(name), beam, batch), write, source_BS, job.output_length)
+        rows[name] = _tried(DecodeRow(name, title_of(name), beam, batch), write, source_BS, job.output_length)
         if rows[name].problem is None:
             assert not isinstance(write, str)
             ready[name] = lambda write=write: write(source_BS, beam)
@@ -143,7 +145,7 @@ def _side_by_side(job: Job, writers: dict[str, Write | str], beam: int, batch: i
     return [replace(row, seconds=seconds.get(name)) for name, row in rows.items()]
 
 
-def _tried(row: Row, write: Write | str, source_BS: Tensor, length: int) -> Row:
+def _tried(row: DecodeRow, write: Write | str, source_BS: Tensor, length: int) -> DecodeRow:
     """Once, to count what is written; a contestant that fails, or does other work, is a row that says so."""
     if isinstance(write, str):
         return replace(row, problem=write)
@@ -165,5 +167,5 @@ def chosen(names: str | None, device: str) -> tuple[str, ...]:
         return tuple(fitting)
     asked = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if unknown := [name for name in asked if name not in fitting and asked != ("none",)]:
-        raise Mistake(f"--peers: {unknown[0]!r} given; allowed: none, or some of {','.join(fitting)}")
+        raise UserError(f"--peers: {unknown[0]!r} given; allowed: none, or some of {','.join(fitting)}")
     return () if asked == ("none",) else asked

@@ -22,7 +22,7 @@ OPERATIONS_PER_POINT = 8  # a bilinear value: four products and their sum
 
 @final
 @dataclass(frozen=True)
-class Row:
+class GlimpseRow:
     """One size of image: seconds and operations for one image, ours and the convolutional network's."""
 
     side: int
@@ -36,7 +36,9 @@ class Row:
         return asdict(self)
 
 
-def run(*, device: torch.device, sides: Sequence[int] = SIDES, batch: int = 64, at_least: float = 0.4) -> list[Row]:
+def run(
+    *, device: torch.device, sides: Sequence[int] = SIDES, batch: int = 64, at_least: float = 0.4
+) -> list[GlimpseRow]:
     """Both networks on images of each size, run in turns; the same network looks at all of them."""
     glimpses = GlimpseNetwork(
         10, size=12, num_scales=4, num_glimpses=8, glimpse="convolution", glimpse_width=256, cell="lstm", width=512
@@ -63,14 +65,14 @@ def convolutional(num_classes: int) -> nn.Module:
 
 def _measured(
     glimpses: GlimpseNetwork, peer: nn.Module, wander_TBM2: Tensor, side: int, batch: int, at_least: float
-) -> Row:
+) -> GlimpseRow:
     device = wander_TBM2.device
     image_BCYX = torch.rand(batch, 1, side, side, device=device)
     runs = {"ours": lambda: glimpses(image_BCYX, wander_TBM2), "theirs": lambda: peer(image_BCYX)}
     seconds = medians_side_by_side(runs, device, at_least=at_least)
     points = glimpses.num_glimpses * len(glimpses.sensor.x_N1) * OPERATIONS_PER_POINT
     operations = {name: _operations(function) // batch for name, function in runs.items()}
-    return Row(
+    return GlimpseRow(
         side=side,
         seconds=seconds["ours"] / batch,
         peer_seconds=seconds["theirs"] / batch,
@@ -86,7 +88,7 @@ def _operations(function: Callable[[], object]) -> int:
     return counter.get_total_flops()
 
 
-def table(rows: Sequence[Row]) -> Table:
+def table(rows: Sequence[GlimpseRow]) -> Table:
     """A line for each size."""
     found = Table(title="forward pass, one image", title_justify="left", header_style="bold", box=None, pad_edge=False)
     for heading in ("image", "glimpses", "convolutions", "ratio", "glimpses", "convolutions", "ratio"):
@@ -104,7 +106,7 @@ def table(rows: Sequence[Row]) -> Table:
     return found
 
 
-def plot(rows: Sequence[Row], path: Path) -> None:
+def plot(rows: Sequence[GlimpseRow], path: Path) -> None:
     """Time and operations by the image's side, both axes logarithmic."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullLocator

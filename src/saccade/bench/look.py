@@ -22,7 +22,7 @@ BEAMS = (1, 5)
 
 @final
 @dataclass(frozen=True)
-class Row:
+class LookRow:
     """One width of the beam: seconds for all sentences, without and with the weights of every head."""
 
     beam: int
@@ -39,7 +39,7 @@ class Row:
         return self.recorded_seconds / self.plain_seconds
 
 
-def run(*, device: torch.device, size: Size = "base", sentences: int = 100) -> list[Row]:
+def run(*, device: torch.device, size: Size = "base", sentences: int = 100) -> list[LookRow]:
     """A model of a size that was never trained writes as many words as it reads, and is looked at."""
     (pairs,) = grammar.split(sentences, seed=1)
     texts, translator = [pair.source for pair in pairs], _untrained(size, device)
@@ -52,7 +52,7 @@ def run(*, device: torch.device, size: Size = "base", sentences: int = 100) -> l
             },
             device,
         )
-        rows.append(Row(beam, seconds["plain"], seconds["recorded"]))
+        rows.append(LookRow(beam, seconds["plain"], seconds["recorded"]))
     return rows
 
 
@@ -67,7 +67,7 @@ def _untrained(size: Size, device: torch.device) -> Translator:
     return Translator(model, tokenizer, tokenizer, options)
 
 
-def table(rows: list[Row]) -> Table:
+def table(rows: list[LookRow]) -> Table:
     """Seconds and their ratio."""
     found = Table(header_style="bold", box=None, pad_edge=False)
     for heading in ("beam", "predict", "look, all heads", "ratio"):

@@ -17,7 +17,7 @@ LINES = ("tab:blue", "tab:green", "tab:purple", "tab:brown", "tab:red", "tab:gra
 AXES = {"batch": "tokens a batch", "length": "mean length", "width": "width", "vocabulary": "vocabulary"}
 
 
-def of_training(report: accelerator.Report, path: Path) -> None:
+def of_training(report: accelerator.AcceleratorReport, path: Path) -> None:
     """A panel of bars for each work; below them, if it was measured, a panel for each way to grow."""
     from matplotlib.figure import Figure
 
@@ -37,7 +37,7 @@ def of_training(report: accelerator.Report, path: Path) -> None:
     _save(figure, path)
 
 
-def of_decoding(rows: Sequence[decoding.Row], path: Path) -> None:
+def of_decoding(rows: Sequence[decoding.DecodeRow], path: Path) -> None:
     """A panel for each beam and batch."""
     from matplotlib.figure import Figure
 
@@ -53,7 +53,7 @@ def of_decoding(rows: Sequence[decoding.Row], path: Path) -> None:
     _save(figure, path)
 
 
-def _titles(rows: Sequence[accelerator.Row | decoding.Row]) -> list[str]:
+def _titles(rows: Sequence[accelerator.AcceleratorRow | decoding.DecodeRow]) -> list[str]:
     return list(dict.fromkeys(row.title for row in rows))
 
 
@@ -73,7 +73,7 @@ def _bars(axes: Any, title: str, everybody: list[str], found: dict[str, float | 
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _growth(rows: Sequence[accelerator.Row], grown: Sequence[str], part: Any) -> None:
+def _growth(rows: Sequence[accelerator.AcceleratorRow], grown: Sequence[str], part: Any) -> None:
     """Lines on one scale of rates, so that panels can be compared."""
     panels = part.subplots(1, len(grown), sharey=True, squeeze=False)[0]
     names = list(dict.fromkeys((row.name, row.title) for row in rows if row.axis is not None))

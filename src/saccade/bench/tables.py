@@ -27,7 +27,7 @@ ADDITIVE = (
 )
 
 
-def of_attention(title: str, rows: list[scores.Row]) -> Table:
+def of_attention(title: str, rows: list[scores.ScoreRow]) -> Table:
     """Time and memory of each case, beside the peer's."""
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for heading in ("what", "shape", "pass"):
@@ -50,7 +50,7 @@ def of_attention(title: str, rows: list[scores.Row]) -> Table:
     return table
 
 
-def of_additive(title: str, rows: list[additive.Row]) -> Table:
+def of_additive(title: str, rows: list[additive.AdditiveRow]) -> Table:
     """Everybody in cases of one name: time, rate, ratios, memory and errors; columns that say nothing are left out."""
     lines = [_additive_line(row, rows) for row in rows]
     shapes = list(dict.fromkeys(row.shape for row in rows))
@@ -68,7 +68,7 @@ def of_additive(title: str, rows: list[additive.Row]) -> Table:
     return table
 
 
-def _additive_line(row: additive.Row, rows: list[additive.Row]) -> dict[str, str]:
+def _additive_line(row: additive.AdditiveRow, rows: list[additive.AdditiveRow]) -> dict[str, str]:
     of_batch = "" if row.entries == row.batch else f", {row.entries} of {row.batch} entries"
     name = row.name + ("" if row.dtype == "float32" else f", {row.dtype}") + of_batch
     line = {"shape": row.shape, "pass": "both" if row.backward else "forward", "who": name}
@@ -105,7 +105,7 @@ def of_goals(goals: list[Goal]) -> Table:
     return table
 
 
-def of_training(rows: list[toolkits.Row]) -> Table:
+def of_training(rows: list[toolkits.ToolkitRow]) -> Table:
     """Every toolkit's rate, and how often ours it goes into."""
     table = Table(header_style="bold", box=None, pad_edge=False)
     for heading in ("toolkit", "version", "torch"):
@@ -122,7 +122,7 @@ def of_training(rows: list[toolkits.Row]) -> Table:
     return table
 
 
-def on_accelerator(title: str, rows: list[accelerator.Row]) -> Table:
+def on_accelerator(title: str, rows: list[accelerator.AcceleratorRow]) -> Table:
     """Everybody's training of the same work; the last column is our rate over theirs."""
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
@@ -146,7 +146,7 @@ def on_accelerator(title: str, rows: list[accelerator.Row]) -> Table:
     return table
 
 
-def of_decoding(rows: list[decoding.Row]) -> Table:
+def of_decoding(rows: list[decoding.DecodeRow]) -> Table:
     """Everybody with each beam and batch; the last column is our rate over theirs."""
     table = Table(header_style="bold", box=None, pad_edge=False)
     for heading in ("beam", "batch"):
@@ -165,12 +165,14 @@ def of_decoding(rows: list[decoding.Row]) -> Table:
     return table
 
 
-def problems(rows: list[accelerator.Row] | list[decoding.Row] | list[additive.Row]) -> list[str]:
+def problems(
+    rows: list[accelerator.AcceleratorRow] | list[decoding.DecodeRow] | list[additive.AdditiveRow],
+) -> list[str]:
     """Why there are rows without figures, each reason once."""
     return list(dict.fromkeys(f"{row.title}: {row.problem}" for row in rows if row.problem is not None))
 
 
-def of_serving(report: load.Report) -> Table:
+def of_serving(report: load.LoadReport) -> Table:
     """Both loads side by side; below them the memory."""
     table = Table(header_style="bold", box=None, pad_edge=False)
     table.add_column("", no_wrap=True)

@@ -23,7 +23,7 @@ from saccade.cli import look as look_commands
 from saccade.cli import serve as serving_commands
 from saccade.cli import terminal
 from saccade.data.text import corpus
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.draw import heatmap
 from saccade.lab import demo as demonstration
 from saccade.runs import config as config_file
@@ -95,12 +95,12 @@ def train(
     folder = Path("runs") / config.stem if run is None else run
     console = Console()
     if verify_resume and run is not None:
-        raise Mistake("--run: given with --verify-resume, which trains in a folder of its own and leaves nothing")
+        raise UserError("--run: given with --verify-resume, which trains in a folder of its own and leaves nothing")
     if verify_resume:
         _verify_resume(config, overrides or [], kills=kills or 3, steps=steps or 24, console=console)
         return
     if kills or steps:
-        raise Mistake(f"--{'kills' if kills else 'steps'}: it goes with --verify-resume; training.max_steps=N trains")
+        raise UserError(f"--{'kills' if kills else 'steps'}: it goes with --verify-resume; training.max_steps=N trains")
     try:
         with terminal.one_line_warnings():
             runs.train(config_file.load(config, overrides or ()), folder, console)
@@ -161,7 +161,7 @@ def predict(
 ) -> None:
     """Answer line by line, in order: translate, label, tag; or whatever the model reads."""
     if num_best is not None and num_best > 1 and not as_json:
-        raise Mistake("--num-best: more than one output a line needs --json")
+        raise UserError("--num-best: more than one output a line needs --json")
     given = _given(
         width=beam, num_best=num_best, length_penalty=length_penalty, min_length=min_length, max_length=max_length,
         no_repeat_ngram=no_repeat_ngram, sample=sample or None, temperature=temperature, top_k=top_k, top_p=top_p,
@@ -176,7 +176,7 @@ def predict(
     window = {"window": 1} if is_typed and "window" in inspect.signature(stream).parameters else {}
     console = Console()
     if picture_ending != ".png" and pictures is None:
-        raise Mistake("--ending: given without --draw")
+        raise UserError("--ending: given without --draw")
     if pictures is not None:
         given |= _shown_in_pictures(stream)
     found = stream(predictor.read(source), **window, **given)
@@ -204,7 +204,7 @@ def _check_options(call: Callable[..., Any], given: dict[str, Any]) -> None:
     for name in given:
         if name not in parameters:
             flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
-            raise Mistake(f"{flag}: given, but this model's task has no use for it")
+            raise UserError(f"{flag}: given, but this model's task has no use for it")
 
 
 def _shown_in_pictures(stream: Callable[..., Any]) -> dict[str, bool]:
@@ -223,7 +223,7 @@ def _as_json(first: Any, others: list[Any]) -> str:
 
 def _draw(found: Any, path: Path) -> None:
     if not hasattr(found, "draw"):
-        raise Mistake("--draw: there is nothing to draw for this model's task")
+        raise UserError("--draw: there is nothing to draw for this model's task")
     found.draw(path)
 
 
@@ -250,13 +250,13 @@ def evaluate(
     if "watch" in inspect.signature(predictor.evaluate).parameters:
         given["watch"] = functools.partial(terminal.counted, hidden=as_json)
     if not files and getattr(predictor, "needs_files", True):
-        raise Mistake("files: none given; allowed: the files of a test set")
+        raise UserError("files: none given; allowed: the files of a test set")
     with terminal.quiet():
         found = predictor.evaluate(files or [], **given)
     typer.echo(json.dumps(dict(found.scores)) if as_json else "\n".join(found.lines))
     if plot is not None:
         if found.draw is None:
-            raise Mistake("--plot: there is nothing to draw for this model's task")
+            raise UserError("--plot: there is nothing to draw for this model's task")
         found.draw(plot)
 
 
@@ -267,7 +267,7 @@ app.command()(serving_commands.serve)
 @config_app.command("schema")
 def config_schema() -> None:
     """Print the JSON schema of config files: every field, its default and what it means. Editors complete from it."""
-    any_of: Any = Union[tuple(task.Config for task in TASKS.values())]  # noqa: UP007
+    any_of: Any = Union[tuple(task.config for task in TASKS.values())]  # noqa: UP007
     schema = TypeAdapter(any_of).json_schema()
     typer.echo(json.dumps(schema, indent=2, ensure_ascii=False))
 
@@ -283,7 +283,7 @@ def main() -> None:
     terminal.escape_unknown_letters()
     try:
         app()
-    except Mistake as error:
+    except UserError as error:
         _mistake(str(error))
         sys.exit(2)
     except NonFiniteLoss as error:

@@ -17,12 +17,12 @@ from rich.table import Table
 
 from saccade.cli import terminal
 from saccade.data.text.corpus import Pair
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import replacing
 from saccade.inspection.align import chosen_head
 from saccade.inspection.align.gold import read_gold
 from saccade.inspection.align.heads import HeadScore, best, candidates
-from saccade.inspection.align.links import SYMMETRIZERS, Gold, Links, Scores, pharaoh, scored
+from saccade.inspection.align.links import SYMMETRIZERS, AlignmentScores, Gold, Links, pharaoh, scored
 from saccade.inspection.insight import Head
 from saccade.runs.load import load_run
 from saccade.tasks.translate import align
@@ -37,7 +37,7 @@ HOW = "--gold or --reverse would choose better"
 
 @final
 @dataclass(frozen=True)
-class Job:
+class AlignJob:
     """What to align, and how."""
 
     source: Path | None
@@ -50,11 +50,11 @@ class Job:
 
     def __post_init__(self) -> None:
         if self.source is None:
-            raise Mistake("--input: none given; allowed with --align: a file of source texts, or one with both sides")
+            raise UserError("--input: none given; allowed with --align: a file of source texts, or one with both sides")
         if self.symmetrize is not None and self.reverse is None:
-            raise Mistake("--symmetrize: given without --reverse, a run of the opposite direction")
+            raise UserError("--symmetrize: given without --reverse, a run of the opposite direction")
         if self.symmetrize is not None and self.symmetrize not in SYMMETRIZERS:
-            raise Mistake(f"--symmetrize: {self.symmetrize!r} given; allowed: {', '.join(SYMMETRIZERS)}")
+            raise UserError(f"--symmetrize: {self.symmetrize!r} given; allowed: {', '.join(SYMMETRIZERS)}")
 
     def pairs(self) -> Iterator[Pair]:
         """From the files."""
@@ -62,20 +62,20 @@ class Job:
         return align.read_pairs(self.source, self.target)
 
 
-class Run(NamedTuple):
+class AligningRun(NamedTuple):
     """A run folder and its model."""
 
     folder: Path
     translator: Translator
 
     @classmethod
-    def load(cls, folder: Path) -> Run:
+    def load(cls, folder: Path) -> AligningRun:
         """It must be one that aligns, with a head that it has, if one was chosen."""
         translator = load_run(folder)
         known = candidates(*num_layers_and_heads(translator))  # refuses what doesn't align
         head = translator.aligning
         if head is not None and head not in known:
-            raise Mistake(f"{folder / chosen_head.NAME}: {described(head)}: this model has none; delete the file")
+            raise UserError(f"{folder / chosen_head.NAME}: {described(head)}: this model has none; delete the file")
         return cls(folder, translator)
 
     @property
@@ -84,16 +84,16 @@ class Run(NamedTuple):
         assert self.translator.aligning is not None
         return Aligner(self.translator, self.translator.aligning)
 
-    def with_head(self, head: Head) -> Run:
+    def with_head(self, head: Head) -> AligningRun:
         """The run that aligns with this head."""
         return self._replace(translator=replace(self.translator, aligning=head))
 
 
-class Report(NamedTuple):
+class AlignReport(NamedTuple):
     """What gold says of each run's heads, and of the two best together."""
 
     heads: dict[Path, list[HeadScore]]
-    together: dict[str, Scores]
+    together: dict[str, AlignmentScores]
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -113,11 +113,11 @@ class Report(NamedTuple):
             console.print(f"{name:20} {said(together)}", highlight=False)
 
 
-def run(model: Path, job: Job, console: Console) -> None:
+def run(model: Path, job: AlignJob, console: Console) -> None:
     """Choose heads if that is asked for, then write the links of every pair."""
     if job.reverse is not None and job.reverse.resolve() == model.resolve():
-        raise Mistake(f"--reverse: {job.reverse} given, the run itself; wanted: one of the opposite direction")
-    runs = [Run.load(folder) for folder in (model, job.reverse) if folder is not None]
+        raise UserError(f"--reverse: {job.reverse} given, the run itself; wanted: one of the opposite direction")
+    runs = [AligningRun.load(folder) for folder in (model, job.reverse) if folder is not None]
     if job.gold is not None:
         runs, report = choose_by_gold(runs, *with_gold(job.pairs(), job.gold))
         if job.as_json:
@@ -138,7 +138,9 @@ def with_gold(pairs: Iterable[Pair], path: Path) -> tuple[list[Pair], list[Gold]
     return read, read_gold(path, [(len(pair.source.split()), len(pair.target.split())) for pair in read])
 
 
-def choose_by_gold(runs: list[Run], pairs: list[Pair], gold: Sequence[Gold]) -> tuple[list[Run], Report]:
+def choose_by_gold(
+    runs: list[AligningRun], pairs: list[Pair], gold: Sequence[Gold]
+) -> tuple[list[AligningRun], AlignReport]:
     """The best head of each run is kept with it."""
     heads: dict[Path, list[HeadScore]] = {}
     sides = [(pairs, gold), (list(align.turned(pairs)), [true.reversed() for true in gold])]
@@ -148,16 +150,16 @@ def choose_by_gold(runs: list[Run], pairs: list[Pair], gold: Sequence[Gold]) -> 
         found = best(heads[one.folder])
         chosen_head.save(one.folder, found.head, chosen_by="gold", num_pairs=len(pairs), **found.scores.plain())
     runs = [one.with_head(best(heads[one.folder]).head) for one in runs]
-    return runs, Report(heads, _together(runs, pairs, gold) if len(runs) == 2 else {})
+    return runs, AlignReport(heads, _together(runs, pairs, gold) if len(runs) == 2 else {})
 
 
-def _together(runs: Sequence[Run], pairs: list[Pair], gold: Sequence[Gold]) -> dict[str, Scores]:
+def _together(runs: Sequence[AligningRun], pairs: list[Pair], gold: Sequence[Gold]) -> dict[str, AlignmentScores]:
     forward, backward = (one.aligner for one in runs)
     both = list(align.aligned_jointly(forward, backward, pairs))
     return {name: scored((join(*one) for one in both), gold) for name, join in SYMMETRIZERS.items()}
 
 
-def choose_by_agreement(runs: list[Run], pairs: list[Pair]) -> list[Run]:
+def choose_by_agreement(runs: list[AligningRun], pairs: list[Pair]) -> list[AligningRun]:
     """The two heads of opposite directions that agree most are kept."""
     forward, backward = runs
     found = align.agreement(forward.translator, backward.translator, pairs)
@@ -169,7 +171,7 @@ def choose_by_agreement(runs: list[Run], pairs: list[Pair]) -> list[Run]:
     return [one.with_head(head) for one, head in zip(runs, heads, strict=True)]
 
 
-def choose_by_coverage(runs: list[Run], pairs: list[Pair]) -> list[Run]:
+def choose_by_coverage(runs: list[AligningRun], pairs: list[Pair]) -> list[AligningRun]:
     """Where there is nothing better to choose by; nothing is kept."""
     (one,) = runs
     found = align.coverage(one.translator, pairs)
@@ -178,7 +180,7 @@ def choose_by_coverage(runs: list[Run], pairs: list[Pair]) -> list[Run]:
     return [one.with_head(found.head)]
 
 
-def links(runs: Sequence[Run], pairs: Iterable[Pair], symmetrize: str) -> Iterator[Links]:
+def links(runs: Sequence[AligningRun], pairs: Iterable[Pair], symmetrize: str) -> Iterator[Links]:
     """Of one run, or of two made one."""
     if len(runs) == 1:
         return align.aligned(runs[0].aligner, pairs)
@@ -186,7 +188,7 @@ def links(runs: Sequence[Run], pairs: Iterable[Pair], symmetrize: str) -> Iterat
     return itertools.starmap(SYMMETRIZERS[symmetrize], align.aligned_jointly(forward, backward, pairs))
 
 
-def _write(found: Iterator[Links], job: Job) -> None:
+def _write(found: Iterator[Links], job: AlignJob) -> None:
     """A line a pair, to the file when all of it is there, or as it comes to the standard output."""
     is_shown = job.output is None and sys.stdout.isatty()
     watched = terminal.counted(found, terminal.num_lines(job.source), hidden=is_shown)
@@ -209,7 +211,7 @@ def described(head: Head) -> str:
     return f"layer {head.layer}, {which}, at the step that {'reads' if head.shift else 'writes'} the word"
 
 
-def said(scores: Scores) -> str:
+def said(scores: AlignmentScores) -> str:
     """Scores in percent."""
     aer, precision, recall = (100 * value for value in scores.plain().values())
     return f"AER {aer:.1f}, precision {precision:.1f}, recall {recall:.1f}"

@@ -80,7 +80,7 @@ def bench_additive(
     cases = additive_bench.all_cases(place, quick=quick)
     wanted = named("only", ",".join(only) if only else None, dict.fromkeys(case.name for case in cases))
     cases = [case for case in cases if case.name in wanted]
-    rows: list[additive_bench.Row] = []
+    rows: list[additive_bench.AdditiveRow] = []
     with _progress(hidden=as_json) as progress, contextlib.suppress(KeyboardInterrupt):  # what is found is shown
         for case in progress.track(cases, description="measuring"):
             torch.manual_seed(1)  # each draws the same, whoever came before
@@ -118,7 +118,7 @@ def bench_align(
 ) -> None:
     """The heads of two opposite runs as word aligners beside eflomal, which learns from their training text."""
     files = aligning_bench.Files(source, target, gold)
-    plan = aligning_bench.Plan((model, opposite), files, peers_folder.expanduser(), is_lower)
+    plan = aligning_bench.AlignPlan((model, opposite), files, peers_folder.expanduser(), is_lower)
     rows = aligning_bench.run(plan, Console(stderr=True).print)
     if as_json:
         typer.echo(json.dumps({"rows": [row.as_dict() for row in rows]}, indent=1))
@@ -161,7 +161,7 @@ def bench_serve(
         survived = serving_bench.fuzzed(run, fuzz)
         typer.echo(json.dumps(survived.as_dict()) if as_json else str(survived))
         raise typer.Exit(1 if survived.bad else 0)
-    plan = serving_bench.Plan(
+    plan = serving_bench.LoadPlan(
         run=run, texts=texts, clients=clients, seconds=seconds, alone_seconds=alone, num_requests=requests
     )
     report = serving_bench.run(plan, Console(stderr=True).print)

@@ -19,8 +19,8 @@ from saccade.bench.choices import PEERS_FOLDER, Device, check, machine, numbers,
 from saccade.bench.peers.toolkits import PEERS
 from saccade.bench.training import accelerator, flops
 from saccade.bench.training import toolkits as training_bench
-from saccade.bench.training.trainers import Job
-from saccade.errors import Mistake
+from saccade.bench.training.trainers import TrainJob
+from saccade.errors import UserError
 from saccade.tasks.translate.networks import Size
 
 
@@ -65,12 +65,12 @@ def bench_train(
         sizes = flops.sizes_of((size or TrainedSize.base).value, wanted)
         names = accelerator.chosen(peers, is_recurrent=sizes.is_recurrent)
         given = {name: value for name, value in here.items() if value is not None}
-        _show_accelerated(Job(place, sizes, peers=names, **given), growth, picture, as_json)
+        _show_accelerated(TrainJob(place, sizes, peers=names, **given), growth, picture, as_json)
         return
     refuse("cuda", size=size, tokens=tokens, vocabulary=vocabulary, shapes=shapes, growth=growth or None)
     if steps is not None and steps < 10:
-        raise Mistake(f"--steps: {steps} given; on a cpu it must be 10 or more, since toolkits report every ten")
-    plan = training_bench.Plan(
+        raise UserError(f"--steps: {steps} given; on a cpu it must be 10 or more, since toolkits report every ten")
+    plan = training_bench.ToolkitPlan(
         data=training_bench.default_data() if data is None else data,
         names=training_bench.chosen(",".join(PEERS) if peers is None else peers),
         peers_folder=(peers_folder or PEERS_FOLDER).expanduser(),
@@ -81,7 +81,7 @@ def bench_train(
     _show_toolkits(plan, picture, as_json)
 
 
-def _show_toolkits(plan: training_bench.Plan, picture: Path | None, as_json: bool) -> None:
+def _show_toolkits(plan: training_bench.ToolkitPlan, picture: Path | None, as_json: bool) -> None:
     rows = training_bench.run(plan, Console(stderr=True).print)
     if picture is not None:
         training_bench.plot(rows, picture)
@@ -97,7 +97,7 @@ def _show_toolkits(plan: training_bench.Plan, picture: Path | None, as_json: boo
     console.print(tables.of_training(rows))
 
 
-def _show_accelerated(job: Job, growth: bool, picture: Path | None, as_json: bool) -> None:
+def _show_accelerated(job: TrainJob, growth: bool, picture: Path | None, as_json: bool) -> None:
     report = accelerator.run(job, Console(stderr=True).print, growth=growth)
     if picture is not None:
         pictures.of_training(report, picture)
@@ -140,7 +140,7 @@ def bench_decode(
     """Untrained models write as many tokens each: saccade beside Hugging Face's generate and CTranslate2."""
     check(device)
     on_cpu = device == Device.cpu
-    job = decoding_bench.Job(
+    job = decoding_bench.DecodeJob(
         torch.device(device.value),
         flops.sizes_of(size, vocabulary or (32_000 if on_cpu else 37_000)),
         batches=numbers("batches", batches or ("1,64" if on_cpu else "1,64,512")),

@@ -12,15 +12,15 @@ import typer
 from rich.console import Console
 
 from saccade.cli import align, terminal, trust
-from saccade.cli.align import Job
-from saccade.cli.show import Request
+from saccade.cli.align import AlignJob
+from saccade.cli.show import LookOutput
 from saccade.data.text import corpus
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.align.links import SYMMETRIZERS
 from saccade.inspection.draw.figure import PICTURES
 from saccade.inspection.insight import Insight
 from saccade.inspection.record import KINDS
-from saccade.inspection.views.view import THROUGH_LAYERS, VIEWS, View
+from saccade.inspection.views.view import THROUGH_LAYERS, VIEWS, ViewChoice
 from saccade.runs.load import load_run
 
 RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
@@ -70,16 +70,16 @@ def look(
     }  # fmt: skip
     _refuse_what_does_not_fit(given, "--align" if aligned else "--trust" if trusted else "")
     if aligned:
-        job = Job(source, None if target is None else Path(target), gold, opposite, symmetrize, output, as_json)
+        job = AlignJob(source, None if target is None else Path(target), gold, opposite, symmetrize, output, as_json)
         with terminal.quiet():
             align.run(model, job, Console())
         return
     if trusted:
-        asked = trust.Asked(texts or [], source, target, layer, head, erase or "delete")
+        asked = trust.TrustRequest(texts or [], source, target, layer, head, erase or "delete")
         trust.run(model, asked, picture=picture, as_json=as_json)
         return
-    request = Request(
-        View(view or "weights", kind, layer, head), pieces, picture, as_json, is_one=len(texts or ()) == 1
+    request = LookOutput(
+        ViewChoice(view or "weights", kind, layer, head), pieces, picture, as_json, is_one=len(texts or ()) == 1
     )
     given = {"--view": view, "--layer": layer, "--head": head, "--pieces": pieces or None}
     _check(request, given, heads=heads)
@@ -101,49 +101,49 @@ def _refuse_what_does_not_fit(given: dict[str, Any], way: str) -> None:
         if value is not None and flag not in FITS[way]:
             others = [other for other, fitting in FITS.items() if flag in fitting and other]
             why = f"with {way}, which has no use for it" if way else f"without {' or '.join(others)}"
-            raise Mistake(f"{flag}: given {why}")
+            raise UserError(f"{flag}: given {why}")
 
 
-def _check(request: Request, given: dict[str, Any], *, heads: bool) -> None:
+def _check(request: LookOutput, given: dict[str, Any], *, heads: bool) -> None:
     """What would have no effect is refused, not ignored."""
     request.view.check()
     named = [flag for flag, value in given.items() if value is not None]
     if request.is_page:
         if heads:
-            raise Mistake("--heads: given with an HTML page, which has them all")
+            raise UserError("--heads: given with an HTML page, which has them all")
         return  # the others say how the page opens
     if heads:
         for flag in (flag for flag in named if flag != "--pieces" or request.picture is None):
-            raise Mistake(f"{flag}: given with --heads, which is about every head, by pieces")
+            raise UserError(f"{flag}: given with --heads, which is about every head, by pieces")
     elif request.as_json and request.picture is None:
         for flag in (flag for flag in named if flag != "--view" or given[flag] not in (*THROUGH_LAYERS, "norms")):
-            raise Mistake(f"{flag}: given with --json, which holds every layer and head, by pieces and words")
+            raise UserError(f"{flag}: given with --json, which holds every layer and head, by pieces and words")
 
 
 def _inputs(predictor: Any, texts: list[str] | None, source: Path | None) -> Iterable[Any]:
     if texts and source is not None:
-        raise Mistake("--input: given with texts; allowed: one of them")
+        raise UserError("--input: given with texts; allowed: one of them")
     if not texts and source is None:
-        raise Mistake("text: none given; saccade look RUN 'a text' ..., or --input FILE")
+        raise UserError("text: none given; saccade look RUN 'a text' ..., or --input FILE")
     if texts:
         return texts
     lines = iter(predictor.read(source))
     for first in lines:
         return itertools.chain([first], lines)
-    raise Mistake(f"{source}: it is empty; there is nothing to look at")
+    raise UserError(f"{source}: it is empty; there is nothing to look at")
 
 
-def _options(predictor: Any, request: Request, target: str | None, given: dict[str, Any]) -> dict[str, Any]:
+def _options(predictor: Any, request: LookOutput, target: str | None, given: dict[str, Any]) -> dict[str, Any]:
     """The keywords of the predictor's own `look`; what its task has no use for is refused."""
     parameters = inspect.signature(predictor.look).parameters
     of_no_use = [*([] if "kinds" in parameters else given), *([] if "targets" in parameters else ["--target"])]
     for flag in of_no_use:
         if {**given, "--target": target}[flag] is not None:
-            raise Mistake(f"{flag}: given, but this model's task has no use for it")
+            raise UserError(f"{flag}: given, but this model's task has no use for it")
     if "kinds" not in parameters:
         return {}
     if request.picture is not None and not request.is_page and request.picture.suffix not in PICTURES:
-        raise Mistake(f"{request.picture}: a picture ends in {', '.join(PICTURES)}, a page in .html")
+        raise UserError(f"{request.picture}: a picture ends in {', '.join(PICTURES)}, a page in .html")
     view, is_page = request.view, request.is_page
     norms = {"norms": is_page or view.name == "norms"}
     if is_page or view.name in THROUGH_LAYERS:
@@ -175,4 +175,4 @@ def _looked(
 
 
 def _refuse_short(side: str, number: int) -> NoReturn:
-    raise Mistake(f"--target: there must be one for each text, but the {side} end after {number:,}")
+    raise UserError(f"--target: there must be one for each text, but the {side} end after {number:,}")

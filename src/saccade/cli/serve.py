@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.serving.settings import Settings
 
 DEFAULT = Settings()
@@ -48,7 +48,7 @@ def serve(
         from saccade.serving.http.security import read_keys
         from saccade.serving.models import load_runs
     except ModuleNotFoundError as error:
-        raise Mistake(f"serving needs {error.name}: pip install 'saccade[serve]'") from None
+        raise UserError(f"serving needs {error.name}: pip install 'saccade[serve]'") from None
     settings = Settings(
         host=host,
         port=port,

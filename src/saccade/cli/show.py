@@ -15,13 +15,13 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from torch import Tensor
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.draw import caption, grid, heatmap
 from saccade.inspection.insight import Insight, Map, merged
 from saccade.inspection.pages import viewer
 from saccade.inspection.views import heads as head_statistics
 from saccade.inspection.views.heads import Looked
-from saccade.inspection.views.view import THROUGH_LAYERS, View, is_through, kind_of, with_views
+from saccade.inspection.views.view import THROUGH_LAYERS, ViewChoice, is_through, kind_of, with_views
 
 PLACE = "layer head"
 PAINTERS = ("caption", "glimpse")  # tasks whose answers draw themselves
@@ -40,10 +40,10 @@ class Drawn(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Request:
+class LookOutput:
     """A view, by words or by pieces, for people or for programs, with a picture or without; of one text or several."""
 
-    view: View
+    view: ViewChoice
     pieces: bool
     picture: Path | None
     as_json: bool
@@ -67,7 +67,7 @@ class Request:
         """A table of what each head does, over all texts; as a picture, a grid of them all for each text."""
         rows = head_statistics.rows(head_statistics.table(self._looked(found)))
         if not rows:
-            raise Mistake("text: all are blank; there is nothing to look at")
+            raise UserError("text: all are blank; there is nothing to look at")
         if self.as_json:
             _print_json({"heads": rows})
         else:
@@ -80,7 +80,7 @@ class Request:
         for seen in found:
             if not _is_blank(seen):
                 if seen.task in PAINTERS and not seen.maps:
-                    raise Mistake(f"{self.picture}: of glimpses there is no page; allowed: .png, .gif")
+                    raise UserError(f"{self.picture}: of glimpses there is no page; allowed: .png, .gif")
                 whole = self._with_layers(seen)
                 if self.view.name not in whole.views:
                     self.view.of(seen)  # refuses what is not there
@@ -89,7 +89,7 @@ class Request:
                 pictures.append(None if picture is None else caption.address(picture))
             self._say(seen, None)
         if not shown:
-            raise Mistake("text: all are blank; there is nothing to look at")
+            raise UserError("text: all are blank; there is nothing to look at")
         opening = {"byWords": not self.pieces, **self.view._asdict()}
         start = {name: value for name, value in opening.items() if value is not None}
         viewer.write(self.picture, shown, title=title, start=start, pictures=pictures)

@@ -18,11 +18,11 @@ from saccade.data.labels.labelled import Text
 from saccade.data.text.corpus import clean, read_lines
 from saccade.data.text.tokenizer import END, SPECIAL, Tokenizer
 from saccade.decoding import Hypothesis, Stepper, search
-from saccade.errors import Mistake
-from saccade.inspection.insight import Head, Side
+from saccade.errors import UserError
+from saccade.inspection.insight import Head, TextSide
 from saccade.inspection.trust import panel as trust_panel
-from saccade.inspection.trust.evidence import CHUNK, MEAN, NO_WORD, Case, Evidence, examine
-from saccade.inspection.trust.subjects import Judge, Subject, Writer
+from saccade.inspection.trust.evidence import CHUNK, MEAN, NO_WORD, Evidence, TrustCase, examine
+from saccade.inspection.trust.subjects import ClassifierSubject, Subject, WriterSubject
 from saccade.inspection.trust.verdict import Panel
 from saccade.runs.load import load_run
 from saccade.tasks.classify.predictor import Classifier
@@ -31,7 +31,7 @@ from saccade.tasks.translate.predictor import Translator
 Given = str | Text
 
 
-class Asked(NamedTuple):
+class TrustRequest(NamedTuple):
     """What the command was told: texts, or files with a text (and an output, or a label) a line."""
 
     texts: Sequence[str]
@@ -62,12 +62,12 @@ def trust(
     return Panel.of(watch(examine(subject, cases, shown, erase=erase, seed=seed)))
 
 
-def run(folder: Path, asked: Asked, *, picture: Path | None, as_json: bool) -> None:
+def run(folder: Path, asked: TrustRequest, *, picture: Path | None, as_json: bool) -> None:
     """The command: the panel in the terminal or as JSON, and as a picture or page."""
     if picture is not None:
         trust_panel.check_ending(picture)
     if (asked.source is None) != bool(asked.texts):
-        raise Mistake("--trust: give either texts, or a file with one a line as --input")
+        raise UserError("--trust: give either texts, or a file with one a line as --input")
     predictor, console = load_run(folder), Console()
     with terminal.quiet():
         panel = _panel(predictor, asked, hidden=as_json)
@@ -80,7 +80,7 @@ def run(folder: Path, asked: Asked, *, picture: Path | None, as_json: bool) -> N
             trust_panel.to_file(panel, picture, title=f"{folder.name}: {what}")
 
 
-def _panel(predictor: Any, asked: Asked, *, hidden: bool) -> Panel:
+def _panel(predictor: Any, asked: TrustRequest, *, hidden: bool) -> Panel:
     layer = -1 if asked.layer is None else asked.layer
     head = None if asked.layer is None and asked.head is None else Head(layer, asked.head)
     texts, targets, total = _read(predictor, asked)
@@ -88,7 +88,7 @@ def _panel(predictor: Any, asked: Asked, *, hidden: bool) -> Panel:
     return trust(predictor, texts, targets=targets, head=head, erase=asked.erase, watch=watch)
 
 
-def _read(predictor: Any, asked: Asked) -> tuple[Iterable[Given], Iterable[str] | None, int | None]:
+def _read(predictor: Any, asked: TrustRequest) -> tuple[Iterable[Given], Iterable[str] | None, int | None]:
     """The texts, their targets if any, and how many there are where that is known."""
     if asked.source is None:
         return asked.texts, None if asked.target is None else [asked.target] * len(asked.texts), len(asked.texts)
@@ -99,18 +99,20 @@ def _read(predictor: Any, asked: Asked) -> tuple[Iterable[Given], Iterable[str] 
 
 def _subject(predictor: Any) -> Subject:
     if isinstance(predictor, Classifier):
-        return Judge(predictor.network)
+        return ClassifierSubject(predictor.network)
     if isinstance(predictor, Translator):
-        return Writer(predictor.model)
-    raise Mistake("trust: this model doesn't read words by attention; allowed: text to text, classifiers")
+        return WriterSubject(predictor.model)
+    raise UserError("trust: this model doesn't read words by attention; allowed: text to text, classifiers")
 
 
-def _cases(predictor: Translator | Classifier, texts: Iterable[Given], targets: Iterable[str] | None) -> Iterator[Case]:
+def _cases(
+    predictor: Translator | Classifier, texts: Iterable[Given], targets: Iterable[str] | None
+) -> Iterator[TrustCase]:
     """Texts as cases, some at a time; those without a word are passed over."""
     work = _judged if isinstance(predictor, Classifier) else _written
     pairs = _pairs(texts, targets)
     while part := list(itertools.islice(pairs, CHUNK)):
-        found: Iterator[Case] = cast(Any, work)(predictor, [pair for pair in part if pair[0]])
+        found: Iterator[TrustCase] = cast(Any, work)(predictor, [pair for pair in part if pair[0]])
         yield from (case for case in found if case.words)
 
 
@@ -123,17 +125,17 @@ def _pairs(texts: Iterable[Given], targets: Iterable[str] | None) -> Iterator[tu
     for number, (text, target) in enumerate(itertools.zip_longest(plain, targets), 1):
         if text is None or target is None:
             short = "targets" if target is None else "texts"
-            raise Mistake(f"targets: there must be one for each text, but the {short} end after {number - 1:,}")
+            raise UserError(f"targets: there must be one for each text, but the {short} end after {number - 1:,}")
         yield text, clean(target)
 
 
-def _written(translator: Translator, pairs: Sequence[tuple[str, str | None]]) -> Iterator[Case]:
+def _written(translator: Translator, pairs: Sequence[tuple[str, str | None]]) -> Iterator[TrustCase]:
     """The answers are the outputs, decoded as the run does, or given."""
     source = cast(Tokenizer, translator.source)
     sources = [source.encode(text)[: translator.max_source_length] for text, _ in pairs]
     answers = [[*translator.target.encode(target), END] for _, target in pairs if target is not None]
     for (text, _), ids, answer in zip(pairs, sources, answers or _decoded(translator, sources), strict=True):
-        yield _case(Side.of(text, source.pieces([*ids, END]), source.begins_word), [*ids, END], answer)
+        yield _case(TextSide.of(text, source.pieces([*ids, END]), source.begins_word), [*ids, END], answer)
 
 
 def _decoded(translator: Translator, sources: Sequence[list[int]]) -> list[list[int]]:
@@ -149,19 +151,19 @@ def _answer(found: Hypothesis) -> list[int]:
     return [*found.ids, END] if found.ended else found.ids
 
 
-def _judged(classifier: Classifier, pairs: Sequence[tuple[str, str | None]]) -> Iterator[Case]:
+def _judged(classifier: Classifier, pairs: Sequence[tuple[str, str | None]]) -> Iterator[TrustCase]:
     """The answers are the labels, the likeliest or given."""
     found = classifier.predict([text for text, _ in pairs])
     for (text, target), one in zip(pairs, found, strict=True):
         if target is not None and target not in classifier.labels:
-            raise Mistake(f"targets: the label {target!r} given; allowed: {', '.join(classifier.labels)}")
+            raise UserError(f"targets: the label {target!r} given; allowed: {', '.join(classifier.labels)}")
         ids = classifier.encode(text)[: classifier.max_length]
-        side = Side.of(text, classifier.tokenizer.pieces(ids), classifier.tokenizer.begins_word)
+        side = TextSide.of(text, classifier.tokenizer.pieces(ids), classifier.tokenizer.begins_word)
         yield _case(side, ids, [classifier.labels.index(target or one.label)])
 
 
-def _case(side: Side, ids: list[int], answer: list[int]) -> Case:
+def _case(side: TextSide, ids: list[int], answer: list[int]) -> TrustCase:
     """</s> at the end is no word."""
     words = side.words[:-1] if side.pieces[-1:] == [SPECIAL[END]] else side.words
     numbers = [number if number < len(words) else NO_WORD for number in side.word_of_piece]
-    return Case(words, ids, numbers, answer)
+    return TrustCase(words, ids, numbers, answer)

@@ -58,7 +58,7 @@ class TokenizerSection(Section):
         return self
 
 
-class Training(Section):
+class TrainingSection(Section):
     """How any model learns; a task adds what is its own."""
 
     max_steps: Positive = 10_000
@@ -95,7 +95,7 @@ class RunSection(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     data: Any
     model: Any
-    training: Training
+    training: TrainingSection
 
 
 def with_kind(given: object, section: str, kind: str) -> object:

@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from saccade.config.base import ONE_OR_SEVERAL, RunSection
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import replacing
 
 Kinds = Mapping[str, type[RunSection]]  # the config of each task by its name; the first is the default
@@ -22,13 +22,13 @@ def load(path: Path, overrides: Iterable[str], kinds: Kinds) -> Any:
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise Mistake(f"config: there is no file at {path}") from None
+        raise UserError(f"config: there is no file at {path}") from None
     except UnicodeDecodeError:
-        raise Mistake(f"{path}: not UTF-8") from None
+        raise UserError(f"{path}: not UTF-8") from None
     except yaml.YAMLError as error:
-        raise Mistake(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+        raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
-        raise Mistake(f"{path}: a config is a mapping of sections (data, tokenizer, model, training, decoding)")
+        raise UserError(f"{path}: a config is a mapping of sections (data, tokenizer, model, training, decoding)")
     for override in overrides:
         _apply(content, override)
     return check(content, str(path), kinds)
@@ -38,12 +38,12 @@ def check(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
     """Build the config of its task from plain data."""
     name = content.get("task", next(iter(kinds)))
     if not isinstance(name, str) or name not in kinds:
-        raise Mistake(f"{where}: task: {name!r} given; allowed: {', '.join(kinds)}")
+        raise UserError(f"{where}: task: {name!r} given; allowed: {', '.join(kinds)}")
     kind = kinds[name]
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        raise Mistake(f"{where}: {'; '.join(_said(problem, kind) for problem in error.errors())}") from None
+        raise UserError(f"{where}: {'; '.join(_said(problem, kind) for problem in error.errors())}") from None
 
 
 def save(config: RunSection, path: Path) -> None:
@@ -55,17 +55,17 @@ def save(config: RunSection, path: Path) -> None:
 def _apply(content: dict[str, Any], override: str) -> None:
     name, equals, value = override.partition("=")
     if not equals or not name:
-        raise Mistake(f"{override!r}: an override is section.field=value, say training.max_steps=100")
+        raise UserError(f"{override!r}: an override is section.field=value, say training.max_steps=100")
     *sections, field = name.split(".")
     place = content
     for section in sections:
         place = place.setdefault(section, {})
         if not isinstance(place, dict):
-            raise Mistake(f"{override!r}: {section} is not a section")
+            raise UserError(f"{override!r}: {section} is not a section")
     try:
         place[field] = yaml.safe_load(value)
     except yaml.YAMLError:
-        raise Mistake(f"{override!r}: {value!r} is not a YAML value") from None
+        raise UserError(f"{override!r}: {value!r} is not a YAML value") from None
 
 
 def _said(problem: Any, kind: type[RunSection]) -> str:

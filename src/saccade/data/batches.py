@@ -16,10 +16,10 @@ from saccade.data.gather import Gathered, gathered
 from saccade.data.sound.recordings import Recordings, pad_frames
 from saccade.data.store import Store
 from saccade.data.text.tokenizer import END, PAD, START
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 
-class Batch(NamedTuple):
+class PairBatch(NamedTuple):
     """Padded ids and their real lengths. The target is read from <s> on and written up to </s>."""
 
     source_BS: Tensor
@@ -28,11 +28,11 @@ class Batch(NamedTuple):
     write_BT: Tensor
     target_length_B: Tensor
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> PairBatch:
         """The same on a device."""
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+        return PairBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
-    def grown(self, num_rows: int, num_steps: int) -> Batch:
+    def grown(self, num_rows: int, num_steps: int) -> PairBatch:
         """With more padding: steps on both sides, and rows that read </s> and write nothing."""
         rows = num_rows - len(self.source_BS)
         source_BS, read_BT, write_BT = (
@@ -41,11 +41,11 @@ class Batch(NamedTuple):
         )
         source_BS[num_rows - rows :, 0] = END
         lengths = F.pad(self.source_length_B, (0, rows), value=1), F.pad(self.target_length_B, (0, rows))
-        return Batch(source_BS, lengths[0], read_BT, write_BT, lengths[1])
+        return PairBatch(source_BS, lengths[0], read_BT, write_BT, lengths[1])
 
-    def twice(self) -> Batch:
+    def twice(self) -> PairBatch:
         """Every row once more, behind all of them."""
-        return Batch(*(torch.cat([tensor, tensor]) for tensor in self))
+        return PairBatch(*(torch.cat([tensor, tensor]) for tensor in self))
 
     @property
     def num_items(self) -> int:
@@ -64,7 +64,7 @@ class Shuffled:
 
     def __init__(self, num_rows: int, *, size: int, seed: int, load: Load) -> None:
         if num_rows == 0:
-            raise Mistake("data: nothing is left to train on")
+            raise UserError("data: nothing is left to train on")
         self.load = load
         self._num_rows, self._size, self._seed = num_rows, size, seed
 
@@ -104,11 +104,11 @@ class Buckets:
         self._widest: NDArray[np.int32] = np.maximum.reduce(self._sides)
         self._parts = parts or [Part(len(self._widest))]
         if len(self._widest) == 0:
-            raise Mistake("data: nothing is left to train on; everything was blank or too long")
+            raise UserError("data: nothing is left to train on; everything was blank or too long")
         longest = int(self._widest.max())
         if longest > tokens_per_batch:
             wanted = f"tokens_per_batch: {tokens_per_batch} given, but one sentence has {longest} tokens"
-            raise Mistake(f"{wanted}; allowed: {longest} or more, or a smaller data.max_length")
+            raise UserError(f"{wanted}; allowed: {longest} or more, or a smaller data.max_length")
 
     def epoch(self, number: int) -> list[Rows]:
         """The batches of an epoch, as rows."""
@@ -183,7 +183,7 @@ def of_pairs(
         index = bisect_right(starts, row) - 1
         return recordings[index].source(sources[index][row - starts[index]])
 
-    def load(rows: Rows) -> Batch:
+    def load(rows: Rows) -> PairBatch:
         target = gathered(targets, rows)
         if recordings:
             source_BS, source_length_B = pad_frames([heard(int(row)) for row in rows])
@@ -191,7 +191,7 @@ def of_pairs(
             source = gathered(sources, rows)
             source_BS, source_length_B = torch.from_numpy(source.padded(END, first=False)), _lengths(source)
         read, write = (torch.from_numpy(target.padded(mark, first=mark == START)) for mark in (START, END))
-        batch = Batch(source_BS, source_length_B, read, write, _lengths(target))
+        batch = PairBatch(source_BS, source_length_B, read, write, _lengths(target))
         if multiple == 1:
             return batch
         width = int(plan.even_width(max(batch.source_BS.shape[1], batch.read_BT.shape[1])))
@@ -240,12 +240,12 @@ def _lengths(side: Gathered) -> Tensor:
     return torch.from_numpy(side.length_N + 1)
 
 
-def collate(sources: Sequence[NDArray[Any]], targets: Sequence[NDArray[np.int32]], pad: Pad | None = None) -> Batch:
+def collate(sources: Sequence[NDArray[Any]], targets: Sequence[NDArray[np.int32]], pad: Pad | None = None) -> PairBatch:
     """Ids of sentences as one batch; sources of something else with their own padding."""
     source_BS, source_length_B = (pad or pad_sources)(sources)
     read = _padded([np.concatenate([[START], target]) for target in targets])
     write = _padded([np.concatenate([target, [END]]) for target in targets])
-    return Batch(source_BS, source_length_B, read, write, torch.tensor([len(target) + 1 for target in targets]))
+    return PairBatch(source_BS, source_length_B, read, write, torch.tensor([len(target) + 1 for target in targets]))
 
 
 def pad_sources(sources: Sequence[NDArray[np.int32] | Sequence[int]]) -> tuple[Tensor, Tensor]:

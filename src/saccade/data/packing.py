@@ -14,7 +14,7 @@ from saccade.data.batches import Load, Part, Rows, drawn
 from saccade.data.gather import Gathered, gathered
 from saccade.data.store import Store
 from saccade.data.text.tokenizer import END, PAD, START
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 IGNORED = -1  # the target of a step that is padding
 ROOM = 1.02  # of the side that is shorter on the whole: its share of a batch varies
@@ -22,7 +22,7 @@ SLOTS = 1.2  # sentences that a row has room for, to those of average length
 MULTIPLE = 64  # of a row's size, which matrix products like
 
 
-class Row(NamedTuple):
+class PackedRow(NamedTuple):
     """Sentences one behind the other. `start_N` [N + 1] is as `masks.packed` takes it, `place_T` within a sentence."""
 
     ids_1T: Tensor
@@ -30,17 +30,17 @@ class Row(NamedTuple):
     place_T: Tensor
     longest: int  # no sentence has more tokens
 
-    def to(self, device: torch.device) -> Row:
+    def to(self, device: torch.device) -> PackedRow:
         """The same on a device."""
         ids_1T, start_N, place_T = (tensor.to(device, non_blocking=True) for tensor in self[:3])
-        return Row(ids_1T, start_N, place_T, self.longest)
+        return PackedRow(ids_1T, start_N, place_T, self.longest)
 
 
 class PackedBatch(NamedTuple):
     """Pairs packed into two rows; what is written at each target step, IGNORED at padding."""
 
-    source: Row
-    target: Row
+    source: PackedRow
+    target: PackedRow
     write_T: Tensor
 
     @property
@@ -54,7 +54,7 @@ class PackedBatch(NamedTuple):
         return PackedBatch(self.source.to(device), self.target.to(device), write_T)
 
 
-class Shape(NamedTuple):
+class PackedShape(NamedTuple):
     """The size of every batch: tokens on either side, and room for so many sentences."""
 
     source: int
@@ -104,21 +104,21 @@ class Packed:
         return real / (len(batches) * (self.shape.source + self.shape.target))
 
 
-def shape_of(sides: Sequence[NDArray[np.int64]], tokens: int) -> Shape:
+def shape_of(sides: Sequence[NDArray[np.int64]], tokens: int) -> PackedShape:
     """The longer side of the whole corpus gets `tokens`, the other its share and a little room."""
     if not len(sides[0]):
-        raise Mistake("data: nothing is left to train on; everything was blank or too long")
+        raise UserError("data: nothing is left to train on; everything was blank or too long")
     means = [float(side.mean()) for side in sides]
     longest = [int(side.max()) for side in sides]
     if max(longest) > tokens:
         wanted = f"tokens_per_batch: {tokens} given, but one sentence has {max(longest)} tokens"
-        raise Mistake(f"{wanted}; allowed: {max(longest)} or more, or a smaller data.max_length")
+        raise UserError(f"{wanted}; allowed: {max(longest)} or more, or a smaller data.max_length")
     wanted_sizes = [
         min(tokens, max(most, int(ROOM * tokens * mean / max(means))))
         for mean, most in zip(means, longest, strict=True)
     ]
     source, target = (min(tokens, -(-size // MULTIPLE) * MULTIPLE) for size in wanted_sizes)
-    return Shape(source, target, int(SLOTS * tokens / max(means)) + 1)
+    return PackedShape(source, target, int(SLOTS * tokens / max(means)) + 1)
 
 
 def of_stores(*stores: Store, tokens_per_batch: int, seed: int, weights: Sequence[float] = ()) -> Packed:
@@ -146,7 +146,7 @@ def of_stores(*stores: Store, tokens_per_batch: int, seed: int, weights: Sequenc
     return plan
 
 
-def _row(gathered: Gathered, size: int, slots: int, mark: int, longest: int, *, first: bool) -> Row:
+def _row(gathered: Gathered, size: int, slots: int, mark: int, longest: int, *, first: bool) -> PackedRow:
     """One behind the other, each with a mark before or behind it."""
     ids, start_N = np.full(size, PAD, np.int64), gathered.starts()
     gathered.put(ids, mark, first=first)
@@ -154,4 +154,4 @@ def _row(gathered: Gathered, size: int, slots: int, mark: int, longest: int, *, 
     starts[: len(start_N)] = start_N
     place = np.zeros(size, np.int64)
     place[: start_N[-1]] = np.arange(start_N[-1]) - np.repeat(start_N[:-1], np.diff(start_N))
-    return Row(torch.from_numpy(ids)[None], torch.from_numpy(starts), torch.from_numpy(place), longest)
+    return PackedRow(torch.from_numpy(ids)[None], torch.from_numpy(starts), torch.from_numpy(place), longest)

@@ -20,14 +20,14 @@ from torch import Tensor
 from saccade.data.text.tokenizer import END, START
 from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.greedy import greedy
-from saccade.decoding.options import Hypothesis, Options, at_least
+from saccade.decoding.options import DecodingOptions, Hypothesis, at_least
 from saccade.decoding.stepper import Stepper
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class BeamOptions(Options):
+class BeamOptions(DecodingOptions):
     """How to search: `width` hypotheses are kept."""
 
     width: int = 1
@@ -36,7 +36,7 @@ class BeamOptions(Options):
         super().__post_init__()
         at_least(self, width=1)
         if self.num_best > self.width:
-            raise Mistake(f"num_best: {self.num_best} given; a beam of {self.width} holds no more than its width")
+            raise UserError(f"num_best: {self.num_best} given; a beam of {self.width} holds no more than its width")
 
 
 @torch.inference_mode()
@@ -51,7 +51,7 @@ def beam_search(
     if options.width == 1:
         return [[hypothesis] for hypothesis in greedy(model, source, source_length_B, options, prefixes)]
     constraints = constrain(options, source, source_length_B, prefixes)
-    sentences = [Sentence(options, limit) for limit in constraints.limit_B.tolist()]
+    sentences = [BeamResults(options, limit) for limit in constraints.limit_B.tolist()]
     beam = _first(model.start(source, source_length_B), constraints, sentences, options.width)
     while beam.sentences:
         beam = _extend(model, beam)
@@ -60,7 +60,7 @@ def beam_search(
 
 @final
 @dataclass
-class Sentence:
+class BeamResults:
     """One source's search: its best `num_best` that ended, and what was cut, for want of those.
 
     One that was cut keeps its place in the beam: when all places are taken, going on would only find more loops.
@@ -115,7 +115,7 @@ class _Beam:
 
     state: Any
     constraints: Constraints
-    sentences: list[Sentence]
+    sentences: list[BeamResults]
     score_BN: Tensor
     ids_BNT: Tensor
     log_probability_BNT: Tensor
@@ -140,7 +140,7 @@ class _Candidates(NamedTuple):
         return _Candidates(score_BN, self.parent_BN.gather(1, at_BN), self.token_BN.gather(1, at_BN))
 
 
-def _first(state: Any, constraints: Constraints, sentences: list[Sentence], width: int) -> _Beam:
+def _first(state: Any, constraints: Constraints, sentences: list[BeamResults], width: int) -> _Beam:
     """N equal rows a sentence, of which only the first may be extended."""
     batch, device = len(sentences), constraints.limit_B.device
     row_N = torch.arange(batch, device=device).repeat_interleave(width)

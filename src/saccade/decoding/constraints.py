@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from saccade.data.text.tokenizer import END, PAD, START, UNKNOWN
-from saccade.decoding.options import Options
-from saccade.errors import Mistake
+from saccade.decoding.options import DecodingOptions
+from saccade.errors import UserError
 
 LONGEST_BLOCK = 16  # ids; longer refrains are rare, and end at the maximum length
 SHORTEST_LOOP = 32  # ids; a row of dots or zeros, written in characters, is no loop yet
@@ -26,7 +26,7 @@ LONGEST_LOOP = 512  # ids; what goes round for longer is cut, whatever the sourc
 class Constraints:
     """For each sentence the ids it must begin with (padding behind them), its limit, and whether loops are cut."""
 
-    options: Options
+    options: DecodingOptions
     prefix_BT: Tensor
     limit_B: Tensor
     guarded_B: Tensor
@@ -73,13 +73,15 @@ class Constraints:
 
 
 def constrain(
-    options: Options, source: Tensor, source_length_B: Tensor, prefixes: Sequence[Sequence[int]]
+    options: DecodingOptions, source: Tensor, source_length_B: Tensor, prefixes: Sequence[Sequence[int]]
 ) -> Constraints:
     """The constraints of a batch. A source that itself loops may be answered in kind, for a while."""
     prefixes = prefixes or [()] * len(source)
     longest = max(map(len, prefixes))
     if longest >= options.max_length:
-        raise Mistake(f"prefixes: one of {longest} ids given; it must be shorter than max_length, {options.max_length}")
+        raise UserError(
+            f"prefixes: one of {longest} ids given; it must be shorter than max_length, {options.max_length}"
+        )
     padded = [[*prefix, *[PAD] * (longest - len(prefix))] for prefix in prefixes]
     limits = options.limits(source_length_B.tolist(), prefixes)
     device = source.device

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from saccade.data.text.tokenizer import END, START
 from saccade.decoding.constraints import Constraints, constrain
-from saccade.decoding.options import Hypothesis, Options
+from saccade.decoding.options import DecodingOptions, Hypothesis
 from saccade.decoding.stepper import Stepper
 
 # From log-probabilities [N, V], the rows' numbers [N] and the step: the next id of each row, [N].
@@ -23,7 +23,7 @@ def greedy(
     model: Stepper,
     source: Tensor,
     source_length_B: Tensor,
-    options: Options,
+    options: DecodingOptions,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[Hypothesis]:
     """At every step the likeliest id, y_t = argmax p(y | y_<t, x)."""

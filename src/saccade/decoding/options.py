@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 
 class Hypothesis(NamedTuple):
@@ -19,7 +19,7 @@ class Hypothesis(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class DecodingOptions:
     """Limits and scores.
 
     An output has at most `max_length_factor` ids per source id plus ten, and never more than `max_length`, </s>
@@ -40,11 +40,11 @@ class Options:
     def __post_init__(self) -> None:
         at_least(self, num_best=1, length_penalty=0, min_length=0, max_length=1, no_repeat_ngram=0, max_rounds=0)
         if self.max_length_factor <= 0:
-            raise Mistake(f"max_length_factor: {self.max_length_factor} given; it must be above 0")
+            raise UserError(f"max_length_factor: {self.max_length_factor} given; it must be above 0")
         if self.min_length >= self.max_length:
-            raise Mistake(f"min_length: {self.min_length} given; it must be below max_length, {self.max_length}")
+            raise UserError(f"min_length: {self.min_length} given; it must be below max_length, {self.max_length}")
         if self.max_rounds == 1:
-            raise Mistake("max_rounds: 1 given; it must be 2 or more, or 0 to let outputs repeat themselves")
+            raise UserError("max_rounds: 1 given; it must be 2 or more, or 0 to let outputs repeat themselves")
 
     def limit(self, source_length: int) -> int:
         """The longest output for a source, </s> included."""
@@ -72,4 +72,4 @@ def at_least(options: object, **least: float) -> None:
     """A mistake that names the field which is too small."""
     for name, smallest in least.items():
         if not (value := getattr(options, name)) >= smallest:
-            raise Mistake(f"{name}: {value} given; it must be {smallest} or more")
+            raise UserError(f"{name}: {value} given; it must be {smallest} or more")

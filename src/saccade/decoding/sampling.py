@@ -17,16 +17,16 @@ from torch import Tensor
 
 from saccade.decoding.constraints import constrain
 from saccade.decoding.greedy import write
-from saccade.decoding.options import Hypothesis, Options, at_least
+from saccade.decoding.options import DecodingOptions, Hypothesis, at_least
 from saccade.decoding.stepper import Stepper
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 BLOCK = 64  # steps whose random numbers are drawn together
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class SamplingOptions(Options):
+class SamplingOptions(DecodingOptions):
     """How to draw: p^(1/temperature), of the `top_k` likeliest (0: all), of those the fewest that hold `top_p`."""
 
     temperature: float = 1.0
@@ -38,9 +38,9 @@ class SamplingOptions(Options):
         super().__post_init__()
         at_least(self, top_k=0, seed=0)
         if not 0 < self.temperature < float("inf"):
-            raise Mistake(f"temperature: {self.temperature} given; it must be above 0 (a beam of 1 is greedy)")
+            raise UserError(f"temperature: {self.temperature} given; it must be above 0 (a beam of 1 is greedy)")
         if not 0 < self.top_p <= 1:
-            raise Mistake(f"top_p: {self.top_p} given; it must be above 0 and at most 1")
+            raise UserError(f"top_p: {self.top_p} given; it must be above 0 and at most 1")
 
 
 @torch.inference_mode()

@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from saccade.decoding.beam import BeamOptions, beam_search
-from saccade.decoding.options import Hypothesis, Options
+from saccade.decoding.options import DecodingOptions, Hypothesis
 from saccade.decoding.sampling import SamplingOptions, sample
 from saccade.decoding.stepper import Stepper
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 
 def chosen(default: BeamOptions, given: Mapping[str, Any]) -> BeamOptions | SamplingOptions:
@@ -27,8 +27,8 @@ def chosen(default: BeamOptions, given: Mapping[str, Any]) -> BeamOptions | Samp
         if name not in names:
             is_for_samples = name in {field.name for field in fields(SamplingOptions)}
             hint = "it goes with sample" if is_for_samples else f"allowed: {', '.join(names)}"
-            raise Mistake(f"{name}: not an option of {'a beam' if kind is BeamOptions else 'samples'}; {hint}")
-    shared = {field.name: getattr(default, field.name) for field in fields(Options)}
+            raise UserError(f"{name}: not an option of {'a beam' if kind is BeamOptions else 'samples'}; {hint}")
+    shared = {field.name: getattr(default, field.name) for field in fields(DecodingOptions)}
     return replace(default, **named) if kind is BeamOptions else SamplingOptions(**{**shared, **named})
 
 

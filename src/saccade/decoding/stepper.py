@@ -9,7 +9,7 @@ from torch import Tensor
 from saccade.attention.memory import Slots
 
 
-class State(Protocol):
+class DecoderState(Protocol):
     """A model between two steps, one row per hypothesis."""
 
     def rows(self, index_N: Tensor) -> Self:

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from saccade.data.text.tokenizer import END, SPACE, SPECIAL
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")
 DECIMALS = 4  # of weights in JSON
 
 
-class Side(NamedTuple):
+class TextSide(NamedTuple):
     """A text as a model reads or writes it: its pieces, and the words that they make."""
 
     text: str
@@ -26,7 +26,7 @@ class Side(NamedTuple):
     word_of_piece: list[int]
 
     @classmethod
-    def of(cls, text: str, pieces: Sequence[str], begins_word: Callable[[str], bool] = lambda piece: True) -> Side:
+    def of(cls, text: str, pieces: Sequence[str], begins_word: Callable[[str], bool] = lambda piece: True) -> TextSide:
         """Words from pieces; a special one (</s>) is a word of its own."""
         word_of_piece, parts = list[int](), list[list[str]]()
         for piece in pieces:
@@ -93,7 +93,7 @@ class Insight:
 
     task: str
     answer: Any
-    sides: Mapping[str, Side]
+    sides: Mapping[str, TextSide]
     maps: Mapping[str, Map]
     aligning: Head | None = None
     others: Sequence[Any] = ()
@@ -103,9 +103,9 @@ class Insight:
         """The map of a kind; None: the first there is."""
         if not self.maps:
             said = "this model has no attention to look at"
-            raise Mistake(said if kind is None else f"kind: {kind!r} given, but this model has none of it")
+            raise UserError(said if kind is None else f"kind: {kind!r} given, but this model has none of it")
         if kind is not None and kind not in self.maps:
-            raise Mistake(f"kind: {kind!r} given; allowed: {', '.join(self.maps)}")
+            raise UserError(f"kind: {kind!r} given; allowed: {', '.join(self.maps)}")
         return self.maps[kind or next(iter(self.maps))]
 
     def alignment(self) -> Tensor:
@@ -133,7 +133,7 @@ class Insight:
         return shown
 
 
-def merged(weight_TS: Tensor, queries: Side, keys: Side) -> Tensor:
+def merged(weight_TS: Tensor, queries: TextSide, keys: TextSide) -> Tensor:
     """From pieces to words: a word is read as much as its pieces together, and reads as they do on average."""
     by_key = weight_TS.new_zeros(*weight_TS.shape[:-1], len(keys.words))
     by_key = by_key.index_add(-1, torch.tensor(keys.word_of_piece), weight_TS)

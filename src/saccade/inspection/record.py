@@ -20,9 +20,9 @@ from torch.utils.hooks import RemovableHandle
 
 from saccade.attention.memory import KeyValue
 from saccade.attention.multihead import MultiHeadAttention
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.layers.pooling import AttentionPooling, MaxPooling, MeanPooling, StructuredPooling
-from saccade.models.seq2seq_attention import Aligner
+from saccade.models.seq2seq_attention import SourceAttention
 
 POOLINGS = (AttentionPooling, MaxPooling, MeanPooling, StructuredPooling)
 KINDS = ("cross", "encoder", "decoder", "pooling")
@@ -30,7 +30,7 @@ Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 
 
-class Seen(NamedTuple):
+class AttentionCall(NamedTuple):
     """One call of an attention: its weights [B, H, T, S] and, if asked for, ||a_ts f(x_s)|| (Kobayashi 2020)."""
 
     weight_BHTS: Tensor
@@ -42,9 +42,9 @@ class Record:
     """What was recorded: for each kind its attentions in the order of the layers, and of each the calls in theirs."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, dict[str, list[Seen]]] = {}
+        self._seen: dict[str, dict[str, list[AttentionCall]]] = {}
 
-    def add(self, kind: str, name: str, seen: Seen) -> None:
+    def add(self, kind: str, name: str, seen: AttentionCall) -> None:
         """One call more."""
         self._seen.setdefault(kind, {}).setdefault(name, []).append(seen)
 
@@ -72,7 +72,7 @@ class Record:
 def recording(model: nn.Module, *, kinds: Collection[str] = KINDS, norms: bool = False) -> Iterator[Record]:
     """Record every attention of these kinds that is called inside the block; `norms` costs a little more."""
     if unknown := sorted(set(kinds) - set(KINDS)):
-        raise Mistake(f"kinds: {unknown[0]!r} given; allowed: {', '.join(KINDS)}")
+        raise UserError(f"kinds: {unknown[0]!r} given; allowed: {', '.join(KINDS)}")
     record, handles = Record(), list[RemovableHandle]()
     try:
         for name, module in model.named_modules():
@@ -91,7 +91,7 @@ def _ear(name: str, module: nn.Module, record: Record, norms: bool) -> _Ear | No
         part = name.rpartition(".")[2]
         kind = {"own": "decoder", "cross": "cross"}.get(part, "encoder" if name.startswith("encoder") else "")
         return _HeadsEar(kind, name, record, norms) if kind else None
-    if isinstance(module, Aligner):
+    if isinstance(module, SourceAttention):
         return _AlignerEar("cross", name, record, norms)
     if isinstance(module, POOLINGS):
         return _PoolingEar("pooling", name, record, norms)
@@ -116,7 +116,7 @@ class _Ear:
     def keep(self, weight_BHTS: Tensor, length_BHS: Tensor | None) -> None:
         """Weights, and those times the length of what they weigh."""
         norm_BHTS = None if length_BHS is None else weight_BHTS * length_BHS.unsqueeze(-2)
-        self.record.add(self.kind, self.name, Seen(weight_BHTS.detach(), norm_BHTS))
+        self.record.add(self.kind, self.name, AttentionCall(weight_BHTS.detach(), norm_BHTS))
 
 
 @final

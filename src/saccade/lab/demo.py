@@ -12,7 +12,7 @@ from rich.console import Console
 from torch import Tensor
 
 from saccade.data.text.corpus import Corpus, Pair
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import replacing
 from saccade.inspection.draw import braille, heatmap
 from saccade.inspection.insight import merged
@@ -20,8 +20,8 @@ from saccade.lab.phrasebook import grammar
 from saccade.runs import config as config_file
 from saccade.runs import train
 from saccade.runs.load import load_run
+from saccade.tasks.translate.config import TranslateConfig
 from saccade.tasks.translate.predictor import Translator
-from saccade.tasks.translate.task import Config
 
 STEPS, SENTENCES = 1300, 80_000
 NUM_VALID, NUM_TEST = 300, 1000
@@ -53,7 +53,7 @@ def write_phrasebook(folder: Path, *, sentences: int, seed: int) -> None:
         found = len((folder / "train.en").read_text("utf-8").splitlines())
         if found != sentences:
             wanted = f"{folder} holds {found:,} sentences, {sentences:,} are wanted"
-            raise Mistake(f"{wanted}; give another folder (--out), or delete this one")
+            raise UserError(f"{wanted}; give another folder (--out), or delete this one")
         return
     parts = zip(("train", "valid", "test"), grammar.split(sentences, NUM_VALID, NUM_TEST, seed=seed), strict=True)
     for name, pairs in reversed(list(parts)):
@@ -62,7 +62,7 @@ def write_phrasebook(folder: Path, *, sentences: int, seed: int) -> None:
                 draft.write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
 
 
-def config(data: Path, *, steps: int, sentences: int, seed: int) -> Config:
+def config(data: Path, *, steps: int, sentences: int, seed: int) -> TranslateConfig:
     """The run: what fits two minutes on two cores. Few sentences have few words, and so few pieces."""
 
     def files(name: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ import random
 import re
 from pathlib import Path
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import replacing
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -43,7 +43,7 @@ def run(
 def _found(folder: Path, numbers: range, out: Path) -> Recordings:
     """The recordings with these numbers, named from where the list lies."""
     if not folder.is_dir():
-        raise Mistake(f"there is no folder at {folder}")
+        raise UserError(f"there is no folder at {folder}")
     found: Recordings = {}
     place = Path(os.path.relpath(folder, out)).as_posix()
     for path in sorted(folder.glob("*.wav")):
@@ -53,7 +53,7 @@ def _found(folder: Path, numbers: range, out: Path) -> Recordings:
             by_digit.setdefault(int(match["digit"]), []).append(f"{place}/{path.name}")
     if not found:
         wanted = f"{numbers.start} to {numbers.stop - 1}" if numbers.stop < 100 else f"{numbers.start} and on"
-        raise Mistake(f"{folder}: no recording named <digit>_<speaker>_<number>.wav with a number of {wanted}")
+        raise UserError(f"{folder}: no recording named <digit>_<speaker>_<number>.wav with a number of {wanted}")
     return found
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import replacing
 from saccade.inspection.draw import by_class
 from saccade.runs import config as config_file
@@ -44,7 +44,7 @@ def run(configs: Sequence[Path], *, seeds: int, jobs: int, out: Path, console: C
     for path, test in tests.items():
         if test is None or test != tests[configs[0]]:
             what = "is missing" if test is None else f"is another than that of {configs[0]}"
-            raise Mistake(f"{path}: data.test {what}; the models are compared on it")
+            raise UserError(f"{path}: data.test {what}; the models are compared on it")
     wanted = list(product(configs, range(1, seeds + 1)))
     with ThreadPoolExecutor(jobs) as pool:
         outcomes = list(pool.map(lambda pair: _outcome(pair[0], pair[1], out, console), wanted))

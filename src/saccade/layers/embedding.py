@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from saccade.attention.positions import Places
+from saccade.attention.positions import Positions
 from saccade.layers.residual import streamed
 from saccade.ops.dropout import drawn_seed
 
 
 def embedded(
-    ids: Sequence[Tensor], table_VD: Tensor, places: Sequence[Places], position_PD: Tensor | None, share: float
+    ids: Sequence[Tensor], table_VD: Tensor, places: Sequence[Positions], position_PD: Tensor | None, share: float
 ) -> list[Tensor]:
     """dropout(√D W[id] + P[place]) [..., D], of one tensor of ids or two, in the dtype of a block's rows.
 

@@ -7,12 +7,12 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.ops.dropout import dropout
 
 
 @final
-class Places(nn.Module):
+class GridPositions(nn.Module):
     """x + r_row + c_column, a learned vector for each row and each column (Parmar 2018, section 3)."""
 
     def __init__(self, width: int, rows: int, columns: int) -> None:
@@ -39,7 +39,7 @@ class ImageEncoder(nn.Module):
     def __init__(self, width: int, *, rows: int, columns: int, channels: int = 3) -> None:
         super().__init__()
         if rows % self.CELL or columns % self.CELL:
-            raise Mistake(f"size: {rows} x {columns} given; both must be multiples of {self.CELL}")
+            raise UserError(f"size: {rows} x {columns} given; both must be multiples of {self.CELL}")
         self.size, self.shape = (channels, rows, columns), (rows // self.CELL, columns // self.CELL)
         self.convolutions = nn.Sequential(
             nn.Conv2d(channels, width // 4, 4, stride=2, padding=1),
@@ -54,13 +54,13 @@ class ImageEncoder(nn.Module):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
                 assert module.bias is not None
                 nn.init.zeros_(module.bias)  # what is dark stays dark, until it learns otherwise
-        self.places = Places(width, *self.shape)
+        self.places = GridPositions(width, *self.shape)
 
     def forward(self, picture_BCYX: Tensor) -> Tensor:
         """[B, Y * X, D]."""
         if picture_BCYX.shape[1:] != self.size:
             given, wanted = (" x ".join(map(str, size)) for size in (picture_BCYX.shape[1:], self.size))
-            raise Mistake(f"picture: {given} given; this model reads {wanted} (channels, rows, columns)")
+            raise UserError(f"picture: {given} given; this model reads {wanted} (channels, rows, columns)")
         x_BDYX = self.convolutions(picture_BCYX.to(self.places.row_YD.dtype) / 127.5)
         return self.places(x_BDYX.flatten(2).mT)
 
@@ -81,13 +81,13 @@ class FeatureEncoder(nn.Module):
         self.register_buffer("mean_C", torch.zeros(channels))
         self.register_buffer("deviation_C", torch.ones(channels))
         self.inner = nn.Linear(channels, width)
-        self.places = Places(width, rows, columns)
+        self.places = GridPositions(width, rows, columns)
 
     def forward(self, feature_BSC: Tensor) -> Tensor:
         """[B, Y * X, D]."""
         if feature_BSC.shape[1:] != self.size:
             given, wanted = (" x ".join(map(str, size)) for size in (feature_BSC.shape[1:], self.size))
-            raise Mistake(f"features: {given} given; this model reads {wanted} (places, channels)")
+            raise UserError(f"features: {given} given; this model reads {wanted} (places, channels)")
         x_BSC = (feature_BSC.to(self.mean_C.dtype) - self.mean_C) / self.deviation_C
         x_BSD = self.places(self.inner(dropout(x_BSC, self.dropout, self.training)))
         return dropout(x_BSD, self.dropout, self.training)

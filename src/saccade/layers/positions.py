@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from saccade.attention.positions import Places
+from saccade.attention.positions import Positions
 
 
 @final
@@ -28,10 +28,10 @@ class Sinusoidal(nn.Module):
         """The vectors of all places before `end`, [end, D]; made once and kept, for a captured step to read."""
         device = self.get_buffer("rate_half").device
         if (end, device) not in self._tables:
-            self._tables[end, device] = self(Places.following(0, end, device))
+            self._tables[end, device] = self(Positions.following(0, end, device))
         return self._tables[end, device]
 
-    def forward(self, place: Places) -> Tensor:
+    def forward(self, place: Positions) -> Tensor:
         """A vector for each place, [..., T, D]."""
         angle = place.at.unsqueeze(-1) * self.get_buffer("rate_half")
         return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)
@@ -45,7 +45,7 @@ class Learned(nn.Module):
         super().__init__()
         self.table = nn.Parameter(torch.randn(max_length, width) * width**-0.5)
 
-    def forward(self, place: Places) -> Tensor:
+    def forward(self, place: Positions) -> Tensor:
         """A vector for each place, [..., T, D]."""
         if place.end > self.table.shape[0]:
             raise ValueError(f"positions: {place.end} steps given; learned positions end at {self.table.shape[0]}")
@@ -60,7 +60,7 @@ class Rotary(nn.Module):
         super().__init__()
         self.angles = Sinusoidal(head_width)
 
-    def forward(self, x_BHTK: Tensor, place: Places) -> Tensor:
+    def forward(self, x_BHTK: Tensor, place: Positions) -> Tensor:
         """[B, H, T, K], the same shape."""
         table_1TK = self.angles(place).to(x_BHTK.dtype).unsqueeze(-3)  # the same for every head
         sine, cosine = table_1TK[..., 0::2], table_1TK[..., 1::2]
@@ -80,7 +80,7 @@ class Relative(nn.Module):
         self.causal, self.max_distance = causal, max_distance
         self.table = nn.Parameter(torch.zeros(num_buckets, num_heads))
 
-    def forward(self, place: Places, num_keys: int) -> Tensor:
+    def forward(self, place: Positions, num_keys: int) -> Tensor:
         """The bias [..., H, T, S] of queries at these places against keys from 0 on."""
         distance_TS = torch.arange(num_keys, device=self.table.device) - place.at.unsqueeze(-1)
         return self.table[self._bucket(distance_TS)].movedim(-1, -3)

@@ -13,8 +13,8 @@ from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.layers.recurrent.layers import Recurrent
 from saccade.layers.recurrent.scan import Hidden
 from saccade.layers.recurrent.unrolled import end
-from saccade.models.seq2seq import RecurrentSizes, State
-from saccade.models.seq2seq_attention import ADDITIVE, Aligner, Look, Looking, Source
+from saccade.models.seq2seq import RecurrentSizes, RecurrentState
+from saccade.models.seq2seq_attention import ADDITIVE, AttentionOptions, Source, SourceAttention, StepwiseAttention
 from saccade.ops.dropout import dropout
 
 ATTENTIONS = ("soft", "hard")
@@ -22,7 +22,7 @@ STARTS = ("mean", "zeros")
 MOMENTUM = 0.9  # of the baseline (Xu 2015, section 4.1)
 
 
-class Glance(NamedTuple):
+class PlaceWeights(NamedTuple):
     """Where each word looked: the weights used, those expected, and log p of the place that was picked.
 
     With soft attention the first two are one, and the third is 0.
@@ -34,34 +34,34 @@ class Glance(NamedTuple):
 
 
 @final
-class Gaze(nn.Module):
+class CaptionAttention(nn.Module):
     """z_t = sum_i a_ti v_i: the expected vector (soft, Xu 2015, section 4.2) or that of one place (hard, 4.1).
 
     Hard attention takes a sampled place in training and the likeliest one otherwise; rows that are to `expect` take
     the expected vector.
     """
 
-    def __init__(self, width: int, look: Look, *, is_hard: bool) -> None:
+    def __init__(self, width: int, look: AttentionOptions, *, is_hard: bool) -> None:
         super().__init__()
-        self.aligner = Aligner(width, look)
+        self.aligner = SourceAttention(width, look)
         self.hard = Hard() if is_hard else None
 
     def forward(
-        self, query_BD: Tensor, look: Looking, value_BSD: Tensor, expect_B: Tensor | None
-    ) -> tuple[Tensor, Glance]:
+        self, query_BD: Tensor, look: StepwiseAttention, value_BSD: Tensor, expect_B: Tensor | None
+    ) -> tuple[Tensor, PlaceWeights]:
         """The next step's context [B, D] and where it comes from."""
         record: list[Tensor] = []
         context_BD = look(query_BD, record)
         expected_BTS = record[0]
         if self.hard is None:
-            return context_BD, Glance(expected_BTS, expected_BTS, expected_BTS.new_zeros(expected_BTS.shape[:2]))
+            return context_BD, PlaceWeights(expected_BTS, expected_BTS, expected_BTS.new_zeros(expected_BTS.shape[:2]))
         score_BTS = expected_BTS.clamp_min(torch.finfo(expected_BTS.dtype).tiny).log()  # softmax gives them back
         weight_BTS = self.hard(score_BTS)
         log_probability_BT = self.hard.log_probability(score_BTS, None, weight_BTS)
         if expect_B is not None:
             weight_BTS = torch.where(expect_B[:, None, None], expected_BTS, weight_BTS)
             log_probability_BT = log_probability_BT.masked_fill(expect_B[:, None], 0.0)
-        return (weight_BTS @ value_BSD).squeeze(1), Glance(weight_BTS, expected_BTS, log_probability_BT)
+        return (weight_BTS @ value_BSD).squeeze(1), PlaceWeights(weight_BTS, expected_BTS, log_probability_BT)
 
 
 @final
@@ -71,9 +71,9 @@ class CaptionDecoder(nn.Module):
     Xu 2015, sections 3.1.2 (the LSTM, equation 7: the deep output) and 4.2.1 (the gating scalar).
     """
 
-    def __init__(self, sizes: RecurrentSizes, look: Look, *, is_hard: bool, forgetting: float) -> None:
+    def __init__(self, sizes: RecurrentSizes, look: AttentionOptions, *, is_hard: bool, forgetting: float) -> None:
         super().__init__()
-        self.gaze = Gaze(sizes.width, look, is_hard=is_hard)
+        self.gaze = CaptionAttention(sizes.width, look, is_hard=is_hard)
         self.gate = nn.Linear(sizes.width, 1)
         self.layers = Recurrent(
             sizes.embedding_width + sizes.width,
@@ -86,11 +86,11 @@ class CaptionDecoder(nn.Module):
         self.dropout, self.forgetting = sizes.dropout, forgetting
 
     def forward(
-        self, x_BTD: Tensor, state: State, record: list[Glance] | None, expect_B: Tensor | None
-    ) -> tuple[Tensor, State]:
+        self, x_BTD: Tensor, state: RecurrentState, record: list[PlaceWeights] | None, expect_B: Tensor | None
+    ) -> tuple[Tensor, RecurrentState]:
         """Step by step; only what depends on the step before is inside the loop."""
         value_BSD, num_steps = state.source.value_BSD, x_BTD.shape[1]
-        look, cells = Looking(self.gaze.aligner, state.source, 0), self.layers.unrolled(x_BTD)
+        look, cells = StepwiseAttention(self.gaze.aligner, state.source, 0), self.layers.unrolled(x_BTD)
         states, contexts, outputs = cells.begin(state.hidden), [], []
         for step in range(num_steps):
             query_BD = states[-1].read_BD
@@ -118,7 +118,7 @@ class Captioner(nn.Module):
         *,
         vocabulary: int,
         sizes: RecurrentSizes,
-        look: Look = ADDITIVE,
+        look: AttentionOptions = ADDITIVE,
         attention: str = "soft",
         start: str = "mean",
         forgetting: float = 0.0,
@@ -143,19 +143,19 @@ class Captioner(nn.Module):
         self.dropout, self.scale = sizes.dropout, width**0.5
         self.register_buffer("baseline", torch.tensor(-math.log(vocabulary)))  # of the reward, log p of a word
 
-    def start(self, source: Tensor, source_length_B: Tensor) -> State:
+    def start(self, source: Tensor, source_length_B: Tensor) -> RecurrentState:
         """Look at the picture, [B, C, Y, X] or [B, Y * X, C], which has so many places: before the first word."""
         value_BSD = self.encoder(source)
         seen = Source(value_BSD, self.decoder.gaze.aligner.score.memory(value_BSD), source_length_B)
-        return State(self._first(value_BSD), value_BSD.new_zeros(len(value_BSD), 0), seen, 0)
+        return RecurrentState(self._first(value_BSD), value_BSD.new_zeros(len(value_BSD), 0), seen, 0)
 
     def advance(
         self,
-        state: State,
+        state: RecurrentState,
         read_BT: Tensor,
-        record: list[Glance] | None = None,
+        record: list[PlaceWeights] | None = None,
         expect_B: Tensor | None = None,
-    ) -> tuple[Tensor, State]:
+    ) -> tuple[Tensor, RecurrentState]:
         """Read some words: the vectors [B, T, D] at each, and the state after them; `record` gets every glance."""
         x_BTD = dropout(self.target(read_BT) * self.scale, self.dropout, self.training)
         vectors_BTD, later = self.decoder(x_BTD, state, record, expect_B)
@@ -165,7 +165,7 @@ class Captioner(nn.Module):
         """Unnormalised log-probabilities of the next word, [..., V]."""
         return vectors @ self.output.weight.mT
 
-    def forward(self, source: Tensor, source_length_B: Tensor, read_BT: Tensor) -> tuple[Tensor, Glance]:
+    def forward(self, source: Tensor, source_length_B: Tensor, read_BT: Tensor) -> tuple[Tensor, PlaceWeights]:
         """Teacher forcing: the vectors at every word [B, T, D], and where it looked.
 
         While hard attention trains, half of the rows take the expected vector instead of a sample (section 4.1).
@@ -173,9 +173,9 @@ class Captioner(nn.Module):
         state = self.start(source, source_length_B)
         halves = self.is_hard and self.training
         expect_B = torch.rand(len(read_BT), device=read_BT.device) < 0.5 if halves else None
-        record: list[Glance] = []
+        record: list[PlaceWeights] = []
         vectors_BTD, _ = self.advance(state, read_BT, record, expect_B)
-        return vectors_BTD, Glance(*(torch.cat(parts, 1) for parts in zip(*record, strict=True)))
+        return vectors_BTD, PlaceWeights(*(torch.cat(parts, 1) for parts in zip(*record, strict=True)))
 
     def cross_attention(self, source: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
         """What the decoder weighed at every word, [B, 1, 1, T, S]."""

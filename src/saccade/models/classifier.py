@@ -7,7 +7,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from saccade.data.labels.windows import Batch
+from saccade.data.labels.windows import TextBatch
 from saccade.data.text.tokenizer import UNKNOWN
 from saccade.layers.dialogue import Context
 from saccade.layers.pooling import Pooled, Pooling
@@ -18,7 +18,7 @@ EMBEDDING_SPREAD = 0.1  # small, so that what a word has learned soon outweighs 
 NUM_SPEAKERS = 3  # another, the same, not known
 
 
-class Dropouts(NamedTuple):
+class ClassifierDropouts(NamedTuple):
     """Words replaced by <unk>, and shares of embeddings and of pooled vectors set to 0."""
 
     words: float = 0.0
@@ -26,7 +26,7 @@ class Dropouts(NamedTuple):
     vectors: float = 0.0
 
 
-NO_DROPOUT = Dropouts()
+NO_DROPOUT = ClassifierDropouts()
 
 
 class Judged(NamedTuple):
@@ -53,7 +53,7 @@ class TextClassifier(nn.Module):
         encoder: TextEncoder,
         pooling: Pooling,
         context: Context | None = None,
-        dropouts: Dropouts = NO_DROPOUT,
+        dropouts: ClassifierDropouts = NO_DROPOUT,
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, embedding_width)
@@ -67,7 +67,7 @@ class TextClassifier(nn.Module):
         nn.init.xavier_uniform_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 
-    def forward(self, batch: Batch) -> Judged:
+    def forward(self, batch: TextBatch) -> Judged:
         """Every text is encoded once; every window then gathers its texts' vectors."""
         vector_UD, weight_UTS, penalty_U = self.read(batch.ids_US, batch.length_U)
         own_B = batch.window_BW.take_along_dim(batch.window_length_B[:, None] - 1, 1).squeeze(1)

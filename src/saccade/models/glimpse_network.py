@@ -15,7 +15,7 @@ from saccade.ops.dropout import dropout
 HIDDEN = 128  # units between a glimpse, a location or a state and what is made of it (section 4)
 
 
-class Gaze(NamedTuple):
+class GlimpsePath(NamedTuple):
     """What was seen and where; N = B * M, an image's copies side by side.
 
     Locations [T, N, 2] as they were drawn (the sensor sees them cut to the image), the means that they were drawn
@@ -97,7 +97,7 @@ class GlimpseNetwork(nn.Module):
         self.action = nn.Linear(width, num_classes)
         self.baseline = nn.Linear(width, 1)
 
-    def forward(self, image_BCYX: Tensor, wander_TBM2: Tensor) -> Gaze:
+    def forward(self, image_BCYX: Tensor, wander_TBM2: Tensor) -> GlimpsePath:
         """M ways of looking at each image. The first location is wander_0; later ones are the mean plus wander_t."""
         num_rows, copies = len(image_BCYX), wander_TBM2.shape[2]
         wander_TN2 = wander_TBM2.expand(-1, num_rows, -1, -1).flatten(1, 2)
@@ -111,7 +111,9 @@ class GlimpseNetwork(nn.Module):
             outputs.append(output_ND)
             mean_N2 = self._next(output_ND)
         output_TND = torch.stack(outputs).float()
-        return Gaze(torch.stack(locations), torch.stack(means), self._logits(output_TND), self._baselines(output_TND))
+        return GlimpsePath(
+            torch.stack(locations), torch.stack(means), self._logits(output_TND), self._baselines(output_TND)
+        )
 
     def _glimpse(
         self, image_BCYX: Tensor, location_BM2: Tensor, state: Tensor | tuple[Tensor, Tensor] | None

@@ -12,14 +12,14 @@ from saccade.layers.maxout import maxout
 from saccade.layers.recurrent.layers import Recurrent, RecurrentEncoder
 from saccade.layers.recurrent.scan import Hidden
 from saccade.layers.recurrent.unrolled import end
-from saccade.models.seq2seq_attention import ADDITIVE, Aligner, Look, Looking, Source
+from saccade.models.seq2seq_attention import ADDITIVE, AttentionOptions, Source, SourceAttention, StepwiseAttention
 from saccade.ops.aligned import joined, linear
 from saccade.ops.dropout import dropout
 from saccade.ops.kernels.availability import is_fused
 from saccade.ops.shared_gradients import StepLinear
 
 
-class State(NamedTuple):
+class RecurrentState(NamedTuple):
     """A decoder between two steps. `fed` is what the next step reads beside its word, [B, D]."""
 
     hidden: Hidden
@@ -27,10 +27,10 @@ class State(NamedTuple):
     source: Source
     num_steps: int
 
-    def rows(self, index_N: Tensor) -> State:
+    def rows(self, index_N: Tensor) -> RecurrentState:
         """The state of other rows: a beam that was reordered, or a batch that shrank."""
         hidden = tuple(state[:, index_N] for state in self.hidden)
-        return State(hidden, self.fed_BD[index_N], self.source.rows(index_N), self.num_steps)
+        return RecurrentState(hidden, self.fed_BD[index_N], self.source.rows(index_N), self.num_steps)
 
 
 class RecurrentSizes(NamedTuple):
@@ -63,7 +63,9 @@ class PlainDecoder(nn.Module):
         """The encoder's state goes on."""
         return hidden
 
-    def forward(self, x_BTD: Tensor, state: State, record: list[Tensor] | None) -> tuple[Tensor, State]:
+    def forward(
+        self, x_BTD: Tensor, state: RecurrentState, record: list[Tensor] | None
+    ) -> tuple[Tensor, RecurrentState]:
         """All steps at once."""
         del record
         output_BTD, hidden = self.layers(x_BTD, state.hidden)
@@ -80,9 +82,9 @@ class BahdanauDecoder(nn.Module):
 
     fed_width = 0
 
-    def __init__(self, sizes: RecurrentSizes, look: Look) -> None:
+    def __init__(self, sizes: RecurrentSizes, look: AttentionOptions) -> None:
         super().__init__()
-        self.aligner = Aligner(sizes.width, look)
+        self.aligner = SourceAttention(sizes.width, look)
         self.layers = _layers(sizes, sizes.width)
         self.bridge = nn.Linear(sizes.width, sizes.width)
         self.readout = nn.Linear(2 * sizes.width + sizes.embedding_width, 2 * sizes.embedding_width)
@@ -96,9 +98,11 @@ class BahdanauDecoder(nn.Module):
         """tanh(W h), in every layer."""
         return (torch.tanh(self.bridge(hidden[0])), *hidden[1:])
 
-    def forward(self, x_BTD: Tensor, state: State, record: list[Tensor] | None) -> tuple[Tensor, State]:
+    def forward(
+        self, x_BTD: Tensor, state: RecurrentState, record: list[Tensor] | None
+    ) -> tuple[Tensor, RecurrentState]:
         """Step by step; only what depends on the step before is inside the loop."""
-        look, cells = Looking(self.aligner, state.source, state.num_steps), self.layers.unrolled(x_BTD)
+        look, cells = StepwiseAttention(self.aligner, state.source, state.num_steps), self.layers.unrolled(x_BTD)
         states, contexts, outputs = cells.begin(state.hidden), [], []
         for step in range(x_BTD.shape[1]):
             contexts.append(look(states[-1].read_BD, record))
@@ -114,10 +118,10 @@ class BahdanauDecoder(nn.Module):
 class LuongDecoder(nn.Module):
     """c_t from s_t, h~_t = tanh(W_c [c_t; s_t]) (Luong 2015, section 3). Without feeding all steps run at once."""
 
-    def __init__(self, sizes: RecurrentSizes, look: Look, *, feeds_input: bool) -> None:
+    def __init__(self, sizes: RecurrentSizes, look: AttentionOptions, *, feeds_input: bool) -> None:
         super().__init__()
         self.fed_width = sizes.embedding_width if feeds_input else 0
-        self.aligner = Aligner(sizes.width, look)
+        self.aligner = SourceAttention(sizes.width, look)
         self.layers = _layers(sizes, self.fed_width)
         self.combine = nn.Linear(2 * sizes.width, sizes.embedding_width)
         self.dropout = sizes.dropout
@@ -130,19 +134,25 @@ class LuongDecoder(nn.Module):
         """The encoder's state goes on."""
         return hidden
 
-    def forward(self, x_BTD: Tensor, state: State, record: list[Tensor] | None) -> tuple[Tensor, State]:
+    def forward(
+        self, x_BTD: Tensor, state: RecurrentState, record: list[Tensor] | None
+    ) -> tuple[Tensor, RecurrentState]:
         """Attentional vectors h~; with input feeding (section 3.3) each is read with the next word."""
         vectors_BTD, state = (self._step_by_step if self.fed_width else self._at_once)(x_BTD, state, record)
         return dropout(vectors_BTD, self.dropout, self.training), state  # what is fed back stays whole
 
-    def _at_once(self, x_BTD: Tensor, state: State, record: list[Tensor] | None) -> tuple[Tensor, State]:
+    def _at_once(
+        self, x_BTD: Tensor, state: RecurrentState, record: list[Tensor] | None
+    ) -> tuple[Tensor, RecurrentState]:
         query_BTD, hidden = self.layers(x_BTD, state.hidden)
         context_BTD = self.aligner(query_BTD, state.source, state.num_steps, record)
         vectors_BTD = torch.tanh(self.combine(torch.cat([context_BTD, query_BTD], -1)))
         return vectors_BTD, state._replace(hidden=hidden)
 
-    def _step_by_step(self, x_BTD: Tensor, state: State, record: list[Tensor] | None) -> tuple[Tensor, State]:
-        look, cells = Looking(self.aligner, state.source, state.num_steps), self.layers.unrolled(x_BTD)
+    def _step_by_step(
+        self, x_BTD: Tensor, state: RecurrentState, record: list[Tensor] | None
+    ) -> tuple[Tensor, RecurrentState]:
+        look, cells = StepwiseAttention(self.aligner, state.source, state.num_steps), self.layers.unrolled(x_BTD)
         combine = StepLinear(self.combine.weight, self.combine.bias)
         states, vectors = cells.begin(state.hidden), [state.fed_BD]
         for step in range(x_BTD.shape[1]):
@@ -169,7 +179,7 @@ class Seq2Seq(nn.Module):
         target_vocabulary: int,
         sizes: RecurrentSizes,
         attention: str = "bahdanau",
-        look: Look = ADDITIVE,
+        look: AttentionOptions = ADDITIVE,
         direction: str = "both",
         feeds_input: bool = True,
         share_embeddings: bool = False,
@@ -196,15 +206,17 @@ class Seq2Seq(nn.Module):
         self.decoder = _decoder(attention, sizes, look, feeds_input)
         self.dropout, self.scale = sizes.dropout, width**0.5
 
-    def start(self, source_BS: Tensor, source_length_B: Tensor) -> State:
+    def start(self, source_BS: Tensor, source_length_B: Tensor) -> RecurrentState:
         """Read the source: the state before the first step."""
         x_BSD, source_length_B = self._read(source_BS, source_length_B)
         value_BSD, hidden = self.encoder(x_BSD, source_length_B)
         source = Source(value_BSD, self.decoder.memory(value_BSD), source_length_B)
         fed_BD = value_BSD.new_zeros(len(source_BS), self.decoder.fed_width)
-        return State(self.decoder.first(hidden), fed_BD, source, 0)
+        return RecurrentState(self.decoder.first(hidden), fed_BD, source, 0)
 
-    def advance(self, state: State, read_BT: Tensor, record: list[Tensor] | None = None) -> tuple[Tensor, State]:
+    def advance(
+        self, state: RecurrentState, read_BT: Tensor, record: list[Tensor] | None = None
+    ) -> tuple[Tensor, RecurrentState]:
         """Read some target ids: the vectors [B, T, D] at each, and the state after them."""
         vectors_BTD, later = self.decoder(self._embed(self.target, read_BT), state, record)
         return vectors_BTD, later._replace(num_steps=state.num_steps + read_BT.shape[1])
@@ -240,7 +252,7 @@ class Seq2Seq(nn.Module):
         return dropout(table(ids_BT) * self.scale, self.dropout, self.training)
 
 
-def _decoder(attention: str, sizes: RecurrentSizes, look: Look, feeds_input: bool) -> Decoder:
+def _decoder(attention: str, sizes: RecurrentSizes, look: AttentionOptions, feeds_input: bool) -> Decoder:
     if attention == "none":
         return PlainDecoder(sizes)
     if attention == "bahdanau":

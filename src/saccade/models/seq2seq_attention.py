@@ -30,7 +30,7 @@ class Source(NamedTuple):
         return Source(*(tensor[index_N] for tensor in self))
 
 
-class Look(NamedTuple):
+class AttentionOptions(NamedTuple):
     """How a decoder looks at its source."""
 
     score: str = "additive"
@@ -39,14 +39,14 @@ class Look(NamedTuple):
     radius: int = 10  # of the local scopes (Luong 2015, section 4.1)
 
 
-ADDITIVE = Look()
+ADDITIVE = AttentionOptions()
 
 
 @final
-class Aligner(nn.Module):
+class SourceAttention(nn.Module):
     """c_t = sum_s a_ts h_s with any score, normaliser and scope; local scopes as in Luong 2015, section 3.2."""
 
-    def __init__(self, width: int, look: Look) -> None:
+    def __init__(self, width: int, look: AttentionOptions) -> None:
         super().__init__()
         if look.scope not in SCOPES:
             raise ValueError(f"scope: {look.scope!r} given; allowed: {', '.join(SCOPES)}")
@@ -82,7 +82,7 @@ class Aligner(nn.Module):
 class _Looks:
     """The notes of a loop's looks: each asked, and something flowed back into its context and its weights."""
 
-    def __init__(self, aligner: Aligner, source: Source, first: int) -> None:
+    def __init__(self, aligner: SourceAttention, source: Source, first: int) -> None:
         self.aligner, self.source, self.first = aligner, source, first
         self.notes: list[Note] = []
         kind = source.value_BSD.device.type
@@ -110,14 +110,14 @@ class _Looks:
 
 
 @final
-class Looking:
+class StepwiseAttention:
     """An aligner for the steps of one loop, which ask one by one because each needs the answer before.
 
     A step's backward is for its query alone. The gradients of the source and of the aligner's parameters are made
     when all steps are done, in one pass over all queries.
     """
 
-    def __init__(self, aligner: Aligner, source: Source, first: int) -> None:
+    def __init__(self, aligner: SourceAttention, source: Source, first: int) -> None:
         dtype = computed_in(source.value_BSD)
         value_BSD, memory_BSD = source.value_BSD.to(dtype), source.memory_BSD.to(dtype)
         self._frozen, self._num_steps = _frozen(aligner), first

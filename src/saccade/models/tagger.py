@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import MultiHeadAttention, masks
-from saccade.data.tags.lexicon import Tokens
+from saccade.data.tags.lexicon import TaggerInput
 from saccade.data.text.tokenizer import UNKNOWN
 from saccade.layers.characters import Characters
 from saccade.layers.crf import LinearChain
@@ -56,7 +56,7 @@ class WordFeatures(nn.Module):
         share_V = torch.zeros(num_words) if unknown_share is None else unknown_share
         self.register_buffer("unknown_share_V", share_V, persistent=False)
 
-    def forward(self, tokens: Tokens) -> Tensor:
+    def forward(self, tokens: TaggerInput) -> Tensor:
         """[B, T, D]."""
         parts = [self.word(self._heard(tokens.word_BT))]
         if self.characters is not None:
@@ -121,7 +121,7 @@ class TagNetwork(nn.Module):
         self.places, self.second = places, second
         self.output = nn.Linear((encoder if second is None else second).width, chain.num_tags)
 
-    def forward(self, tokens: Tokens) -> Tensor:
+    def forward(self, tokens: TaggerInput) -> Tensor:
         """A score for each tag of each token, [B, T, V]."""
         x_BTD = self.encoder(self.features(tokens), tokens.length_B).memory_BSD
         x_BTD = dropout(x_BTD, self.dropout, self.training)

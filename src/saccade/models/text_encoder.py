@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import masks
-from saccade.attention.positions import Places
+from saccade.attention.positions import Positions
 from saccade.layers.positions import Relative
 from saccade.layers.recurrent.layers import RecurrentEncoder
 from saccade.layers.residual import Stream
@@ -81,7 +81,7 @@ class TransformerTextEncoder(nn.Module):
     def forward(self, x_BSD: Tensor, length_B: Tensor) -> Encoded:
         """The last block's outputs; the last token's stands for the whole."""
         x_BSD, steps = self.project(x_BSD), x_BSD.shape[1]
-        place = Places.following(0, steps, x_BSD.device)
+        place = Positions.following(0, steps, x_BSD.device)
         if self.positions is not None:
             x_BSD = x_BSD + self.positions(place).to(x_BSD.dtype)
         x_BSD = dropout(x_BSD, self.sizes.dropouts.residual, self.training)

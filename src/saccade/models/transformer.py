@@ -12,21 +12,21 @@ from torch.utils.checkpoint import checkpoint
 from saccade.attention import SCORES, KeyValue, MultiHeadAttention, Score, masks
 from saccade.attention.masks import Mask
 from saccade.attention.memory import Slots, can_step
-from saccade.attention.positions import Places
-from saccade.data.packing import Row
+from saccade.attention.positions import Positions
+from saccade.data.packing import PackedRow
 from saccade.layers.embedding import embedded
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
 from saccade.layers.residual import Norm, Stream, added, streamed
-from saccade.models.transformer_state import BlockMemory, Seen, SlotState, State
+from saccade.models.transformer_state import BlockMemory, SlotState, StepScope, TransformerState
 from saccade.ops.dropout import dropout
 from saccade.ops.kernels.availability import is_fused
 from saccade.ops.lazy_norm import Rows
 from saccade.ops.linear import linear
 from saccade.ops.seeds import singly
 
-AnyState = TypeVar("AnyState", State, SlotState)
-Read = tuple[Tensor, Places]  # ids, and where they stand
+AnyState = TypeVar("AnyState", TransformerState, SlotState)
+Read = tuple[Tensor, Positions]  # ids, and where they stand
 
 
 class Dropouts(NamedTuple):
@@ -106,7 +106,7 @@ class EncoderBlock(nn.Module):
         self.attention, self.feed_forward = sizes.own_attention(), sizes.feed_forward()
         self.residuals = nn.ModuleList(Residual(sizes) for _ in range(2))
 
-    def forward(self, stream: Stream, mask: Mask, place: Places, bias: Tensor | None) -> Stream:
+    def forward(self, stream: Stream, mask: Mask, place: Positions, bias: Tensor | None) -> Stream:
         """[B, S, D] to [B, S, D]."""
         stream = self.residuals[0](stream, lambda x: self.attention(x, mask=mask, place=place, bias=bias))
         return cast(Stream, self.residuals[1](stream, self.feed_forward))
@@ -127,7 +127,7 @@ class DecoderBlock(nn.Module):
         return self.cross.memory(source_BSD)
 
     def forward(
-        self, stream: Stream, memory: BlockMemory, seen: Seen, record: list[Tensor] | None = None
+        self, stream: Stream, memory: BlockMemory, seen: StepScope, record: list[Tensor] | None = None
     ) -> tuple[Stream, BlockMemory]:
         """The steps after those already remembered; the memory grows by them, `record` by the weights [B, H, T, S]."""
         past = memory.past
@@ -187,11 +187,11 @@ class Transformer(nn.Module):
         self.encoder_norm = Norm(sizes.width) if is_pre else nn.Identity()
         self.decoder_norm = Norm(sizes.width) if is_pre else nn.Identity()
 
-    def start(self, source_BS: Tensor, source_length_B: Tensor) -> State:
+    def start(self, source_BS: Tensor, source_length_B: Tensor) -> TransformerState:
         """Read the source: the state before the first step."""
         vectors_BSD, source_length_B, place = self._vectors(source_BS, source_length_B)
         blocks = self._read(vectors_BSD, masks.padding(source_length_B) & self.sizes.scope(), place)
-        return State(blocks, source_length_B, 0)
+        return TransformerState(blocks, source_length_B, 0)
 
     @property
     def max_places(self) -> int | None:
@@ -224,10 +224,10 @@ class Transformer(nn.Module):
         memories = (BlockMemory(b.own.slots(slots), b.cross.shared(slots, length_R, num_source_steps)) for b in blocks)
         return SlotState(slots, tuple(memories), length_BN, num_source_steps, self.max_places)
 
-    def packed(self, source: Row, target: Row) -> Tensor:
+    def packed(self, source: PackedRow, target: PackedRow) -> Tensor:
         """Teacher forcing of sentences that are packed into rows: the decoder's vectors at every step, [1, T, D]."""
         assert isinstance(self.source, nn.Embedding)
-        place, own_place = (Places(row.place_T, row.longest) for row in (source, target))
+        place, own_place = (Positions(row.place_T, row.longest) for row in (source, target))
         read, own_read = (source.ids_1T, place), (target.ids_1T, own_place)
         if self.source is self.target:
             x_1SD, x_1TD = self._embedded(self.target, read, own_read)
@@ -243,7 +243,7 @@ class Transformer(nn.Module):
             num_keys=source.ids_1T.shape[1],
             longest=max(source.longest, target.longest),
         )
-        seen = Seen(own_place, own & masks.causal() & self.sizes.scope(), across, None)
+        seen = StepScope(own_place, own & masks.causal() & self.sizes.scope(), across, None)
         return self._write(blocks, x_1TD, seen)[0]
 
     def logits(self, vectors: Tensor) -> Tensor:
@@ -260,16 +260,16 @@ class Transformer(nn.Module):
         self.advance(self.start(source_BS, source_length_B), read_BT, record)
         return torch.stack(record, 1)
 
-    def _vectors(self, source_BS: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor, Places]:
+    def _vectors(self, source_BS: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor, Positions]:
         """The source as vectors, how many there are of them, and where they stand."""
         if isinstance(self.source, nn.Embedding):
-            place = Places.following(0, source_BS.shape[1], source_BS.device)
+            place = Positions.following(0, source_BS.shape[1], source_BS.device)
             return self._embedded(self.source, (source_BS, place))[0], length_B, place
         vectors_BSD, length_B = self.source(source_BS, length_B)
-        place = Places.following(0, vectors_BSD.shape[1], vectors_BSD.device)
+        place = Positions.following(0, vectors_BSD.shape[1], vectors_BSD.device)
         return self._placed(vectors_BSD, place), length_B, place
 
-    def _read(self, x_BSD: Tensor, mask: Mask, place: Places) -> tuple[BlockMemory, ...]:
+    def _read(self, x_BSD: Tensor, mask: Mask, place: Positions) -> tuple[BlockMemory, ...]:
         """The source through the encoder, as each decoder block will ask it."""
         bias = None if self.encoder_bias is None else self.encoder_bias(place, x_BSD.shape[1])
         stream = Stream(x_BSD)
@@ -279,7 +279,7 @@ class Transformer(nn.Module):
         return tuple(BlockMemory(None, cast(DecoderBlock, block).read(memory_BSD)) for block in self.decoder)
 
     def _write(
-        self, memories: tuple[BlockMemory, ...], x_BTD: Tensor, seen: Seen, record: list[Tensor] | None = None
+        self, memories: tuple[BlockMemory, ...], x_BTD: Tensor, seen: StepScope, record: list[Tensor] | None = None
     ) -> tuple[Tensor, tuple[BlockMemory, ...]]:
         """The decoder's vectors at these steps, and what its blocks remember after them."""
         stream, later = Stream(x_BTD), []
@@ -303,7 +303,7 @@ class Transformer(nn.Module):
         share = self.sizes.dropouts.residual if self.training else 0.0
         return embedded(ids, table.weight, places, position_PD, share)
 
-    def _placed(self, x_BTD: Tensor, place: Places) -> Tensor:
+    def _placed(self, x_BTD: Tensor, place: Positions) -> Tensor:
         if self.positions is not None:
             x_BTD = x_BTD + self.positions(place).to(x_BTD.dtype)
         return dropout(streamed(x_BTD), self.sizes.dropouts.residual, self.training)

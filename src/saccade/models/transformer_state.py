@@ -11,7 +11,7 @@ from torch import Tensor
 from saccade.attention import KeyValue, masks
 from saccade.attention.masks import Mask
 from saccade.attention.memory import Memory, Past, SharedMemory, SlotMemory, Slots, refill
-from saccade.attention.positions import Places
+from saccade.attention.positions import Positions
 from saccade.layers.positions import Relative
 
 
@@ -22,39 +22,39 @@ class BlockMemory(NamedTuple):
     source: Memory
 
 
-class Seen(NamedTuple):
+class StepScope(NamedTuple):
     """Where the steps stand that a decoder reads, and what they may look at."""
 
-    place: Places
+    place: Positions
     own: Mask
     source: Mask
     bias: Tensor | None
 
 
-class State(NamedTuple):
+class TransformerState(NamedTuple):
     """A batch: all rows have read the same number of steps."""
 
     blocks: tuple[BlockMemory, ...]
     source_length_B: Tensor
     num_steps: int
 
-    def seen(self, count: int, window: int | None, bias: Relative | None) -> Seen:
+    def seen(self, count: int, window: int | None, bias: Relative | None) -> StepScope:
         """What the next `count` steps see, if self-attention reaches `window` steps back, and distances have a bias."""
         last = self.num_steps + count
-        place = Places.following(self.num_steps, count, self.source_length_B.device)
+        place = Positions.following(self.num_steps, count, self.source_length_B.device)
         own = masks.causal(offset=self.num_steps)
         if window is not None:
             own = own & masks.window(window, offset=self.num_steps)
-        return Seen(place, own, masks.padding(self.source_length_B), None if bias is None else bias(place, last))
+        return StepScope(place, own, masks.padding(self.source_length_B), None if bias is None else bias(place, last))
 
-    def after(self, blocks: tuple[BlockMemory, ...], count: int) -> State:
+    def after(self, blocks: tuple[BlockMemory, ...], count: int) -> TransformerState:
         """The state `count` steps later."""
-        return State(blocks, self.source_length_B, self.num_steps + count)
+        return TransformerState(blocks, self.source_length_B, self.num_steps + count)
 
-    def rows(self, index_N: Tensor) -> State:
+    def rows(self, index_N: Tensor) -> TransformerState:
         """The state of other rows: a beam that was reordered, or a batch that shrank."""
         blocks = ((cast(KeyValue | None, past), cast(KeyValue, source)) for past, source in self.blocks)
-        return State(
+        return TransformerState(
             tuple(
                 BlockMemory(None if past is None else past.rows(index_N), source.rows(index_N))
                 for past, source in blocks
@@ -80,18 +80,18 @@ class SlotState:
     num_source_steps: int  # that a source may have
     max_places: int | None = None  # that an output may have
 
-    def seen(self, count: int, window: int | None, bias: Relative | None) -> Seen:
+    def seen(self, count: int, window: int | None, bias: Relative | None) -> StepScope:
         """What the next step of each row sees."""
         assert count == 1
         slots = self.slots
         spread = None
         if bias is not None:
-            spread = slots.spread(bias(Places(slots.place_B[:, None], slots.capacity), slots.capacity))
+            spread = slots.spread(bias(Positions(slots.place_B[:, None], slots.capacity), slots.capacity))
         place_R, end = slots.place_R, slots.capacity
         if self.max_places is not None:  # one that is done stands behind its last place
             end = min(end, self.max_places)
             place_R = place_R.clamp(max=end - 1)
-        return Seen(Places(place_R[:, None], end), slots.past(window), self._sources(), spread)
+        return StepScope(Positions(place_R[:, None], end), slots.past(window), self._sources(), spread)
 
     def _sources(self) -> Mask:
         if self.slots.is_fused:
@@ -104,7 +104,7 @@ class SlotState:
         del blocks, count
         return self
 
-    def enter(self, index_E: Tensor, started: State) -> None:
+    def enter(self, index_E: Tensor, started: TransformerState) -> None:
         """Other sentences in some slots."""
         for block, entering in zip(self.blocks, started.blocks, strict=True):
             cast(SharedMemory, block.source).enter(index_E, cast(KeyValue, entering.source))

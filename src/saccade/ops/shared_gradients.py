@@ -31,7 +31,7 @@ class Ledger(Protocol):
 
 
 @final
-class Anchor(torch.autograd.Function):
+class GradientAnchor(torch.autograd.Function):
     """Ties shared tensors to a loop through an empty token: backward comes here when all who took it are done."""
 
     @staticmethod
@@ -51,7 +51,7 @@ def anchored(ledger: Ledger, *shared: Tensor) -> Tensor | None:
     """The token of a loop; None where no gradient is asked for."""
     if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in shared):
         return None
-    return cast(Tensor, Anchor.apply(ledger, *shared))
+    return cast(Tensor, GradientAnchor.apply(ledger, *shared))
 
 
 @final

@@ -10,7 +10,7 @@ from saccade.config import load as config_file
 from saccade.config.load import save as save
 from saccade.tasks import TASKS
 
-KINDS = {name: task.Config for name, task in TASKS.items()}
+KINDS = {name: task.config for name, task in TASKS.items()}
 
 
 def load(path: Path, overrides: Iterable[str] = ()) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.decoding import Ensemble
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.tasks import TASKS
 from saccade.tasks.translate.corpora import fingerprint
@@ -22,17 +22,17 @@ def load_run(folder: Path | str, *others: Path | str) -> Any:
     runs = [first, *(_load_one(Path(other)) for other in others)]
     for run, name in zip(runs, (folder, *others), strict=True):
         if not isinstance(run, Translator):
-            raise Mistake(f"{name}: it isn't text to text; an ensemble is of runs that are")
+            raise UserError(f"{name}: it isn't text to text; an ensemble is of runs that are")
         for side in ("source", "target"):
             if fingerprint(getattr(run, side)) != fingerprint(getattr(first, side)):
-                raise Mistake(f"{name}: its {side} tokenizer differs from that of {folder}; an ensemble shares both")
+                raise UserError(f"{name}: its {side} tokenizer differs from that of {folder}; an ensemble shares both")
     return replace(first, model=Ensemble([run.model for run in runs]))
 
 
 def _load_one(folder: Path) -> Any:
     if not (folder / "config.yaml").exists():
-        raise Mistake(f"{folder}: not a run folder (it has no config.yaml)")
+        raise UserError(f"{folder}: not a run folder (it has no config.yaml)")
     if not (folder / "model.safetensors").exists():
-        raise Mistake(f"{folder}: no model yet; its training has not reached its first validation")
+        raise UserError(f"{folder}: no model yet; its training has not reached its first validation")
     config = config_file.load(folder / "config.yaml")
     return TASKS[config.task].load(config, folder)

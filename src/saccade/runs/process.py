@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 
 def command(arguments: list[str], folder: Path) -> list[str]:
@@ -18,6 +18,6 @@ def train(arguments: list[str], folder: Path) -> None:
     """Train to the end; what went wrong is raised here."""
     done = subprocess.run(command(arguments, folder), capture_output=True, text=True, check=False)
     if done.returncode == 2:
-        raise Mistake(f"{folder}: {done.stderr.strip().removeprefix('saccade: ')}")
+        raise UserError(f"{folder}: {done.stderr.strip().removeprefix('saccade: ')}")
     if done.returncode:
         raise RuntimeError(f"{folder}: training ended with exit code {done.returncode}:\n{done.stderr}")

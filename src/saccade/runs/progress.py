@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import replacing
 from saccade.inspection.pages.report import name_of
 from saccade.training import checkpoints
@@ -117,7 +117,7 @@ def _board(folder: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise Mistake("training.tensorboard: TensorBoard is missing; pip install 'saccade[tensorboard]'") from None
+        raise UserError("training.tensorboard: TensorBoard is missing; pip install 'saccade[tensorboard]'") from None
     return SummaryWriter(str(folder), purge_step=step + 1)
 
 

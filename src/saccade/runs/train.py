@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 
 from saccade.config.base import RunSection
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import replacing, sole_writer
 from saccade.ops.float8 import train_in_float8
 from saccade.runs import config as config_file
@@ -27,7 +27,7 @@ from saccade.training import checkpoints
 from saccade.training.distributed import shards
 from saccade.training.distributed.team import Team, joined
 from saccade.training.loop import Trainer
-from saccade.training.options import Options
+from saccade.training.options import TrainingOptions
 
 MAY_CHANGE: dict[str, Any] = {
     "device": True,
@@ -53,7 +53,7 @@ def train(config: Any, folder: Path, console: Console) -> checkpoints.Progress:
             return _train_first(config, folder, console, team)
         try:
             _train(config, folder, Console(quiet=True), team)
-        except Mistake:
+        except UserError:
             raise SystemExit(2) from None
         except KeyboardInterrupt:
             raise SystemExit(130) from None
@@ -65,7 +65,7 @@ def _train_first(config: Any, folder: Path, console: Console, team: Team) -> che
     try:
         with sole_writer(folder):
             return _train(config, folder, console, team)
-    except Mistake:
+    except UserError:
         if is_new and not _has_learned(folder):  # a mistake in the data leaves nothing behind
             shutil.rmtree(folder)
         raise
@@ -95,7 +95,7 @@ def _train(config: Any, folder: Path, console: Console, team: Team) -> checkpoin
     return progress
 
 
-def _prepared(config: Any, folder: Path, console: Console, team: Team) -> tuple[Any, Job, Options]:
+def _prepared(config: Any, folder: Path, console: Console, team: Team) -> tuple[Any, Job, TrainingOptions]:
     """What a run needs; the first process of a team leaves what the others find."""
     config = _same_run(config, folder)
     if team.is_first:
@@ -149,7 +149,7 @@ def _same_run(config: RunSection, folder: Path) -> RunSection:
             tokenizer.unlink()
     elif changed:
         what = ", ".join(changed)
-        raise Mistake(f"{folder} holds a run with another {what}; give this one another folder (--run), or delete it")
+        raise UserError(f"{folder} holds a run with another {what}; give this one another folder (--run), or delete it")
     return config
 
 
@@ -167,12 +167,12 @@ def _check_same_data(keys: list[str], folder: Path) -> None:
     path = folder / "data.json"
     has_begun = bool(checkpoints.steps(folder / "checkpoints"))
     if has_begun and path.exists() and json.loads(path.read_text("utf-8")) != keys:
-        raise Mistake(f"{folder}: the training data have changed since this run began; give another folder (--run)")
+        raise UserError(f"{folder}: the training data have changed since this run began; give another folder (--run)")
     with replacing(path) as draft:
         draft.write_text(json.dumps(keys), "utf-8")
 
 
-def _write_versions(path: Path, options: Options) -> None:
+def _write_versions(path: Path, options: TrainingOptions) -> None:
     """What this run was made with."""
     versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
     device = torch.cuda.get_device_name() if options.device.type == "cuda" else platform.processor() or "cpu"

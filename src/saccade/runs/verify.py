@@ -20,7 +20,7 @@ from saccade.training import checkpoints
 SHARE_BEFORE = 0.2  # of the kills come before the first step: while data are prepared or a checkpoint is read
 
 
-class Verdict(NamedTuple):
+class ResumeVerdict(NamedTuple):
     """What was seen."""
 
     is_same: bool
@@ -35,7 +35,7 @@ class Times(NamedTuple):
     training: float
 
 
-def verify(config: Path, overrides: list[str], *, kills: int, steps: int, console: Console) -> Verdict:
+def verify(config: Path, overrides: list[str], *, kills: int, steps: int, console: Console) -> ResumeVerdict:
     """Train twice for a few steps, once killed (kill -9) and resumed at random moments; compare every byte."""
     short = [f"training.max_steps={steps}", f"training.save_every={max(1, steps // 8)}"]
     short += [f"training.validate_every={max(1, steps // 2)}", "training.patience=null", "device=cpu"]
@@ -56,7 +56,7 @@ def verify(config: Path, overrides: list[str], *, kills: int, steps: int, consol
                 is_same = is_same and _are_same(whole, killed)
                 shutil.rmtree(killed)
         child.train(arguments, killed)
-        return Verdict(is_same and _are_same(whole, killed), steps, num_kills)
+        return ResumeVerdict(is_same and _are_same(whole, killed), steps, num_kills)
 
 
 def _run_to_end(arguments: list[str], folder: Path) -> Times:

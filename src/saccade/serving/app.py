@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import saccade
-from saccade.errors import Mistake
-from saccade.serving.batcher import Batch, Batcher
+from saccade.errors import UserError
+from saccade.serving.batcher import Batcher, RequestBatch
 from saccade.serving.http import pages
 from saccade.serving.http.answers import error, said
 from saccade.serving.http.logs import Watch
@@ -28,7 +28,7 @@ from saccade.serving.http.security import App, Doors, Guard, Keys, allowed_hosts
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.libretranslate.routes import LibreTranslate
 from saccade.serving.libretranslate.suggestions import Suggestions
-from saccade.serving.models import ModelSet, Run
+from saccade.serving.models import ModelSet, ServedRun
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
 from saccade.serving.v1.descriptions import describe
@@ -42,7 +42,7 @@ class Built(NamedTuple):
     service: Service
 
 
-def build(runs: Sequence[Run], settings: Settings) -> Built:
+def build(runs: Sequence[ServedRun], settings: Settings) -> Built:
     """An application that serves these runs."""
     metrics = Metrics()
     models = ModelSet(runs, partial(_queue, settings=settings, metrics=metrics))
@@ -66,10 +66,10 @@ def build(runs: Sequence[Run], settings: Settings) -> Built:
     return Built(_guarded(api, service), service)
 
 
-def _queue(run: Run, *, settings: Settings, metrics: Metrics) -> Batcher:
+def _queue(run: ServedRun, *, settings: Settings, metrics: Metrics) -> Batcher:
     size, seconds = metrics.batches.labels(run.name), metrics.batch_seconds.labels(run.name)
 
-    def watch(batch: Batch) -> None:
+    def watch(batch: RequestBatch) -> None:
         size.observe(batch.num_items)
         seconds.observe(batch.seconds)
 
@@ -133,4 +133,4 @@ def _failed(request: Request, failure: Exception) -> Response:
     return error(500, "Internal error")
 
 
-HANDLERS = {HTTPException: _refused, RequestValidationError: _invalid, Mistake: _mistaken, Exception: _failed}
+HANDLERS = {HTTPException: _refused, RequestValidationError: _invalid, UserError: _mistaken, Exception: _failed}

@@ -22,7 +22,7 @@ BYTES_A_CHARACTER = 64  # a picture of 28 x 28 pixels counts as a dozen
 LONGEST_RETRY = 60  # seconds
 
 
-class Work(NamedTuple):
+class ModelCall(NamedTuple):
     """What is to be done with items: a function of a model, items and options. Equal work is done together."""
 
     call: Callable[..., list[Any]]
@@ -45,7 +45,7 @@ class Closed(Exception):
     """Nothing new is taken: the server is about to stop."""
 
 
-class Batch(NamedTuple):
+class RequestBatch(NamedTuple):
     """What was answered together, for those who count."""
 
     num_items: int
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
 class _Ticket:
     """One request: its items, what was found for them so far, and the loop that waits."""
 
-    work: Work
+    work: ModelCall
     items: Sequence[Any]
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[list[Any]]
@@ -81,7 +81,7 @@ class Batcher:
         wait: float = 0.004,
         max_queue: int = 1024,
         max_items: int = 256,
-        watch: Callable[[Batch], None] = lambda batch: None,
+        watch: Callable[[RequestBatch], None] = lambda batch: None,
         prepare: Callable[[], None] = lambda: None,
     ) -> None:
         self.model, self.wait, self.max_queue, self.max_items = model, wait, max_queue, max_items
@@ -112,7 +112,7 @@ class Batcher:
         """Wait until all is answered."""
         self._thread.join(timeout)
 
-    async def submit(self, work: Work, items: Sequence[Any]) -> list[Any]:
+    async def submit(self, work: ModelCall, items: Sequence[Any]) -> list[Any]:
         """An answer for each item. Whoever stops waiting takes along what has not begun."""
         if not items:
             return []
@@ -185,7 +185,7 @@ class Batcher:
             ticket.found.append(found)
         seconds = time.monotonic() - started
         self._seconds_an_item += (seconds / len(rows) - self._seconds_an_item) / 8
-        self._watch(Batch(len(rows), seconds))
+        self._watch(RequestBatch(len(rows), seconds))
         done = {ticket: None for ticket, _ in rows if len(ticket.found) == len(ticket.items)}
         for loop, tickets in itertools.groupby(done, key=lambda ticket: ticket.loop):
             loop.call_soon_threadsafe(_deliver, list(tickets))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, final
 
 from saccade.data.sound.recordings import Sounds
 from saccade.data.text.corpus import read_lines
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs.load import load_run
 from saccade.serving.batcher import Batcher
@@ -19,29 +19,29 @@ MOST_EXAMPLES = 8
 ENDINGS = (".gz", ".txt")  # of files, behind the language
 
 
-class Pair(NamedTuple):
+class LanguagePair(NamedTuple):
     """What is translated into what."""
 
     source: str
     target: str
 
 
-class Run(NamedTuple):
+class ServedRun(NamedTuple):
     """A trained run, loaded."""
 
     name: str
     task: str
     predictor: Any
-    pair: Pair | None
+    pair: LanguagePair | None
     examples: tuple[str, ...] = ()  # to try on the page
 
 
 @final
 @dataclass(frozen=True)
-class Model:
+class ServedModel:
     """A run with its queue."""
 
-    run: Run
+    run: ServedRun
     batcher: Batcher
 
 
@@ -49,12 +49,12 @@ class Model:
 class ModelSet:
     """All models of a server, by name; of two that translate the same languages the first is asked."""
 
-    def __init__(self, runs: Sequence[Run], queue: Callable[[Run], Batcher]) -> None:
-        self.models = {run.name: Model(run, queue(run)) for run in runs}
+    def __init__(self, runs: Sequence[ServedRun], queue: Callable[[ServedRun], Batcher]) -> None:
+        self.models = {run.name: ServedModel(run, queue(run)) for run in runs}
         if len(self.models) < len(runs):
             twice = next(run.name for run in runs if [other.name for other in runs].count(run.name) > 1)
-            raise Mistake(f"{twice}: two runs are called so; a run is served under the name of its folder")
-        self.pairs: dict[Pair, Model] = {}
+            raise UserError(f"{twice}: two runs are called so; a run is served under the name of its folder")
+        self.pairs: dict[LanguagePair, ServedModel] = {}
         for model in self.models.values():
             if model.run.pair is not None:
                 self.pairs.setdefault(model.run.pair, model)
@@ -66,53 +66,53 @@ class ModelSet:
         found = (pair.target for pair in self.pairs if pair.source == source)
         return sorted({source, *found}, key=self.languages.index)
 
-    def for_task(self, task: str, name: str | None = None) -> Model:
+    def for_task(self, task: str, name: str | None = None) -> ServedModel:
         """A model of a task: the one named, or the first."""
         able = {key: model for key, model in self.models.items() if model.run.task == task}
         if not able:
-            raise Mistake(f"model: this server has none of the task {task}")
+            raise UserError(f"model: this server has none of the task {task}")
         if name is not None and name not in able:
-            raise Mistake(f"model: no model of the task {task} has this name; allowed: {', '.join(able)}")
+            raise UserError(f"model: no model of the task {task} has this name; allowed: {', '.join(able)}")
         return able[name] if name is not None else next(iter(able.values()))
 
-    def named(self, name: str | None) -> Model:
+    def named(self, name: str | None) -> ServedModel:
         """A model by its name; without one, the first."""
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
-            raise Mistake(f"model: there is none of this name; allowed: {', '.join(self.models)}")
+            raise UserError(f"model: there is none of this name; allowed: {', '.join(self.models)}")
         return self.models[name]
 
 
-def load_runs(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[Run]:
+def load_runs(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[ServedRun]:
     """Trained runs; `languages` are RUN=en-fr."""
     given = dict(_given(one) for one in languages)
     if unknown := [name for name in given if name not in {str(folder) for folder in folders}]:
-        raise Mistake(f"--languages: {unknown[0]!r} is none of the runs given")
+        raise UserError(f"--languages: {unknown[0]!r} is none of the runs given")
     return [_load(folder, given) for folder in folders]
 
 
-def _given(one: str) -> tuple[str, Pair]:
+def _given(one: str) -> tuple[str, LanguagePair]:
     run, _, pair = one.rpartition("=")
     codes = pair.split(":" if ":" in pair else "-")
     if not run or len(codes) != 2 or not all(map(CODE.fullmatch, codes)):
-        raise Mistake(f"--languages: {one!r} given; allowed: RUN=en-fr, or RUN=zh-Hans:en")
-    return run, Pair(*codes)
+        raise UserError(f"--languages: {one!r} given; allowed: RUN=en-fr, or RUN=zh-Hans:en")
+    return run, LanguagePair(*codes)
 
 
-def _load(folder: Path, given: Mapping[str, Pair]) -> Run:
+def _load(folder: Path, given: Mapping[str, LanguagePair]) -> ServedRun:
     predictor = load_run(folder)
     config = config_file.load(folder / "config.yaml")
     if config.task != "translate":
         if str(folder) in given:
-            raise Mistake(f"--languages: {folder} is a run of the task {config.task}, which translates nothing")
+            raise UserError(f"--languages: {folder} is a run of the task {config.task}, which translates nothing")
         if config.task == "caption" and predictor.reader.side is None:
-            raise Mistake(f"{folder}: it reads feature maps; a server reads pictures and texts")
-        return Run(folder.resolve().name, config.task, predictor, None, _examples(folder))
+            raise UserError(f"{folder}: it reads feature maps; a server reads pictures and texts")
+        return ServedRun(folder.resolve().name, config.task, predictor, None, _examples(folder))
     if isinstance(predictor.source, Sounds):
-        raise Mistake(f"{folder}: it reads sound; a server reads pictures and texts")
+        raise UserError(f"{folder}: it reads sound; a server reads pictures and texts")
     pair = given.get(str(folder)) or _pair(config, folder)
-    return Run(folder.resolve().name, config.task, predictor, pair, _examples(folder))
+    return ServedRun(folder.resolve().name, config.task, predictor, pair, _examples(folder))
 
 
 def _examples(folder: Path) -> tuple[str, ...]:
@@ -121,16 +121,16 @@ def _examples(folder: Path) -> tuple[str, ...]:
     return tuple(filter(None, read_lines(path)))[:MOST_EXAMPLES] if path.exists() else ()
 
 
-def _pair(config: Any, folder: Path) -> Pair:
+def _pair(config: Any, folder: Path) -> LanguagePair:
     """What the config says, or the endings of its files."""
     if config.languages is not None:
-        return Pair(config.languages.source, config.languages.target)
+        return LanguagePair(config.languages.source, config.languages.target)
     files = next(iter(config.data.corpora.values()))
     codes = [_ending(files.source), _ending(files.target or "")]
     if None in codes or codes[0] == codes[1]:
         ways = f"give --languages {folder}=en-fr, or languages: {{source: en, target: fr}} in its config.yaml"
-        raise Mistake(f"{folder}: nothing says which languages it translates; {ways}")
-    return Pair(*(code or "" for code in codes))
+        raise UserError(f"{folder}: nothing says which languages it translates; {ways}")
+    return LanguagePair(*(code or "" for code in codes))
 
 
 def _ending(name: str) -> str | None:

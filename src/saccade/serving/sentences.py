@@ -27,7 +27,7 @@ BOUNDARY = re.compile(  # each run is tried once, from its start: no text takes 
 CUTS = (r"[;:,，、；：]\s*", r"\s+", r"")  # where a sentence is cut that is too long: best first
 
 
-class Sentence(NamedTuple):
+class SentenceSpan(NamedTuple):
     """A sentence, and the white space before and after it (between two, the first one has it)."""
 
     before: str
@@ -35,13 +35,13 @@ class Sentence(NamedTuple):
     after: str
 
 
-def split(text: str, longest: int = LONGEST) -> list[Sentence]:
+def split(text: str, longest: int = LONGEST) -> list[SentenceSpan]:
     """Sentences of at most so many bytes, which joined again are the text; a blank text is one without words."""
     parts = [piece for sentence in _sentences(text) for piece in _short(sentence, longest)]
-    return [_stripped(part) for part in parts] or [Sentence("", "", "")]
+    return [_stripped(part) for part in parts] or [SentenceSpan("", "", "")]
 
 
-def join(sentences: Sequence[Sentence], texts: Sequence[str]) -> str:
+def join(sentences: Sequence[SentenceSpan], texts: Sequence[str]) -> str:
     """Translations in the places of their sentences."""
     return "".join(f"{sentence.before}{text}{sentence.after}" for sentence, text in zip(sentences, texts, strict=True))
 
@@ -91,9 +91,9 @@ def _fitting(text: str, longest: int) -> int:
     return max(1, len(text[:longest].encode("utf-8", "replace")[:longest].decode("utf-8", "ignore")))
 
 
-def _stripped(part: str) -> Sentence:
+def _stripped(part: str) -> SentenceSpan:
     text = part.strip()
     if not text:
-        return Sentence(part, "", "")
+        return SentenceSpan(part, "", "")
     start = part.index(text)
-    return Sentence(part[:start], text, part[start + len(text) :])
+    return SentenceSpan(part[:start], text, part[start + len(text) :])

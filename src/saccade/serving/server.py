@@ -16,11 +16,11 @@ import typer
 import uvicorn
 from PIL import Image
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.serving.app import build
 from saccade.serving.http.logs import JsonHandler, log
 from saccade.serving.http.protocol import Protocol
-from saccade.serving.models import Run
+from saccade.serving.models import ServedRun
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
 
@@ -28,13 +28,13 @@ LONGEST_KEEP_ALIVE = 30  # seconds
 BACKLOG = 2048  # connections that wait to be accepted
 
 
-def run(runs: Sequence[Run], settings: Settings) -> None:
+def run(runs: Sequence[ServedRun], settings: Settings) -> None:
     """Serve until a signal says stop."""
     logging.getLogger().addHandler(JsonHandler(logging.WARNING))
     prepared(runs, settings).run([listen(settings)])
 
 
-def prepared(runs: Sequence[Run], settings: Settings) -> Server:
+def prepared(runs: Sequence[ServedRun], settings: Settings) -> Server:
     """A server of these runs that listens to nobody yet."""
     warnings.filterwarnings("error", category=Image.DecompressionBombWarning)  # a request is refused, nothing is said
     built = build(runs, settings)
@@ -59,8 +59,8 @@ def listen(settings: Settings) -> socket.socket:
     except OSError as error:
         number = error.errno or 0
         if number < 0 or number == errno.EADDRNOTAVAIL:  # below 0: no such name
-            raise Mistake(f"--host: {settings.host} given; it must be an address of this machine") from None
-        raise Mistake(f"--port: {settings.port} on {settings.host}: {os.strerror(number)}") from None
+            raise UserError(f"--host: {settings.host} given; it must be an address of this machine") from None
+        raise UserError(f"--port: {settings.port} on {settings.host}: {os.strerror(number)}") from None
 
 
 @final

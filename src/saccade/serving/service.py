@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from saccade.errors import Mistake
-from saccade.serving.batcher import Closed, Full, Work
+from saccade.errors import UserError
+from saccade.serving.batcher import Closed, Full, ModelCall
 from saccade.serving.http.answers import Refusal, refuse
 from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.security import RETRY, Doors, Keys
 from saccade.serving.libretranslate.detection import Detector
-from saccade.serving.models import Model, ModelSet
+from saccade.serving.models import ModelSet, ServedModel
 from saccade.serving.settings import Settings
 
 
@@ -29,7 +29,7 @@ class Service:
     detector: Detector
     doors: Doors
 
-    async def ask(self, model: Model, work: Work, items: Sequence[Any]) -> list[Any]:
+    async def ask(self, model: ServedModel, work: ModelCall, items: Sequence[Any]) -> list[Any]:
         """An answer for each item, or the refusal that a client understands."""
         self.metrics.characters.labels(model.run.name).inc(sum(len(item) for item in items if isinstance(item, str)))
         try:
@@ -41,7 +41,7 @@ class Service:
             raise Refusal(429, "Slowdown: too many texts wait", {"Retry-After": str(full.retry_after)}) from None
         except Closed:
             raise Refusal(503, "The server is about to stop", {"Retry-After": str(RETRY)}) from None
-        except Mistake as mistake:
+        except UserError as mistake:
             refuse(str(mistake))
 
     def texts(self, given: str | list[str]) -> list[str]:

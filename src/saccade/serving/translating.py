@@ -7,22 +7,22 @@ from typing import Any, NamedTuple
 
 from saccade.data.text.corpus import clean
 from saccade.serving import work
-from saccade.serving.batcher import Work
-from saccade.serving.models import Model
-from saccade.serving.sentences import Sentence, join, split
+from saccade.serving.batcher import ModelCall
+from saccade.serving.models import ServedModel
+from saccade.serving.sentences import SentenceSpan, join, split
 from saccade.serving.service import Service
 
 
 class Translated(NamedTuple):
     """A text's sentences, and what was found for each of them (None: it has no words)."""
 
-    sentences: list[Sentence]
+    sentences: list[SentenceSpan]
     found: list[Any | None]
 
 
 async def translated(
     service: Service,
-    model: Model,
+    model: ServedModel,
     texts: Sequence[str],
     *,
     aligned: bool = False,
@@ -30,9 +30,9 @@ async def translated(
     **decoding: Any,
 ) -> list[Translated]:
     """For each text its sentences with their best outputs or, `aligned`, what these read (Insight)."""
-    parts = [split(text) if is_split else [Sentence("", text, "")] for text in texts]
+    parts = [split(text) if is_split else [SentenceSpan("", text, "")] for text in texts]
     flat = [sentence.text for sentences in parts for sentence in sentences if clean(sentence.text)]
-    asked = Work(work.align if aligned else work.translate, tuple(sorted(decoding.items())))
+    asked = ModelCall(work.align if aligned else work.translate, tuple(sorted(decoding.items())))
     answers = await service.ask(model, asked, flat)
     outputs = (one.answer if aligned else one[0] for one in answers)
     service.metrics.tokens.labels(model.run.name).inc(sum(len(output.log_probabilities) for output in outputs))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from saccade.data.pictures.images import Pixels
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.insight import Insight, Map
 from saccade.inspection.views.view import with_views
 from saccade.serving.http.answers import encoded
@@ -61,7 +61,7 @@ def _check_flow(seen: Insight) -> None:
     """Flow is found for each pair of pieces: everybody else would wait for a long text."""
     size = max((found.weight_LHTS[0, 0].numel() for found in seen.maps.values()), default=0)
     if size > MOST_FLOW:
-        raise Mistake(f"views: flow of {size:,} pairs of pieces asked for; allowed: {MOST_FLOW:,}")
+        raise UserError(f"views: flow of {size:,} pairs of pieces asked for; allowed: {MOST_FLOW:,}")
 
 
 def _chosen(found: Insight, layers: Chosen, heads: Chosen) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _chosen(found: Insight, layers: Chosen, heads: Chosen) -> dict[str, Any]:
         each.numel() for seen in maps.values() for each in (seen.weight_LHTS, seen.norm_LHTS) if each is not None
     )
     if numbers > MOST_NUMBERS:
-        raise Mistake(f"weights: {numbers:,} numbers asked for; allowed: {MOST_NUMBERS:,} (choose layers or heads)")
+        raise UserError(f"weights: {numbers:,} numbers asked for; allowed: {MOST_NUMBERS:,} (choose layers or heads)")
     shown = replace(found, maps=maps).plain()
     for kind in shown["attention"].values():
         kind |= {name: list(given) for name, given in (("layers", layers), ("heads", heads)) if given is not None}
@@ -84,7 +84,7 @@ def _part(kind: str, seen: Map, layers: Chosen, heads: Chosen) -> Map:
             continue
         count = seen.weight_LHTS.shape[axis]
         if wrong := [index for index in given if not 0 <= index < count]:
-            raise Mistake(f"{name}: {wrong[0]} given; allowed for {kind}: 0 to {count - 1}")
+            raise UserError(f"{name}: {wrong[0]} given; allowed for {kind}: 0 to {count - 1}")
         seen = seen._replace(
             weight_LHTS=seen.weight_LHTS.transpose(0, axis)[list(given)].transpose(0, axis),
             norm_LHTS=None

@@ -1,8 +1,8 @@
-"""What a task brings to a run, and to its report."""
+"""What a task is: its config, and how a run of it is prepared, loaded and reported."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -25,9 +25,18 @@ class Job(NamedTuple):
     config: RunSection | None = None  # with what it left to be found here
 
 
-class Examined(NamedTuple):
+class ReportPart(NamedTuple):
     """A trained model on a held-out set: the set's name, its scores, and parts of the report as (heading, HTML)."""
 
     name: str
     scores: Mapping[str, Any]
     sections: Sequence[tuple[str, str]] = ()
+
+
+class Task(NamedTuple):
+    """A task: its config, and the way from there to a run, to a trained model, and to its part of the report."""
+
+    config: type[RunSection]
+    prepare: Callable[..., Job]  # (config, folder, console)
+    load: Callable[..., Any]  # (config, folder): a trained model, ready to predict
+    examine: Callable[..., ReportPart]  # (config, predictor): on the test set, or the validation set

@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from saccade.config.base import RunSection
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.ops import float8
 from saccade.training import checkpoints
 from saccade.training.distributed.shards import blocks
 from saccade.training.distributed.team import ALONE, Team
-from saccade.training.options import Options
+from saccade.training.options import TrainingOptions
 from saccade.training.precision import compute_dtype
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -24,33 +24,33 @@ Module = TypeVar("Module", bound=nn.Module)
 def device_for(config: RunSection) -> torch.device:
     """Where to train."""
     if config.device == "cuda" and not torch.cuda.is_available():
-        raise Mistake("device: 'cuda' given, but torch sees no CUDA device here; allowed: auto, cpu")
+        raise UserError("device: 'cuda' given, but torch sees no CUDA device here; allowed: auto, cpu")
     return _nearest(config)
 
 
-def options(config: RunSection, network: nn.Module, team: Team = ALONE) -> Options:
+def options(config: RunSection, network: nn.Module, team: Team = ALONE) -> TrainingOptions:
     """How to train this network, and where; of several processes each has its own accelerator."""
     section, place = config.training, device_for(config)
     place = team.device if place.type == team.device.type else place
     if team.size > 1 and section.accumulate % team.size:
         wanted = f"training.accumulate: {section.accumulate} given for {team.size} processes"
-        raise Mistake(f"{wanted}; it must be a multiple of them, as each takes its share of a step's batches")
-    names = {field.name for field in fields(Options)}
+        raise UserError(f"{wanted}; it must be a multiple of them, as each takes its share of a step's batches")
+    names = {field.name for field in fields(TrainingOptions)}
     given: dict[str, Any] = {name: value for name, value in section if name in names - {"capture"}}  # a job says it
     precision = section.precision
     if precision == "float8":
         _check_float8(network, place)
     if place.type == "cpu" and any(isinstance(module, nn.RNNBase) for module in network.modules()):
         if precision == "bfloat16":
-            raise Mistake("training.precision: 'bfloat16' given; on a CPU RNNs train in float32 (or auto)")
+            raise UserError("training.precision: 'bfloat16' given; on a CPU RNNs train in float32 (or auto)")
         precision = "float32"
-    return Options(seed=config.seed, device=place, dtype=compute_dtype(precision, place), **given)
+    return TrainingOptions(seed=config.seed, device=place, dtype=compute_dtype(precision, place), **given)
 
 
 def _check_float8(network: nn.Module, place: torch.device) -> None:
     problem = float8.refusal(place) if blocks(network) else "it is for the blocks of Transformers"
     if problem is not None:
-        raise Mistake(f"training.precision: 'float8' given, but {problem}; allowed here: auto, float32, bfloat16")
+        raise UserError(f"training.precision: 'float8' given, but {problem}; allowed here: auto, float32, bfloat16")
 
 
 def trained(network: Module, config: RunSection, folder: Path) -> Module:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 T = TypeVar("T")
 Watch = Callable[[Iterator[Any], int], Iterable[Any]]  # sees outputs go by, of so many
@@ -23,5 +23,5 @@ class Evaluation(NamedTuple):
 def several(inputs: Iterable[T]) -> Iterable[T]:
     """The same; a lone string would be read letter by letter."""
     if isinstance(inputs, str | bytes | Path):
-        raise Mistake(f"predict: {str(inputs)[:40]!r} given; it takes a list of inputs, so put it into one")
+        raise UserError(f"predict: {str(inputs)[:40]!r} given; it takes a list of inputs, so put it into one")
     return inputs

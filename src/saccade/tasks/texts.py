@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.tasks.evaluation import several
 
 WINDOW_CHARACTERS = 1 << 22  # a window has no more than this, however long its texts are
@@ -20,7 +20,7 @@ def aligned(texts: Iterable[str], prefixes: Iterable[str] | None, name: str = "p
     for number, (text, prefix) in enumerate(itertools.zip_longest(texts, prefixes), 1):
         if text is None or prefix is None:
             short = name if prefix is None else "texts"
-            raise Mistake(f"{name}: there must be one for each text, but the {short} end after {number - 1:,}")
+            raise UserError(f"{name}: there must be one for each text, but the {short} end after {number - 1:,}")
         yield text, prefix
 
 

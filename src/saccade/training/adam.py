@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from saccade.ops.half_weights import Narrowing
 from saccade.ops.kernels.availability import runs_on
 from saccade.training.captured import Captured
-from saccade.training.options import Options
+from saccade.training.options import TrainingOptions
 
 OPTIMIZERS = {"adam": False, "adamw": True}  # whether weights decay apart from their gradients
 
 
-class Rules(NamedTuple):
+class AdamRules(NamedTuple):
     """What is the same for all of a group; the decay is Adam's (of the gradient), or AdamW's (of the weight)."""
 
     beta: float
@@ -51,7 +51,7 @@ class Adam(torch.optim.Adam):
         self._known: dict[Hashable, _Updates] = {}
 
     @classmethod
-    def of(cls, model: nn.Module, options: Options) -> Adam:
+    def of(cls, model: nn.Module, options: TrainingOptions) -> Adam:
         """For a model: decay for matrices only, not for norms, biases or embeddings. The rate is set at each step."""
         embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
         matrices = [p for p in model.parameters() if p.dim() > 1 and id(p) not in embeddings]
@@ -106,14 +106,14 @@ class Adam(torch.optim.Adam):
         return self._known.get(key)
 
     def _made(self, narrowing: Narrowing) -> _Updates | None:
-        from saccade.training.kernels.adam import Slot, Update
+        from saccade.training.kernels.adam import AdamSlot, Update
 
         copies = {(weight.data_ptr(), weight.numel()): copy for weight, copy in narrowing.pairs}
 
-        def slot(weight: Tensor) -> Slot:
+        def slot(weight: Tensor) -> AdamSlot:
             state = self.state.get(weight, {})
             mean, square, step = (cast(Tensor, state.get(name)) for name in ("exp_avg", "exp_avg_sq", "step"))
-            return Slot(weight, mean, square, step, copies.get((weight.data_ptr(), weight.numel())))
+            return AdamSlot(weight, mean, square, step, copies.get((weight.data_ptr(), weight.numel())))
 
         groups = [[slot(w) for w in group["params"] if w.grad is not None] for group in self.param_groups]
         slots = [slot for group in groups for slot in group]
@@ -128,6 +128,6 @@ class Adam(torch.optim.Adam):
         return _Updates(parts, [slot.step for slot in slots], written)
 
 
-def _rules(group: dict[str, Any]) -> Rules:
+def _rules(group: dict[str, Any]) -> AdamRules:
     beta, beta_of_squares = group["betas"]
-    return Rules(beta, beta_of_squares, group["eps"], group["weight_decay"], group["decoupled_weight_decay"])
+    return AdamRules(beta, beta_of_squares, group["eps"], group["weight_decay"], group["decoupled_weight_decay"])

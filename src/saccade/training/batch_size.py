@@ -8,14 +8,14 @@ import numpy as np
 import psutil
 import torch
 
-from saccade.data.batches import Batch, collate
+from saccade.data.batches import PairBatch, collate
 from saccade.training.memory import peak_memory
 
 LARGEST = 1 << 14
 SHARE_OF_FREE = 0.6
 
 
-def largest_fitting(step: Callable[[Batch], object], *, longest: int, device: torch.device) -> int:
+def largest_fitting(step: Callable[[PairBatch], object], *, longest: int, device: torch.device) -> int:
     """Try ever larger batches of the longest sentences; `step` is a forward and a backward pass."""
     free = _free(device)
     size = 1 << max(0, longest - 1).bit_length()  # one sentence must fit, whatever it takes
@@ -31,7 +31,7 @@ def largest_fitting(step: Callable[[Batch], object], *, longest: int, device: to
     return size
 
 
-def _worst_batch(tokens: int, longest: int) -> Batch:
+def _worst_batch(tokens: int, longest: int) -> PairBatch:
     row = np.full(longest - 1, 4, np.int32)  # and </s>
     rows = [row] * max(1, tokens // longest)
     return collate(rows, rows)

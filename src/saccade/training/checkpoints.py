@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import replacing
 from saccade.training.distributed.shards import cut_like, gathered
 
@@ -86,7 +86,7 @@ def load_weights(path: Path, model: nn.Module) -> None:
         with safe_open(path, framework="pt") as stored:
             weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise Mistake(f"{path} is damaged ({error})") from None
+        raise UserError(f"{path} is damaged ({error})") from None
     _load_unique(weights, model)
 
 
@@ -116,7 +116,7 @@ def restore(
             weight.copy_(cut_like(tensors[f"average.{name}"], weight))
         return progress
     if damaged:
-        raise Mistake(f"{damaged[0]} is damaged, and so is every other checkpoint there; give another folder (--run)")
+        raise UserError(f"{damaged[0]} is damaged, and so is every other checkpoint there; give another folder (--run)")
     return None
 
 
@@ -145,7 +145,7 @@ def _load_unique(weights: dict[str, Tensor], model: nn.Module) -> None:
     """Every tensor of the model, each once; nothing missing and nothing left over."""
     own = unique_state(model)
     if different := weights.keys() ^ own.keys():
-        raise Mistake(f"checkpoint: it is of another model; only one of them has {', '.join(sorted(different)[:3])}")
+        raise UserError(f"checkpoint: it is of another model; only one of them has {', '.join(sorted(different)[:3])}")
     weights = {name: cut_like(tensor, own[name]) for name, tensor in weights.items()}
     model.load_state_dict(weights, strict=False)  # the other names of tied tensors follow
 

@@ -24,7 +24,7 @@ from saccade.training.checkpoints import Progress
 from saccade.training.distributed import shards
 from saccade.training.distributed.gradients import GradientSums
 from saccade.training.distributed.team import ALONE, Team
-from saccade.training.options import Batch, Loss, Options, Plan, Report, Validate
+from saccade.training.options import Batch, Loss, Plan, Report, TrainingOptions, Validate
 from saccade.training.schedules import SCHEDULES
 from saccade.training.signals import Interrupted, Wish, wishes
 
@@ -59,7 +59,7 @@ class Trainer:
     """
 
     def __init__(
-        self, model: nn.Module, plan: Plan, loss: Loss, options: Options, folder: Path, team: Team = ALONE
+        self, model: nn.Module, plan: Plan, loss: Loss, options: TrainingOptions, folder: Path, team: Team = ALONE
     ) -> None:
         self.model, self.plan, self.loss = model.to(options.device), plan, loss
         self.options, self.folder, self.team = options, folder, team

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from saccade.data.batches import Batch
+from saccade.data.batches import PairBatch
 from saccade.data.packing import IGNORED, PackedBatch
 from saccade.models.transformer import Transformer
 from saccade.ops.half_weights import narrow_now
@@ -31,7 +31,7 @@ ROWS_OF_MULTIPROCESSOR = 64  # in a product: a width of 512 or 1024 then gives e
 
 
 def sequence_loss(
-    network: nn.Module, batch: Batch, *, smoothing: float = 0.0, consistency: float = 0.0
+    network: nn.Module, batch: PairBatch, *, smoothing: float = 0.0, consistency: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """The summed loss and negative log-likelihood of the real target tokens; padding counts for nothing.
 

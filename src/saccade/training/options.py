@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 @final
 @dataclass(frozen=True)
-class Options:
+class TrainingOptions:
     """How to train."""
 
     max_steps: int

@@ -14,16 +14,16 @@ from typer.testing import CliRunner
 
 from saccade.bench import tables
 from saccade.bench.attention import additive, contestants
-from saccade.bench.attention.additive import Case, Row, Shape
+from saccade.bench.attention.additive import AdditiveCase, AdditiveRow, AttentionShape
 from saccade.bench.attention.goals import Goal, goals
 from saccade.cli.bench import app
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 CPU = torch.device("cpu")
-TINY = Case("large", Shape(3, 7, 11, 5), ("exact", "eager"), backward=True)
+TINY = AdditiveCase("large", AttentionShape(3, 7, 11, 5), ("exact", "eager"), backward=True)
 
 
-def row(case: str, name: str, **given: Any) -> Row:
+def row(case: str, name: str, **given: Any) -> AdditiveRow:
     plain = {"output": (1e-7, 1e-6), "query": (1e-8, 1e-7)}
     figures: dict[str, Any] = {
         "call_seconds": 2e-3,
@@ -32,13 +32,17 @@ def row(case: str, name: str, **given: Any) -> Row:
         "errors": plain,
         "plain_errors": plain,
     }
-    found = Row(case, "cuda", "3x7x11x5", 3, given.pop("backward", False), "float32", name, 3, **figures)
+    found = AdditiveRow(case, "cuda", "3x7x11x5", 3, given.pop("backward", False), "float32", name, 3, **figures)
     return replace(found, **given)
 
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = [TINY, Case("step", Shape(5, 1, 7, 13), ("attend", "eager step")), replace(TINY, contestants=("series",))]
+    cases = [
+        TINY,
+        AdditiveCase("step", AttentionShape(5, 1, 7, 13), ("attend", "eager step")),
+        replace(TINY, contestants=("series",)),
+    ]
     monkeypatch.setattr(additive, "all_cases", lambda *_, **__: cases)
 
 
@@ -88,7 +92,7 @@ def test_a_batch_is_halved_until_it_fits(monkeypatch: pytest.MonkeyPatch) -> Non
         available = 2 * 5 * 4 * 7 * 11 * 5 * 5  # half of it may be taken, and 0.9 of that
 
     monkeypatch.setattr(psutil, "virtual_memory", Memory)
-    case = Case("large", Shape(8, 7, 11, 5), ("eager",), backward=True)
+    case = AdditiveCase("large", AttentionShape(8, 7, 11, 5), ("eager",), backward=True)
     assert additive._fitting(case, CPU) == 4
     assert additive._fitting(replace(case, backward=False), CPU) == 4
 
@@ -113,13 +117,13 @@ def test_the_command_speaks_json() -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_some_cases_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Mistake, match=r"--only: 'stop' given; allowed: large, step, with commas"):
+    with pytest.raises(UserError, match=r"--only: 'stop' given; allowed: large, step, with commas"):
         CliRunner().invoke(app, ["additive", "--quick", "--only", "large,stop"], catch_exceptions=False)
     report = json.loads(CliRunner().invoke(app, ["additive", "--quick", "--json", "--only", "step"]).stdout)
     assert [found["name"] for found in report["rows"]] == ["attend", "eager step"]
     measure = additive.measure
 
-    def interrupted(case: Case, *args: Any, **options: Any) -> list[Row]:
+    def interrupted(case: AdditiveCase, *args: Any, **options: Any) -> list[AdditiveRow]:
         if case.name == "step":
             raise KeyboardInterrupt
         return measure(case, *args, **options)
@@ -130,7 +134,7 @@ def test_some_cases_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_case_without_inputs_is_a_problem_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: Case) -> list[Tensor]:
+    def fails(_: AdditiveCase) -> list[Tensor]:
         raise RuntimeError("Offset increment outside graph capture\nand more")
 
     monkeypatch.setattr(additive, "_inputs", fails)

@@ -12,17 +12,17 @@ from typer.testing import CliRunner
 
 from runs import make_run
 from saccade.bench.serving.http_client import Reply, Served
-from saccade.bench.serving.load import Clients, Report, Tally
+from saccade.bench.serving.load import Clients, LoadReport, Tally
 from saccade.bench.tables import of_serving
 from saccade.cli import app
-from saccade.serving.models import Pair
+from saccade.serving.models import LanguagePair
 
 RUNNER = CliRunner()
 
 
 def test_swapped_and_wrong_answers_are_counted() -> None:
     where = Served("127.0.0.1", 1, cast(subprocess.Popen[bytes], None))
-    clients = Clients(where, {"a": "x", "b": "y"}, Pair("en", "fr"))
+    clients = Clients(where, {"a": "x", "b": "y"}, LanguagePair("en", "fr"))
     tally = Tally([], Counter())
     for status, text, found in ((200, "a", "x"), (200, "a", "y"), (200, "b", "z"), (429, "a", ""), (500, "a", "")):
         clients.count(tally, text, Reply(status, json.dumps({"translatedText": found}).encode()), 0.25)
@@ -55,5 +55,5 @@ def test_a_small_load(tmp_path: Path) -> None:
 
 def test_the_table() -> None:
     alone, together = Tally([0.1], Counter({200: 10}), elapsed=10), Tally([0.2], Counter({200: 80}), elapsed=10)
-    table = of_serving(Report(alone, together, [(0, 100.0)]))
+    table = of_serving(LoadReport(alone, together, [(0, 100.0)]))
     assert list(table.columns[2].cells)[-2:] == ["8.0", "100 MiB"]

@@ -20,23 +20,23 @@ from saccade.bench import choices, decoding, pictures, tables
 from saccade.bench.peers import decoders, models
 from saccade.bench.peers.environments import Failed
 from saccade.bench.training import accelerator, flops, sentences, trainers
-from saccade.bench.training.accelerator import OURS, Report, Row
-from saccade.bench.training.flops import Sizes
-from saccade.bench.training.trainers import PEERS, Job
+from saccade.bench.training.accelerator import OURS, AcceleratorReport, AcceleratorRow
+from saccade.bench.training.flops import ModelSizes
+from saccade.bench.training.trainers import PEERS, TrainJob
 from saccade.cli import bench_speed
 from saccade.cli.bench import app
 from saccade.data.text.tokenizer import END, PAD, SPECIAL, START
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.tasks.translate import task
 
 CPU = torch.device("cpu")
-TINY = Sizes(width=12, num_layers=1, vocabulary=53, num_heads=3, hidden_width=20)
-TINY_RNN = Sizes(width=14, num_layers=1, vocabulary=53, embedding_width=10)
+TINY = ModelSizes(width=12, num_layers=1, vocabulary=53, num_heads=3, hidden_width=20)
+TINY_RNN = ModelSizes(width=14, num_layers=1, vocabulary=53, embedding_width=10)
 HAS_TRANSFORMERS = importlib.util.find_spec("transformers") is not None
 
 
-def job(sizes: Sizes = TINY, **given: Any) -> Job:
-    return Job(CPU, sizes, **{"tokens": 128, "steps": 3, "warmup": 2, "mean_length": 7.0, **given})
+def job(sizes: ModelSizes = TINY, **given: Any) -> TrainJob:
+    return TrainJob(CPU, sizes, **{"tokens": 128, "steps": 3, "warmup": 2, "mean_length": 7.0, **given})
 
 
 def quiet(_: str) -> None:
@@ -106,7 +106,7 @@ def test_multi30ks_own_lengths(tmp_path: Path) -> None:
     found = sentences.multi30k(tmp_path, 20, 2)
     assert found.source_N.tolist() == [4, 6] * 4  # words, marks, </s>
     assert found.target_N.tolist() == [4, 5] * 4
-    with pytest.raises(Mistake, match=r"--data: there is no file at .*train\.de\.gz"):
+    with pytest.raises(UserError, match=r"--data: there is no file at .*train\.de\.gz"):
         sentences.multi30k(tmp_path / "nowhere", 20, 2)
 
 
@@ -114,7 +114,7 @@ def test_multi30ks_own_lengths(tmp_path: Path) -> None:
 
 
 def test_operations_of_base_are_those_counted_by_hand() -> None:
-    one = sentences.Work("one", np.array([1]), np.array([1]), 1)
+    one = sentences.TrainingText("one", np.array([1]), np.array([1]), 1)
     D, F, V = 512, 2048, 37_000
     encoder, decoder = 4 * D * D + 2 * D * F, 8 * D * D + 2 * D * F
     weights = 6 * (encoder + decoder) + V * D  # of every matrix that a token is multiplied with
@@ -127,8 +127,8 @@ def counted(network: nn.Module) -> int:
 
 
 @pytest.mark.parametrize("sizes", [TINY, TINY_RNN])
-def test_operations_are_six_a_weight_and_token_of_our_own_model(sizes: Sizes) -> None:
-    one = sentences.Work("one", np.array([1]), np.array([1]), 1)
+def test_operations_are_six_a_weight_and_token_of_our_own_model(sizes: ModelSizes) -> None:
+    one = sentences.TrainingText("one", np.array([1]), np.array([1]), 1)
     config = trainers.config_of(job(sizes), one)
     network = task.model(config, (trainers.words(sizes.vocabulary),) * 2)
     pairs = 12 * sizes.width * (1 if sizes.is_recurrent else 3 * sizes.num_layers)
@@ -202,7 +202,7 @@ def no_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_inductor")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("sizes", [TINY, TINY_RNN])
-def test_everybody_trains_on_the_same_sentences(sizes: Sizes) -> None:
+def test_everybody_trains_on_the_same_sentences(sizes: ModelSizes) -> None:
     names = accelerator.chosen(None, is_recurrent=sizes.is_recurrent)
     if not HAS_TRANSFORMERS:
         names = tuple(name for name in names if "marian" not in name)
@@ -243,7 +243,7 @@ def test_growth_goes_four_ways_from_the_job() -> None:
         "width": [6, 12, 24],
         "vocabulary": [13, 26, 53, 106],
     }
-    with pytest.raises(Mistake, match="--growth: given, but it goes with --size base or big"):
+    with pytest.raises(UserError, match="--growth: given, but it goes with --size base or big"):
         list(accelerator.growing(job(TINY_RNN)))
 
 
@@ -281,7 +281,7 @@ def test_what_is_found_before_an_interruption_is_shown(monkeypatch: pytest.Monke
     assert report.rows[0].rate is not None
     first, calls = decoding._side_by_side, []
 
-    def once(*given: Any) -> list[decoding.Row]:
+    def once(*given: Any) -> list[decoding.DecodeRow]:
         calls.append(given)
         if len(calls) > 1:
             raise KeyboardInterrupt
@@ -295,8 +295,10 @@ def test_what_is_found_before_an_interruption_is_shown(monkeypatch: pytest.Monke
 # Decoding.
 
 
-def decoding_job(**given: Any) -> decoding.Job:
-    return decoding.Job(CPU, TINY, **{"batches": (3,), "beams": (1,), "output_length": 6, "source_length": 5, **given})
+def decoding_job(**given: Any) -> decoding.DecodeJob:
+    return decoding.DecodeJob(
+        CPU, TINY, **{"batches": (3,), "beams": (1,), "output_length": 6, "source_length": 5, **given}
+    )
 
 
 @pytest.mark.parametrize("name", [OURS, *decoders.DECODERS])
@@ -329,7 +331,7 @@ def test_who_writes_less_has_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_decoding_is_drawn_and_told(tmp_path: Path) -> None:
     rows = [
-        decoding.Row(name, title, beam, batch, seconds=0.1, tokens=32 * batch)
+        decoding.DecodeRow(name, title, beam, batch, seconds=0.1, tokens=32 * batch)
         for beam in (1, 4)
         for batch in (1, 64)
         for name, title in ((OURS, OURS), ("generate", "Hugging Face generate"))
@@ -361,10 +363,10 @@ def test_the_accelerated_command_shows_what_it_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
 ) -> None:
     rows = [
-        Row(OURS, OURS, "2 x 3", 1, rate=200.0, step_seconds=0.1, share=0.5),
-        Row("torch", "torch", "2 x 3", 1, rate=80.0, step_seconds=0.2),
+        AcceleratorRow(OURS, OURS, "2 x 3", 1, rate=200.0, step_seconds=0.1, share=0.5),
+        AcceleratorRow("torch", "torch", "2 x 3", 1, rate=80.0, step_seconds=0.2),
     ]
-    monkeypatch.setattr(accelerator, "run", lambda *_, **__: Report(1e12, rows))
+    monkeypatch.setattr(accelerator, "run", lambda *_, **__: AcceleratorReport(1e12, rows))
     bench_speed._show_accelerated(job(), False, tmp_path / "bars.png", False)
     assert "2.50 times the best peer's rate" in capsys.readouterr().out
     bench_speed._show_accelerated(job(), False, None, True)
@@ -379,11 +381,11 @@ def test_what_goes_with_the_other_device_is_refused() -> None:
         (["decode", "--batches", "1,many"], "--batches: '1,many' given; allowed: numbers above 0, with commas"),
         (["decode", "--peers", "moses"], "--peers: 'moses' given; allowed: none, or some of generate,ctranslate2"),
     ):
-        with pytest.raises(Mistake, match=message):
+        with pytest.raises(UserError, match=message):
             raise CliRunner().invoke(app, given).exception or AssertionError(given)
-    with pytest.raises(Mistake, match="--rounds: given, but it goes with --device cpu"):
+    with pytest.raises(UserError, match="--rounds: given, but it goes with --device cpu"):
         choices.refuse("cpu", rounds=2)
-    with pytest.raises(Mistake, match="--peers: 'loop' given; allowed: none, or some of torch,"):
+    with pytest.raises(UserError, match="--peers: 'loop' given; allowed: none, or some of torch,"):
         accelerator.chosen("torch, loop", is_recurrent=False)
     assert accelerator.chosen("torch, marian,", is_recurrent=False) == ("torch", "marian")
     assert accelerator.chosen("none", is_recurrent=True) == decoding.chosen("none", "cpu") == ()

@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from saccade.bench.peers import toolkits
-from saccade.bench.peers.configs import Job
+from saccade.bench.peers.configs import ToolkitJob
 from saccade.bench.peers.environments import Environment, Failed
-from saccade.bench.peers.toolkits import PEERS, Peer, Toolkit
+from saccade.bench.peers.toolkits import PEERS, Toolkit, ToolkitPeer
 from saccade.bench.training import toolkits as training
-from saccade.bench.training.toolkits import Plan, Row
-from saccade.errors import Mistake
+from saccade.bench.training.toolkits import ToolkitPlan, ToolkitRow
+from saccade.errors import UserError
 
 OPENNMT_LINE = (
     "[{} INFO] Step {}; acc: 1.3; ppl: 5749.2; xent: 8.7; lr: 0.00194; sents:    1195; bsz: {}; {} tok/s;     43 sec;\n"
@@ -76,7 +76,7 @@ def test_a_log_without_progress_is_a_failure_not_a_rate() -> None:
 
 @pytest.mark.parametrize("name", PEERS)
 def test_every_config_names_the_same_model(name: str) -> None:
-    job = Job(steps=41, report_every=7, width=136, hidden_width=264, num_heads=8, tokens_per_batch=2063)
+    job = ToolkitJob(steps=41, report_every=7, width=136, hidden_width=264, num_heads=8, tokens_per_batch=2063)
     text = yaml.safe_dump(PEERS[name].config(job))
     for number in ("41", "136", "264", "2063"):
         assert f" {number}\n" in text
@@ -94,11 +94,13 @@ def multi30k(folder: Path) -> Path:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: dict[str, Any] = {"width": 8, "hidden_width": 16, "num_heads": 2, "num_layers": 1, "vocabulary_size": 266}
-    monkeypatch.setattr(Plan, "job", lambda plan: Job(steps=plan.warmup + plan.steps, report_every=2, **sizes))
+    monkeypatch.setattr(
+        ToolkitPlan, "job", lambda plan: ToolkitJob(steps=plan.warmup + plan.steps, report_every=2, **sizes)
+    )
 
 
-def plan(folder: Path, *names: str) -> Plan:
-    return Plan(multi30k(folder), names, folder / "peers", steps=6, warmup=2, threads=1)
+def plan(folder: Path, *names: str) -> ToolkitPlan:
+    return ToolkitPlan(multi30k(folder), names, folder / "peers", steps=6, warmup=2, threads=1)
 
 
 @pytest.mark.usefixtures("small")
@@ -144,7 +146,9 @@ for step in range(2, steps + 1, 2):
 
 def fake_toolkit(folder: Path, code: str) -> Toolkit:
     """A peer that is this Python, running a few lines of its own."""
-    peer = Peer("Fake", "pytest", (), lambda job: {"steps": job.steps}, ("python", "-c", code), toolkits.read_opennmt)
+    peer = ToolkitPeer(
+        "Fake", "pytest", (), lambda job: {"steps": job.steps}, ("python", "-c", code), toolkits.read_opennmt
+    )
     toolkit = Toolkit.at(peer, folder)
     toolkit.environment.binaries.mkdir(parents=True)
     (toolkit.environment.binaries / "python").symlink_to(sys.executable)
@@ -154,7 +158,7 @@ def fake_toolkit(folder: Path, code: str) -> Toolkit:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="symbolic links")
 def test_a_peer_is_run_and_read(tmp_path: Path) -> None:
-    toolkit, job = fake_toolkit(tmp_path / "fake", FAKE), Job(steps=6, report_every=2)
+    toolkit, job = fake_toolkit(tmp_path / "fake", FAKE), ToolkitJob(steps=6, report_every=2)
     assert toolkit.environment.is_ready
     counted = training.steady(toolkit.train(job, tmp_path, 1), warmup=2)
     assert (counted.tokens, counted.seconds, counted.printed_rate) == (200, 4.0, 49)
@@ -164,21 +168,24 @@ def test_a_peer_is_run_and_read(tmp_path: Path) -> None:
 def test_a_peer_that_fails_says_why(tmp_path: Path) -> None:
     toolkit = fake_toolkit(tmp_path / "other", "import sys; print('out of memory'); sys.exit(3)")
     with pytest.raises(Failed, match="python ended with exit code 3: out of memory"):
-        toolkit.train(Job(steps=6, report_every=2), tmp_path, 1)
+        toolkit.train(ToolkitJob(steps=6, report_every=2), tmp_path, 1)
     with pytest.raises(Failed, match="0 reports of progress"):
-        fake_toolkit(tmp_path / "mute", "pass").train(Job(steps=6, report_every=2), tmp_path, 1)
+        fake_toolkit(tmp_path / "mute", "pass").train(ToolkitJob(steps=6, report_every=2), tmp_path, 1)
 
 
 def test_mistakes_name_the_place(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"--data: there is no file at .*train\.de\.gz"):
-        training.run(Plan(tmp_path, (), tmp_path), lambda _: None)
-    with pytest.raises(Mistake, match=r"--peers: 'moses' given; allowed: none, or some of opennmt_py,eole,joeynmt"):
+    with pytest.raises(UserError, match=r"--data: there is no file at .*train\.de\.gz"):
+        training.run(ToolkitPlan(tmp_path, (), tmp_path), lambda _: None)
+    with pytest.raises(UserError, match=r"--peers: 'moses' given; allowed: none, or some of opennmt_py,eole,joeynmt"):
         training.chosen("eole, moses")
     assert training.chosen("eole, joeynmt,") == ("eole", "joeynmt")
     assert training.chosen("none") == ()
 
 
 def test_the_picture_has_a_bar_for_whoever_ran(tmp_path: Path) -> None:
-    rows = [Row("saccade", rounds=[training.Round(10.0, 2.0, None)]), Row("Eole", problem="no such package")]
+    rows = [
+        ToolkitRow("saccade", rounds=[training.Round(10.0, 2.0, None)]),
+        ToolkitRow("Eole", problem="no such package"),
+    ]
     training.plot(rows, tmp_path / "bars.png")
     assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")

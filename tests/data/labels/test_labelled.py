@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from saccade.data.labels.labelled import Columns, Spelling, Text, plain_lines, read_labelled
-from saccade.errors import Mistake
+from saccade.data.labels.labelled import LabelColumns, Spelling, Text, plain_lines, read_labelled
+from saccade.errors import UserError
 
-POSITIONS = Columns(3, 2, 0, 1)
+POSITIONS = LabelColumns(3, 2, 0, 1)
 
 
 def written(folder: Path, name: str, content: str | bytes) -> Path:
@@ -22,17 +22,25 @@ def written(folder: Path, name: str, content: str | bytes) -> Path:
 @pytest.mark.parametrize(
     ("name", "content", "columns"),
     [
-        ("a.txt", "yes  go on \n\nno stop it\r\n", Columns()),
-        ("a.txt.gz", "\ufeffyes go on\nno stop it", Columns()),
-        ("a.tsv", "go on\tyes\nstop it\tno\n", Columns(1, 0)),
-        ("a.tsv", "id\ttext\tlabel\r\n1\tgo on\tyes\r\n2\tstop it\tno\r\n", Columns()),
-        ("a.csv", '\ufefflabel,text\nyes,"go\non"\n\n"no",stop it\n', Columns()),
-        ("a.csv", "yes,go on\nno,stop it\n", Columns(0, 1)),
-        ("a.jsonl", '{"label": "yes", "text": "go on"}\n\n{"label": "no", "text": "stop it", "more": 1}\n', Columns()),
-        ("a.jsonl.gz", '{"tag": "yes", "words": "go on"}\n{"tag": "no", "words": "stop it"}', Columns("tag", "words")),
+        ("a.txt", "yes  go on \n\nno stop it\r\n", LabelColumns()),
+        ("a.txt.gz", "\ufeffyes go on\nno stop it", LabelColumns()),
+        ("a.tsv", "go on\tyes\nstop it\tno\n", LabelColumns(1, 0)),
+        ("a.tsv", "id\ttext\tlabel\r\n1\tgo on\tyes\r\n2\tstop it\tno\r\n", LabelColumns()),
+        ("a.csv", '\ufefflabel,text\nyes,"go\non"\n\n"no",stop it\n', LabelColumns()),
+        ("a.csv", "yes,go on\nno,stop it\n", LabelColumns(0, 1)),
+        (
+            "a.jsonl",
+            '{"label": "yes", "text": "go on"}\n\n{"label": "no", "text": "stop it", "more": 1}\n',
+            LabelColumns(),
+        ),
+        (
+            "a.jsonl.gz",
+            '{"tag": "yes", "words": "go on"}\n{"tag": "no", "words": "stop it"}',
+            LabelColumns("tag", "words"),
+        ),
     ],
 )
-def test_every_format(tmp_path: Path, name: str, content: str, columns: Columns) -> None:
+def test_every_format(tmp_path: Path, name: str, content: str, columns: LabelColumns) -> None:
     assert list(read_labelled([written(tmp_path, name, content)], columns)) == [
         Text("go on", "yes"),
         Text("stop it", "no"),
@@ -41,7 +49,7 @@ def test_every_format(tmp_path: Path, name: str, content: str, columns: Columns)
 
 def test_numbers_are_labels_too(tmp_path: Path) -> None:
     path = written(tmp_path, "a.jsonl", '{"label": 1, "text": "good"}')
-    assert list(read_labelled([path], Columns())) == [Text("good", "1")]
+    assert list(read_labelled([path], LabelColumns())) == [Text("good", "1")]
 
 
 def test_dialogues_and_speakers(tmp_path: Path) -> None:
@@ -56,31 +64,43 @@ def test_without_labels(tmp_path: Path) -> None:
     table = written(tmp_path, "a.tsv", "7\tA\tOkay.\n7\tB\tWell,\tsd\n")
     assert [text.label for text in read_labelled([table], POSITIONS, needs_label=False)] == ["", "sd"]
     named = written(tmp_path, "b.csv", "text\ngo on\n")
-    assert list(read_labelled([named], Columns(), needs_label=False)) == [Text("go on")]
+    assert list(read_labelled([named], LabelColumns(), needs_label=False)) == [Text("go on")]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "columns", "said"),
     [
-        ("a.txt", "", Columns(), "a.txt: empty; there must be at least one text"),
-        ("a.tsv", "label\ttext\n", Columns(), "a.tsv: empty"),
-        ("a.tsv", "", Columns(), "a.tsv: empty"),
+        ("a.txt", "", LabelColumns(), "a.txt: empty; there must be at least one text"),
+        ("a.tsv", "label\ttext\n", LabelColumns(), "a.tsv: empty"),
+        ("a.tsv", "", LabelColumns(), "a.tsv: empty"),
         ("a.txt", "1 good\n", POSITIONS, "data.columns: given, but .*a.txt is plain text, label first"),
-        ("a.tsv", "go on\tyes\n", Columns(), r"a.tsv:1: no column 'label' \(data.columns.label\) in its header: go on"),
+        (
+            "a.tsv",
+            "go on\tyes\n",
+            LabelColumns(),
+            r"a.tsv:1: no column 'label' \(data.columns.label\) in its header: go on",
+        ),
         ("a.tsv", "1\tA\tHi\tx\n1\tB\tHi\n", POSITIONS, r"a.tsv:2: 3 columns, but the label is in column 3"),
         ("a.tsv", "1\n", POSITIONS, r"a.tsv:1: 1 column, but the label is in column 3"),
         ("a.tsv", "1\tA\tHi\t \n", POSITIONS, "a.tsv:1: no label"),
-        ("a.csv", 'label,text\nyes,"go"on\n', Columns(), "a.csv:2: not CSV"),
-        ("a.jsonl", '{"label": "a", "text": "b"}\n[1]\n', Columns(), "a.jsonl:2: not an object like"),
-        ("a.jsonl", "{\n", Columns(), "a.jsonl:1: not an object like"),
-        ("a.jsonl", '{"label": "a"}\n', Columns(), "a.jsonl:1: there is no key 'text'; it must be a string"),
-        ("a.jsonl", '{"label": null, "text": "b"}\n', Columns(), "a.jsonl:1: 'label' is null; it must be a string"),
+        ("a.csv", 'label,text\nyes,"go"on\n', LabelColumns(), "a.csv:2: not CSV"),
+        ("a.jsonl", '{"label": "a", "text": "b"}\n[1]\n', LabelColumns(), "a.jsonl:2: not an object like"),
+        ("a.jsonl", "{\n", LabelColumns(), "a.jsonl:1: not an object like"),
+        ("a.jsonl", '{"label": "a"}\n', LabelColumns(), "a.jsonl:1: there is no key 'text'; it must be a string"),
+        (
+            "a.jsonl",
+            '{"label": null, "text": "b"}\n',
+            LabelColumns(),
+            "a.jsonl:1: 'label' is null; it must be a string",
+        ),
         ("a.jsonl", '{"label": "a", "text": "b"}\n', POSITIONS, "data.columns: positions given, but .* is JSONL"),
-        ("a.tsv", b"a\tb\n\xff\tb\n", Columns(0, 1), "a.tsv:2: not UTF-8"),
+        ("a.tsv", b"a\tb\n\xff\tb\n", LabelColumns(0, 1), "a.tsv:2: not UTF-8"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, name: str, content: str | bytes, columns: Columns, said: str) -> None:
-    with pytest.raises(Mistake, match=said) as found:
+def test_what_is_wrong_is_said(
+    tmp_path: Path, name: str, content: str | bytes, columns: LabelColumns, said: str
+) -> None:
+    with pytest.raises(UserError, match=said) as found:
         list(read_labelled([written(tmp_path, name, content)], columns))
     assert "\n" not in str(found.value)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from saccade.data.pictures.canvases import Canvases
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 PIXELS = torch.randint(1, 256, (5, 3, 7, 11), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
 ROWS = torch.arange(5)
@@ -82,9 +82,9 @@ def test_jitter_moves_a_picture_by_no_more_than_it_says() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(Mistake, match=r"data.canvas: 9 given; pictures have 7 x 11 pixels, so it must be 11 or more"):
+    with pytest.raises(UserError, match=r"data.canvas: 9 given; pictures have 7 x 11 pixels, so it must be 11 or more"):
         Canvases(9).check(PIXELS)
-    with pytest.raises(Mistake, match=r"data.piece: 8 given; pictures have only 7 x 11 pixels"):
+    with pytest.raises(UserError, match=r"data.piece: 8 given; pictures have only 7 x 11 pixels"):
         Canvases(60, num_pieces=1).check(PIXELS)
-    with pytest.raises(Mistake, match=r"data.clutter: 4 given; pieces need another picture"):
+    with pytest.raises(UserError, match=r"data.clutter: 4 given; pieces need another picture"):
         Canvases(60, num_pieces=4, piece=2).check(PIXELS[:1])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from saccade.data.pictures.captions import Captioned, Lines, Reader, of_shapes
+from saccade.data.pictures.captions import Captioned, CaptionReader, Lines, of_shapes
 from saccade.data.text.tokenizer import END, PAD, START, Vocabulary
 
 TSV = "b.png\t0\tA Dog , runs .\nb.png\t1\ta dog\na.png\t0\tTwo cats\n"
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def read(folder: Path, source: str = "features.npy", captions: str = "captions.tsv", **how: Any) -> Captioned:
-    return Reader(**how).read(str(folder / captions), str(folder / source), field="data.train")
+    return CaptionReader(**how).read(str(folder / captions), str(folder / source), field="data.train")
 
 
 def test_captions_by_first_appearance_lower_cased(folder: Path) -> None:
@@ -54,10 +54,10 @@ def test_every_format_of_feature_maps_gives_the_same(folder: Path) -> None:
         assert other.grid == (2, 2)
     np.savez(folder / "named.npz", features=FEATURES[::-1], names=["a.png", "b.png"], scale=0.5)
     assert torch.equal(read(folder, "named.npz").load(slice(None)), expected)
-    seen = list(Reader().inputs(folder / "named.npz"))
+    seen = list(CaptionReader().inputs(folder / "named.npz"))
     assert [one.name for one in seen] == ["a.png", "b.png"]
     assert np.array_equal(seen[1].source, expected[0].numpy())
-    assert [one.name.rsplit(":", 1)[1] for one in Reader().inputs(folder / "features.npy")] == ["1", "2"]
+    assert [one.name.rsplit(":", 1)[1] for one in CaptionReader().inputs(folder / "features.npy")] == ["1", "2"]
 
 
 def test_statistics_are_those_of_the_features(folder: Path) -> None:
@@ -76,7 +76,7 @@ def test_pictures_are_read_and_made_one_size(folder: Path) -> None:
     assert told.seen(1).name == "a.png"
     assert told.seen(1).picture is not None
     assert (told.source[:, 0] == 255).all()
-    assert [one.source.shape for one in Reader(side=8).inputs(folder / "a.png")] == [(3, 8, 8)]
+    assert [one.source.shape for one in CaptionReader(side=8).inputs(folder / "a.png")] == [(3, 8, 8)]
 
 
 def test_batches_of_captions(folder: Path) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from saccade.data.pictures.images import read_images, read_picture, read_pictures
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 RANDOM = np.random.default_rng(7)
 PIXELS = RANDOM.integers(0, 256, (5, 11, 13), np.uint8)
@@ -59,7 +59,7 @@ def test_colours(tmp_path: Path) -> None:
     assert (found.pixel_NCYX == np.moveaxis(colour, -1, 1)).all()
     loose = read_images(str(folder(tmp_path / "f", colour)), channels=3)
     assert (loose.pixel_NCYX == found.pixel_NCYX[np.argsort(LABELS, kind="stable")]).all()
-    with pytest.raises(Mistake, match=r"other than 1 channels"):
+    with pytest.raises(UserError, match=r"other than 1 channels"):
         read_images(str(tmp_path / "x.npz"))
 
 
@@ -97,11 +97,11 @@ def test_mistakes_in_idx_files(tmp_path: Path) -> None:
         (_written(tmp_path / "y.gz", gzip.compress(bytes(99))[:-9]), "not a whole gzip file"),
         (tmp_path, "Is a directory"),
     ):
-        with pytest.raises(Mistake, match=message):
+        with pytest.raises(UserError, match=message):
             read_images(str(bad), labels)
-    with pytest.raises(Mistake, match="5 pictures, but 4 labels"):
+    with pytest.raises(UserError, match="5 pictures, but 4 labels"):
         read_images(images, idx(tmp_path / "fewer", LABELS[:4]))
-    with pytest.raises(Mistake, match="empty; there must be at least one picture"):
+    with pytest.raises(UserError, match="empty; there must be at least one picture"):
         read_images(idx(tmp_path / "i0", PIXELS[:0]), idx(tmp_path / "l0", LABELS[:0]))
 
 
@@ -115,35 +115,35 @@ def test_mistakes_in_npz_files(tmp_path: Path) -> None:
         ({"images": PIXELS, "labels": np.array([object()] * 5)}, "not a whole NPZ file"),
     ):
         np.savez(path, **arrays)
-        with pytest.raises(Mistake, match=message):
+        with pytest.raises(UserError, match=message):
             read_images(str(path))
     for bad in (_written(tmp_path / "z.npz", b"PK\3\4 no zip"), _written(tmp_path / "w.npz", b"")):
-        with pytest.raises(Mistake, match="not a whole NPZ file"):
+        with pytest.raises(UserError, match="not a whole NPZ file"):
             read_images(str(bad))
-    with pytest.raises(Mistake, match="there is no file at"):
+    with pytest.raises(UserError, match="there is no file at"):
         list(read_pictures(tmp_path / "gone.npz"))
 
 
 def test_mistakes_in_folders(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"train.images: there is no file or folder at gone"):
+    with pytest.raises(UserError, match=r"train.images: there is no file or folder at gone"):
         read_images("gone", field="train.images")
-    with pytest.raises(Mistake, match="0 folders in it; there must be one for each class"):
+    with pytest.raises(UserError, match="0 folders in it; there must be one for each class"):
         read_images(str(tmp_path))
     root = folder(tmp_path / "f")
-    with pytest.raises(Mistake, match=r"0.png given; allowed: a folder of class folders, an .npz file"):
+    with pytest.raises(UserError, match=r"0.png given; allowed: a folder of class folders, an .npz file"):
         read_images(str(root / "b" / "0.png"))
     Image.fromarray(PIXELS[0, :7]).save(root / "b" / "small.png")
-    with pytest.raises(Mistake, match=r"7 x 13 pixels at .*small.png but 11 x 13 pixels at .*1.png; .*data.resize"):
+    with pytest.raises(UserError, match=r"7 x 13 pixels at .*small.png but 11 x 13 pixels at .*1.png; .*data.resize"):
         read_images(str(root))
     _written(root / "b" / "small.png", (root / "b" / "0.png").read_bytes()[:60])
-    with pytest.raises(Mistake, match=r"small.png: not a whole picture"):
+    with pytest.raises(UserError, match=r"small.png: not a whole picture"):
         read_images(str(root))
     (root / "d").mkdir()
-    with pytest.raises(Mistake, match="d: a class without a picture"):
+    with pytest.raises(UserError, match="d: a class without a picture"):
         read_images(str(root))
-    with pytest.raises(Mistake, match="no picture in it"):
+    with pytest.raises(UserError, match="no picture in it"):
         list(read_pictures(root / "d"))
-    with pytest.raises(Mistake, match="there is no file at"):
+    with pytest.raises(UserError, match="there is no file at"):
         read_picture(root / "gone.png")
 
 

@@ -11,7 +11,7 @@ import torch
 
 from saccade.data.sound import mel as sound
 from saccade.data.sound.mel import FLOOR, RANGE, Mel, filters, frames_of, joined, log_mel, parts, read_wav, resampled
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from sounds import tone, write_wav
 
 SMALL = Mel(rate=8000, num_mels=40)
@@ -121,29 +121,29 @@ def test_a_line_names_files_and_silences() -> None:
     ],
 )
 def test_a_line_that_names_something_else(line: str, message: str) -> None:
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         parts(line)
 
 
 def test_files_that_hold_no_sound(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"there is no file at .*none\.wav"):
+    with pytest.raises(UserError, match=r"there is no file at .*none\.wav"):
         frames_of(tmp_path / "none.wav", SMALL)
-    with pytest.raises(Mistake, match=r"not a PCM WAV file \(.*directory"):
+    with pytest.raises(UserError, match=r"not a PCM WAV file \(.*directory"):
         frames_of(tmp_path, SMALL)
     path = tmp_path / "bad.wav"
     for content, message in ((b"", "it ends too early"), (b"RIFX" + bytes(60), "RIFF"), (b"RIFF1234AVI ", "WAVE")):
         path.write_bytes(content)
-        with pytest.raises(Mistake, match=rf"bad\.wav: not a PCM WAV file \(.*{message}"):
+        with pytest.raises(UserError, match=rf"bad\.wav: not a PCM WAV file \(.*{message}"):
             frames_of(path, SMALL)
     write_wav(path, np.zeros(0, np.float32))
-    with pytest.raises(Mistake, match=r"bad\.wav: no sound in it \(0 samples at 8000 Hz\)"):
+    with pytest.raises(UserError, match=r"bad\.wav: no sound in it \(0 samples at 8000 Hz\)"):
         frames_of(path, SMALL)
     write_wav(path, tone(440.0, 0.1))
     path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(Mistake, match=r"bad\.wav: cut short; 1,100 of 1,600 bytes are there"):
+    with pytest.raises(UserError, match=r"bad\.wav: cut short; 1,100 of 1,600 bytes are there"):
         frames_of(path, SMALL)
     raw = bytearray(write_wav(path, tone(440.0, 0.1)).read_bytes())
     raw[20:22] = (3).to_bytes(2, "little")  # floats
     path.write_bytes(raw)
-    with pytest.raises(Mistake, match=r"bad\.wav: not a PCM WAV file \(unknown format: 3\)"):
+    with pytest.raises(UserError, match=r"bad\.wav: not a PCM WAV file \(unknown format: 3\)"):
         frames_of(path, SMALL)

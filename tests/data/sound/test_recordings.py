@@ -11,7 +11,7 @@ from saccade.data.sound.mel import Mel, frames_of, joined
 from saccade.data.sound.recordings import named_files, pad_frames, prepare_recordings
 from saccade.data.store import prepare
 from saccade.data.text.corpus import Pair
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from sounds import tone, write_wav
 
 SMALL = Mel(rate=8000, num_mels=11)
@@ -45,7 +45,7 @@ def test_a_store_is_found_again_until_a_file_or_setting_changes(tmp_path: Path) 
     write_wav(tmp_path / "a.wav", tone(310.0, 0.13))
     assert prepare_recordings(root, named, SMALL).key != first.key
     write_wav(tmp_path / "c.wav", np.zeros(0, np.float32))
-    with pytest.raises(Mistake, match=r"c\.wav: no sound in it"):
+    with pytest.raises(UserError, match=r"c\.wav: no sound in it"):
         prepare_recordings(root, named, SMALL)
     assert not list(root.glob(".draft-*"))
 
@@ -72,9 +72,9 @@ def test_files_are_named_once_and_looked_for(tmp_path: Path) -> None:
     files(tmp_path)
     lines = ["a.wav 0.1 b.wav", "b.wav", "a.wav c.wav"]
     assert list(named_files(lines, tmp_path, place)) == ["a.wav", "b.wav", "c.wav"]
-    with pytest.raises(Mistake, match=r"list\.tsv:2: there is no file at .*d\.wav"):
+    with pytest.raises(UserError, match=r"list\.tsv:2: there is no file at .*d\.wav"):
         named_files(["a.wav", "b.wav d.wav"], tmp_path, place)
-    with pytest.raises(Mistake, match=r"list\.tsv:1: 'seven' is neither a WAV file"):
+    with pytest.raises(UserError, match=r"list\.tsv:1: 'seven' is neither a WAV file"):
         named_files(["seven"], tmp_path, place)
 
 

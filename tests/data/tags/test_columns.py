@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from saccade.data.tags.columns import Columns, looks_like_columns, read_columns, sentences, written
-from saccade.errors import Mistake
+from saccade.data.tags.columns import TagColumns, looks_like_columns, read_columns, sentences, written
+from saccade.errors import UserError
 
 CONLL = """-DOCSTART- -X- -X- O
 
@@ -43,10 +43,10 @@ def test_windows_lines_gzip_tabs_and_many_blank_lines(tmp_path: Path) -> None:
 
 
 def test_other_columns(tmp_path: Path) -> None:
-    (found, *_) = read_columns(write(tmp_path / "a.txt", CONLL), Columns(0, 1))
+    (found, *_) = read_columns(write(tmp_path / "a.txt", CONLL), TagColumns(0, 1))
     assert found.tags == ("NNP", "VBZ")
-    assert [one.tags for one in sentences("x", ["a b", "c d"], Columns(1, None))] == [()]
-    assert [one.words for one in sentences("x", ["a b", "c d"], Columns(1, None))] == [("b", "d")]
+    assert [one.tags for one in sentences("x", ["a b", "c d"], TagColumns(1, None))] == [()]
+    assert [one.words for one in sentences("x", ["a b", "c d"], TagColumns(1, None))] == [("b", "d")]
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_other_columns(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_name_file_and_line(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         read_columns(write(tmp_path / "a.txt", text))
 
 
 def test_missing_columns_files_and_bad_bytes(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"a.txt:1: 2 columns; there is no column 3 for the tag"):
-        read_columns(write(tmp_path / "a.txt", "a O\n"), Columns(0, 3))
-    with pytest.raises(Mistake, match="there is no file at"):
+    with pytest.raises(UserError, match=r"a.txt:1: 2 columns; there is no column 3 for the tag"):
+        read_columns(write(tmp_path / "a.txt", "a O\n"), TagColumns(0, 3))
+    with pytest.raises(UserError, match="there is no file at"):
         read_columns(tmp_path / "missing.txt")
     (tmp_path / "b.txt").write_bytes(b"a O\n\xff O\n")
-    with pytest.raises(Mistake, match=r"b.txt:2: not UTF-8"):
+    with pytest.raises(UserError, match=r"b.txt:2: not UTF-8"):
         read_columns(tmp_path / "b.txt")
 
 

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from saccade.data.tags.columns import Sentence
+from saccade.data.tags.columns import TaggedSentence
 from saccade.data.tags.lexicon import LONGEST_WORD, MOST_PLACES, Lexicon, plain, shape
 from saccade.data.text.tokenizer import END, START, UNKNOWN
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
-TEXT = [Sentence(("The", "cat", "saw", "the", "CAT", "in", "1997")), Sentence(("In", "1998", "it", "slept"))]
+TEXT = [
+    TaggedSentence(("The", "cat", "saw", "the", "CAT", "in", "1997")),
+    TaggedSentence(("In", "1998", "it", "slept")),
+]
 LEXICON = Lexicon.learned(TEXT, ["O", "B-X"], spelling="bio")
 
 
@@ -41,8 +44,8 @@ def test_words_of_the_text_at_least_twice_are_known() -> None:
 
 
 def test_a_batch_has_every_spelling_once_and_the_places_of_repeated_words() -> None:
-    document = [Sentence(("The", "cat")), Sentence(("CAT", "the", "cat"))]
-    tokens = LEXICON.tokens([document, [Sentence(("cat", "dog"))]])
+    document = [TaggedSentence(("The", "cat")), TaggedSentence(("CAT", "the", "cat"))]
+    tokens = LEXICON.tokens([document, [TaggedSentence(("cat", "dog"))]])
     the, cat = LEXICON.words.encode("the cat")
     assert tokens.word_BT.tolist() == [[the, cat, 0], [cat, the, cat], [cat, UNKNOWN, 0]]
     assert tokens.length_B.tolist() == [2, 3, 2]
@@ -58,15 +61,15 @@ def test_a_batch_has_every_spelling_once_and_the_places_of_repeated_words() -> N
 
 
 def test_many_places_are_cut_into_runs_and_long_words_to_their_ends() -> None:
-    tokens = LEXICON.tokens([[Sentence(("a",) * (MOST_PLACES + 3))]])
+    tokens = LEXICON.tokens([[TaggedSentence(("a",) * (MOST_PLACES + 3))]])
     assert tokens.place_length_N.tolist() == [MOST_PLACES, 3]
-    long = LEXICON.tokens([[Sentence(("c" + "x" * 100 + "t",))]])
+    long = LEXICON.tokens([[TaggedSentence(("c" + "x" * 100 + "t",))]])
     assert long.character_NC.shape == (1, LONGEST_WORD + 2)
     assert long.character_NC[0, -2] == LEXICON.characters.encode("t")[0]
 
 
 def test_no_repeated_word_no_place() -> None:
-    tokens = LEXICON.tokens([[Sentence(("a", "b"))]])
+    tokens = LEXICON.tokens([[TaggedSentence(("a", "b"))]])
     assert tokens.place_NS.shape[0] == tokens.place_length_N.shape[0] == 0
 
 
@@ -78,5 +81,5 @@ def test_it_is_stored_and_found_again(tmp_path: Path) -> None:
     for one, other in zip(found.tokens([TEXT]), LEXICON.tokens([TEXT]), strict=True):
         assert torch.equal(one, other)
     (tmp_path / "lexicon.json").write_text("{", "utf-8")
-    with pytest.raises(Mistake, match="damaged"):
+    with pytest.raises(UserError, match="damaged"):
         Lexicon.load(tmp_path / "lexicon.json")

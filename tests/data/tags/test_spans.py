@@ -9,8 +9,8 @@ import pytest
 from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
 from saccade.data.tags.spans import (
-    Score,
     Span,
+    SpanScore,
     allowed_pairs,
     bio,
     bioes,
@@ -83,10 +83,10 @@ def test_any_tags_are_counted_as_seqeval_counts_them() -> None:
 
 def test_scores_by_hand() -> None:
     total, by_kind = span_scores([["B-X", "I-X", "O", "B-Y"]], [["B-X", "O", "B-Y", "B-Y"]])
-    assert total == Score(2, 3, 1)
-    assert by_kind == {"X": Score(1, 1, 0), "Y": Score(1, 2, 1)}
+    assert total == SpanScore(2, 3, 1)
+    assert by_kind == {"X": SpanScore(1, 1, 0), "Y": SpanScore(1, 2, 1)}
     assert (total.precision, total.recall, total.f1) == pytest.approx((100 / 3, 50.0, 40.0))
-    assert (Score(0, 0, 0).precision, Score(0, 0, 0).recall, Score(0, 0, 0).f1) == (0.0, 0.0, 0.0)
+    assert (SpanScore(0, 0, 0).precision, SpanScore(0, 0, 0).recall, SpanScore(0, 0, 0).f1) == (0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("scheme", ["bio", "bioes"])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saccade.data.text.corpus import Corpus, Pair, clean
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 
 def write(folder: Path, name: str, content: str | bytes) -> str:
@@ -94,7 +94,7 @@ def test_the_place_of_a_pair(tmp_path: Path) -> None:
 def test_mistakes_in_aligned_files(files: dict[str, str | bytes], message: str, tmp_path: Path) -> None:
     for name, content in files.items():
         write(tmp_path, name, content)
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         list(Corpus(str(tmp_path / "a.en"), str(tmp_path / "a.de"), "data.valid").pairs())
 
 
@@ -114,7 +114,7 @@ def test_mistakes_in_aligned_files(files: dict[str, str | bytes], message: str, 
     ],
 )
 def test_mistakes_in_files_with_both_sides(name: str, content: str | bytes, message: str, tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         list(Corpus(write(tmp_path, name, content)).pairs())
 
 
@@ -130,12 +130,12 @@ def test_a_broken_gzip_is_named(content: bytes, tmp_path: Path) -> None:
     aligned, both = tmp_path / "a.en.gz", tmp_path / "a.jsonl.gz"
     for path, corpus in ((aligned, Corpus(str(aligned), str(aligned))), (both, Corpus(str(both)))):
         path.write_bytes(content)
-        with pytest.raises(Mistake, match=rf"{path.name}: not a whole gzip file"):
+        with pytest.raises(UserError, match=rf"{path.name}: not a whole gzip file"):
             list(corpus.pairs())
 
 
 def test_a_file_with_both_sides_has_no_target(tmp_path: Path) -> None:
     for name in ("a.tsv", "b.fr"):
         (tmp_path / name).write_text("one\tun\n", encoding="utf-8")
-    with pytest.raises(Mistake, match=r"a.tsv: it holds both sides, so there must be no target"):
+    with pytest.raises(UserError, match=r"a.tsv: it holds both sides, so there must be no target"):
         list(Corpus(str(tmp_path / "a.tsv"), str(tmp_path / "b.fr")).pairs())

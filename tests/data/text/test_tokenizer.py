@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from saccade.data.text.corpus import clean
 from saccade.data.text.tokenizer import SPECIAL, UNKNOWN, file_name, load_tokenizer, sample, train_tokenizer
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 TEXTS = [f"{a} {b} {c}" for a in ("the", "a") for b in ("red", "small", "old") for c in ("house", "horse", "mouse")]
 KINDS = {"unigram": 278, "bpe": 285, "characters": 40, "words": 40}
@@ -86,7 +86,7 @@ def test_unknown_words_show() -> None:
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 @pytest.mark.parametrize(("size", "allowed"), [(90_000, r"allowed: (\d+) or fewer"), (50, r"allowed: (\d+) or more")])
 def test_a_vocabulary_too_large_or_small_says_what_is_allowed(kind: str, size: int, allowed: str) -> None:
-    with pytest.raises(Mistake, match=rf"^tokenizer\.vocabulary_size: {size:,} given; {allowed}") as refused:
+    with pytest.raises(UserError, match=rf"^tokenizer\.vocabulary_size: {size:,} given; {allowed}") as refused:
         train_tokenizer(kind, TEXTS, size)
     found = re.search(allowed, str(refused.value))
     assert found is not None
@@ -95,7 +95,7 @@ def test_a_vocabulary_too_large_or_small_says_what_is_allowed(kind: str, size: i
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_blank_lines_teach_nothing(kind: str) -> None:
-    with pytest.raises(Mistake, match="no text to learn from"):
+    with pytest.raises(UserError, match="no text to learn from"):
         train_tokenizer(kind, ["", ""], 300)
 
 

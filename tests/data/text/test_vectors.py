@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from saccade.data.text.vectors import read_vectors
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 GLOVE = "the 0.5 -1 2e-1\n. . . 1 2 3\nthe 9 9 9\n"
 
@@ -48,5 +48,5 @@ def test_word2vec_and_fasttext_have_a_header_and_trailing_spaces(tmp_path: Path)
 )
 def test_mistakes_name_file_and_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "v.txt").write_text(text, "utf-8")
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         read_vectors(tmp_path / "v.txt")

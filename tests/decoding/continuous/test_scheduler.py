@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from saccade.attention import MultiHeadAttention, memory
 from saccade.attention.kernels.decode.step import attend_step
 from saccade.data.text.tokenizer import END
-from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Writer, beam_search
+from saccade.decoding import BeamOptions, DecodingEngine, Hypothesis, SamplingOptions, beam_search
 from saccade.decoding.continuous import sources as reader
 from saccade.decoding.continuous import step
 from saccade.decoding.continuous.greedy_state import Size
@@ -80,7 +80,7 @@ def test_readings_and_entries_that_are_replayed(positions: str, monkeypatch: pyt
     torch.manual_seed(4)
     model, options = small_model(positions=positions), BeamOptions(width=2)
     made: dict[Size, step.Stage] = {}
-    factory = Factory(model, options, CPU, LAGGING._replace(rows=6), made, reader.Reader(model, CPU))
+    factory = Factory(model, options, CPU, LAGGING._replace(rows=6), made, reader.SourceEncoder(model, CPU))
     for _ in range(4):
         work = work_of(random_sources(11))
         assert_same(write(factory, work), beam_search(model, *work.load(range(11)), options))
@@ -91,7 +91,7 @@ def test_readings_and_entries_that_are_replayed(positions: str, monkeypatch: pyt
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_copy_has_the_weights_that_an_optimizer_left(fused: bool) -> None:
     model = small_model()
-    writer = Writer(model)
+    writer = DecodingEngine(model)
     writer._taken()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=fused)
     for parameter in model.parameters():
@@ -193,12 +193,12 @@ def test_joined_projections_change_nothing() -> None:
 def test_what_a_writer_refuses() -> None:
     work = work_of([torch.tensor([4, 5, 6])])
     model = small_model()
-    assert Writer(model).refuses(BeamOptions(), work) is None
-    assert Writer(model).refuses(SamplingOptions(), work) == "samples are drawn on the host"
-    assert Writer(nn.Linear(1, 1)).refuses(BeamOptions(), work) == "Linear has no slots"
-    assert Writer(model.train()).refuses(BeamOptions(), work) == "dropout is on"
-    assert "positions" in str(Writer(small_model(score="location")).refuses(BeamOptions(), work))
-    assert "more than 255" in str(Writer(small_model()).refuses(BeamOptions(width=300), work))
+    assert DecodingEngine(model).refuses(BeamOptions(), work) is None
+    assert DecodingEngine(model).refuses(SamplingOptions(), work) == "samples are drawn on the host"
+    assert DecodingEngine(nn.Linear(1, 1)).refuses(BeamOptions(), work) == "Linear has no slots"
+    assert DecodingEngine(model.train()).refuses(BeamOptions(), work) == "dropout is on"
+    assert "positions" in str(DecodingEngine(small_model(score="location")).refuses(BeamOptions(), work))
+    assert "more than 255" in str(DecodingEngine(small_model()).refuses(BeamOptions(width=300), work))
     few = Transformer(
         source=11,
         target_vocabulary=11,
@@ -207,10 +207,10 @@ def test_what_a_writer_refuses() -> None:
         num_decoder_layers=1,
         max_length=16,
     ).eval()
-    assert Writer(few).refuses(BeamOptions(), work) is None  # 16 ids at most
-    assert "16 positions" in str(Writer(few).refuses(BeamOptions(max_length_factor=3), work))
+    assert DecodingEngine(few).refuses(BeamOptions(), work) is None  # 16 ids at most
+    assert "16 positions" in str(DecodingEngine(few).refuses(BeamOptions(max_length_factor=3), work))
     compare(few, [torch.tensor([4, 5, 6])], BeamOptions(width=2))
 
 
 def test_no_sentences() -> None:
-    assert Writer(small_model()).write(work_of([]), BeamOptions()) == []
+    assert DecodingEngine(small_model()).write(work_of([]), BeamOptions()) == []

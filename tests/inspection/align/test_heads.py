@@ -17,7 +17,7 @@ from saccade.inspection.align.heads import (
     linked,
     links_of,
 )
-from saccade.inspection.align.links import Gold, Links, Scores, reverse, scored
+from saccade.inspection.align.links import AlignmentScores, Gold, Links, reverse, scored
 from saccade.inspection.insight import Head
 
 B, L, H, T, S = 2, 3, 5, 7, 11
@@ -76,7 +76,7 @@ def test_tallied_scores_are_those_of_the_links() -> None:
 
 
 def test_the_best_is_the_lowest_error_and_of_equals_the_first() -> None:
-    wrong, right = Scores(5, 5, 2, 2), Scores(5, 5, 4, 4)
+    wrong, right = AlignmentScores(5, 5, 2, 2), AlignmentScores(5, 5, 4, 4)
     scores = [HeadScore(Head(layer), one) for layer, one in enumerate((wrong, right, right))]
     assert best(scores).head == Head(1)
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.align.gold import read_gold
-from saccade.inspection.align.links import SYMMETRIZERS, Gold, Links, Scores, pharaoh, reverse, scored
+from saccade.inspection.align.links import SYMMETRIZERS, AlignmentScores, Gold, Links, pharaoh, reverse, scored
 
 
 def links(line: str) -> Links:
@@ -119,7 +119,7 @@ def test_scores_by_hand() -> None:
     gold = [Gold(links("0-0 1-1"), links("0-0 1-1 1-2")), Gold(links("2-3"), links("2-3"))]
     # 4 links, 3 sure; 2 of them are found; 3 links are possible
     found = scored([links("0-0 1-2 3-3"), links("2-3")], gold)
-    assert found == Scores(4, 3, 2, 3)
+    assert found == AlignmentScores(4, 3, 2, 3)
     assert found.precision == 3 / 4
     assert found.recall == 2 / 3
     assert found.aer == 1 - (2 + 3) / (4 + 3)
@@ -188,10 +188,10 @@ def test_both_formats(tmp_path: Path, text: str, name: str) -> None:
     ],
 )
 def test_mistakes_have_file_and_line(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         read_gold(written(tmp_path, text), SIZES)
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"there is no file at .*none\.txt"):
+    with pytest.raises(UserError, match=r"there is no file at .*none\.txt"):
         read_gold(tmp_path / "none.txt", SIZES)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.draw import grid
 
 WORDS = ["ena", "dva", "tri", "štiri", "pet"]
@@ -39,5 +39,5 @@ def test_many_words_are_left_out(tmp_path: Path) -> None:
 
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"a picture ends in \.png, \.svg or \.pdf"):
+    with pytest.raises(UserError, match=r"a picture ends in \.png, \.svg or \.pdf"):
         grid.to_file(torch.rand(1, 1, 2, 2), tmp_path / "a.jpg", queries=WORDS[:2], keys=WORDS[:2])

@@ -19,9 +19,9 @@ import torch
 from PIL import Image
 
 from saccade.inspection.draw import caption as captions
-from saccade.inspection.insight import Head, Insight, Map, Side, merged
+from saccade.inspection.insight import Head, Insight, Map, TextSide, merged
 from saccade.inspection.pages import viewer
-from saccade.inspection.views.view import View, with_views
+from saccade.inspection.views.view import ViewChoice, with_views
 
 LAYERS, HEADS, STEPS, LENGTH = 3, 2, 5, 7
 NASTY = ["</script><script>document.title='gone'</script>", "<!--", "<img src=x onerror=document.title='gone'>"]
@@ -43,9 +43,9 @@ def shares(*shape: int) -> torch.Tensor:
 
 def insight(source: str = "ab cd efg", output: str = "uv wxy") -> Insight:
     sides = {
-        "source": Side(source, list("abcdefg"), source.split(" "), [0, 0, 1, 1, 2, 2, 2]),
-        "output": Side(output, list("uvwxy"), output.split(" "), [0, 0, 1, 1, 1]),
-        "read": Side(output, list("<uvwx"), list("<uvwx"), [0, 1, 2, 3, 4]),
+        "source": TextSide(source, list("abcdefg"), source.split(" "), [0, 0, 1, 1, 2, 2, 2]),
+        "output": TextSide(output, list("uvwxy"), output.split(" "), [0, 0, 1, 1, 1]),
+        "read": TextSide(output, list("<uvwx"), list("<uvwx"), [0, 1, 2, 3, 4]),
     }
     maps = {
         "cross": Map(
@@ -59,8 +59,8 @@ def insight(source: str = "ab cd efg", output: str = "uv wxy") -> Insight:
 
 def nasty() -> Insight:
     """Texts that would break a page that trusted them."""
-    source = Side(" ".join(NASTY), NASTY, NASTY, [0, 1, 2])
-    output = Side("مرحبا 東京\u2028", ["مرحبا", "東京", "\u2028"], ["مرحبا", "東京", "\u2028"], [0, 1, 2])
+    source = TextSide(" ".join(NASTY), NASTY, NASTY, [0, 1, 2])
+    output = TextSide("مرحبا 東京\u2028", ["مرحبا", "東京", "\u2028"], ["مرحبا", "東京", "\u2028"], [0, 1, 2])
     maps = {"cross": Map("output", "source", torch.eye(3)[None, None])}
     return Insight("translate", Answer("مرحبا"), {"source": source, "output": output}, maps)
 
@@ -148,7 +148,7 @@ def is_near(found: list[list[int]], weights: torch.Tensor) -> bool:
     return bool((torch.tensor(found) - 100 * weights).abs().max() < 0.51)
 
 
-def by_words(seen: Insight, view: View) -> torch.Tensor:
+def by_words(seen: Insight, view: ViewChoice) -> torch.Tensor:
     found = view.of(seen)
     return merged(found.weight_LHTS[0, 0], seen.sides[found.queries], seen.sides[found.keys])
 
@@ -161,7 +161,7 @@ def test_it_opens_at_the_head_that_aligns(opened: Any) -> None:
     assert page.locator("#view").input_value() == "aligning"
     assert page.locator(".heatmap thead th").all_inner_texts() == ["ab", "cd", "efg"]
     assert page.locator(".heatmap tbody th").all_inner_texts() == ["uv", "wxy"]
-    assert is_near(cells(page), by_words(seen, View()))
+    assert is_near(cells(page), by_words(seen, ViewChoice()))
     assert (
         page.locator(".tile[aria-pressed=true]").get_attribute("aria-label") == "Layer 1, head 0, the one that aligns"
     )
@@ -172,7 +172,7 @@ def test_every_view_of_every_kind_shows_what_python_shows(kind: str, opened: Any
     seen = insight()
     page = opened(seen)
     page.locator("#kind").select_option(kind)
-    for view in (View("weights", kind, 0, 1), View("mean", kind, 1), View("maximum", kind, 2)):
+    for view in (ViewChoice("weights", kind, 0, 1), ViewChoice("mean", kind, 1), ViewChoice("maximum", kind, 2)):
         page.locator("#view").select_option(view.name)
         page.locator("#layer").select_option(str(view.layer))
         assert page.locator("#head").is_enabled() == (view.head is not None)
@@ -186,10 +186,10 @@ def test_views_through_the_layers_are_of_their_own_kind(opened: Any) -> None:
     page = opened(seen)
     for name in ("rollout", "flow"):
         page.locator("#view").select_option(name)
-        assert is_near(cells(page), by_words(seen, View(name)))
+        assert is_near(cells(page), by_words(seen, ViewChoice(name)))
         assert not page.locator("#layer").is_enabled()
         assert not page.locator("#head").is_enabled()
-    assert page.locator("#most").inner_text() == f"{round(100 * float(by_words(seen, View('flow')).max()))} %"
+    assert page.locator("#most").inner_text() == f"{round(100 * float(by_words(seen, ViewChoice('flow')).max()))} %"
     page.locator("#kind").select_option("encoder")
     views = page.locator("#view option").evaluate_all("all => all.map(one => one.value)")
     assert views == ["weights", "mean", "maximum"]
@@ -201,17 +201,17 @@ def test_norms_and_pieces(opened: Any) -> None:
     page.locator("#view").select_option("norms")
     page.locator("#layer").select_option("2")
     page.locator("#head").select_option("1")
-    assert is_near(cells(page), by_words(seen, View("norms", layer=2, head=1)))
+    assert is_near(cells(page), by_words(seen, ViewChoice("norms", layer=2, head=1)))
     page.get_by_text("Pieces").click()
     assert page.locator(".heatmap thead th").all_inner_texts() == list("abcdefg")
-    assert is_near(cells(page), View("norms", layer=2, head=1).of(seen).weight_LHTS[0, 0])
+    assert is_near(cells(page), ViewChoice("norms", layer=2, head=1).of(seen).weight_LHTS[0, 0])
 
 
 def test_it_opens_at_what_was_asked_for(opened: Any) -> None:
     seen = insight()
     page = opened(seen, kind="encoder", name="weights", layer=-1, head=1, byWords=False)
     assert page.locator("#kind").input_value() == "encoder"
-    assert is_near(cells(page), View(kind="encoder", layer=2, head=1).of(seen).weight_LHTS[0, 0])
+    assert is_near(cells(page), ViewChoice(kind="encoder", layer=2, head=1).of(seen).weight_LHTS[0, 0])
     assert opened(seen, name="rollout").locator("#view").input_value() == "rollout"
 
 
@@ -273,7 +273,7 @@ def test_small_maps_choose_a_head(opened: Any) -> None:
     assert page.locator("#heads .tile").count() == LAYERS * HEADS
     page.get_by_label("Layer 2, head 1").click()
     assert (page.locator("#layer").input_value(), page.locator("#head").input_value()) == ("2", "1")
-    assert is_near(cells(page), by_words(seen, View(layer=2, head=1)))
+    assert is_near(cells(page), by_words(seen, ViewChoice(layer=2, head=1)))
 
 
 def test_several_sentences(opened: Any) -> None:
@@ -332,9 +332,11 @@ def test_any_text_is_only_text(opened: Any) -> None:
 
 
 def test_a_label_lights_its_text_at_once(opened: Any) -> None:
-    source = Side("Not bad", ["not", "bad"], ["not", "bad"], [0, 1])  # this model reads small letters
+    source = TextSide("Not bad", ["not", "bad"], ["not", "bad"], [0, 1])  # this model reads small letters
     maps = {"pooling": Map("label", "source", torch.tensor([[[[0.25, 0.75]]]]))}
-    seen = Insight("classify", Answer("good"), {"source": source, "label": Side("good", ["good"], ["good"], [0])}, maps)
+    seen = Insight(
+        "classify", Answer("good"), {"source": source, "label": TextSide("good", ["good"], ["good"], [0])}, maps
+    )
     page = opened(seen)
     assert page.locator("#readout").inner_text() == "good reads bad 75 %, not 25 %"
     assert page.locator("#keys").inner_text() == "not bad"
@@ -343,8 +345,8 @@ def test_a_label_lights_its_text_at_once(opened: Any) -> None:
 
 
 def caption() -> Insight:
-    places = Side("", [str(cell) for cell in range(6)], [str(cell) for cell in range(6)], list(range(6)))
-    output = Side("a dog", ["a", "dog"], ["a", "dog"], [0, 1])
+    places = TextSide("", [str(cell) for cell in range(6)], [str(cell) for cell in range(6)], list(range(6)))
+    output = TextSide("a dog", ["a", "dog"], ["a", "dog"], [0, 1])
     weights = torch.tensor([[[[0.5, 0.1, 0.1, 0.1, 0.1, 0.1], [0, 0, 0, 0.1, 0.9, 0]]]])
     maps = {"cross": Map("output", "picture", weights, shape=(2, 3))}
     return Insight("caption", Answer("a dog"), {"output": output, "picture": places}, maps)
@@ -398,7 +400,7 @@ def test_a_caption_is_its_picture_for_each_word_light_where_it_looked(opened: An
 
 def test_a_phone_scrolls_the_map_and_not_the_page(opened: Any) -> None:
     words = [f"word{number}" for number in range(30)]
-    side = Side(" ".join(words), words, words, list(range(30)))
+    side = TextSide(" ".join(words), words, words, list(range(30)))
     maps = {"encoder": Map("source", "source", shares(6, 8, 30, 30))}
     page = opened(Insight("tag", Answer(""), {"source": side}, maps))
     page.set_viewport_size({"width": 360, "height": 780})

@@ -12,49 +12,49 @@ from torch import Tensor, nn
 
 import hand_made
 from saccade.data.text.tokenizer import END, UNKNOWN
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.insight import Head
 from saccade.inspection.trust import evidence as faithfulness
-from saccade.inspection.trust.evidence import NO_WORD, SHARES, Case, Evidence, Moved, examine, gradients_of
-from saccade.inspection.trust.subjects import Judge, Subject, Writer
+from saccade.inspection.trust.evidence import NO_WORD, SHARES, Evidence, Moved, TrustCase, examine, gradients_of
+from saccade.inspection.trust.subjects import ClassifierSubject, Subject, WriterSubject
 from saccade.inspection.trust.verdict import LEAST_MOVE, MUCH, MUCH_REACH, SOME, SOME_REACH, Panel, signs
 from saccade.layers.pooling import AttentionPooling, LastPooling, StructuredPooling
 from saccade.models.classifier import TextClassifier
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
-from saccade.models.seq2seq_attention import Look
+from saccade.models.seq2seq_attention import AttentionOptions
 from saccade.models.text_encoder import RecurrentTextEncoder, TransformerTextEncoder
 from saccade.models.transformer import BlockSizes, Transformer
 
 SIZES = BlockSizes(width=6, num_heads=2, hidden_width=7)
 RECURRENT = RecurrentSizes(width=6, embedding_width=5)
 CASES = [
-    Case(["a", "bb", "c"], [4, 5, 6, 7, END], [0, 1, 1, 2, NO_WORD], [8, 9, 4, 5, END]),
-    Case(["d", "e"], [8, 9, END], [0, 1, NO_WORD], [6, END]),
-    Case(["f", "g", "h", "i"], [9, 4, 5, 6, END], [0, 1, 2, 3, NO_WORD], [7, 7, END]),
+    TrustCase(["a", "bb", "c"], [4, 5, 6, 7, END], [0, 1, 1, 2, NO_WORD], [8, 9, 4, 5, END]),
+    TrustCase(["d", "e"], [8, 9, END], [0, 1, NO_WORD], [6, END]),
+    TrustCase(["f", "g", "h", "i"], [9, 4, 5, 6, END], [0, 1, 2, 3, NO_WORD], [7, 7, END]),
 ]
 
 
-def transformer(**options: bool) -> Writer:
-    return Writer(
+def transformer(**options: bool) -> WriterSubject:
+    return WriterSubject(
         Transformer(
             source=11, target_vocabulary=11, sizes=SIZES, num_encoder_layers=1, num_decoder_layers=2, **options
         ).eval()
     )
 
 
-def recurrent(attention: str, **look: str) -> Writer:
-    sizes, looks = RECURRENT, Look(**look)  # type: ignore[arg-type]
+def recurrent(attention: str, **look: str) -> WriterSubject:
+    sizes, looks = RECURRENT, AttentionOptions(**look)  # type: ignore[arg-type]
     model = Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, attention=attention, look=looks)
-    return Writer(model.eval())
+    return WriterSubject(model.eval())
 
 
-def judge(pooling: AttentionPooling | StructuredPooling | None = None, *, of_blocks: bool = False) -> Judge:
+def judge(pooling: AttentionPooling | StructuredPooling | None = None, *, of_blocks: bool = False) -> ClassifierSubject:
     encoder = TransformerTextEncoder(5, SIZES, num_layers=1) if of_blocks else RecurrentTextEncoder(5, 6)
     network = TextClassifier(
         vocabulary=11, embedding_width=5, num_labels=3, encoder=encoder, pooling=pooling or AttentionPooling(6)
     )
     nn.init.normal_(network.embedding.weight)
-    return Judge(network.eval())
+    return ClassifierSubject(network.eval())
 
 
 SUBJECTS: dict[str, Callable[[], Subject]] = {
@@ -69,11 +69,11 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
 }
 
 
-def cases_of(subject: Subject) -> list[Case]:
+def cases_of(subject: Subject) -> list[TrustCase]:
     """The same texts; a classifier reads no </s> and answers with a label."""
-    if isinstance(subject, Writer):
+    if isinstance(subject, WriterSubject):
         return CASES
-    return [Case(one.words, one.source[:-1], one.word_of_piece[:-1], [label]) for label, one in enumerate(CASES)]
+    return [TrustCase(one.words, one.source[:-1], one.word_of_piece[:-1], [label]) for label, one in enumerate(CASES)]
 
 
 @torch.no_grad()
@@ -84,7 +84,7 @@ def told(subject: Subject, source: list[int], answer: list[int]) -> Tensor:
 
 
 def module_of(subject: Subject) -> nn.Module:
-    return subject._model if isinstance(subject, Writer) else subject._network  # type: ignore[attr-defined]
+    return subject._model if isinstance(subject, WriterSubject) else subject._network  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -92,7 +92,7 @@ def test_the_gradient_is_that_of_differences(name: str) -> None:
     """x · d log p / dx is the slope of log p as a word's vectors are stretched."""
     subject = SUBJECTS[name]()
     model, slight = module_of(subject).double(), 1e-6
-    embedding = model.source if isinstance(subject, Writer) else model.embedding
+    embedding = model.source if isinstance(subject, WriterSubject) else model.embedding
     for case, found_TW in zip(cases_of(subject), gradients_of(subject, cases_of(subject)), strict=True):
         for word in range(len(case.words)):
             factor_S = 1.0 + slight * torch.tensor([number == word for number in case.word_of_piece]).double()
@@ -101,7 +101,7 @@ def test_the_gradient_is_that_of_differences(name: str) -> None:
             torch.testing.assert_close(found_TW[:, word].double(), slope_T, atol=2e-6, rtol=1e-4)
 
 
-def _stretched(subject: Subject, embedding: object, case: Case, factor_S: Tensor) -> Tensor:
+def _stretched(subject: Subject, embedding: object, case: TrustCase, factor_S: Tensor) -> Tensor:
     assert isinstance(embedding, nn.Module)
     calls: list[int] = []
 
@@ -144,13 +144,13 @@ def test_weights_are_those_of_the_model_summed_into_words() -> None:
     torch.testing.assert_close(found.weight_LHTW[..., 1], weight_LHTS[..., 1] + weight_LHTS[..., 2])
     torch.testing.assert_close(found.weight_TW, found.weight_LHTW[0, 1])
     assert found.share_W.tolist() == pytest.approx([0.2, 0.4, 0.2])
-    with pytest.raises(Mistake, match="head: 2 given; allowed: 0 to 1"):
+    with pytest.raises(UserError, match="head: 2 given; allowed: 0 to 1"):
         list(examine(subject, [case], Head(layer=0, head=2)))
 
 
 def test_a_model_that_reads_one_word_is_read_by_its_attention() -> None:
     """Weights, gradient and erasing all name "happy", and the first word that goes takes the answer with it."""
-    subject = Judge(hand_made.bag(sharpness=20.0))
+    subject = ClassifierSubject(hand_made.bag(sharpness=20.0))
     texts = ["the cat sat on a happy mat", "happy the mat", "a cat on the happy", "on a mat sat the happy cat"]
     panel = Panel.of(examine(subject, map(hand_made.case, texts)))
     assert panel.steps.attention == pytest.approx({"gradient": 1.0, "erasure": 1.0})
@@ -169,7 +169,7 @@ def test_a_model_that_reads_one_word_is_read_by_its_attention() -> None:
 
 def test_uniform_attention_explains_nothing() -> None:
     texts = ["the cat sat on a happy mat", "happy the mat"]
-    panel = Panel.of(examine(Judge(hand_made.bag(sharpness=0.0)), map(hand_made.case, texts)))
+    panel = Panel.of(examine(ClassifierSubject(hand_made.bag(sharpness=0.0)), map(hand_made.case, texts)))
     assert panel.steps.attention == {"gradient": 0.0, "erasure": 0.0}
     assert panel.moved["uniform"] == pytest.approx(Moved(0.0, 0.0, 1.0), abs=1e-6)
     assert panel.verdict.trust == "none"
@@ -179,7 +179,7 @@ def test_uniform_attention_explains_nothing() -> None:
 def test_where_all_words_weigh_the_same_their_order_is_chances() -> None:
     """The first word is the one that matters; nothing says that it goes first."""
     cases = [hand_made.case("happy the cat sat on a mat")] * 60
-    panel = Panel.of(examine(Judge(hand_made.bag(sharpness=0.0)), cases))
+    panel = Panel.of(examine(ClassifierSubject(hand_made.bag(sharpness=0.0)), cases))
     assert panel.cost("attention") == pytest.approx(panel.cost("random"), rel=0.15)
     assert panel.cost("erasure") > 1.4 * panel.cost("attention")
 
@@ -197,7 +197,7 @@ def test_a_writer_with_uniform_attention_too() -> None:
 def test_attention_that_looks_elsewhere_is_not_believed() -> None:
     """The query flees from the one word that matters."""
     texts = ["the cat sat on a happy mat", "happy the mat", "a cat on the happy"]
-    panel = Panel.of(examine(Judge(hand_made.bag(sharpness=-3.0)), map(hand_made.case, texts)))
+    panel = Panel.of(examine(ClassifierSubject(hand_made.bag(sharpness=-3.0)), map(hand_made.case, texts)))
     assert panel.steps.attention["erasure"] == pytest.approx(-1.0)
     assert panel.reach < 0
     assert panel.moved["uniform"].distance > LEAST_MOVE
@@ -207,7 +207,7 @@ def test_attention_that_looks_elsewhere_is_not_believed() -> None:
 def test_how_far_the_answer_moves_by_hand() -> None:
     """Weighed alike, v is a seventh of "happy"."""
     case = hand_made.case("the cat sat on a happy mat")
-    (found,) = examine(Judge(hand_made.bag(sharpness=20.0)), [case])
+    (found,) = examine(ClassifierSubject(hand_made.bag(sharpness=20.0)), [case])
     own, other = (1 / (1 + math.exp(-4 * share)) for share in (1.0, 1 / 7))
     expected = Moved(own - other, math.log(other / own), 1.0)
     assert found.moved["uniform"] == pytest.approx(expected, abs=1e-5)
@@ -219,14 +219,14 @@ def test_unknown_words_stay_in_their_places() -> None:
     network = hand_made.bag(sharpness=20.0)
     with torch.no_grad():
         network.embedding.weight[UNKNOWN, 0] = -1.0  # so that an unknown word says no, if it is looked at
-    (deleted,) = examine(Judge(network), [case])
-    (unknown,) = examine(Judge(network), [case], erase="unknown")
+    (deleted,) = examine(ClassifierSubject(network), [case])
+    (unknown,) = examine(ClassifierSubject(network), [case], erase="unknown")
     assert deleted.erasure_TW[0, 5] == pytest.approx(math.log(1 / (1 + math.exp(-4))) - math.log(0.5), abs=1e-4)
     rest = math.log(1 / (1 + math.exp(4 * math.exp(-20) / (6 + math.exp(-20)))))
     assert unknown.erasure_TW[0, 5] == pytest.approx(math.log(1 / (1 + math.exp(-4))) - rest, abs=1e-4)
     assert unknown.curves["random"][-1] == pytest.approx(math.log(1 / (1 + math.exp(4))), abs=1e-4)
-    with pytest.raises(Mistake, match="erase: 'hide' given; allowed: delete, unknown"):
-        list(examine(Judge(network), [case], erase="hide"))
+    with pytest.raises(UserError, match="erase: 'hide' given; allowed: delete, unknown"):
+        list(examine(ClassifierSubject(network), [case], erase="hide"))
 
 
 def test_one_seed_one_answer_and_large_sets_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,7 +269,9 @@ def test_kendall_is_scipys() -> None:
 def test_chance_is_measured_not_assumed() -> None:
     """Of one text with five words, a twentieth of all rankings has tau above some 0.6; of many texts, hardly any."""
     panels = [
-        Panel.of(examine(Judge(hand_made.bag(sharpness=20.0)), [hand_made.case("the cat sat on happy")] * count))
+        Panel.of(
+            examine(ClassifierSubject(hand_made.bag(sharpness=20.0)), [hand_made.case("the cat sat on happy")] * count)
+        )
         for count in (1, 40)
     ]
     one, many = (panel.steps.floor["erasure"] for panel in panels)
@@ -280,7 +282,9 @@ def test_chance_is_measured_not_assumed() -> None:
 
 
 def evidence() -> Evidence:
-    return next(examine(Judge(hand_made.bag(sharpness=20.0)), [hand_made.case("the cat sat on a happy mat")]))
+    return next(
+        examine(ClassifierSubject(hand_made.bag(sharpness=20.0)), [hand_made.case("the cat sat on a happy mat")])
+    )
 
 
 @pytest.mark.parametrize(
@@ -315,11 +319,11 @@ def test_weights_that_count_pieces_are_not_attention() -> None:
 
 
 def test_what_can_not_be_tested_says_so() -> None:
-    with pytest.raises(Mistake, match="no text has two words or more"):
-        Panel.of(examine(Judge(hand_made.bag(sharpness=1.0)), [hand_made.case("happy")]))
-    with pytest.raises(Mistake, match="pools by last, which learns no weights; allowed: attention, structured"):
-        Judge(hand_made.bag(sharpness=1.0, pooling=LastPooling(3)))
-    with pytest.raises(Mistake, match="this model has no attention"):
+    with pytest.raises(UserError, match="no text has two words or more"):
+        Panel.of(examine(ClassifierSubject(hand_made.bag(sharpness=1.0)), [hand_made.case("happy")]))
+    with pytest.raises(UserError, match="pools by last, which learns no weights; allowed: attention, structured"):
+        ClassifierSubject(hand_made.bag(sharpness=1.0, pooling=LastPooling(3)))
+    with pytest.raises(UserError, match="this model has no attention"):
         recurrent("none")
-    with pytest.raises(Mistake, match="this model doesn't read words"):
-        Writer(nn.Linear(2, 3))
+    with pytest.raises(UserError, match="this model doesn't read words"):
+        WriterSubject(nn.Linear(2, 3))

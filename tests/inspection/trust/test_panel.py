@@ -12,10 +12,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import hand_made
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.trust import panel as trust_panel
 from saccade.inspection.trust.evidence import examine
-from saccade.inspection.trust.subjects import Judge
+from saccade.inspection.trust.subjects import ClassifierSubject
 from saccade.inspection.trust.verdict import Panel
 
 TEXT = "the cat sat on a happy mat"
@@ -23,7 +23,7 @@ TEXT = "the cat sat on a happy mat"
 
 @pytest.fixture(scope="module")
 def panel() -> Panel:
-    return Panel.of(examine(Judge(hand_made.bag(sharpness=20.0)), [hand_made.case(TEXT)]))
+    return Panel.of(examine(ClassifierSubject(hand_made.bag(sharpness=20.0)), [hand_made.case(TEXT)]))
 
 
 def shown(panel: Panel, width: int) -> list[str]:
@@ -77,7 +77,7 @@ def test_a_dollar_is_no_equation(panel: Panel, tmp_path: Path) -> None:
 
 
 def test_other_endings_are_refused() -> None:
-    with pytest.raises(Mistake, match=r"a.gif: a panel ends in .png, .svg, .pdf or .html"):
+    with pytest.raises(UserError, match=r"a.gif: a panel ends in .png, .svg, .pdf or .html"):
         trust_panel.check_ending(Path("a.gif"))
 
 
@@ -101,7 +101,7 @@ def test_the_head_that_tells_most_is_named(panel: Panel) -> None:
 
 def test_a_test_set_has_no_words_to_list(tmp_path: Path) -> None:
     cases = [hand_made.case(TEXT), hand_made.case("a happy cat")]
-    several = Panel.of(examine(Judge(hand_made.bag(sharpness=20.0)), cases))
+    several = Panel.of(examine(ClassifierSubject(hand_made.bag(sharpness=20.0)), cases))
     assert "What each word is worth" not in " ".join(shown(several, 80))
     assert "text" not in several.plain()
     trust_panel.to_file(several, tmp_path / "panel.png", title="two")

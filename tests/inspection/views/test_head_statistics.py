@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from saccade.inspection.insight import Head, Insight, Map, Side
+from saccade.inspection.insight import Head, Insight, Map, TextSide
 from saccade.inspection.views import heads as head_statistics
 from saccade.inspection.views.heads import COLUMNS, NEIGHBOURS, Looked
 
@@ -76,7 +76,7 @@ def test_rows_are_of_each_layer_and_head() -> None:
 
 
 def test_an_insight_says_what_there_is_to_measure() -> None:
-    source = Side("", ["a", "b", "</s>"], ["a", "b", "</s>"], [0, 1, 2])
+    source = TextSide("", ["a", "b", "</s>"], ["a", "b", "</s>"], [0, 1, 2])
     maps = {
         "cross": Map("output", "source", SOFT.expand(2, 5, 3, 3)),
         "encoder": Map("source", "source", SOFT.expand(2, 5, 3, 3)),

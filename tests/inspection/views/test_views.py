@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.errors import Mistake
-from saccade.inspection.insight import Head, Insight, Map, Side
+from saccade.errors import UserError
+from saccade.inspection.insight import Head, Insight, Map, TextSide
 from saccade.inspection.views import flow, rollout
-from saccade.inspection.views.view import VIEWS, View, is_through, kind_of, shares, with_views
+from saccade.inspection.views.view import VIEWS, ViewChoice, is_through, kind_of, shares, with_views
 
 LAYERS, HEADS, STEPS, LENGTH = 3, 2, 5, 7
 
@@ -39,9 +39,9 @@ def weights() -> dict[str, Tensor]:
 @pytest.fixture
 def seen(weights: dict[str, Tensor]) -> Insight:
     sides = {
-        "output": Side("", list("vwxyz"), ["vw", "xyz"], [0, 0, 1, 1, 1]),
-        "read": Side("", list("svwxy"), list("svwxy"), [0, 1, 2, 3, 4]),
-        "source": Side("", list("abcdefg"), ["abc", "defg"], [0, 0, 0, 1, 1, 1, 1]),
+        "output": TextSide("", list("vwxyz"), ["vw", "xyz"], [0, 0, 1, 1, 1]),
+        "read": TextSide("", list("svwxy"), list("svwxy"), [0, 1, 2, 3, 4]),
+        "source": TextSide("", list("abcdefg"), ["abc", "defg"], [0, 0, 0, 1, 1, 1, 1]),
     }
     ends = {"cross": ("output", "source"), "encoder": ("source", "source"), "decoder": ("output", "read")}
     maps = {kind: Map(*ends[kind], weight, weight * 3) for kind, weight in weights.items()}
@@ -128,22 +128,22 @@ def test_flow_through_a_decoder_is_networkx_s(to: str, bottom: str, length: int,
 def test_a_label_s_flow_and_rollout_go_through_its_pooling(weights: dict[str, Tensor]) -> None:
     pooling_HTS = torch.zeros(HEADS, 1, LENGTH, dtype=torch.float64)
     pooling_HTS[:, 0, 4] = 1
-    side = Side("", list("abcdefg"), list("abcdefg"), list(range(LENGTH)))
+    side = TextSide("", list("abcdefg"), list("abcdefg"), list(range(LENGTH)))
     maps = {
         "encoder": Map("source", "source", weights["encoder"]),
         "pooling": Map("label", "source", pooling_HTS[None]),
     }
-    seen = Insight("classify", None, {"source": side, "label": Side("", ["x"], ["x"], [0])}, maps)
+    seen = Insight("classify", None, {"source": side, "label": TextSide("", ["x"], ["x"], [0])}, maps)
     assert kind_of(seen) == "pooling"
-    assert torch.equal(View("rollout").of(seen).weight_LHTS[0, 0, 0], rollout.rollout(weights["encoder"])[4])
+    assert torch.equal(ViewChoice("rollout").of(seen).weight_LHTS[0, 0, 0], rollout.rollout(weights["encoder"])[4])
     flowed = flow.encoder(weights["encoder"])[4]
-    assert torch.allclose(View("flow").of(seen).weight_LHTS[0, 0, 0], flowed / flowed.sum())
+    assert torch.allclose(ViewChoice("flow").of(seen).weight_LHTS[0, 0, 0], flowed / flowed.sum())
 
 
 @pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
 def test_every_view_of_every_kind_has_the_kind_s_sides(name: str, kind: str, seen: Insight) -> None:
-    found = View(name, kind).of(seen)
+    found = ViewChoice(name, kind).of(seen)
     assert (found.queries, found.keys) == (seen.maps[kind].queries, seen.maps[kind].keys)
     assert found.weight_LHTS.shape == (1, 1, *seen.maps[kind].weight_LHTS.shape[2:])
     total_T = found.weight_LHTS.sum(-1)
@@ -158,12 +158,12 @@ def test_every_view_of_every_kind_has_the_kind_s_sides(name: str, kind: str, see
 def test_which_layer_and_head(seen: Insight) -> None:
     weight_LHTS = seen.maps["cross"].weight_LHTS
     chosen = {
-        View(): weight_LHTS[-1].mean(0),
-        View(layer=1): weight_LHTS[1].mean(0),
-        View(head=1): weight_LHTS[-1, 1],
-        View(layer=-2, head=-2): weight_LHTS[1, 0],
-        View("mean", layer=0): weight_LHTS[0].mean(0),
-        View("maximum", layer=0): torch.from_numpy(np.max(weight_LHTS[0].numpy(), 0)),
+        ViewChoice(): weight_LHTS[-1].mean(0),
+        ViewChoice(layer=1): weight_LHTS[1].mean(0),
+        ViewChoice(head=1): weight_LHTS[-1, 1],
+        ViewChoice(layer=-2, head=-2): weight_LHTS[1, 0],
+        ViewChoice("mean", layer=0): weight_LHTS[0].mean(0),
+        ViewChoice("maximum", layer=0): torch.from_numpy(np.max(weight_LHTS[0].numpy(), 0)),
     }
     for view, wanted in chosen.items():
         assert torch.equal(view.of(seen).weight_LHTS[0, 0], wanted), view
@@ -172,9 +172,11 @@ def test_which_layer_and_head(seen: Insight) -> None:
 def test_the_head_that_aligns_is_shown_first_with_its_shift(seen: Insight) -> None:
     known = replace(seen, aligning=Head(1, 0, shift=1))
     rows = seen.maps["cross"].weight_LHTS[1, 0]
-    assert torch.equal(View().of(known).weight_LHTS[0, 0], torch.cat([rows[1:], rows[-1:]]))
-    assert torch.equal(View("mean").of(known).weight_LHTS, View("mean").of(seen).weight_LHTS)
-    assert torch.equal(View(kind="encoder").of(known).weight_LHTS, View(kind="encoder").of(seen).weight_LHTS)
+    assert torch.equal(ViewChoice().of(known).weight_LHTS[0, 0], torch.cat([rows[1:], rows[-1:]]))
+    assert torch.equal(ViewChoice("mean").of(known).weight_LHTS, ViewChoice("mean").of(seen).weight_LHTS)
+    assert torch.equal(
+        ViewChoice(kind="encoder").of(known).weight_LHTS, ViewChoice(kind="encoder").of(seen).weight_LHTS
+    )
 
 
 def test_norms_are_shares_of_each_row() -> None:
@@ -183,14 +185,14 @@ def test_norms_are_shares_of_each_row() -> None:
 
 def test_what_has_no_effect_is_refused(seen: Insight) -> None:
     for view, message in (
-        (View("top"), "view: 'top' given; allowed: weights, mean"),
-        (View("mean", head=0), "head: 0 given, but mean is of all heads"),
-        (View("rollout", layer=1), "layer: 1 given, but rollout goes through all layers"),
-        (View(layer=3), "layer: 3 given; allowed: 0 to 2, or -1"),
-        (View(head=-3), "head: -3 given; allowed: 0 to 1"),
-        (View(kind="pooling"), "kind: 'pooling' given; allowed: cross, encoder, decoder"),
+        (ViewChoice("top"), "view: 'top' given; allowed: weights, mean"),
+        (ViewChoice("mean", head=0), "head: 0 given, but mean is of all heads"),
+        (ViewChoice("rollout", layer=1), "layer: 1 given, but rollout goes through all layers"),
+        (ViewChoice(layer=3), "layer: 3 given; allowed: 0 to 2, or -1"),
+        (ViewChoice(head=-3), "head: -3 given; allowed: 0 to 1"),
+        (ViewChoice(kind="pooling"), "kind: 'pooling' given; allowed: cross, encoder, decoder"),
     ):
-        with pytest.raises(Mistake, match=message):
+        with pytest.raises(UserError, match=message):
             view.of(seen)
 
 
@@ -198,10 +200,10 @@ def test_what_was_not_recorded_is_said(seen: Insight) -> None:
     bare = replace(seen, maps={"cross": seen.maps["cross"]._replace(norm_LHTS=None)})
     assert is_through(seen, "cross")
     assert not is_through(bare, "cross")
-    with pytest.raises(Mistake, match="flow given, but this model's encoder has no attention"):
-        View("flow").of(bare)
-    with pytest.raises(Mistake, match="norms given, but they were not recorded"):
-        View("norms").of(bare)
+    with pytest.raises(UserError, match="flow given, but this model's encoder has no attention"):
+        ViewChoice("flow").of(bare)
+    with pytest.raises(UserError, match="norms given, but they were not recorded"):
+        ViewChoice("norms").of(bare)
 
 
 def test_an_insight_holds_its_views_in_json(seen: Insight) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from saccade import attend, masks
 from saccade.attention import memory
 from saccade.attention.kernels.decode.step import attend_step
-from saccade.decoding import BeamOptions, Writer, beam_search
+from saccade.decoding import BeamOptions, DecodingEngine, beam_search
 from saccade.models import transformer
 from slot_cases import assert_same, small_model, work_of
 
@@ -97,4 +97,4 @@ def test_sentences_in_slots_are_written_with_it(width: int, monkeypatch: pytest.
     expected = beam_search(model, *work.load([0, 1]), options)
     monkeypatch.setattr(transformer, "can_step", lambda *_: True)
     monkeypatch.setattr(memory, "attend_step", lambda *given, **how: attend_step(*given, **how, backend="triton"))
-    assert_same(Writer(model).write(work, options), expected)
+    assert_same(DecodingEngine(model).write(work, options), expected)

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.attention.positions import Places
-from saccade.data.packing import Row
+from saccade.attention.positions import Positions
+from saccade.data.packing import PackedRow
 from saccade.layers.embedding import embedded, embedding, embedding_backward
 from saccade.layers.positions import Sinusoidal
 from saccade.layers.residual import residual
 from saccade.models import transformer
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
-from saccade.ops.kernels.columns import Blocks
+from saccade.ops.kernels.columns import ColumnBlocks
 from saccade.ops.kernels.embedding_gradient import backward
 from saccade.training.losses import smoothed_cross_entropy
 
@@ -23,8 +23,8 @@ from saccade.training.losses import smoothed_cross_entropy
 @pytest.mark.parametrize("placed", [True, False])
 def test_it_is_the_plain_spelling(width: int, packed: bool, placed: bool) -> None:
     table, ids, positions = torch.randn(29, width, requires_grad=True), torch.randint(29, (3, 7)), Sinusoidal(width)
-    place = Places(torch.randint(5, (3, 7)), 5) if packed else Places.following(2, 7, ids.device)
-    rows = positions(Places.following(0, place.end, ids.device)) if placed else None
+    place = Positions(torch.randint(5, (3, 7)), 5) if packed else Positions.following(2, 7, ids.device)
+    rows = positions(Positions.following(0, place.end, ids.device)) if placed else None
     (ours,) = embedded([ids], table, [place], rows, 0.0)
     plain = table[ids] * width**0.5 + (positions(place) if placed else 0.0)
     torch.testing.assert_close(ours, plain)
@@ -83,7 +83,7 @@ def test_a_packed_step_equals_the_plain_step(num_tables: int, monkeypatch: pytes
     )
     lengths = [[4, 2], [3, 5]]
     rows = [
-        Row(
+        PackedRow(
             torch.randint(1, 11, (1, sum(side))),
             torch.tensor([0, side[0], sum(side)]),
             torch.cat([torch.arange(length) for length in side]),
@@ -119,7 +119,7 @@ IDS = {  # at places; a chunk of 16
 @pytest.mark.parametrize("name", IDS)
 @pytest.mark.parametrize(("dtype", "share"), [(torch.float32, 0.0), (torch.bfloat16, 0.25)])
 def test_the_gradient_sums_every_place_of_an_id(name: str, dtype: torch.dtype, share: float) -> None:
-    check(IDS[name], 70, dtype, share, Blocks(rows=16, columns=64, warps=4))
+    check(IDS[name], 70, dtype, share, ColumnBlocks(rows=16, columns=64, warps=4))
 
 
 @pytest.mark.usefixtures("widened_products")
@@ -129,7 +129,7 @@ def test_the_gradient_as_it_is_cut(dtype: torch.dtype, width: int) -> None:
     check(IDS["few, often"], width, dtype, 0.1 if width == 37 else 0.0, None)
 
 
-def check(ids: Tensor, width: int, dtype: torch.dtype, share: float, blocks: Blocks | None) -> None:
+def check(ids: Tensor, width: int, dtype: torch.dtype, share: float, blocks: ColumnBlocks | None) -> None:
     ids = ids[torch.randperm(len(ids), generator=torch.Generator().manual_seed(3))]
     grad, seed = torch.randn(len(ids), width).to(dtype), torch.tensor([7]) if share else None
     kept = residual(torch.ones(len(ids), width), None, None, None, seed, share, 0.0)[0] if share else 1.0

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.attention import MultiHeadAttention
-from saccade.decoding import BeamOptions, Writer, beam_search
+from saccade.decoding import BeamOptions, DecodingEngine, beam_search
 from saccade.layers.residual import Norm, Stream
 from saccade.models.transformer import BlockSizes, Residual
 from saccade.ops import lazy_norm as module
@@ -102,8 +102,8 @@ def test_sentences_are_written_as_before(how: dict[str, Any], monkeypatch: pytes
     options = BeamOptions(width=2, num_best=2, max_length=6)
     expected = beam_search(model, *work.load(range(2)), options)
     monkeypatch.setattr(module, "is_fused", lambda x: x.is_floating_point())
-    assert_same(Writer(model).write(work, options), expected)
+    assert_same(DecodingEngine(model).write(work, options), expected)
     for part in model.modules():
         if isinstance(part, MultiHeadAttention):
             part.join()
-    assert_same(Writer(model).write(work, options), expected)
+    assert_same(DecodingEngine(model).write(work, options), expected)

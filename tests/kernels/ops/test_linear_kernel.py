@@ -86,10 +86,10 @@ def test_all_parts_are_narrowed_at_once(widths: list[int]) -> None:
 
 
 def test_sums_over_many_rows_are_the_same_every_time() -> None:
-    from saccade.ops.kernels.columns import Blocks, column_sums, totals
+    from saccade.ops.kernels.columns import ColumnBlocks, column_sums, totals
 
     x = torch.randn(1500, 70)
-    for blocks in (Blocks(32, 128, 4), Blocks(4, 16, 4, waves=40)):
+    for blocks in (ColumnBlocks(32, 128, 4), ColumnBlocks(4, 16, 4, waves=40)):
         found = column_sums(x, blocks)
         torch.testing.assert_close(found, x.double().sum(0).float(), atol=1e-4, rtol=1e-5)
         assert torch.equal(found, column_sums(x, blocks))

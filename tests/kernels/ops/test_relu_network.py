@@ -29,7 +29,11 @@ def test_the_product_is_masked_and_summed_on_its_way(num_rows: int, depth: int, 
     grad, weight = torch.randn(num_rows, depth).to(dtype), torch.randn(depth, width).to(dtype)
     hidden = torch.randn(num_rows, width).relu().to(dtype)
     exact = torch.where(hidden > 0, grad.double() @ weight.double(), 0.0)
-    for blocks in (kernel.BLOCKS, kernel.WIDE, kernel.Blocks(rows=16, columns=32, step=16, group=2, warps=4, stages=2)):
+    for blocks in (
+        kernel.BLOCKS,
+        kernel.WIDE,
+        kernel.ProductBlocks(rows=16, columns=32, step=16, group=2, warps=4, stages=2),
+    ):
         found, sums = kernel.launched(grad, weight, hidden, blocks)
         torch.testing.assert_close(found.double(), exact, atol=1e-5, rtol=2.0**-7)  # interpreted, it cuts bits off
         torch.testing.assert_close(sums.double(), exact.sum(0), atol=1e-3, rtol=1e-5)

@@ -14,7 +14,7 @@ from saccade.serving.html.inline import Inline, write
 from saccade.serving.html.markup import parts, plain
 from saccade.serving.html.tree import VOID, parse, written
 from saccade.serving.http.answers import Refusal
-from saccade.serving.sentences import Sentence, split
+from saccade.serving.sentences import SentenceSpan, split
 from saccade.serving.v1.word_links import AlignedWords
 
 
@@ -31,7 +31,7 @@ def translated(source: str, output: str, pairs: str) -> str:
         left, right = pair.rstrip("?").split("-")
         weights[int(right)][int(left)] = 0.4 if pair.endswith("?") else 1.0
     aligned = AlignedWords(sources, words, weights)
-    items = carried(inline, 0, Sentence("", inline.text, ""), output, aligned)
+    items = carried(inline, 0, SentenceSpan("", inline.text, ""), output, aligned)
     return inline.before + write(items) + inline.after
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import httpx
 import pytest
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.insight import Insight
 from saccade.serving.http import protocol, security
 from saccade.serving.http.answers import Refusal
 from saccade.serving.http.security import Keys, allowed_hosts, is_loopback, read_keys
-from saccade.serving.models import Pair, Run
-from saccade.tasks.translate.result import Translation
+from saccade.serving.models import LanguagePair, ServedRun
+from saccade.tasks.translate.result import TranslationResult
 from servers import Serving, serving
 
 ASKED = {"q": "a b c", "source": "en", "target": "fr"}
@@ -36,23 +36,23 @@ class Slow:
         self.gate, self.begun = threading.Event(), threading.Event()
         self.seen: list[str] = []
 
-    def predict_best(self, texts: list[str]) -> list[list[Translation]]:
+    def predict_best(self, texts: list[str]) -> list[list[TranslationResult]]:
         self.begun.set()
         assert self.gate.wait(30)
         self.seen += texts
-        return [[Translation(text.upper(), 0.0, [], [])] for text in texts]
+        return [[TranslationResult(text.upper(), 0.0, [], [])] for text in texts]
 
     def look(self, texts: list[str], **options: Any) -> list[Insight]:
         del options
-        return [Insight("translate", Translation("", 0.0, [], []), {}, {}) for _ in texts]
+        return [Insight("translate", TranslationResult("", 0.0, [], []), {}, {}) for _ in texts]
 
 
-def slow() -> tuple[Slow, list[Run]]:
+def slow() -> tuple[Slow, list[ServedRun]]:
     model = Slow()
-    return model, [Run("slow", "translate", model, Pair("en", "fr"))]
+    return model, [ServedRun("slow", "translate", model, LanguagePair("en", "fr"))]
 
 
-def test_keys_are_asked_for_where_there_are_any(translating: list[Run]) -> None:
+def test_keys_are_asked_for_where_there_are_any(translating: list[ServedRun]) -> None:
     with serving(translating, keys=(KEY, "another key")) as guarded:
         missing = guarded.post("/translate", **ASKED)
         assert (missing.status_code, missing.json()["error"]) == (
@@ -85,14 +85,14 @@ def test_keys_come_from_a_file(tmp_path: Path) -> None:
     path.write_text(f"# of the office\n{KEY}\n\nanother key\n", encoding="utf-8")
     assert read_keys(path) == (KEY, "another key")
     path.write_text("# none\n", encoding="utf-8")
-    with pytest.raises(Mistake, match="--api-keys: no key in"):
+    with pytest.raises(UserError, match="--api-keys: no key in"):
         read_keys(path)
     path.write_text("short\n", encoding="utf-8")
-    with pytest.raises(Mistake, match="is too short; allowed: 8 characters or more"):
+    with pytest.raises(UserError, match="is too short; allowed: 8 characters or more"):
         read_keys(path)
 
 
-def test_another_name_is_another_server(served: Serving, translating: list[Run]) -> None:
+def test_another_name_is_another_server(served: Serving, translating: list[ServedRun]) -> None:
     for name in ("localhost", "LOCALHOST:5000", "127.0.0.1", "[::1]:80"):
         assert served.client.get("/health", headers={"Host": name}).status_code == 200, name
     for name in ("evil.example", "localhost.evil.example", "127.0.0.1.nip.io:5000", ""):
@@ -124,7 +124,7 @@ def test_every_answer_has_the_headers_and_no_origin_is_allowed(served: Serving) 
         assert "server" not in found.headers
 
 
-def test_origins_that_were_asked_for_are_allowed(translating: list[Run]) -> None:
+def test_origins_that_were_asked_for_are_allowed(translating: list[ServedRun]) -> None:
     with serving(translating[:1], cors=("https://good.example",)) as shared:
         good, evil = (
             shared.client.post("/translate", json=ASKED, headers={"Origin": f"https://{name}.example"})
@@ -152,7 +152,7 @@ def raw(port: int, *parts: bytes) -> bytes:
 HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
-def test_bodies_are_counted_as_they_come_in(translating: list[Run]) -> None:
+def test_bodies_are_counted_as_they_come_in(translating: list[ServedRun]) -> None:
     with serving(translating[:1], max_body=5000) as small:
         announced = raw(small.port, HEAD + b"Content-Length: 5001\r\n\r\n")  # nothing of it is waited for
         assert announced.startswith(b"HTTP/1.1 413 ")
@@ -163,7 +163,7 @@ def test_bodies_are_counted_as_they_come_in(translating: list[Run]) -> None:
         assert small.client.post("/translate", json=enough).status_code == 200
 
 
-def test_all_bodies_together_have_a_limit(translating: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_bodies_together_have_a_limit(translating: list[ServedRun], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(security, "MOST_BYTES", 2000)
     with serving(translating[:1]) as small:
         with socket.create_connection(("127.0.0.1", small.port)) as waiting_client:
@@ -184,7 +184,7 @@ def test_a_head_that_does_not_end_is_not_read_on(served: Serving, monkeypatch: p
     assert served.client.get("/health").status_code == 200
 
 
-def test_pages_of_other_sites_may_not_ask(served: Serving, translating: list[Run]) -> None:
+def test_pages_of_other_sites_may_not_ask(served: Serving, translating: list[ServedRun]) -> None:
     elsewhere = {"Sec-Fetch-Site": "cross-site"}
     found = served.client.post("/translate", data=ASKED, headers=elsewhere)
     assert (found.status_code, found.json()) == (403, {"error": "Pages of other sites may not ask (see --cors)"})
@@ -193,7 +193,7 @@ def test_pages_of_other_sites_may_not_ask(served: Serving, translating: list[Run
         assert shared.client.post("/translate", data=ASKED, headers=elsewhere).status_code == 200
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(translating: list[Run]) -> None:
+def test_a_body_that_does_not_come_is_not_waited_for(translating: list[ServedRun]) -> None:
     with serving(translating[:1], timeout=0.3) as hasty:
         assert raw(hasty.port, HEAD + b"Content-Length: 50\r\n\r\n{").startswith(b"HTTP/1.1 408 ")
 

@@ -15,7 +15,7 @@ from deep_translator import LibreTranslator
 from deep_translator.exceptions import AuthorizationException
 from libretranslatepy import LibreTranslateAPI
 
-from saccade.serving.models import Run
+from saccade.serving.models import ServedRun
 from servers import Serving, serving
 
 KEY = "correct horse"
@@ -24,11 +24,11 @@ NODE = Path(__file__).parents[3] / ".node"
 
 
 @pytest.fixture(scope="module")
-def right(translating: list[Run]) -> list[str]:
+def right(translating: list[ServedRun]) -> list[str]:
     return [found.text for found in translating[0].predictor.predict(TEXTS)]
 
 
-def test_libretranslatepy(served: Serving, translating: list[Run], right: list[str]) -> None:
+def test_libretranslatepy(served: Serving, translating: list[ServedRun], right: list[str]) -> None:
     client = LibreTranslateAPI(served.url)
     assert [client.translate(text, "en", "fr") for text in TEXTS] == right
     assert client.detect("Where is the station, please?")[0]["language"] == "en"
@@ -39,7 +39,7 @@ def test_libretranslatepy(served: Serving, translating: list[Run], right: list[s
             LibreTranslateAPI(guarded.url, api_key="wrong").translate(TEXTS[0], "en", "fr")
 
 
-def test_deep_translator(served: Serving, translating: list[Run], right: list[str]) -> None:
+def test_deep_translator(served: Serving, translating: list[ServedRun], right: list[str]) -> None:
     client = LibreTranslator("en", "fr", api_key="x", custom_url=f"{served.url}/")
     assert [client.translate(text) for text in TEXTS] == right
     assert client.translate_batch(TEXTS) == right

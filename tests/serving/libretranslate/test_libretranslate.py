@@ -11,14 +11,14 @@ from typing import Any
 import httpx
 import pytest
 
-from saccade.serving.models import Run
+from saccade.serving.models import ServedRun
 from servers import Serving, serving
 
 ASKED = {"q": "a b c", "source": "en", "target": "fr"}
 
 
 @pytest.fixture(scope="module")
-def right(translating: list[Run]) -> str:
+def right(translating: list[ServedRun]) -> str:
     return translating[0].predictor.predict(["a b c"])[0].text
 
 
@@ -35,7 +35,7 @@ def test_json_form_and_query_string_are_the_same(served: Serving, right: str) ->
         assert found.json() == {"translatedText": right}, way
 
 
-def test_a_list_gets_lists(served: Serving, translating: list[Run]) -> None:
+def test_a_list_gets_lists(served: Serving, translating: list[ServedRun]) -> None:
     texts = ["a b", "c", "", "d e f"]
     found = served.post("/translate", **{**ASKED, "q": texts}, alternatives=1).json()
     best = translating[0].predictor.predict_best(texts, num_best=2, width=2)
@@ -46,7 +46,7 @@ def test_a_list_gets_lists(served: Serving, translating: list[Run]) -> None:
     assert [one["language"] for one in found["detectedLanguage"]] == ["en", "en"]
 
 
-def test_alternatives_are_the_next_best(served: Serving, translating: list[Run]) -> None:
+def test_alternatives_are_the_next_best(served: Serving, translating: list[ServedRun]) -> None:
     found = served.post("/translate", **ASKED, alternatives=3).json()
     (best,) = translating[0].predictor.predict_best(["a b c"], num_best=4, width=4)
     assert [found["translatedText"], *found["alternatives"]] == [one.text for one in best]
@@ -62,7 +62,7 @@ def test_auto_finds_the_language_among_those_that_can_be_translated(served: Serv
     assert same["translatedText"] == english["q"]  # it is English already
 
 
-def test_long_texts_keep_their_white_space(served: Serving, translating: list[Run]) -> None:
+def test_long_texts_keep_their_white_space(served: Serving, translating: list[ServedRun]) -> None:
     text = "  a b.\n\n\tc d?  E f \n"
     found = served.post("/translate", **{**ASKED, "q": text}).json()["translatedText"]
     first, second, third = (one.text for one in translating[0].predictor.predict(["a b.", "c d?  E f"[:4], "E f"]))
@@ -74,7 +74,7 @@ def test_html_keeps_its_tags(served: Serving, right: str) -> None:
     assert found["translatedText"] == f"<p>{right}</p><script>a b c</script>".replace("<unk>", "&lt;unk&gt;")
 
 
-def test_inline_tags_come_back_in_every_alternative(served: Serving, translating: list[Run]) -> None:
+def test_inline_tags_come_back_in_every_alternative(served: Serving, translating: list[ServedRun]) -> None:
     asked = {**ASKED, "q": "a <b>b c</b> d", "format": "html", "alternatives": 2}
     found = served.post("/translate", **asked).json()
     (best,) = translating[0].predictor.predict_best(["a b c d"], num_best=3, width=3)
@@ -150,7 +150,7 @@ def test_a_form_with_too_many_fields_is_refused(served: Serving) -> None:
     assert (found.status_code, found.json()) == (400, {"error": "Invalid request: more than 32 fields"})
 
 
-def test_a_pair_that_nobody_translates_is_named(translating: list[Run]) -> None:
+def test_a_pair_that_nobody_translates_is_named(translating: list[ServedRun]) -> None:
     with serving(translating[:1]) as one_way:
         found = one_way.post("/translate", q="a", source="fr", target="en")
     said = "English (en) is not available as a target language from French (fr)"
@@ -158,7 +158,7 @@ def test_a_pair_that_nobody_translates_is_named(translating: list[Run]) -> None:
 
 
 def test_suggestions_are_kept_where_the_operator_wants_them(
-    served: Serving, translating: list[Run], tmp_path: Path
+    served: Serving, translating: list[ServedRun], tmp_path: Path
 ) -> None:
     better = {"q": "a b", "s": "c « d »\n", "source": "en", "target": "fr"}
     refused = served.client.post("/suggest", data=better)

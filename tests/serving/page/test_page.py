@@ -25,7 +25,7 @@ from page_browser import (
 )
 from page_oracle import by_words, confidence, read, shown
 from page_runs import EXAMPLES
-from saccade.serving.models import Run
+from saccade.serving.models import ServedRun
 from servers import Serving, serving
 
 KEY = "open-sesame-7"
@@ -187,7 +187,7 @@ def test_colours_follow_the_system_and_a_switch_is_remembered(browser: Browser, 
         assert page.evaluate(ground) == dark
 
 
-def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, page_runs: list[Run]) -> None:
+def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, page_runs: list[ServedRun]) -> None:
     with serving(page_runs[1:2], keys=(KEY,)) as site, opened(browser, site, complains=True) as page:
         field = page.locator("#key")
         expect(field).to_be_focused()

@@ -16,7 +16,7 @@ from PIL import Image
 
 from saccade.inspection.views.view import with_views
 from saccade.serving import work
-from saccade.serving.models import Run
+from saccade.serving.models import ServedRun
 from servers import Serving, serving
 
 
@@ -49,7 +49,7 @@ def test_models_are_listed_with_what_they_can_do(all_served: Serving) -> None:
     assert by_name["shapes"]["picture"] == {"channels": 3, "rows": 24, "columns": 24}
 
 
-def test_translations_come_with_their_evidence(served: Serving, translating: list[Run]) -> None:
+def test_translations_come_with_their_evidence(served: Serving, translating: list[ServedRun]) -> None:
     asked = {"q": ["a b c\nd e", " "], "alignment": True, "tokens": True, "num_best": 2}
     found = served.post("/v1/translate", **asked).json()
     assert (found["model"], found["source"], found["target"]) == ("there", "en", "fr")
@@ -71,7 +71,7 @@ def test_translations_come_with_their_evidence(served: Serving, translating: lis
     }
 
 
-def test_texts_may_be_left_whole(served: Serving, translating: list[Run]) -> None:
+def test_texts_may_be_left_whole(served: Serving, translating: list[ServedRun]) -> None:
     whole, parts = (served.post("/v1/translate", q="a b\nc d", split=split).json() for split in (False, True))
     assert whole["translations"][0]["text"] == translating[0].predictor.predict(["a b\nc d"])[0].text
     assert [len(found["translations"][0]["sentences"]) for found in (whole, parts)] == [1, 2]
@@ -85,7 +85,7 @@ def test_a_model_is_chosen_by_name_or_languages(served: Serving, asked: dict[str
     assert served.post("/v1/translate", q="a", **asked).json()["model"] == model
 
 
-def test_looking_shows_the_layers_and_heads_asked_for(served: Serving, translating: list[Run]) -> None:
+def test_looking_shows_the_layers_and_heads_asked_for(served: Serving, translating: list[ServedRun]) -> None:
     asked = {"text": "a b c", "kinds": ["cross", "encoder"], "norms": True}
     whole = served.post("/v1/look", **asked).json()
     (seen,) = translating[0].predictor.look(["a b c"], kinds=("cross", "encoder"), norms=True)
@@ -98,7 +98,7 @@ def test_looking_shows_the_layers_and_heads_asked_for(served: Serving, translati
         assert (part["attention"][kind]["layers"], part["attention"][kind]["heads"]) == ([1], [1, 0])
 
 
-def test_views_go_through_all_layers(served: Serving, translating: list[Run]) -> None:
+def test_views_go_through_all_layers(served: Serving, translating: list[ServedRun]) -> None:
     found = served.post("/v1/look", text="a b c", views=["rollout", "flow"]).json()
     (seen,) = translating[0].predictor.look(["a b c"], kinds=("cross", "encoder", "decoder"))
     assert found["views"] == with_views(seen, ["rollout", "flow"], "cross").plain()["views"]
@@ -116,14 +116,14 @@ def test_too_many_numbers_are_refused(served: Serving, monkeypatch: pytest.Monke
     assert served.post("/v1/look", text="a", target="b", layers=[0]).status_code == 200
 
 
-def test_a_given_output_is_read(served: Serving, translating: list[Run]) -> None:
+def test_a_given_output_is_read(served: Serving, translating: list[ServedRun]) -> None:
     found = served.post("/v1/look", text="a b c", target="c b").json()
     (seen,) = translating[0].predictor.look(["a b c"], targets=["c b"])
     assert found["sides"]["output"]["words"] == ["c", "b", "</s>"]
     assert found == seen.plain()
 
 
-def test_labels_and_tags(all_served: Serving, judging: list[Run]) -> None:
+def test_labels_and_tags(all_served: Serving, judging: list[ServedRun]) -> None:
     labels, tags = judging[0].predictor, judging[1].predictor
     found = all_served.post("/v1/classify", q=["a 1", "b 2"], attention=True, key_terms=1).json()
     expected = labels.predict(["a 1", "b 2"], attention=True, key_terms=1)
@@ -236,7 +236,7 @@ def test_strange_texts_are_texts(served: Serving, text: str) -> None:
         assert "error" not in found.json()
 
 
-def test_metrics_count(translating: list[Run]) -> None:
+def test_metrics_count(translating: list[ServedRun]) -> None:
     with serving(translating[:1]) as counted:
         for _ in range(3):
             counted.post("/translate", q="a b! C", source="en", target="fr")

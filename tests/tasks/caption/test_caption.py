@@ -14,7 +14,7 @@ from PIL import Image
 from rich.console import Console
 
 import saccade
-from saccade.data.pictures.captions import Captioned, Reader, Seen, of_shapes
+from saccade.data.pictures.captions import Captioned, CaptionReader, CaptionSource, of_shapes
 from saccade.data.text.tokenizer import Vocabulary
 from saccade.layers.image_encoder import ImageEncoder
 from saccade.models.captioner import Captioner
@@ -161,7 +161,9 @@ def test_mistakes_of_prediction_are_named(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"evaluate: .*a.tsv given; it needs a captions file and its pictures"):
         writer.evaluate([tmp_path / "a.tsv"])
     with pytest.raises(ValueError, match="draw: this caption was made with attention=False"):
-        writer.predict([Seen("", np.zeros((3, 24, 24), np.uint8))], attention=False)[0].draw(tmp_path / "x.png")
+        writer.predict([CaptionSource("", np.zeros((3, 24, 24), np.uint8))], attention=False)[0].draw(
+            tmp_path / "x.png"
+        )
 
 
 def test_a_run_on_feature_maps(tmp_path: Path) -> None:
@@ -214,7 +216,7 @@ def test_unknown_words_are_not_written() -> None:
     with torch.no_grad():
         model.output.weight.zero_()  # all alike: ties go to the first id that may be written
     options = check(SMALL, "test").decoding.options()
-    writer = CaptionWriter(model, tokenizer, options, Reader(side=8))
+    writer = CaptionWriter(model, tokenizer, options, CaptionReader(side=8))
     assert "<unk>" not in writer.predict([np.zeros((3, 8, 8), np.uint8)], width=3, min_length=2)[0].text
 
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from saccade.data.pictures.captions import CaptionBatch
 from saccade.layers.image_encoder import FeatureEncoder
-from saccade.models.captioner import Captioner, Glance
+from saccade.models.captioner import Captioner, PlaceWeights
 from saccade.models.seq2seq import RecurrentSizes
 from saccade.tasks.caption.loss import Weights, caption_loss, policy_loss, uncovered
 
@@ -73,7 +73,7 @@ def test_reinforce_by_hand() -> None:
     real_BT = torch.tensor([[True, True, False], [True, True, True]])
     picked_BT = torch.tensor([[-0.1, -0.2, -0.3], [0.0, 0.0, 0.0]], dtype=torch.float64, requires_grad=True)
     expected_BTS = torch.full((2, 3, 4), 0.25, dtype=torch.float64)
-    glance = Glance(expected_BTS, expected_BTS, picked_BT)
+    glance = PlaceWeights(expected_BTS, expected_BTS, picked_BT)
     loss = policy_loss(model, log_p_BT, glance, real_BT, Weights(reinforce=2.0, entropy=3.0))
     later = [0.5 - 1.0, -1.0]
     entropy = 5 * torch.tensor(4.0).log()
@@ -97,7 +97,7 @@ def test_reinforce_points_where_the_exact_gradient_does() -> None:
     log_p_N1: Tensor = score_S.log_softmax(-1)[place_N][:, None]
     weight_N1S = F.one_hot(place_N, 3).double()[:, None]
     expected_N1S = score_S.softmax(-1).expand(count, 1, 3)
-    glance = Glance(weight_N1S, expected_N1S, log_p_N1)
+    glance = PlaceWeights(weight_N1S, expected_N1S, log_p_N1)
     loss = policy_loss(model, reward_S[place_N][:, None], glance, torch.ones(count, 1, dtype=torch.bool), Weights())
     (found_S,) = torch.autograd.grad(loss / count, score_S)
     torch.testing.assert_close(found_S, exact_S, atol=0.02, rtol=0.0)

@@ -12,10 +12,10 @@ import torch
 from rich.console import Console
 
 import saccade
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
-from saccade.tasks.classify.task import Config, examine, load, prepare
+from saccade.tasks.classify.task import ClassifyConfig, examine, load, prepare
 
 CONSOLE = Console(quiet=True)
 ROWS = [("1", "A", "is it ?", "question"), ("1", "B", "yes .", "answer"), ("2", "B", "it is .", "claim")] * 6
@@ -42,9 +42,9 @@ def written(folder: Path, **changes: dict[str, Any]) -> Path:
     return folder / "config.yaml"
 
 
-def config_of(folder: Path, **changes: dict[str, Any]) -> Config:
+def config_of(folder: Path, **changes: dict[str, Any]) -> ClassifyConfig:
     config = config_file.load(written(folder, **changes))
-    assert isinstance(config, Config)
+    assert isinstance(config, ClassifyConfig)
     return config
 
 
@@ -96,7 +96,7 @@ def test_other_texts_are_another_run(tmp_path: Path) -> None:
     train.train(config_of(tmp_path), tmp_path / "run", CONSOLE)
     config = config_of(tmp_path, training={"max_steps": 6})
     (tmp_path / "a.tsv").write_text("\n".join("\t".join(row) for row in ROWS[:-1]), "utf-8")
-    with pytest.raises(Mistake, match="the training data have changed since this run began"):
+    with pytest.raises(UserError, match="the training data have changed since this run began"):
         train.train(config, tmp_path / "run", CONSOLE)
 
 
@@ -109,7 +109,7 @@ def test_a_share_is_held_out_by_dialogue_and_found_again(tmp_path: Path) -> None
     assert name == "valid"
     assert f"data.valid: {scores['num_texts']} texts" in said.export_text()
     with pytest.raises(
-        Mistake, match=r"data.valid_share: 1e-09 given; of 12 texts \(or dialogues\) it leaves none on one side"
+        UserError, match=r"data.valid_share: 1e-09 given; of 12 texts \(or dialogues\) it leaves none on one side"
     ):
         prepare(config_of(tmp_path, data={"valid": None, "valid_share": 1e-9}), tmp_path / "other", CONSOLE)
 
@@ -164,7 +164,7 @@ def test_what_is_said_before_training(tmp_path: Path) -> None:
     ],
 )
 def test_what_can_not_be_is_refused(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(Mistake, match=said) as found:
+    with pytest.raises(UserError, match=said) as found:
         config_of(tmp_path, **changes)
     assert "\n" not in str(found.value)
 
@@ -172,7 +172,7 @@ def test_what_can_not_be_is_refused(tmp_path: Path, changes: dict[str, Any], sai
 def test_one_label_is_no_choice(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     (tmp_path / "a.tsv").write_text("1\tA\tyes\tanswer\n", "utf-8")
-    with pytest.raises(Mistake, match="has one label, 'answer'; there must be two or more"):
+    with pytest.raises(UserError, match="has one label, 'answer'; there must be two or more"):
         prepare(config, tmp_path / "run", CONSOLE)
 
 

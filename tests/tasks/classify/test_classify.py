@@ -13,13 +13,13 @@ import pytest
 import torch
 from rich.console import Console
 
-from saccade.data.labels.labelled import Columns, Spelling, Text
+from saccade.data.labels.labelled import LabelColumns, Spelling, Text
 from saccade.data.labels.windows import encode_texts
 from saccade.data.text.tokenizer import Tokenizer, train_tokenizer
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.layers.dialogue import RecurrentContext
 from saccade.layers.pooling import AttentionPooling, LastPooling, Pooling, StructuredPooling
-from saccade.models.classifier import Dropouts, TextClassifier
+from saccade.models.classifier import ClassifierDropouts, TextClassifier
 from saccade.models.text_encoder import RecurrentTextEncoder
 from saccade.tasks.classify.predictor import Classifier, KeyTerm, Objective, class_weights, loss_of, measure, ranked
 
@@ -44,7 +44,7 @@ def predictor(
         context=RecurrentContext(pools.width, 5) if context else None,
     )
     torch.nn.init.normal_(network.embedding.weight)
-    return Classifier(network.eval(), tokenizer, LABELS, spelling, Columns(), context, texts_per_batch=3)
+    return Classifier(network.eval(), tokenizer, LABELS, spelling, LabelColumns(), context, texts_per_batch=3)
 
 
 def test_the_loss_by_hand() -> None:
@@ -79,7 +79,7 @@ def test_two_passes_that_disagree_are_minded() -> None:
     plain, alike = (loss_of(model.network, batch, Objective(consistency=share))[0].item() for share in (0.0, 3.0))
     assert alike == pytest.approx(plain)  # without dropout both passes are the same
     model.network.train()
-    model.network.dropouts = Dropouts(vectors=0.5)
+    model.network.dropouts = ClassifierDropouts(vectors=0.5)
     torch.manual_seed(1)
     loss, shown = loss_of(model.network, batch, Objective(consistency=3.0))
     torch.manual_seed(1)
@@ -99,7 +99,7 @@ def test_class_weights() -> None:
     given = class_weights({"yes": 5.0}, texts, ["no", "yes"])
     assert given is not None
     assert given.tolist() == [1.0, 5.0]
-    with pytest.raises(Mistake, match=r"training.class_weights: 'maybe' given; allowed: no, yes"):
+    with pytest.raises(UserError, match=r"training.class_weights: 'maybe' given; allowed: no, yes"):
         class_weights({"maybe": 1.0}, texts, ["no", "yes"])
 
 
@@ -176,11 +176,11 @@ def test_key_terms() -> None:
 
 def test_what_has_no_weights_says_so() -> None:
     model = predictor(pooling=LastPooling)
-    with pytest.raises(Mistake, match="attention: this model pools by its last state"):
+    with pytest.raises(UserError, match="attention: this model pools by its last state"):
         model.key_terms("The cat")
-    with pytest.raises(Mistake, match="key_terms: -1 given; it must be 0 or more"):
+    with pytest.raises(UserError, match="key_terms: -1 given; it must be 0 or more"):
         model.predict(["The cat"], key_terms=-1)
-    with pytest.raises(Mistake, match="a picture shows the weights"):
+    with pytest.raises(UserError, match="a picture shows the weights"):
         predictor().predict(["The cat"])[0].draw(Path("a.png"))
 
 
@@ -189,12 +189,12 @@ def test_a_picture(tmp_path: Path) -> None:
     (one,) = predictor(pooling=pooling).predict(["The cat sat"], attention=True)
     one.draw(tmp_path / "weights.svg")
     assert (tmp_path / "weights.svg").read_text().startswith("<?xml")
-    with pytest.raises(Mistake, match="a picture ends in"):
+    with pytest.raises(UserError, match="a picture ends in"):
         one.draw(tmp_path / "weights.txt")
 
 
 def test_files_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = replace(predictor(), columns=Columns(1, 0))
+    model = replace(predictor(), columns=LabelColumns(1, 0))
     table, plain = tmp_path / "a.tsv", tmp_path / "a.txt"
     table.write_text("The cat\nMice\tno\n")
     plain.write_text("The cat\n\nMice run\n")

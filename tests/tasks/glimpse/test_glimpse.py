@@ -13,7 +13,7 @@ from PIL import Image
 
 from saccade.data.pictures.canvases import Canvases
 from saccade.data.pictures.images import Images
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.models.glimpse_network import GlimpseNetwork
 from saccade.tasks.glimpse.predictor import Glimpser, Picture, same_names
 
@@ -87,7 +87,7 @@ def test_results_in_words_numbers_and_pictures(tmp_path: Path) -> None:
     with Image.open(tmp_path / "path.gif") as moving:
         assert moving.n_frames == 5  # type: ignore[attr-defined]
     assert (tmp_path / "path.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(Mistake, match=r"path.txt: a path of glimpses ends in .png or .gif"):
+    with pytest.raises(UserError, match=r"path.txt: a path of glimpses ends in .png or .gif"):
         seen.draw(tmp_path / "path.txt")
 
 
@@ -120,19 +120,19 @@ def test_classes_are_matched_by_name() -> None:
     images = Images(np.zeros((3, 1, 5, 5), np.uint8), np.array([0, 1, 1]), ["dog", "owl"])
     found = same_names(images, NAMES, "here")
     assert (found.label_N.tolist(), found.names) == ([1, 2, 2], NAMES)
-    with pytest.raises(Mistake, match="here: class 'dog' isn't among those of training: cat, owl"):
+    with pytest.raises(UserError, match="here: class 'dog' isn't among those of training: cat, owl"):
         same_names(images, ["cat", "owl"], "here")
 
 
 def test_mistakes(tmp_path: Path) -> None:
     model = glimpser()
-    with pytest.raises(Mistake, match="--input: missing"):
+    with pytest.raises(UserError, match="--input: missing"):
         model.read(None)
-    with pytest.raises(Mistake, match=r"float64 of shape \(5,\) given; allowed: uint8"):
+    with pytest.raises(UserError, match=r"float64 of shape \(5,\) given; allowed: uint8"):
         model.predict([np.zeros(5)])
-    with pytest.raises(Mistake, match="red: 3 channels; the model has learned 1"):
+    with pytest.raises(UserError, match="red: 3 channels; the model has learned 1"):
         model.predict([Picture("red", np.zeros((3, 5, 5), np.uint8))])
-    with pytest.raises(Mistake, match="0 files given; allowed: images and labels"):
+    with pytest.raises(UserError, match="0 files given; allowed: images and labels"):
         model.images([])
-    with pytest.raises(Mistake, match="no file or folder"):
+    with pytest.raises(UserError, match="no file or folder"):
         model.images([tmp_path / "gone"])

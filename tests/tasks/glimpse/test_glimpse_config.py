@@ -11,7 +11,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train as runs
 from saccade.runs.load import load_run
@@ -47,8 +47,8 @@ def content(folder: Path, **sections: Any) -> dict[str, Any]:
     }
 
 
-def checked(folder: Path, **sections: Any) -> task.Config:
-    found: task.Config = config_file.check(content(folder, **sections), "x.yaml")
+def checked(folder: Path, **sections: Any) -> task.GlimpseConfig:
+    found: task.GlimpseConfig = config_file.check(content(folder, **sections), "x.yaml")
     return found
 
 
@@ -124,7 +124,7 @@ def test_the_pictures_decide_whether_a_run_goes_on(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_in_a_config(tmp_path: Path, sections: dict[str, Any], message: str) -> None:
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         checked(tmp_path, **sections)
 
 
@@ -137,16 +137,16 @@ def test_mistakes_in_a_config(tmp_path: Path, sections: dict[str, Any], message:
     ],
 )
 def test_mistakes_in_the_data(tmp_path: Path, data: dict[str, Any], message: str) -> None:
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         task.prepare(checked(tmp_path, data=data), tmp_path / "run", QUIET)
 
 
 def test_held_out_pictures_that_do_not_fit(tmp_path: Path) -> None:
     larger = {"images": pictures(tmp_path / "large.npz", 5, side=10)}
-    with pytest.raises(Mistake, match=r"data.test: pictures of 10 x 10 pixels; those of training have 9 x 9"):
+    with pytest.raises(UserError, match=r"data.test: pictures of 10 x 10 pixels; those of training have 9 x 9"):
         task.prepare(checked(tmp_path, data={"test": larger, "canvas": None}), tmp_path / "run", QUIET)
     strange = {"images": pictures(tmp_path / "strange.npz", 11, num_classes=4)}
-    with pytest.raises(Mistake, match=r"data.test: class '3' isn't among those of training: 0, 1, 2"):
+    with pytest.raises(UserError, match=r"data.test: class '3' isn't among those of training: 0, 1, 2"):
         task.prepare(checked(tmp_path, data={"test": strange}), tmp_path / "run", QUIET)
 
 
@@ -154,7 +154,7 @@ def test_a_run_without_its_names(tmp_path: Path) -> None:
     config = checked(tmp_path)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "pictures.json").write_text("{", "utf-8")
-    with pytest.raises(Mistake, match=r"pictures.json: missing or damaged"):
+    with pytest.raises(UserError, match=r"pictures.json: missing or damaged"):
         task.load(config, tmp_path / "run")
 
 

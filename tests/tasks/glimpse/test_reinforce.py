@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.pictures.canvases import Canvases
-from saccade.models.glimpse_network import Gaze, GlimpseNetwork
+from saccade.models.glimpse_network import GlimpseNetwork, GlimpsePath
 from saccade.tasks.glimpse.loss import Annealed, HybridLoss, _returns, _rewards
 
 
@@ -22,8 +22,8 @@ def loss(**options: Any) -> HybridLoss:
     return HybridLoss(network, pixels, torch.arange(17) % 3, Canvases(), **options)
 
 
-def gaze(logits_TNV: Tensor, mean_TN2: Tensor, wander_TN2: Tensor, baseline_TN: Tensor) -> Gaze:
-    return Gaze((mean_TN2 + wander_TN2).detach(), mean_TN2, logits_TNV, baseline_TN)
+def gaze(logits_TNV: Tensor, mean_TN2: Tensor, wander_TN2: Tensor, baseline_TN: Tensor) -> GlimpsePath:
+    return GlimpsePath((mean_TN2 + wander_TN2).detach(), mean_TN2, logits_TNV, baseline_TN)
 
 
 STD = torch.tensor(0.5)

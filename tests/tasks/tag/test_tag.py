@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from saccade.data.tags import tagged
-from saccade.data.tags.columns import Sentence
+from saccade.data.tags.columns import TaggedSentence
 from saccade.data.tags.lexicon import Lexicon
 from saccade.data.tags.spans import Span, allowed_pairs, scheme_of
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.layers.crf import LinearChain
 from saccade.models.tagger import FeatureSizes, OtherPlaces, TagNetwork, WordFeatures
 from saccade.models.text_encoder import RecurrentTextEncoder
@@ -22,7 +22,7 @@ from saccade.tasks.tag import predictor
 from saccade.tasks.tag.predictor import Input, Tagged, Tagger, collate, evaluation, loss_of
 
 TAGS = ["O", "B-LOC", "I-LOC", "E-LOC", "S-LOC"]
-TEXT = [Sentence(("Anna", "lives", "in", "New", "York")), Sentence(("New", "York", "is", "large"))]
+TEXT = [TaggedSentence(("Anna", "lives", "in", "New", "York")), TaggedSentence(("New", "York", "is", "large"))]
 
 
 def tagger(*, is_plain: bool = False) -> Tagger:
@@ -64,7 +64,7 @@ def test_blank_texts_stay_blank_and_empty_words_are_refused() -> None:
     assert [one.words for one in found] == [(), ("New", "York"), ()]
     assert tagger().predict([""]) == [Tagged((), (), 0.0)]
     assert tagger().predict([]) == []
-    with pytest.raises(Mistake, match="sentence 2: a word is empty"):
+    with pytest.raises(UserError, match="sentence 2: a word is empty"):
         tagger().predict([["a"], ["b", " "]])
 
 
@@ -102,7 +102,7 @@ def test_probabilities_and_their_picture(tmp_path: Path) -> None:
     found.draw(tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert list(found.plain()["probabilities"][0]) == TAGS
-    with pytest.raises(Mistake, match="probabilities: not asked for"):
+    with pytest.raises(UserError, match="probabilities: not asked for"):
         tagger().predict(["a"])[0].draw(tmp_path / "b.png")
 
 
@@ -159,7 +159,7 @@ def test_evaluating_a_file(tmp_path: Path) -> None:
     scores = made.evaluate([tmp_path / "a.txt"]).scores
     assert scores["accuracy"] == 100.0
     assert (scores["num_sentences"], scores["num_tokens"]) == (2, 9)
-    with pytest.raises(Mistake, match="no file at"):
+    with pytest.raises(UserError, match="no file at"):
         made.evaluate([tmp_path / "b.txt"])
 
 

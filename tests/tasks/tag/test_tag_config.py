@@ -9,13 +9,13 @@ import torch
 from rich.console import Console
 
 from saccade.data.tags.lexicon import Lexicon
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.tasks.base import Job
 from saccade.tasks.tag import task
 
 
-def config_of(root: Path, **sections: dict[str, object]) -> task.Config:
+def config_of(root: Path, **sections: dict[str, object]) -> task.TagConfig:
     data = {"train": f"{root}/train.txt", "valid": f"{root}/valid.txt", **sections.pop("data", {})}
     model = {"width": 8, "word_width": 5, "num_heads": 2, "reads_documents": False, **sections.pop("model", {})}
     training = {"max_steps": 1, "validate_every": 1, **sections.pop("training", {})}
@@ -80,9 +80,9 @@ def test_vectors_are_put_into_their_words(tmp_path: Path) -> None:
     table = job.network.get_parameter("features.word.weight")
     assert table[lexicon.words.encode("a")[0]].tolist() == [1, 2, 3]  # its own spelling, not the first
     assert table[lexicon.words.encode("zebra")[0]].tolist() == [4, 5, 6]
-    with pytest.raises(Mistake, match=r"model\.vectors: .*\*\.txt stands for 3 files; there must be one"):
+    with pytest.raises(UserError, match=r"model\.vectors: .*\*\.txt stands for 3 files; there must be one"):
         prepared(tmp_path, tmp_path / "run", model={"vectors": f"{tmp_path}/*.txt"})
-    with pytest.raises(Mistake, match=r"model\.word_width: 5 given; the vectors in .* have 3 numbers"):
+    with pytest.raises(UserError, match=r"model\.word_width: 5 given; the vectors in .* have 3 numbers"):
         prepared(tmp_path, tmp_path / "run", model={"vectors": str(tmp_path / "vectors.txt")})
 
 
@@ -111,15 +111,15 @@ def test_repairs_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_mistakes_in_one_line(tmp_path: Path, sections: dict[str, dict[str, object]], message: str) -> None:
-    with pytest.raises(Mistake, match=message) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         prepared(small(tmp_path), tmp_path / "run", **sections)
     assert "\n" not in str(caught.value)
 
 
 def test_tags_that_are_not_learned(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"data\.valid: every sentence has a tag that is not in data\.train"):
+    with pytest.raises(UserError, match=r"data\.valid: every sentence has a tag that is not in data\.train"):
         prepared(small(tmp_path, valid="a B-Z\n"), tmp_path / "run")
-    with pytest.raises(Mistake, match=r"the tags of data\.train spell no spans"):
+    with pytest.raises(UserError, match=r"the tags of data\.train spell no spans"):
         prepared(small(tmp_path, "a DT\n", "a DT\n"), tmp_path / "run", training={"metric": "f1"})
     job = prepared(small(tmp_path, valid="a B-Z\n\na O\n"), tmp_path / "run")  # one is left to measure the loss on
     job.network.eval()
@@ -129,4 +129,4 @@ def test_tags_that_are_not_learned(tmp_path: Path) -> None:
 def test_the_recipes_are_configs() -> None:
     for name in ("conll2003", "wnut17"):
         config = config_file.load(Path(__file__).parents[3] / "configs" / f"{name}.yaml")
-        assert isinstance(config, task.Config)
+        assert isinstance(config, task.TagConfig)

@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from saccade.data.batches import of_pairs
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import sole_writer
 from saccade.runs import config as config_file
 from saccade.runs import train as runs
 from saccade.runs.load import load_run
 from saccade.tasks.translate import corpora
-from saccade.tasks.translate.task import Config
+from saccade.tasks.translate.config import TranslateConfig
 
 WORDS = ("red", "green", "blue", "small", "large")
 PAIRS = [f"{a} {b}\t{b} {a}" for a in WORDS for b in WORDS]
@@ -27,7 +27,7 @@ def written(folder: Path, **texts: list[str]) -> None:
         (folder / f"{name}.tsv").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 
-def config_of(folder: Path, *train: str, **sections: object) -> Config:
+def config_of(folder: Path, *train: str, **sections: object) -> TranslateConfig:
     files = [{"source": f"{folder}/{name}.tsv"} for name in train]
     data = {
         "train": files if len(files) > 1 else files[0],
@@ -38,7 +38,7 @@ def config_of(folder: Path, *train: str, **sections: object) -> Config:
     return config_file.check({"data": data, "tokenizer": tokenizer, **sections}, "test")
 
 
-def said(config: Config, folder: Path) -> str:
+def said(config: TranslateConfig, folder: Path) -> str:
     text = io.StringIO()
     console = Console(file=text, width=40)
     held_out = corpora.held_out(config.data)
@@ -106,23 +106,23 @@ def test_a_mistake_in_the_data_leaves_no_run_behind(tmp_path: Path) -> None:
     quiet, folder = Console(quiet=True), tmp_path / "run"
     training = {"max_steps": 1, "validate_every": 1}
     model = {"size": "tiny", "width": 8, "num_heads": 1, "hidden_width": 8}
-    with pytest.raises(Mistake, match=r"data\.train\.source: there is no file at .*none\.tsv"):
+    with pytest.raises(UserError, match=r"data\.train\.source: there is no file at .*none\.tsv"):
         runs.train(config_of(tmp_path, "none"), folder, quiet)
-    with pytest.raises(Mistake, match=r"bad\.tsv:1: 1 column"):
+    with pytest.raises(UserError, match=r"bad\.tsv:1: 1 column"):
         runs.train(config_of(tmp_path, "bad"), folder, quiet)
     assert not folder.exists()
-    with pytest.raises(Mistake, match="nothing is left"):  # after the tokenizers were learned
+    with pytest.raises(UserError, match="nothing is left"):  # after the tokenizers were learned
         runs.train(config_of(tmp_path, "train", tokenizer={"kind": "characters"}), folder, quiet)
     runs.train(config_of(tmp_path, "train", training=training, model=model), folder, quiet)
     assert config_file.load(folder / "config.yaml").tokenizer.kind == "words"
     assert len(load_run(folder).source.encode("red")) == 1
-    with pytest.raises(Mistake, match="holds a run with another tokenizer"):
+    with pytest.raises(UserError, match="holds a run with another tokenizer"):
         runs.train(config_of(tmp_path, "train", training=training, model=model, tokenizer={}), folder, quiet)
 
 
 def test_a_folder_has_one_training_at_a_time(tmp_path: Path) -> None:
     written(tmp_path, train=PAIRS, valid=["black\twhite"])
-    with sole_writer(tmp_path / "run"), pytest.raises(Mistake, match="another process is training in it"):
+    with sole_writer(tmp_path / "run"), pytest.raises(UserError, match="another process is training in it"):
         runs.train(config_of(tmp_path, "train"), tmp_path / "run", Console(quiet=True))
     with sole_writer(tmp_path / "run"):
         pass

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import saccade
 from saccade.cli import app
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
 from saccade.runs.load import load_run
@@ -142,7 +142,7 @@ def test_an_ensemble_of_equals_is_the_run_and_frames_must_agree(place: Path) -> 
     twice = load_run(place / "run", place / "run").predict(source)
     assert twice[0].text == load_run(place / "run").predict(source)[0].text
     other = trained(place, name="other", features={"rate": 8000, "num_mels": 13})
-    with pytest.raises(Mistake, match=r"other: its source tokenizer differs"):
+    with pytest.raises(UserError, match=r"other: its source tokenizer differs"):
         load_run(place / "run", other)
 
 
@@ -184,7 +184,7 @@ def test_a_run_that_was_stopped_goes_on_exactly(place: Path) -> None:
 
 def refused(folder: Path, list_text: str) -> str:
     (folder / "train.tsv").write_text(list_text, encoding="utf-8")
-    with pytest.raises(Mistake) as caught:
+    with pytest.raises(UserError) as caught:
         trained(folder, name="bad")
     assert not (folder / "bad").exists()
     return str(caught.value).replace(str(folder), "")
@@ -206,14 +206,14 @@ def test_mistakes_in_lists_and_files_are_named(tmp_path: Path) -> None:
 
 def test_mistakes_in_what_is_asked_are_named(place: Path, tmp_path: Path) -> None:
     model = saccade.load(place / "run")
-    with pytest.raises(Mistake, match=r"there is no file at none\.wav"):
+    with pytest.raises(UserError, match=r"there is no file at none\.wav"):
         model.predict(["none.wav"])
     names = tmp_path / "names.txt"
     names.write_text("\nlow\n", encoding="utf-8")
-    with pytest.raises(Mistake, match=r"names\.txt:2: 'low' is neither a WAV file"):
+    with pytest.raises(UserError, match=r"names\.txt:2: 'low' is neither a WAV file"):
         list(model.read(names))
     (tmp_path / "pairs.tsv").write_text("low\tlow\n", encoding="utf-8")
-    with pytest.raises(Mistake, match=r"pairs\.tsv:1: 'low' is neither a WAV file"):
+    with pytest.raises(UserError, match=r"pairs\.tsv:1: 'low' is neither a WAV file"):
         model.evaluate([tmp_path / "pairs.tsv"])
 
 
@@ -244,7 +244,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     ],
 )
 def test_configs_that_cannot_be(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         config_file.check(content(tmp_path) | changes, "test")
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import saccade
 from runs import make_run
 from saccade.cli import app
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 from saccade.inspection.insight import Head
 
@@ -47,7 +47,7 @@ def test_a_batch_changes_nothing_and_blank_texts_have_nothing(run: Path) -> None
             torch.testing.assert_close(seen.maps[kind].weight_LHTS, found.weight_LHTS)
             torch.testing.assert_close(seen.maps[kind].norm_LHTS, found.norm_LHTS)
     assert together[3].maps == {}
-    with pytest.raises(Mistake, match="no attention to look at"):
+    with pytest.raises(UserError, match="no attention to look at"):
         together[3].map()
 
 
@@ -62,7 +62,7 @@ def test_given_outputs_are_read_and_scored(run: Path) -> None:
             assert after.answer.score == pytest.approx(before.answer.score, abs=1e-5)
             torch.testing.assert_close(after.map().weight_LHTS, before.map().weight_LHTS)
     assert any(seen.answer.ended for seen in own)
-    with pytest.raises(Mistake, match="targets: there must be one for each text"):
+    with pytest.raises(UserError, match="targets: there must be one for each text"):
         translator.look(TEXTS, targets=["a"])
 
 
@@ -76,12 +76,12 @@ def test_the_head_that_aligns_is_kept_with_the_run(tmp_path: Path) -> None:
     weight_TS = seen.map("cross").weight_LHTS[1, 0]
     torch.testing.assert_close(seen.alignment()[:2], weight_TS[1:])
     (folder / chosen_head.NAME).write_text("{}", encoding="utf-8")
-    with pytest.raises(Mistake, match=r"aligning\.json is damaged"):
+    with pytest.raises(UserError, match=r"aligning\.json is damaged"):
         saccade.load(folder)
 
 
 def test_an_ensemble_is_refused(run: Path) -> None:
-    with pytest.raises(Mistake, match="an ensemble has no attention of its own"):
+    with pytest.raises(UserError, match="an ensemble has no attention of its own"):
         saccade.load(run, run).look(["a"])
 
 
@@ -119,5 +119,5 @@ def test_the_command_draws(run: Path, tmp_path: Path) -> None:
     ],
 )
 def test_mistakes(run: Path, arguments: list[str], message: str) -> None:
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         RUNNER.invoke(app, ["look", str(run), *arguments], catch_exceptions=False)

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import saccade
 from runs import WORDS, make_run
 from saccade.cli import app
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.tasks.translate import bleu, predictor
 
 LINES = [" ".join(words) for count in (1, 3, 5) for words in itertools.islice(itertools.permutations(WORDS, count), 40)]
@@ -78,7 +78,7 @@ def test_samples_depend_on_seed_and_text_alone(run: Path) -> None:
     ],
 )
 def test_what_has_no_effect_is_refused(run: Path, decoding: dict[str, object], message: str) -> None:
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         saccade.load(run).predict(["a b", "c"], **decoding)
 
 
@@ -121,7 +121,7 @@ def test_recurrent_models_decode_alike(attention: str, run: Path, tmp_path: Path
         alone = [translator.predict([line], **decoding)[0] for line in LINES[-3:]]
         assert [found.text for found in alone] == [found.text for found in together[-3:]]
     if attention == "none":
-        with pytest.raises(Mistake, match="attention: this model has none"):
+        with pytest.raises(UserError, match="attention: this model has none"):
             translator.predict(["a b"], attention=True)
     else:
         weight_TS = translator.predict(["a b"], attention=True)[0].attention
@@ -136,7 +136,9 @@ def test_an_ensemble_of_equals_is_the_run_and_tokenizers_must_agree(run: Path, t
     other = saccade.load(run, make_run(tmp_path / "same", "seed=5")).predict(LINES, attention=True)
     assert [found.text for found in alone] != [found.text for found in other]
     stranger = make_run(tmp_path / "stranger", words=[*WORDS, "x"])
-    with pytest.raises(Mistake, match=r"stranger: its source tokenizer differs from that of .*run; an ensemble shares"):
+    with pytest.raises(
+        UserError, match=r"stranger: its source tokenizer differs from that of .*run; an ensemble shares"
+    ):
         saccade.load(run, stranger)
 
 
@@ -161,9 +163,9 @@ def test_scores_by_length_by_hand() -> None:
     found = bleu.by_length(sources, outputs, references)
     assert [(row.label, row.num_pairs) for row in found] == [("0-5", 3), ("6-10", 1), ("over 100", 1)]
     assert [row.bleu for row in found] == pytest.approx([100, 0, 100])
-    with pytest.raises(Mistake, match="sources: 2 given for 5 outputs"):
+    with pytest.raises(UserError, match="sources: 2 given for 5 outputs"):
         bleu.by_length(sources[:2], outputs, references)
-    with pytest.raises(Mistake, match="references: 3 given for 5 outputs"):
+    with pytest.raises(UserError, match="references: 3 given for 5 outputs"):
         bleu.scored(outputs, references[:3])
 
 
@@ -181,7 +183,7 @@ def test_evaluate_reports_by_length_and_draws(run: Path, tmp_path: Path) -> None
     assert f"BLEU {report['bleu']:.2f}" in shown
     target.write_text("one line\n", encoding="utf-8")
     refused = RUNNER.invoke(app, arguments).exception
-    assert isinstance(refused, Mistake)
+    assert isinstance(refused, UserError)
     assert "same number of lines" in str(refused)
 
 
@@ -216,7 +218,7 @@ def test_predict_speaks_json_and_draws(run: Path, tmp_path: Path) -> None:
 )
 def test_predict_says_what_is_wrong(run: Path, options: tuple[str, ...], message: str) -> None:
     refused = RUNNER.invoke(app, ["predict", str(run), *options], input=b"a\n").exception
-    assert isinstance(refused, Mistake)
+    assert isinstance(refused, UserError)
     assert message in str(refused)
 
 

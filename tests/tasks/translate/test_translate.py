@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import saccade
 from saccade.cli import app
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 NUMBERS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre"}
 NOUNS = {"cat": "chat", "dog": "chien", "book": "livre", "house": "maison", "car": "auto"}
@@ -90,7 +90,7 @@ def test_a_finished_run_says_so_and_another_one_is_refused(folder: Path) -> None
     again = RUNNER.invoke(app, ["train", str(folder / "run.yaml"), "--run", str(folder / "run")])
     assert "is finished: 225 steps" in " ".join(again.output.split())
     other = RUNNER.invoke(app, ["train", str(folder / "run.yaml"), "model.width=32", "--run", str(folder / "run")])
-    assert isinstance(other.exception, Mistake)
+    assert isinstance(other.exception, UserError)
     assert "holds a run with another model" in str(other.exception)
 
 
@@ -104,10 +104,10 @@ def test_the_log_has_one_line_a_step_that_was_logged(folder: Path) -> None:
 
 
 def test_what_is_not_a_run_is_named(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match="not a run folder"):
+    with pytest.raises(UserError, match="not a run folder"):
         saccade.load(tmp_path)
     (tmp_path / "config.yaml").write_text((folder / "run" / "config.yaml").read_text("utf-8"), "utf-8")
-    with pytest.raises(Mistake, match="no model yet"):
+    with pytest.raises(UserError, match="no model yet"):
         saccade.load(tmp_path)
 
 

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
-from saccade.data.batches import Batch, collate
+from saccade.data.batches import PairBatch, collate
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training.distributed import gradients, shards
 from saccade.training.distributed.gradients import GradientSums
 from saccade.training.distributed.team import Team, joined
 from saccade.training.loop import Trainer
 from saccade.training.losses import sequence_loss
-from saccade.training.options import Options
+from saccade.training.options import TrainingOptions
 from saccade.training.signals import Interrupted
 
 
@@ -31,7 +31,7 @@ class Rows:
         del number
         return range(5)
 
-    def load(self, row: int) -> Batch:
+    def load(self, row: int) -> PairBatch:
         random = np.random.default_rng(row)
         source, target = ([random.integers(4, 19, 3 + row).astype(np.int32) for _ in range(4)] for _ in range(2))
         return collate(source, target)
@@ -76,7 +76,7 @@ def trainer(folder: Path, team: Team) -> Trainer:
     model = network()
     shards.shard(model, team, team.device)
     assert all(type(weight).__name__ == "DTensor" for weight in model.parameters())
-    options = Options(
+    options = TrainingOptions(
         max_steps=20, learning_rate=1e-2, warmup_steps=2, accumulate=2, validate_every=3, save_every=50, ema=0.5
     )
     return Trainer(model, Rows(), functools.partial(sequence_loss, model), options, folder, team)

@@ -30,7 +30,7 @@ LAUNCHES = 1e-2  # seconds: what takes longer isn't captured, as it is launched 
 Errors = dict[str, tuple[float, float]]  # of the output and of each gradient: RMS, largest
 
 
-class Shape(NamedTuple):
+class AttentionShape(NamedTuple):
     """B x T x S x D; values are as wide."""
 
     batch: int
@@ -49,11 +49,11 @@ class Shape(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Case:
+class AdditiveCase:
     """What is run side by side. `scale`: of queries and keys, whose series has a range."""
 
     name: str
-    shape: Shape
+    shape: AttentionShape
     contestants: tuple[str, ...]
     backward: bool = False
     dtype: torch.dtype = torch.float32
@@ -62,7 +62,7 @@ class Case:
 
 @final
 @dataclass(frozen=True)
-class Row:
+class AdditiveRow:
     """One contestant in one case, or why it has no figures."""
 
     case: str
@@ -90,7 +90,7 @@ class Row:
         """In a list of problems."""
         return f"{self.name}, {self.shape}, {'both passes' if self.backward else 'forward'}"
 
-    def error_ratio(self, rows: Sequence[Row], *, gradients: bool) -> float | None:
+    def error_ratio(self, rows: Sequence[AdditiveRow], *, gradients: bool) -> float | None:
         """RMS error over the plain expression's in float32, of the same batch if it ran; of gradients the worst."""
         wanted = (self.case, self.shape, self.backward, self.dtype)
         eager = (r for r in rows if r.name.startswith("eager") and (r.case, r.shape, r.backward, r.dtype) == wanted)
@@ -104,27 +104,42 @@ class Row:
         return self.errors["output"][1] if self.errors else math.inf
 
 
-def all_cases(device: torch.device, *, quick: bool = False) -> list[Case]:
+def all_cases(device: torch.device, *, quick: bool = False) -> list[AdditiveCase]:
     """The shapes of the goals on an accelerator, smaller ones on a CPU; `quick`: small, and nothing compiled."""
     is_cuda = device.type == "cuda"
-    large, small, long = Shape(16, 1024, 1024, 256), Shape(64, 64, 64, 512), Shape(1, 32_768, 32_768, 128)
-    steps = [Shape(64, 1, 30, 512), Shape(64, 1, 30, 1000)]
+    large, small, long = (
+        AttentionShape(16, 1024, 1024, 256),
+        AttentionShape(64, 64, 64, 512),
+        AttentionShape(1, 32_768, 32_768, 128),
+    )
+    steps = [AttentionShape(64, 1, 30, 512), AttentionShape(64, 1, 30, 1000)]
     if not is_cuda:
-        large, small, long = Shape(4, 256, 256, 128), Shape(16, 32, 32, 256), Shape(1, 2048, 2048, 64)
+        large, small, long = (
+            AttentionShape(4, 256, 256, 128),
+            AttentionShape(16, 32, 32, 256),
+            AttentionShape(1, 2048, 2048, 64),
+        )
     if quick:
-        large, small, long, steps = Shape(2, 64, 64, 32), Shape(4, 16, 16, 64), Shape(1, 256, 256, 32), steps[:1]
+        large, small, long, steps = (
+            AttentionShape(2, 64, 64, 32),
+            AttentionShape(4, 16, 16, 64),
+            AttentionShape(1, 256, 256, 32),
+            steps[:1],
+        )
     names = ("exact", "eager") if quick else ("exact", "eager", "compile")
     pairs = [(shape, backward) for backward in (False, True) for shape in (("large", large), ("small", small))]
-    cases = [Case(name, shape, names, backward) for (name, shape), backward in pairs]
+    cases = [AdditiveCase(name, shape, names, backward) for (name, shape), backward in pairs]
     if is_cuda:
         types = (torch.float32, torch.bfloat16)
-        cases += [Case("narrow", large, ("exact", "series"), dtype=dtype, scale=0.45) for dtype in types]
-    cases.append(Case("long", long, ("exact",), backward=True))
+        cases += [AdditiveCase("narrow", large, ("exact", "series"), dtype=dtype, scale=0.45) for dtype in types]
+    cases.append(AdditiveCase("long", long, ("exact",), backward=True))
     pairs_of_steps = [(shape, backward) for shape in steps for backward in (False, True)]
-    return cases + [Case("step", shape, ("attend", "eager step"), backward) for shape, backward in pairs_of_steps]
+    return cases + [
+        AdditiveCase("step", shape, ("attend", "eager step"), backward) for shape, backward in pairs_of_steps
+    ]
 
 
-def measure(case: Case, device: torch.device, *, most: int = 30) -> list[Row]:
+def measure(case: AdditiveCase, device: torch.device, *, most: int = 30) -> list[AdditiveRow]:
     """Everybody in turns, `most` of them; what goes wrong is said in rows, and never the end of other cases."""
     rows = {name: _row(case, device, name) for name in case.contestants}
     try:
@@ -150,14 +165,14 @@ def measure(case: Case, device: torch.device, *, most: int = 30) -> list[Row]:
     return list(rows.values())
 
 
-def _row(case: Case, device: torch.device, name: str) -> Row:
+def _row(case: AdditiveCase, device: torch.device, name: str) -> AdditiveRow:
     dtype, shape = str(case.dtype).removeprefix("torch."), (str(case.shape), case.shape.batch)
-    return Row(case.name, device.type, *shape, case.backward, dtype, name, case.shape.batch)
+    return AdditiveRow(case.name, device.type, *shape, case.backward, dtype, name, case.shape.batch)
 
 
 def _checked(
-    case: Case, row: Row, inputs: list[Tensor], grad: Tensor
-) -> tuple[Row, Callable[[], dict[str, Tensor]] | None]:
+    case: AdditiveCase, row: AdditiveRow, inputs: list[Tensor], grad: Tensor
+) -> tuple[AdditiveRow, Callable[[], dict[str, Tensor]] | None]:
     """With errors and memory, and what is to be timed; None: it failed."""
     device = grad.device
     try:
@@ -174,7 +189,7 @@ def _checked(
         return replace(row, problem=_problem(error)), None
 
 
-def _inputs(case: Case) -> list[Tensor]:
+def _inputs(case: AdditiveCase) -> list[Tensor]:
     """Queries, keys, v, values and the output's gradient, on the CPU."""
     batch, queries, keys, width = case.shape
     query, key = (torch.randn(batch, steps, width) * case.scale for steps in (queries, keys))
@@ -230,7 +245,7 @@ def _alone(run: Callable[[], object], seconds: float, device: torch.device) -> t
         return seconds, f"timed with its launches, as no graph was captured: {_problem(error)}"
 
 
-def _fitting(case: Case, device: torch.device) -> int:
+def _fitting(case: AdditiveCase, device: torch.device) -> int:
     """Entries of the batch whose broadcast tensors fit in memory: three forward, five with the way back."""
     room = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available // 2
     entries, each = case.shape.batch, case.shape.terms // case.shape.batch * case.dtype.itemsize
@@ -249,7 +264,7 @@ def _problem(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
 
 
-def ratio(rows: Sequence[Row], row: Row, peer: str) -> float | None:
+def ratio(rows: Sequence[AdditiveRow], row: AdditiveRow, peer: str) -> float | None:
     """How many times a peer's rate in the same case this one is."""
     case = (row.case, row.shape, row.backward, row.dtype)
     rates = [r.rate for r in rows if r.name == peer and (r.case, r.shape, r.backward, r.dtype) == case]

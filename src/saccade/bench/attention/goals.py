@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from saccade.bench.attention.additive import Row, ratio
+from saccade.bench.attention.additive import AdditiveRow, ratio
 
 
 @final
@@ -30,7 +30,7 @@ class Goal:
         return found is not None and (self.least is None or found >= self.least) and found <= (self.most or found)
 
 
-def goals(rows: Sequence[Row], *, at_full_size: bool) -> list[Goal]:
+def goals(rows: Sequence[AdditiveRow], *, at_full_size: bool) -> list[Goal]:
     """Those of speed and memory belong to the full shapes on one H200, that of errors to all."""
     found = []
     for kind in ("output", "gradients"):
@@ -40,7 +40,7 @@ def goals(rows: Sequence[Row], *, at_full_size: bool) -> list[Goal]:
     return [*_goals_of_speed(rows), *found] if at_full_size else found
 
 
-def _goals_of_speed(rows: Sequence[Row]) -> list[Goal]:
+def _goals_of_speed(rows: Sequence[AdditiveRow]) -> list[Goal]:
     found, rates = [], {(row.case, row.backward): (row.rate or 0) / 1e12 for row in rows if row.name == "exact"}
     for name, least in (("large", 7.0), ("small", 3.5)):
         found.append(Goal(f"{name}, forward, exact: T terms/s", least, None, rates.get((name, False))))

@@ -19,7 +19,7 @@ Run = Callable[[], Tensor]
 
 
 @dataclass(frozen=True)
-class Case:
+class ScoreCase:
     """Our way and a peer's way to the same tensor, built on demand."""
 
     section: str
@@ -31,7 +31,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Row:
+class ScoreRow:
     """One measured case. Ratios below 1: we are quicker, or take less memory."""
 
     section: str
@@ -50,7 +50,7 @@ class Row:
         return asdict(self)
 
 
-class Sizes(NamedTuple):
+class ScoreSizes(NamedTuple):
     """B x H x T x K, with S = T."""
 
     batch: int
@@ -81,15 +81,15 @@ class Place(NamedTuple):
         return module.to(self.device, self.dtype)
 
 
-def all_cases(place: Place, *, quick: bool = False) -> list[Case]:
+def all_cases(place: Place, *, quick: bool = False) -> list[ScoreCase]:
     """What the benchmark measures; `quick` leaves out what takes long."""
-    standard = Sizes(2, 4, 128, 32) if quick else Sizes(8, 8, 512, 64)
-    additive = Sizes(2, 1, 64, 64) if quick else Sizes(8, 1, 256, 256)
-    window = Sizes(1, 1, 2048, 64) if quick else Sizes(1, 1, 16_384, 64)
+    standard = ScoreSizes(2, 4, 128, 32) if quick else ScoreSizes(8, 8, 512, 64)
+    additive = ScoreSizes(2, 1, 64, 64) if quick else ScoreSizes(8, 1, 256, 256)
+    window = ScoreSizes(1, 1, 2048, 64) if quick else ScoreSizes(1, 1, 16_384, 64)
     cases = [_against_sdpa(place, name, standard) for name in SCORES if name != "additive"]
     cases += [_additive(place, additive, compiled=False), _multi_head(place, standard), _window(place, window, 128)]
     if not quick:
-        cases.append(_additive_long(place, Sizes(1, 1, 4096, 512)))
+        cases.append(_additive_long(place, ScoreSizes(1, 1, 4096, 512)))
     if can_compile(place) and not quick:
         cases.append(_additive(place, additive, compiled=True))
     both_ways = [variant for case in cases for variant in (case, replace(case, backward=True))]
@@ -101,26 +101,26 @@ def can_compile(place: Place) -> bool:
     return place.device.type != "cpu" or shutil.which("g++") is not None
 
 
-def _growth(place: Place) -> Iterator[Case]:
+def _growth(place: Place) -> Iterator[ScoreCase]:
     """How time and memory grow with T, D and H."""
     for length in (128, 512, 2048):
-        yield _growing(_against_sdpa(place, "scaled_dot", Sizes(2, 8, length, 64)), "T")
+        yield _growing(_against_sdpa(place, "scaled_dot", ScoreSizes(2, 8, length, 64)), "T")
     for length in (64, 128, 256, 512):
-        yield _growing(_additive(place, Sizes(4, 1, length, 128), compiled=False), "T")
+        yield _growing(_additive(place, ScoreSizes(4, 1, length, 128), compiled=False), "T")
     for length in (4096, 8192, 16_384):
-        yield _growing(_window(place, Sizes(1, 1, length, 64), 128), "T")
+        yield _growing(_window(place, ScoreSizes(1, 1, length, 64), 128), "T")
     for width in (32, 64, 128, 256):
-        yield _growing(_against_sdpa(place, "scaled_dot", Sizes(2, 8, 512, width)), "D")
-        yield _growing(_additive(place, Sizes(4, 1, 128, width), compiled=False), "D")
+        yield _growing(_against_sdpa(place, "scaled_dot", ScoreSizes(2, 8, 512, width)), "D")
+        yield _growing(_additive(place, ScoreSizes(4, 1, 128, width), compiled=False), "D")
     for heads in (1, 4, 16):
-        yield _growing(_against_sdpa(place, "scaled_dot", Sizes(2, heads, 512, 512 // heads)), "H")
+        yield _growing(_against_sdpa(place, "scaled_dot", ScoreSizes(2, heads, 512, 512 // heads)), "H")
 
 
-def _growing(case: Case, axis: str) -> Case:
+def _growing(case: ScoreCase, axis: str) -> ScoreCase:
     return replace(case, section=f"growth with {axis}", backward=True)
 
 
-def _against_sdpa(place: Place, name: str, sizes: Sizes) -> Case:
+def _against_sdpa(place: Place, name: str, sizes: ScoreSizes) -> ScoreCase:
     def build() -> tuple[Run, Run, list[Tensor]]:
         score = place.put(SCORES[name](sizes.width, sizes.width, heads=(sizes.heads,)))
         tensors = place.three(sizes.batch, sizes.heads, sizes.length, sizes.width)
@@ -132,10 +132,10 @@ def _against_sdpa(place: Place, name: str, sizes: Sizes) -> Case:
             [*tensors, *score.parameters(), *projected],
         )
 
-    return Case("every score", name, "torch SDPA, already projected", str(sizes), build)
+    return ScoreCase("every score", name, "torch SDPA, already projected", str(sizes), build)
 
 
-def _additive(place: Place, sizes: Sizes, *, compiled: bool) -> Case:
+def _additive(place: Place, sizes: ScoreSizes, *, compiled: bool) -> ScoreCase:
     def build() -> tuple[Run, Run, list[Tensor]]:
         score: Score = place.put(SCORES["additive"](sizes.width, sizes.width))
         tensors = place.three(sizes.batch * sizes.heads, sizes.length, sizes.width)
@@ -147,10 +147,10 @@ def _additive(place: Place, sizes: Sizes, *, compiled: bool) -> Case:
         return lambda: attend(*tensors, score=score), lambda: theirs(*tensors), [*tensors, *score.parameters()]
 
     peer = "torch.compile of the broadcast" if compiled else "eager broadcast"
-    return Case("additive", "additive", peer, str(sizes), build)
+    return ScoreCase("additive", "additive", peer, str(sizes), build)
 
 
-def _additive_long(place: Place, sizes: Sizes) -> Case:
+def _additive_long(place: Place, sizes: ScoreSizes) -> ScoreCase:
     """A length at which the broadcast tensor alone would take 32 GiB in float32: no peer runs beside it."""
     case = _additive(place, sizes, compiled=False)
 
@@ -161,7 +161,7 @@ def _additive_long(place: Place, sizes: Sizes) -> Case:
     return replace(case, peer="nothing (the broadcast doesn't fit)", build=build)
 
 
-def _multi_head(place: Place, sizes: Sizes) -> Case:
+def _multi_head(place: Place, sizes: ScoreSizes) -> ScoreCase:
     width = sizes.heads * sizes.width
 
     def build() -> tuple[Run, Run, list[Tensor]]:
@@ -171,23 +171,23 @@ def _multi_head(place: Place, sizes: Sizes) -> Case:
         leaves = [x, *ours.parameters(), *theirs.parameters()]
         return lambda: ours(x), lambda: theirs(x, x, x, need_weights=False)[0], leaves
 
-    return Case("multi-head", "multi-head", "torch.nn.MultiheadAttention", str(sizes), build)
+    return ScoreCase("multi-head", "multi-head", "torch.nn.MultiheadAttention", str(sizes), build)
 
 
-def _window(place: Place, sizes: Sizes, radius: int) -> Case:
+def _window(place: Place, sizes: ScoreSizes, radius: int) -> ScoreCase:
     def build() -> tuple[Run, Run, list[Tensor]]:
         tensors = place.three(sizes.batch, sizes.heads, sizes.length, sizes.width)
         mask = masks.window(radius)
         return lambda: attend(*tensors, mask=mask), lambda: _sdpa(*tensors), list(tensors)
 
-    return Case("window", f"window {radius}", "torch SDPA, all pairs", str(sizes), build)
+    return ScoreCase("window", f"window {radius}", "torch SDPA, all pairs", str(sizes), build)
 
 
 def _sdpa(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(query, key, value)
 
 
-def measure(case: Case, place: Place) -> Row:
+def measure(case: ScoreCase, place: Place) -> ScoreRow:
     """Our time and memory beside the peer's, run in turns."""
     ours, theirs, leaves = case.build()
     runs = {"ours": _step(ours, leaves, case.backward)}
@@ -198,7 +198,7 @@ def measure(case: Case, place: Place) -> Row:
     for name, run in runs.items():
         _forget(leaves)  # gradients of the run before would be freed inside this one, and hide what it takes
         peaks[name] = peak_memory(run, place.device)
-    return Row(
+    return ScoreRow(
         section=case.section,
         name=case.name,
         peer=case.peer,

@@ -15,7 +15,7 @@ SPECIAL = ("<unk>", "<pad>", "<s>", "</s>")
 
 @final
 @dataclass(frozen=True)
-class Job:
+class ToolkitJob:
     """One model for all: its sizes, and how long it is trained."""
 
     steps: int
@@ -36,7 +36,7 @@ class Job:
     seed: int = 1
 
 
-def opennmt_py(job: Job) -> dict[str, Any]:
+def opennmt_py(job: ToolkitJob) -> dict[str, Any]:
     """OpenNMT-py's config: one flat table. Its dropout is on residuals, activations and embeddings."""
     return {
         "data": {"corpus": {"path_src": SOURCE_PIECES, "path_tgt": TARGET_PIECES}},
@@ -68,7 +68,7 @@ def opennmt_py(job: Job) -> dict[str, Any]:
     }
 
 
-def eole(job: Job) -> dict[str, Any]:
+def eole(job: ToolkitJob) -> dict[str, Any]:
     """Eole's config: OpenNMT-py's words in sections."""
     return {
         "data": {"corpus": {"path_src": SOURCE_PIECES, "path_tgt": TARGET_PIECES}},
@@ -105,7 +105,7 @@ def eole(job: Job) -> dict[str, Any]:
     }
 
 
-def _shared_by_opennmt(job: Job) -> dict[str, Any]:
+def _shared_by_opennmt(job: ToolkitJob) -> dict[str, Any]:
     return {
         "batch_type": "tokens",
         "batch_size": job.tokens_per_batch,
@@ -123,7 +123,7 @@ def _shared_by_opennmt(job: Job) -> dict[str, Any]:
     }
 
 
-def joeynmt(job: Job) -> dict[str, Any]:
+def joeynmt(job: ToolkitJob) -> dict[str, Any]:
     """JoeyNMT's config: it cuts raw text itself, with our SentencePiece model."""
     pieces = {
         "max_length": job.max_length,

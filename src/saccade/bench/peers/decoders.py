@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from saccade.bench.peers.models import marian, optional
-from saccade.bench.training.flops import Sizes
+from saccade.bench.training.flops import ModelSizes
 from saccade.data.text.tokenizer import END, SPECIAL, START, UNKNOWN
 
 Write = Callable[[Tensor, int], list[int]]  # of sources [B, S] that end in </s>, and a beam: tokens of each output
@@ -19,7 +19,7 @@ Write = Callable[[Tensor, int], list[int]]  # of sources [B, S] that end in </s>
 class Setting(NamedTuple):
     """The model's sizes, where it is, and how many tokens every output has."""
 
-    sizes: Sizes
+    sizes: ModelSizes
     device: torch.device
     output_length: int
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.bench.peers.environments import Failed
-from saccade.bench.training.flops import Sizes
+from saccade.bench.training.flops import ModelSizes
 from saccade.data.text.tokenizer import END, PAD, START
 
 SMOOTHING = 0.1
@@ -41,7 +41,7 @@ def smoothed(logits_BTV: Tensor, write_BT: Tensor) -> Tensor:
 class TorchTransformer(nn.Module):
     """torch.nn's encoder and decoder layers under one embedding matrix."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: ModelSizes) -> None:
         super().__init__()
         self.embedding = nn.Embedding(sizes.vocabulary, sizes.width)
         nn.init.normal_(self.embedding.weight, std=sizes.width**-0.5)
@@ -91,7 +91,7 @@ def sinusoids(steps: int, width: int) -> Tensor:
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)
 
 
-def marian(sizes: Sizes) -> Any:
+def marian(sizes: ModelSizes) -> Any:
     """Hugging Face's MarianMTModel with random weights; its attention is torch's fused one."""
     transformers = optional("transformers")
     transformers.utils.logging.set_verbosity_error()
@@ -122,7 +122,7 @@ def marian(sizes: Sizes) -> Any:
 class Marian(nn.Module):
     """MarianMTModel with the loss outside, where it is quickest."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: ModelSizes) -> None:
         super().__init__()
         self.model = marian(sizes)
 
@@ -140,7 +140,7 @@ class LoopRnn(nn.Module):
     Keys are projected once and the output layer runs after the loop, which not every tutorial does.
     """
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: ModelSizes) -> None:
         super().__init__()
         width, embedding = sizes.width, sizes.embedding_width
         self.embedding = nn.Embedding(sizes.vocabulary, embedding)

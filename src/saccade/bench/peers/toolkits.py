@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, final
 import yaml
 
 from saccade.bench.peers import configs
-from saccade.bench.peers.configs import CONFIG, OUTPUT, Job
+from saccade.bench.peers.configs import CONFIG, OUTPUT, ToolkitJob
 from saccade.bench.peers.environments import Environment, Failed
 from saccade.files import replacing
 
@@ -26,7 +26,7 @@ class Mark(NamedTuple):
     tokens: float
 
 
-class Trained(NamedTuple):
+class ToolkitOutcome(NamedTuple):
     """What a training's log says: its marks, and the mean of the rates that it printed itself (tokens a second)."""
 
     marks: list[Mark]
@@ -35,15 +35,15 @@ class Trained(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Peer:
+class ToolkitPeer:
     """A toolkit: its package, what pip is given, its config, its command line, and its log in our terms."""
 
     title: str
     package: str
     requirements: tuple[str, ...]
-    config: Callable[[Job], dict[str, Any]]
+    config: Callable[[ToolkitJob], dict[str, Any]]
     command: tuple[str, ...]  # the first word lies in the environment's bin
-    read: Callable[[str], Trained]
+    read: Callable[[str], ToolkitOutcome]
 
 
 class Versions(NamedTuple):
@@ -58,11 +58,11 @@ class Versions(NamedTuple):
 class Toolkit:
     """A peer in a virtual environment of its own."""
 
-    peer: Peer
+    peer: ToolkitPeer
     environment: Environment
 
     @classmethod
-    def at(cls, peer: Peer, folder: Path) -> Toolkit:
+    def at(cls, peer: ToolkitPeer, folder: Path) -> Toolkit:
         """In a folder, where it may be installed already."""
         return cls(peer, Environment(folder, peer.requirements))
 
@@ -70,7 +70,7 @@ class Toolkit:
         """What is installed."""
         return Versions(*self.environment.versions(self.peer.package, "torch"))
 
-    def train(self, job: Job, data: Path, threads: int) -> Trained:
+    def train(self, job: ToolkitJob, data: Path, threads: int) -> ToolkitOutcome:
         """Train in the folder of the data, and read the log."""
         shutil.rmtree(data / OUTPUT, ignore_errors=True)  # what the one before left
         with replacing(data / CONFIG) as draft:
@@ -95,7 +95,7 @@ _OPENNMT_LINE = re.compile(
 )
 
 
-def read_opennmt(log: str) -> Trained:
+def read_opennmt(log: str) -> ToolkitOutcome:
     """OpenNMT-py's and Eole's lines: `bsz` is the mean of real source tokens, target tokens and sentences a batch.
 
     Tokens are that mean times the steps since the last line, time is the line's own clock. `tok/s` counts the same
@@ -108,7 +108,7 @@ def read_opennmt(log: str) -> Trained:
         tokens = before.tokens + (step - before.step) * int(found["tokens"])
         marks.append(Mark(step, _clock(found["clock"]), tokens))
         rates.append(float(found["rate"]))
-    return Trained(marks[1:], _mean_rate(rates))
+    return ToolkitOutcome(marks[1:], _mean_rate(rates))
 
 
 _JOEY_LINE = re.compile(
@@ -117,7 +117,7 @@ _JOEY_LINE = re.compile(
 )
 
 
-def read_joeynmt(log: str) -> Trained:
+def read_joeynmt(log: str) -> ToolkitOutcome:
     """JoeyNMT's lines say no count, but a rate: real target tokens over the time since the last line, validation apart.
 
     Tokens are therefore that rate times the time between the lines' clocks.
@@ -129,7 +129,7 @@ def read_joeynmt(log: str) -> Trained:
         tokens = marks[-1].tokens + rate * (seconds - marks[-1].seconds) if marks else 0.0
         marks.append(Mark(int(found["step"]), seconds, tokens))
         rates.append(rate)
-    return Trained(marks, _mean_rate(rates))
+    return ToolkitOutcome(marks, _mean_rate(rates))
 
 
 def _mean_rate(rates: list[float]) -> float | None:
@@ -138,7 +138,7 @@ def _mean_rate(rates: list[float]) -> float | None:
 
 
 PEERS = {
-    "opennmt_py": Peer(
+    "opennmt_py": ToolkitPeer(
         "OpenNMT-py",
         "OpenNMT-py",
         ("OpenNMT-py", "numpy<2"),
@@ -146,8 +146,10 @@ PEERS = {
         ("onmt_train", "-config", CONFIG),
         read_opennmt,
     ),
-    "eole": Peer("Eole", "eole", ("eole", "aiohttp"), configs.eole, ("eole", "train", "-config", CONFIG), read_opennmt),
-    "joeynmt": Peer(
+    "eole": ToolkitPeer(
+        "Eole", "eole", ("eole", "aiohttp"), configs.eole, ("eole", "train", "-config", CONFIG), read_opennmt
+    ),
+    "joeynmt": ToolkitPeer(
         "JoeyNMT",
         "joeynmt",
         ("joeynmt", "importlib_metadata", "sentencepiece==0.2.0"),

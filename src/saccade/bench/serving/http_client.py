@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, final
 from urllib.parse import urlsplit
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 PATIENCE = 120  # seconds for a server to load its models
 
@@ -53,7 +53,7 @@ def _address(log: Path, process: subprocess.Popen[bytes]) -> tuple[str, int]:
                 url = urlsplit(json.loads(line)["url"])
                 return url.hostname or "", url.port or 0
         time.sleep(0.05)
-    raise Mistake(f"the server didn't start: {log.read_text('utf-8').strip() or 'it took too long'}")
+    raise UserError(f"the server didn't start: {log.read_text('utf-8').strip() or 'it took too long'}")
 
 
 @final

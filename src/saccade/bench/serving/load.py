@@ -19,9 +19,9 @@ import psutil
 from saccade.bench.serving.fuzzing import Survived, fuzz
 from saccade.bench.serving.http_client import Connection, Reply, Served, served
 from saccade.data.text.corpus import read_lines
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.runs import config as config_file
-from saccade.serving.models import Pair, load_runs
+from saccade.serving.models import LanguagePair, load_runs
 from saccade.tasks.translate import corpora
 from saccade.tasks.translate.predictor import Translator
 
@@ -69,7 +69,7 @@ class Tally:
         }
 
 
-class Report(NamedTuple):
+class LoadReport(NamedTuple):
     """One request at a time, many clients, and the server's memory (MiB) after so many requests."""
 
     alone: Tally
@@ -91,7 +91,7 @@ class Report(NamedTuple):
 class Clients:
     """Some clients of a server, each with its own connection; their questions are drawn with a seed."""
 
-    def __init__(self, where: Served, right: Mapping[str, str], pair: Pair) -> None:
+    def __init__(self, where: Served, right: Mapping[str, str], pair: LanguagePair) -> None:
         self.where, self.right = where, right
         self.others = set(right.values())
         ask = pair._asdict()
@@ -134,7 +134,7 @@ class Clients:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class LoadPlan:
     """What to measure: `num_requests` for memory, 0 leaves it out."""
 
     run: Path
@@ -146,7 +146,7 @@ class Plan:
     options: Sequence[str] = ()
 
 
-def run(plan: Plan, say: Say) -> Report:
+def run(plan: LoadPlan, say: Say) -> LoadReport:
     """Start a server, load it, and say what was seen."""
     right, pair = right_answers(plan, say)
     with (
@@ -165,7 +165,7 @@ def fuzzed(run: Path, count: int) -> Survived:
         return asyncio.run(fuzz(where, count))
 
 
-async def _measure(plan: Plan, clients: Clients, say: Say) -> Report:
+async def _measure(plan: LoadPlan, clients: Clients, say: Say) -> LoadReport:
     await clients.run(plan.clients, until=_after(2))  # warm
     say(f"one request at a time, {plan.alone_seconds:g} s")
     alone = await clients.run(1, until=_after(plan.alone_seconds))
@@ -177,21 +177,21 @@ async def _measure(plan: Plan, clients: Clients, say: Say) -> Report:
         await clients.run(plan.clients, until=_first(part), seed=2 + number)
         memory.append((number * part, _resident(clients.where)))
         say(f"{number * part:,} requests more: {memory[-1][1]:.0f} MiB")
-    return Report(alone, together, memory)
+    return LoadReport(alone, together, memory)
 
 
-def right_answers(plan: Plan, say: Say) -> tuple[dict[str, str], Pair]:
+def right_answers(plan: LoadPlan, say: Say) -> tuple[dict[str, str], LanguagePair]:
     """Distinct texts with their translations, as the run gives them offline; and the languages."""
     (loaded,) = load_runs([plan.run])
     if not isinstance(loaded.predictor, Translator) or loaded.pair is None:
-        raise Mistake(f"{plan.run}: it doesn't translate; the load is of a translator")
+        raise UserError(f"{plan.run}: it doesn't translate; the load is of a translator")
     texts = list(itertools.islice(dict.fromkeys(filter(None, _lines(plan))), MOST_TEXTS))
     say(f"{len(texts):,} texts, translated offline")
     outputs = loaded.predictor.predict(texts)
     return {text: found.text for text, found in zip(texts, outputs, strict=True)}, loaded.pair
 
 
-def _lines(plan: Plan) -> Iterator[str]:
+def _lines(plan: LoadPlan) -> Iterator[str]:
     if plan.texts is not None:
         return read_lines(plan.texts)
     data = config_file.load(plan.run / "config.yaml").data

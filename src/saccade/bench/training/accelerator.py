@@ -17,10 +17,10 @@ from typing import Any, final
 import torch
 
 from saccade.bench.training import flops, trainers
-from saccade.bench.training.sentences import Work
-from saccade.bench.training.trainers import PEERS, Job
+from saccade.bench.training.sentences import TrainingText
+from saccade.bench.training.trainers import PEERS, TrainJob
 from saccade.data.store import Store
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 Say = Callable[[str], None]
 OURS = "saccade"
@@ -28,7 +28,7 @@ OURS = "saccade"
 
 @final
 @dataclass(frozen=True)
-class Row:
+class AcceleratorRow:
     """One contestant at one work, or why it has no figures."""
 
     name: str
@@ -53,15 +53,15 @@ class Row:
 
 @final
 @dataclass(frozen=True)
-class Report:
+class AcceleratorReport:
     """All rows, and the ceiling that they are held against."""
 
     ceiling: float
-    rows: list[Row]
+    rows: list[AcceleratorRow]
 
-    def tables(self) -> dict[str, list[Row]]:
+    def tables(self) -> dict[str, list[AcceleratorRow]]:
         """Rows that belong side by side, by what they did."""
-        found: dict[str, list[Row]] = {}
+        found: dict[str, list[AcceleratorRow]] = {}
         for row in self.rows:
             name = row.work if row.axis is None else f"growth with {row.axis}: {row.point:,g}"
             found.setdefault(name, []).append(row)
@@ -78,16 +78,16 @@ class Report:
         return found
 
 
-def run(job: Job, say: Say, *, growth: bool = False) -> Report:
+def run(job: TrainJob, say: Say, *, growth: bool = False) -> AcceleratorReport:
     """Everybody at every work; with `growth` also with batch, length, width and vocabulary. Ctrl-C ends it there."""
-    report = Report(flops.ceiling(job.device), [])
+    report = AcceleratorReport(flops.ceiling(job.device), [])
     with contextlib.suppress(KeyboardInterrupt):  # what is found is shown
         for row in _all_rows(job, report.ceiling, say, growth=growth):
             report.rows.append(row)
     return report
 
 
-def _all_rows(job: Job, ceiling: float, say: Say, *, growth: bool) -> Iterator[Row]:
+def _all_rows(job: TrainJob, ceiling: float, say: Say, *, growth: bool) -> Iterator[AcceleratorRow]:
     for work in job.works():
         yield from _everybody(job, work, ceiling, say)
     for axis, point, other in growing(job) if growth else ():
@@ -95,11 +95,11 @@ def _all_rows(job: Job, ceiling: float, say: Say, *, growth: bool) -> Iterator[R
             yield replace(row, axis=axis, point=point)
 
 
-def growing(job: Job) -> Iterator[tuple[str, float, Job]]:
+def growing(job: TrainJob) -> Iterator[tuple[str, float, TrainJob]]:
     """The same job smaller and larger: which way, how much, and the job."""
     sizes = job.sizes
     if sizes.is_recurrent:
-        raise Mistake("--growth: given, but it goes with --size base or big")
+        raise UserError("--growth: given, but it goes with --size base or big")
     for factor in (0.25, 0.5, 1, 2):
         tokens = int(job.tokens * factor)
         yield "batch", tokens, replace(job, tokens=tokens)
@@ -115,18 +115,18 @@ def growing(job: Job) -> Iterator[tuple[str, float, Job]]:
         yield "vocabulary", vocabulary, replace(job, sizes=sizes._replace(vocabulary=vocabulary))
 
 
-def _everybody(job: Job, work: Work, ceiling: float, say: Say) -> Iterator[Row]:
+def _everybody(job: TrainJob, work: TrainingText, ceiling: float, say: Say) -> Iterator[AcceleratorRow]:
     per_token = flops.training(job.sizes, work) / float(work.target_N.sum())
     with tempfile.TemporaryDirectory(prefix="saccade-bench-") as folder:
         store = work.store(Path(folder), job.sizes.vocabulary)
         for name in (OURS, *job.peers):
             title = OURS if name == OURS else PEERS[name].title
             say(f"{work.name}: {title}")
-            row = _measured(Row(name, title, work.name, job.steps), job, work, store)
+            row = _measured(AcceleratorRow(name, title, work.name, job.steps), job, work, store)
             yield row if row.rate is None else replace(row, share=row.rate * per_token / ceiling)
 
 
-def _measured(row: Row, job: Job, work: Work, store: Store) -> Row:
+def _measured(row: AcceleratorRow, job: TrainJob, work: TrainingText, store: Store) -> AcceleratorRow:
     """The row filled in; what a contestant trips over, of memory or of its own, is a row, not the end of the others."""
     before = _fresh(job.device)
     torch.manual_seed(1)
@@ -166,5 +166,5 @@ def chosen(names: str | None, *, is_recurrent: bool) -> tuple[str, ...]:
         return tuple(fitting)
     asked = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if unknown := [name for name in asked if name not in fitting and asked != ("none",)]:
-        raise Mistake(f"--peers: {unknown[0]!r} given; allowed: none, or some of {','.join(fitting)}")
+        raise UserError(f"--peers: {unknown[0]!r} given; allowed: none, or some of {','.join(fitting)}")
     return () if asked == ("none",) else asked

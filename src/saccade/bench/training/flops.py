@@ -12,11 +12,11 @@ from typing import NamedTuple
 import torch
 
 from saccade.bench.measure import medians_side_by_side
-from saccade.bench.training.sentences import Work
+from saccade.bench.training.sentences import TrainingText
 from saccade.tasks.translate.networks import TRANSFORMER_SIZES
 
 
-class Sizes(NamedTuple):
+class ModelSizes(NamedTuple):
     """The model that everybody trains: a Transformer, or with an `embedding_width` an RNN with additive attention."""
 
     width: int
@@ -33,15 +33,15 @@ class Sizes(NamedTuple):
         return self.embedding_width > 0
 
 
-def sizes_of(name: str, vocabulary: int) -> Sizes:
+def sizes_of(name: str, vocabulary: int) -> ModelSizes:
     """By name: base and big of Vaswani 2017, rnn of Bahdanau 2015."""
     if name == "rnn":
-        return Sizes(width=1000, num_layers=1, vocabulary=vocabulary, embedding_width=620)
+        return ModelSizes(width=1000, num_layers=1, vocabulary=vocabulary, embedding_width=620)
     given = {key: int(value) for key, value in TRANSFORMER_SIZES[name].items() if key != "dropout"}
-    return Sizes(vocabulary=vocabulary, **given)
+    return ModelSizes(vocabulary=vocabulary, **given)
 
 
-def training(sizes: Sizes, work: Work) -> float:
+def training(sizes: ModelSizes, work: TrainingText) -> float:
     """Operations of one pass over all the sentences, forward and backward."""
     source, target = float(work.source_N.sum()), float(work.target_N.sum())
     cross = float((work.source_N * work.target_N).sum())
@@ -54,7 +54,7 @@ def training(sizes: Sizes, work: Work) -> float:
     return 6 * products + 12 * L * D * (own + cross)
 
 
-def _recurrent(sizes: Sizes, source: float, target: float, cross: float) -> float:
+def _recurrent(sizes: ModelSizes, source: float, target: float, cross: float) -> float:
     """A GRU each way with half the width, keys once a source token; query, GRU, maxout and output a target token."""
     D, E, half = sizes.width, sizes.embedding_width, sizes.width // 2
     encoder = 2 * 3 * half * (E + half) + D * D

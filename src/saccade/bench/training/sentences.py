@@ -21,7 +21,7 @@ from torch import Tensor
 from saccade.data.batches import collate
 from saccade.data.store import Ragged, RaggedWriter, Store
 from saccade.data.text.tokenizer import PAD, SPECIAL
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 SPREAD = 0.5  # of the logarithm of lengths: half of all sentences have 18 to 34 tokens where the mean is 28
 LEAN = 0.15  # of the logarithm of target over source
@@ -32,7 +32,7 @@ Integers = NDArray[np.int64]
 
 @final
 @dataclass(frozen=True)
-class Work:
+class TrainingText:
     """Sentences to train on, by the lengths of both sides, </s> counted; `tokens` of either side make a batch."""
 
     name: str
@@ -58,34 +58,34 @@ class Work:
         return Store(source, target, np.zeros(len(source), np.uint64), {}, {}, self.name)
 
 
-def log_normal(mean: float, tokens: int, num_batches: int, seed: int = 1) -> Work:
+def log_normal(mean: float, tokens: int, num_batches: int, seed: int = 1) -> TrainingText:
     """About so many batches of sentences whose lengths are log-normal; a target is about as long as its source."""
     random = np.random.default_rng(seed)
     count, longest = int(num_batches * tokens / mean) + 1, min(_up(4.5 * mean), tokens)
     source = np.exp(random.normal(np.log(mean) - SPREAD**2 / 2, SPREAD, count))
     target = source * np.exp(random.normal(0, LEAN, count))
     source_N, target_N = (np.rint(side).astype(np.int64).clip(2, longest) for side in (source, target))
-    return Work(f"log-normal, mean {mean:g}", source_N, target_N, tokens)
+    return TrainingText(f"log-normal, mean {mean:g}", source_N, target_N, tokens)
 
 
-def rectangle(batch: int, length: int, num_batches: int) -> Work:
+def rectangle(batch: int, length: int, num_batches: int) -> TrainingText:
     """Sentences that are all as long: nothing is ever padded, the best case of whoever pads."""
     lengths = np.full(batch * num_batches, length, np.int64)
-    return Work(f"{batch} x {length}, nothing to pad", lengths, lengths, batch * length, step=1)
+    return TrainingText(f"{batch} x {length}, nothing to pad", lengths, lengths, batch * length, step=1)
 
 
-def multi30k(folder: Path, tokens: int, num_batches: int) -> Work:
+def multi30k(folder: Path, tokens: int, num_batches: int) -> TrainingText:
     """The lengths of Multi30k's training pairs (de-en), in words and marks, as often as it takes."""
     sides = []
     for language in ("de", "en"):
         path = folder / f"train.{language}.gz"
         if not path.is_file():
-            raise Mistake(f"--data: there is no file at {path}; wanted: a folder with train.de.gz and train.en.gz")
+            raise UserError(f"--data: there is no file at {path}; wanted: a folder with train.de.gz and train.en.gz")
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             sides.append(np.array([len(re.findall(r"\w+|[^\w\s]", line)) + 1 for line in lines]).clip(2, tokens))
     times = -(-num_batches * tokens // int(sides[0].sum()))
     source_N, target_N = (np.tile(side, times) for side in sides)
-    return Work("Multi30k's lengths", source_N, target_N, tokens)
+    return TrainingText("Multi30k's lengths", source_N, target_N, tokens)
 
 
 class Padded(NamedTuple):
@@ -106,7 +106,7 @@ class Padded(NamedTuple):
         return Padded(*(None if tensor is None else tensor.to(device) for tensor in self))  # type: ignore[arg-type]
 
 
-def padded_batches(work: Work, store: Store, *, num_widths: int | None, count: int) -> list[Padded]:
+def padded_batches(work: TrainingText, store: Store, *, num_widths: int | None, count: int) -> list[Padded]:
     """So many of the full rectangles that the sentences make, evenly from the narrowest to the widest."""
     own = work.widths()
     widths = np.array(sorted(set(own.tolist())) if num_widths is None else tight_widths(own, num_widths))
@@ -117,7 +117,7 @@ def padded_batches(work: Work, store: Store, *, num_widths: int | None, count: i
         for rows in _cut(np.flatnonzero(place == index), work.tokens // int(width))
     ]
     if not full:
-        raise Mistake(f"--tokens: {work.tokens} given; the sentences don't fill one batch")
+        raise UserError(f"--tokens: {work.tokens} given; the sentences don't fill one batch")
     chosen = ((np.arange(count) + 0.5) * len(full) / count).astype(int)
     return [_padded(store, *full[index]) for index in chosen]
 

@@ -19,15 +19,15 @@ import torch
 
 import saccade
 from saccade.bench.peers import configs
-from saccade.bench.peers.configs import Job
+from saccade.bench.peers.configs import ToolkitJob
 from saccade.bench.peers.environments import Failed
-from saccade.bench.peers.toolkits import PEERS, Mark, Toolkit, Trained, Versions
+from saccade.bench.peers.toolkits import PEERS, Mark, Toolkit, ToolkitOutcome, Versions
 from saccade.data.text.tokenizer import UNKNOWN, SentencePiece
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import replacing
 from saccade.tasks import devices
 from saccade.tasks.translate import batches, corpora, task
-from saccade.tasks.translate.task import Config
+from saccade.tasks.translate.config import TranslateConfig
 from saccade.training.checkpoints import Progress
 from saccade.training.loop import Trainer
 
@@ -39,7 +39,7 @@ NEVER = 1 << 40  # steps
 
 @final
 @dataclass(frozen=True)
-class Plan:
+class ToolkitPlan:
     """What to run."""
 
     data: Path
@@ -51,9 +51,9 @@ class Plan:
     threads: int = 2
     report_every: int = 10
 
-    def job(self) -> Job:
+    def job(self) -> ToolkitJob:
         """The model, trained for warm-up and counted steps."""
-        return Job(steps=self.warmup + self.steps, report_every=self.report_every)
+        return ToolkitJob(steps=self.warmup + self.steps, report_every=self.report_every)
 
 
 @final
@@ -73,7 +73,7 @@ class Round:
 
 @final
 @dataclass
-class Row:
+class ToolkitRow:
     """A toolkit and its trainings; or the reason why there are none."""
 
     title: str
@@ -93,11 +93,11 @@ class Row:
         return {"title": self.title, "versions": versions, "rate": self.rate, "rounds": rounds, "problem": self.problem}
 
 
-def run(plan: Plan, say: Say) -> list[Row]:
+def run(plan: ToolkitPlan, say: Say) -> list[ToolkitRow]:
     """Every toolkit in turns, round by round; ours is the first row."""
     config = _config(plan.job(), _files(plan.data))
     torch.set_num_threads(plan.threads)
-    contestants = [_Contestant(Row("saccade", Versions(saccade.__version__, torch.__version__)), None)]
+    contestants = [_Contestant(ToolkitRow("saccade", Versions(saccade.__version__, torch.__version__)), None)]
     contestants += [_ready(Toolkit.at(PEERS[name], plan.peers_folder / name), say) for name in plan.names]
     with tempfile.TemporaryDirectory(prefix="saccade-bench-") as name:
         folder = Path(name)
@@ -114,11 +114,11 @@ def run(plan: Plan, say: Say) -> list[Row]:
 class _Contestant(NamedTuple):
     """A row, and the toolkit that fills it; ours needs none."""
 
-    row: Row
+    row: ToolkitRow
     toolkit: Toolkit | None
 
 
-def _measure(contestant: _Contestant, plan: Plan, config: Config, folder: Path) -> None:
+def _measure(contestant: _Contestant, plan: ToolkitPlan, config: TranslateConfig, folder: Path) -> None:
     row, toolkit = contestant
     try:
         trained = train_ours(config, folder) if toolkit is None else toolkit.train(plan.job(), folder, plan.threads)
@@ -129,7 +129,7 @@ def _measure(contestant: _Contestant, plan: Plan, config: Config, folder: Path) 
 
 def _ready(toolkit: Toolkit, say: Say) -> _Contestant:
     """A peer, installed if it wasn't."""
-    row = Row(toolkit.peer.title)
+    row = ToolkitRow(toolkit.peer.title)
     try:
         if not toolkit.environment.is_ready:
             say(f"installing {row.title} into {toolkit.environment.folder} (once; it takes minutes)")
@@ -140,7 +140,7 @@ def _ready(toolkit: Toolkit, say: Say) -> _Contestant:
     return _Contestant(row, toolkit)
 
 
-def steady(trained: Trained, warmup: int) -> Round:
+def steady(trained: ToolkitOutcome, warmup: int) -> Round:
     """Tokens and time between the first mark after the warm-up and the last."""
     counted = [mark for mark in trained.marks if mark.step >= warmup]
     if len(counted) < 2:
@@ -150,7 +150,7 @@ def steady(trained: Trained, warmup: int) -> Round:
     return Round(last.tokens - first.tokens, last.seconds - first.seconds, trained.printed_rate)
 
 
-def train_ours(config: Config, folder: Path) -> Trained:
+def train_ours(config: TranslateConfig, folder: Path) -> ToolkitOutcome:
     """A run of our own loop over the store, as `saccade train` does it, marked at every step."""
     both = corpora.tokenizers(config, folder)
     stores = corpora.stores(config, both, folder / "store")
@@ -167,10 +167,10 @@ def train_ours(config: Config, folder: Path) -> Trained:
         loss = functools.partial(batches.loss, config, network)
         trainer = Trainer(network, plan, loss, options, Path(scratch))
         trainer.run(lambda: {"score": 0.0}, mark)
-    return Trained(marks)
+    return ToolkitOutcome(marks)
 
 
-def prepare(config: Config, folder: Path) -> None:
+def prepare(config: TranslateConfig, folder: Path) -> None:
     """What the peers read: the text, the same cut into pieces, the pieces as a list, and the SentencePiece model."""
     tokenizer = corpora.tokenizers(config, folder)[0]
     assert isinstance(tokenizer, SentencePiece)
@@ -191,7 +191,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
         draft.write_text("".join(line + "\n" for line in lines), "utf-8")
 
 
-def _config(job: Job, files: dict[str, str]) -> Config:
+def _config(job: ToolkitJob, files: dict[str, str]) -> TranslateConfig:
     """The job as a config of ours."""
     tokenizer = {"kind": "unigram", "vocabulary_size": job.vocabulary_size, "shared": True}
     model = {
@@ -217,7 +217,7 @@ def _config(job: Job, files: dict[str, str]) -> Config:
     }
     data = {"train": files, "valid": files, "max_length": job.max_length}
     sections = {"data": data, "tokenizer": tokenizer, "model": model, "training": training}
-    return Config.model_validate({"seed": job.seed, "device": "cpu", **sections})
+    return TranslateConfig.model_validate({"seed": job.seed, "device": "cpu", **sections})
 
 
 def _files(folder: Path) -> dict[str, str]:
@@ -225,7 +225,7 @@ def _files(folder: Path) -> dict[str, str]:
     paths = [folder / f"train.{language}.gz" for language in LANGUAGES]
     if missing := [path for path in paths if not path.is_file()]:
         wanted = "a folder with Multi30k's train.de.gz and train.en.gz"
-        raise Mistake(f"--data: there is no file at {missing[0]}; wanted: {wanted} (or set SACCADE_DATA)")
+        raise UserError(f"--data: there is no file at {missing[0]}; wanted: {wanted} (or set SACCADE_DATA)")
     return {"source": str(paths[0]), "target": str(paths[1])}
 
 
@@ -239,11 +239,11 @@ def chosen(names: str) -> tuple[str, ...]:
     """A list of peers as it is typed: names and commas, or none."""
     asked = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if unknown := [name for name in asked if name not in PEERS and asked != ("none",)]:
-        raise Mistake(f"--peers: {unknown[0]!r} given; allowed: none, or some of {','.join(PEERS)}")
+        raise UserError(f"--peers: {unknown[0]!r} given; allowed: none, or some of {','.join(PEERS)}")
     return () if asked == ("none",) else asked
 
 
-def plot(rows: Sequence[Row], path: Path) -> None:
+def plot(rows: Sequence[ToolkitRow], path: Path) -> None:
     """A bar for each toolkit."""
     from matplotlib.figure import Figure
 

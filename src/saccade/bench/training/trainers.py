@@ -15,14 +15,14 @@ from rich.console import Console
 from torch import nn
 
 from saccade.bench.peers.models import SMOOTHING, LoopRnn, Marian, TorchTransformer
-from saccade.bench.training.flops import Sizes
-from saccade.bench.training.sentences import Padded, Work, log_normal, multi30k, padded_batches, rectangle
+from saccade.bench.training.flops import ModelSizes
+from saccade.bench.training.sentences import Padded, TrainingText, log_normal, multi30k, padded_batches, rectangle
 from saccade.data.store import Store
 from saccade.data.text.tokenizer import SPECIAL, Vocabulary
 from saccade.tasks import devices
 from saccade.tasks.translate import batches as batching
 from saccade.tasks.translate import task
-from saccade.tasks.translate.task import Config
+from saccade.tasks.translate.config import TranslateConfig
 from saccade.training.checkpoints import Progress
 from saccade.training.loop import Trainer
 
@@ -32,11 +32,11 @@ RECURRENT_BATCHES, RECURRENT_LENGTH = (80, 512), 30
 
 @final
 @dataclass(frozen=True)
-class Job:
+class TrainJob:
     """What to run."""
 
     device: torch.device
-    sizes: Sizes
+    sizes: ModelSizes
     tokens: int = 25_600  # of either side, a step
     steps: int = 20  # counted ones
     warmup: int = 5
@@ -56,21 +56,21 @@ class Job:
         """As many as everybody's sentences make: enough that every width fills some."""
         return max(64, 2 * (self.steps + self.warmup))
 
-    def works(self) -> list[Work]:
+    def works(self) -> list[TrainingText]:
         """Lengths as they come, and rectangles without padding."""
         count = self.warmup + self.ahead + self.steps
         if self.sizes.is_recurrent:
             return [rectangle(batch, RECURRENT_LENGTH, count) for batch in self.recurrent_batches]
         return [self.drawn(), rectangle(self.tokens // 32, 32, count)]
 
-    def drawn(self) -> Work:
+    def drawn(self) -> TrainingText:
         """Lengths as they come."""
         if self.data is not None:
             return multi30k(self.data, self.tokens, self.num_batches)
         return log_normal(self.mean_length, self.tokens, self.num_batches)
 
 
-class Trained(NamedTuple):
+class TrainOutcome(NamedTuple):
     """What was counted of a training."""
 
     tokens: int  # real target ones
@@ -79,22 +79,22 @@ class Trained(NamedTuple):
     real_share: float | None = None  # of the peers' target tokens; the rest is padding
 
 
-class Peer(NamedTuple):
+class ModelPeer(NamedTuple):
     """Another way to train the same model."""
 
     title: str
-    build: Callable[[Sizes], nn.Module]
+    build: Callable[[ModelSizes], nn.Module]
     is_recurrent: bool = False
     is_compiled: bool = False
 
 
 PEERS = {
-    "torch": Peer("torch.nn.Transformer", TorchTransformer),
-    "torch-compiled": Peer("torch.nn.Transformer, compiled", TorchTransformer, is_compiled=True),
-    "marian": Peer("Hugging Face Marian", Marian),
-    "marian-compiled": Peer("Hugging Face Marian, compiled", Marian, is_compiled=True),
-    "loop": Peer("step-by-step loop", LoopRnn, is_recurrent=True),
-    "loop-compiled": Peer("step-by-step loop, step compiled", LoopRnn, is_recurrent=True, is_compiled=True),
+    "torch": ModelPeer("torch.nn.Transformer", TorchTransformer),
+    "torch-compiled": ModelPeer("torch.nn.Transformer, compiled", TorchTransformer, is_compiled=True),
+    "marian": ModelPeer("Hugging Face Marian", Marian),
+    "marian-compiled": ModelPeer("Hugging Face Marian, compiled", Marian, is_compiled=True),
+    "loop": ModelPeer("step-by-step loop", LoopRnn, is_recurrent=True),
+    "loop-compiled": ModelPeer("step-by-step loop, step compiled", LoopRnn, is_recurrent=True, is_compiled=True),
 }
 
 
@@ -102,7 +102,7 @@ class _Enough(Exception):
     """All steps were taken; raised where the loop would validate, so that no gigabytes are saved."""
 
 
-def config_of(job: Job, work: Work) -> Config:
+def config_of(job: TrainJob, work: TrainingText) -> TranslateConfig:
     """The job as a config of ours."""
     sizes = job.sizes
     model: dict[str, Any] = {"width": sizes.width, "num_layers": sizes.num_layers, "dropout": sizes.dropout}
@@ -121,7 +121,7 @@ def config_of(job: Job, work: Work) -> Config:
     longest = int(max(work.source_N.max(), work.target_N.max()))
     data = {"train": {"source": "nowhere"}, "valid": {"source": "nowhere"}, "max_length": longest}
     sections = {"data": data, "tokenizer": {"vocabulary_size": sizes.vocabulary}, "model": model, "training": training}
-    return Config.model_validate({"device": job.device.type, **sections})
+    return TranslateConfig.model_validate({"device": job.device.type, **sections})
 
 
 def words(count: int) -> Vocabulary:
@@ -129,7 +129,7 @@ def words(count: int) -> Vocabulary:
     return Vocabulary([*SPECIAL, *map(str, range(count))][:count], "words")
 
 
-def ours(job: Job, work: Work, store: Store) -> Trained:
+def ours(job: TrainJob, work: TrainingText, store: Store) -> TrainOutcome:
     """Our own loop, as `saccade train` runs it."""
     config, started = config_of(job, work), time.perf_counter()
     network = task.model(config, (words(job.sizes.vocabulary),) * 2).train()
@@ -155,10 +155,10 @@ def ours(job: Job, work: Work, store: Store) -> Trained:
             trainer.run(enough, mark)
         except _Enough:
             first, last = times
-    return Trained(items[1] - items[0], last - first, first - started)
+    return TrainOutcome(items[1] - items[0], last - first, first - started)
 
 
-def theirs(peer: Peer, job: Job, work: Work, store: Store) -> Trained:
+def theirs(peer: ModelPeer, job: TrainJob, work: TrainingText, store: Store) -> TrainOutcome:
     """The usual loop of a peer's user; every width is seen in the warm-up."""
     started = time.perf_counter()
     widths = job.num_widths or None if peer.is_compiled else None
@@ -177,10 +177,10 @@ def theirs(peer: Peer, job: Job, work: Work, store: Store) -> Trained:
             step(batch)
         last = now(job.device)
     real_share = tokens / sum(batch.write_BT.numel() for batch in batches)
-    return Trained(tokens, last - first, first - started, real_share)
+    return TrainOutcome(tokens, last - first, first - started, real_share)
 
 
-def _runner(peer: Peer, model: nn.Module, *, is_dynamic: bool) -> Callable[..., torch.Tensor]:
+def _runner(peer: ModelPeer, model: nn.Module, *, is_dynamic: bool) -> Callable[..., torch.Tensor]:
     """The whole model compiled; of a loop its step, since a graph of all steps takes forever to make."""
     if not peer.is_compiled:
         return model

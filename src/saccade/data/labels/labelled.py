@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from saccade.data.text.corpus import clean, kind_of, text_lines
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
 LONGEST_FIELD = 1 << 24  # characters of a CSV field
@@ -29,7 +29,7 @@ class Text(NamedTuple):
     speaker: str = ""
 
 
-class Columns(NamedTuple):
+class LabelColumns(NamedTuple):
     """Where a file's lines hold what: names from its header (or JSON keys), or positions from 0."""
 
     label: str | int = "label"
@@ -64,13 +64,13 @@ class Spelling(NamedTuple):
         return joined.lower() if self.lowercase else joined
 
 
-def read_labelled(paths: Iterable[Path], columns: Columns, *, needs_label: bool = True) -> Iterator[Text]:
+def read_labelled(paths: Iterable[Path], columns: LabelColumns, *, needs_label: bool = True) -> Iterator[Text]:
     """The texts of files, in order; lines that are blank altogether are passed over. None at all is a mistake."""
     paths = list(paths)
     found = itertools.chain.from_iterable(_reader(path)(path, columns, needs_label) for path in paths)
     first = next(found, None)
     if first is None:
-        raise Mistake(f"{', '.join(map(str, paths))}: empty; there must be at least one text")
+        raise UserError(f"{', '.join(map(str, paths))}: empty; there must be at least one text")
     return itertools.chain([first], found)
 
 
@@ -87,16 +87,16 @@ def plain_lines(lines: Iterable[str], *, as_dialogue: bool) -> Iterator[Text]:
             yield Text(clean(text), "", str(number), clean(speaker)) if tab else Text(clean(line), "", str(number))
 
 
-def _reader(path: Path) -> Callable[[Path, Columns, bool], Iterator[Text]]:
+def _reader(path: Path) -> Callable[[Path, LabelColumns, bool], Iterator[Text]]:
     return {".jsonl": _jsonl, ".csv": _csv, ".tsv": _tsv}.get(kind_of(path), _label_first)
 
 
-def _tsv(path: Path, columns: Columns, needs_label: bool) -> Iterator[Text]:
+def _tsv(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]:
     rows = ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(text_lines(path), 1))
     return _table(path, rows, columns, needs_label)
 
 
-def _csv(path: Path, columns: Columns, needs_label: bool) -> Iterator[Text]:
+def _csv(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]:
     return _table(path, _csv_rows(path), columns, needs_label)
 
 
@@ -110,17 +110,21 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise Mistake(f"{path}:{number}: not CSV ({error})") from None
+            raise UserError(f"{path}:{number}: not CSV ({error})") from None
 
 
-def _table(path: Path, rows: Iterator[tuple[int, list[str]]], columns: Columns, needs_label: bool) -> Iterator[Text]:
+def _table(
+    path: Path, rows: Iterator[tuple[int, list[str]]], columns: LabelColumns, needs_label: bool
+) -> Iterator[Text]:
     places = _places(path, rows, columns, needs_label)
     for number, fields in rows:
         if any(field.strip() for field in fields):
             yield _checked(path, number, _picked(path, number, fields, places, needs_label), needs_label)
 
 
-def _places(path: Path, rows: Iterator[tuple[int, list[str]]], columns: Columns, needs_label: bool) -> dict[str, int]:
+def _places(
+    path: Path, rows: Iterator[tuple[int, list[str]]], columns: LabelColumns, needs_label: bool
+) -> dict[str, int]:
     """Which field of a row holds what, from 0 on: as counted, or as the header says."""
     if columns.are_positions:
         return {name: int(column) for name, column in columns.named().items()}
@@ -129,7 +133,7 @@ def _places(path: Path, rows: Iterator[tuple[int, list[str]]], columns: Columns,
     for name, column in wanted.items():
         if header and column not in header:
             said = f"no column {column!r} (data.columns.{name}) in its header: {', '.join(header)}"
-            raise Mistake(f"{path}:1: {said}; give its name there, or its position from 0 if there is no header")
+            raise UserError(f"{path}:1: {said}; give its name there, or its position from 0 if there is no header")
     return {name: header.index(str(column)) for name, column in wanted.items() if header}
 
 
@@ -142,15 +146,15 @@ def _picked(
             picked[name] = fields[place]
         elif name != "label" or needs_label:
             count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
-            raise Mistake(
+            raise UserError(
                 f"{path}:{number}: {count}, but the {name} is in column {place}, counted from 0 (data.columns.{name})"
             )
     return picked
 
 
-def _jsonl(path: Path, columns: Columns, needs_label: bool) -> Iterator[Text]:
+def _jsonl(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]:
     if columns.are_positions:
-        raise Mistake(f"data.columns: positions given, but {path} is JSONL; its columns are keys, such as 'text'")
+        raise UserError(f"data.columns: positions given, but {path} is JSONL; its columns are keys, such as 'text'")
     wanted = {name: column for name, column in columns.named().items() if needs_label or name != "label"}
     for number, line in enumerate(text_lines(path), 1):
         if line.strip():
@@ -165,7 +169,7 @@ def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
-        raise Mistake(f'{path}:{number}: not an object like {{"label": "...", "text": "..."}}')
+        raise UserError(f'{path}:{number}: not an object like {{"label": "...", "text": "..."}}')
     return row
 
 
@@ -173,25 +177,25 @@ def _value(path: Path, number: int, row: dict[str, Any], key: str) -> str:
     value = row.get(key)
     if not isinstance(value, str | int) or isinstance(value, bool):
         said = f"{key!r} is {json.dumps(value)}" if key in row else f"there is no key {key!r}"
-        raise Mistake(f"{path}:{number}: {said}; it must be a string or a whole number")
+        raise UserError(f"{path}:{number}: {said}; it must be a string or a whole number")
     return str(value)
 
 
-def _label_first(path: Path, columns: Columns, needs_label: bool) -> Iterator[Text]:
+def _label_first(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]:
     """The format of many sentence sets: the label, a space, the text."""
-    if columns != Columns():
+    if columns != LabelColumns():
         said = f"given, but {path} is plain text, label first"
-        raise Mistake(f"data.columns: {said}; files with columns end in .tsv, .csv or .jsonl")
+        raise UserError(f"data.columns: {said}; files with columns end in .tsv, .csv or .jsonl")
     for number, line in enumerate(text_lines(path), 1):
         if cleaned := clean(line):
             label, _, text = cleaned.partition(" ") if needs_label else ("", "", cleaned)
             if not text:
-                raise Mistake(f"{path}:{number}: no text behind {label!r}; a line is a label, a space, a text")
+                raise UserError(f"{path}:{number}: no text behind {label!r}; a line is a label, a space, a text")
             yield _checked(path, number, {"label": label, "text": text}, needs_label)
 
 
 def _checked(path: Path, number: int, values: dict[str, str], needs_label: bool) -> Text:
     cleaned = {name: clean(value) for name, value in values.items()}
     if needs_label and not cleaned["label"]:
-        raise Mistake(f"{path}:{number}: no label")
+        raise UserError(f"{path}:{number}: no label")
     return Text(**cleaned)

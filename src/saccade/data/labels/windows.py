@@ -20,7 +20,7 @@ NO_LABEL = -1
 OTHER, SAME, UNKNOWN_SPEAKER = 0, 1, 2
 
 
-class Batch(NamedTuple):
+class TextBatch(NamedTuple):
     """U texts, and B windows of them: the texts before each one that is judged, and itself at the end.
 
     `window_BW` counts rows of `ids_US`; `speaker_BW` says whether each was said by the one who is judged.
@@ -33,9 +33,9 @@ class Batch(NamedTuple):
     speaker_BW: Tensor
     label_B: Tensor
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> TextBatch:
         """The same on a device."""
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+        return TextBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
     @property
     def num_items(self) -> int:
@@ -70,13 +70,13 @@ class EncodedTexts:
             for row in range(begin, end, longest)
         ]
 
-    def batch(self, runs: Sequence[range]) -> Batch:
+    def batch(self, runs: Sequence[range]) -> TextBatch:
         """The texts of some runs, with those before them that they see."""
         seen = [np.arange(max(self.first[run.start], run.start - self.context), run.stop) for run in runs]
         judged = [rows >= run.start for rows, run in zip(seen, runs, strict=True)]
         return self._batch(np.concatenate(seen), np.flatnonzero(np.concatenate(judged)))
 
-    def _batch(self, row_U: NDArray[np.int64], place_B: NDArray[np.int64]) -> Batch:
+    def _batch(self, row_U: NDArray[np.int64], place_B: NDArray[np.int64]) -> TextBatch:
         """Rows to encode, and which of them are judged."""
         row_B = row_U[place_B]
         length_B = np.minimum(row_B - self.first[row_B], self.context) + 1
@@ -87,7 +87,7 @@ class EncodedTexts:
         same_BW[np.minimum(speaker_BW, own_B1) < 0] = UNKNOWN_SPEAKER
         ids_US, length_U = self._padded(row_U)
         arrays = (ids_US, length_U, window_BW, length_B, same_BW, self.label[row_B])
-        return Batch(*(torch.from_numpy(np.ascontiguousarray(array, np.int64)) for array in arrays))
+        return TextBatch(*(torch.from_numpy(np.ascontiguousarray(array, np.int64)) for array in arrays))
 
     def _padded(self, row_U: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         start_U1, length_U = self.start[row_U][:, None], self.start[row_U + 1] - self.start[row_U]

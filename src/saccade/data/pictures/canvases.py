@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 FIXED_AT_ONCE = 1000  # canvases of a fixed set are drawn in parts of this size: another would give another set
 
@@ -33,11 +33,11 @@ class Canvases:
         rows, columns = pixel_NCYX.shape[-2:]
         if self.size is not None and self.size < max(rows, columns):
             wanted = f"pictures have {rows} x {columns} pixels, so it must be {max(rows, columns)} or more"
-            raise Mistake(f"data.canvas: {self.size} given; {wanted}")
+            raise UserError(f"data.canvas: {self.size} given; {wanted}")
         if self.num_pieces and self.piece > min(rows, columns):
-            raise Mistake(f"data.piece: {self.piece} given; pictures have only {rows} x {columns} pixels")
+            raise UserError(f"data.piece: {self.piece} given; pictures have only {rows} x {columns} pixels")
         if self.num_pieces and len(pixel_NCYX) < 2:
-            raise Mistake(f"data.clutter: {self.num_pieces} given; pieces need another picture than the only one")
+            raise UserError(f"data.clutter: {self.num_pieces} given; pieces need another picture than the only one")
 
     def draw(self, pixel_NCYX: Tensor, row_B: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Canvases [B, C, Y, X], 0 to 1, of some rows of uint8 pictures, with clutter from the others."""

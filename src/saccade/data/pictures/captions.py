@@ -23,12 +23,12 @@ from saccade.data.pictures import shapes
 from saccade.data.pictures.images import Pixels, read_picture, read_pictures
 from saccade.data.text.corpus import clean, text_lines
 from saccade.data.text.tokenizer import Tokenizer
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 COLUMNS = 3
 
 
-class Seen(NamedTuple):
+class CaptionSource(NamedTuple):
     """One thing to tell of: its name, bytes [C, Y, X] or features [S, C], and a picture to draw on, if there is one."""
 
     name: str
@@ -59,10 +59,10 @@ class Captioned:
         chosen = torch.from_numpy(np.ascontiguousarray(self.source[rows]))
         return chosen if self.grid is None else chosen.float() * self.scale
 
-    def seen(self, row: int) -> Seen:
+    def seen(self, row: int) -> CaptionSource:
         """One of them."""
         source = self.load(slice(row, row + 1))[0].numpy()
-        return Seen(self.names[row], source, source if self.grid is None else None)
+        return CaptionSource(self.names[row], source, source if self.grid is None else None)
 
     def statistics(self) -> tuple[Tensor, Tensor]:
         """Mean and deviation of each channel of feature maps, over all places of all pictures."""
@@ -88,7 +88,7 @@ def of_shapes(count: int, *, side: int, seed: int) -> Captioned:
 
 @final
 @dataclass(frozen=True)
-class Reader:
+class CaptionReader:
     """How captions and pictures, or feature maps, are read.
 
     `side`: pictures are made so many pixels high and wide; None: there are feature maps. `axes` says what the axes of
@@ -107,22 +107,22 @@ class Reader:
         names, path = list(told), Path(source).expanduser()
         if self.side is not None:
             if not path.is_dir():
-                raise Mistake(f"{field}.pictures: there is no folder at {source}")
+                raise UserError(f"{field}.pictures: there is no folder at {source}")
             pictures = [read_picture(path / name, channels=3, resize=self.side) for name in names]
             return Captioned(names, list(told.values()), np.stack(pictures))
         found = self._features(path, field)
         return Captioned(names, list(told.values()), found.rows(names, captions, source), found.grid, found.scale)
 
-    def inputs(self, path: Path) -> Iterator[Seen]:
+    def inputs(self, path: Path) -> Iterator[CaptionSource]:
         """What a file or folder holds, without captions."""
         if self.side is not None:
             for name, pixels in read_pictures(path, channels=3, resize=self.side):
-                yield Seen(name, pixels, pixels)
+                yield CaptionSource(name, pixels, pixels)
             return
         found = self._features(path, "input")
         names = found.names or [f"{path}:{number}" for number in range(1, len(found.feature_NSC) + 1)]
         for name, feature_SC in zip(names, found.feature_NSC, strict=True):
-            yield Seen(name, feature_SC.astype(np.float32) * np.float32(found.scale))
+            yield CaptionSource(name, feature_SC.astype(np.float32) * np.float32(found.scale))
 
     def told(self, text: str) -> str:
         """A caption as it is learned and scored: its case and punctuation as asked."""
@@ -132,18 +132,18 @@ class Reader:
     def _captions(self, path: Path, field: str) -> dict[str, list[str]]:
         """The captions of each picture, in the order of first appearance."""
         if not path.is_file():
-            raise Mistake(f"{field}.captions: there is no file at {path}")
+            raise UserError(f"{field}.captions: there is no file at {path}")
         found: dict[str, list[str]] = {}
         for number, line in enumerate(text_lines(path), 1):
             columns = line.rstrip("\r\n").split("\t")
             if len(columns) != COLUMNS or not columns[0]:
                 wanted = "image TAB number TAB caption"
-                raise Mistake(f"{path}:{number}: {len(columns)} columns; there must be {COLUMNS}: {wanted}")
+                raise UserError(f"{path}:{number}: {len(columns)} columns; there must be {COLUMNS}: {wanted}")
             if not (caption := self.told(columns[2])):
-                raise Mistake(f"{path}:{number}: no word in the caption")
+                raise UserError(f"{path}:{number}: no word in the caption")
             found.setdefault(columns[0].removeprefix("\ufeff"), []).append(caption)
         if not found:
-            raise Mistake(f"{path}: empty; there must be at least one line")
+            raise UserError(f"{path}: empty; there must be at least one line")
         return found
 
     def _features(self, path: Path, field: str) -> _Features:
@@ -151,14 +151,14 @@ class Reader:
         stored = arrays["features"]
         if stored.ndim != len(self.axes) or stored.dtype.kind not in "iuf":
             what = f"{stored.dtype} of shape {list(stored.shape)}"
-            raise Mistake(f"{path}: {what}; there must be numbers, an axis for each of {self.axes} (data.axes)")
+            raise UserError(f"{path}: {what}; there must be numbers, an axis for each of {self.axes} (data.axes)")
         order = [self.axes.index(axis) for axis in ("NSC" if "S" in self.axes else "NYXC")]
         moved = stored.transpose(order)
         if not moved.size:
-            raise Mistake(f"{path}: empty; there must be at least one feature map")
+            raise UserError(f"{path}: empty; there must be at least one feature map")
         grid = (math.isqrt(moved.shape[1]),) * 2 if "S" in self.axes else cast(tuple[int, int], moved.shape[1:3])
         if grid[0] * grid[1] != math.prod(moved.shape[1:-1]):
-            raise Mistake(f"{path}: {moved.shape[1]} places; S must be a square (Y and X say another shape)")
+            raise UserError(f"{path}: {moved.shape[1]} places; S must be a square (Y and X say another shape)")
         names = [str(name) for name in arrays["names"]] if "names" in arrays else None
         scale = float(arrays["scale"]) if "scale" in arrays else self.scale
         return _Features(moved.reshape(len(moved), -1, moved.shape[-1]), (grid[0], grid[1]), scale, names)
@@ -177,29 +177,29 @@ class _Features(NamedTuple):
         if self.names is None:
             if len(self.feature_NSC) != len(names):
                 counts = f"{len(self.feature_NSC):,} feature maps, but {captions} tells of {len(names):,} pictures"
-                raise Mistake(f"{source}: {counts}; there must be as many")
+                raise UserError(f"{source}: {counts}; there must be as many")
             return np.ascontiguousarray(self.feature_NSC)
         places = {name: row for row, name in enumerate(self.names)}
         if missing := [name for name in names if name not in places]:
-            raise Mistake(f"{source}: no feature map for {missing[0]}, which {captions} tells of")
+            raise UserError(f"{source}: no feature map for {missing[0]}, which {captions} tells of")
         return self.feature_NSC[[places[name] for name in names]]
 
 
 def _arrays(path: Path, field: str) -> dict[str, NDArray[Any]]:
     """The arrays of an NPZ file, or the one of an .npy file (plain or .gz), which is `features`."""
     if not path.is_file():
-        raise Mistake(f"{field}.features: there is no file at {path}")
+        raise UserError(f"{field}.features: there is no file at {path}")
     kinds = [suffix for suffix in path.suffixes if suffix in (".npz", ".npy")]
     if not kinds:
-        raise Mistake(f"{field}.features: {path} given; allowed: .npz, .npy, .npy.gz")
+        raise UserError(f"{field}.features: {path} given; allowed: .npz, .npy, .npy.gz")
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         stored = np.load(io.BytesIO(content), allow_pickle=False)
         arrays = {"features": stored} if isinstance(stored, np.ndarray) else {name: stored[name] for name in stored}
     except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise Mistake(f"{path}: not a whole {kinds[-1]} file ({' '.join(str(error).split())})") from None
+        raise UserError(f"{path}: not a whole {kinds[-1]} file ({' '.join(str(error).split())})") from None
     if "features" not in arrays:
-        raise Mistake(f"{path}: no array 'features' in it; there is {', '.join(arrays) or 'none'}")
+        raise UserError(f"{path}: no array 'features' in it; there is {', '.join(arrays) or 'none'}")
     return arrays
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -53,9 +53,9 @@ def read_images(
     """All pictures of two idx files, an NPZ file (images, labels) or a folder of class folders."""
     path = Path(images).expanduser()
     if not path.exists():
-        raise Mistake(f"{field}: there is no file or folder at {images}")
+        raise UserError(f"{field}: there is no file or folder at {images}")
     if resize is not None and not path.is_dir():
-        raise Mistake(f"data.resize: {resize} given; it is for folders of pictures, and {images} is a file")
+        raise UserError(f"data.resize: {resize} given; it is for folders of pictures, and {images} is a file")
     if labels is not None:
         return _checked(_idx(path, (3, 4)), _idx(Path(labels).expanduser(), (1,)), f"{images} and {labels}", channels)
     if path.is_dir():
@@ -64,7 +64,7 @@ def read_images(
         arrays = _npz(path, ("images", "labels"))
         return _checked(arrays[0], arrays[1], images, channels)
     wanted = "a folder of class folders, an .npz file, or an idx file together with labels"
-    raise Mistake(f"{field}: {images} given; allowed: {wanted}")
+    raise UserError(f"{field}: {images} given; allowed: {wanted}")
 
 
 def read_pictures(path: Path, *, channels: int = 1, resize: int | None = None) -> Iterator[tuple[str, Pixels]]:
@@ -72,7 +72,7 @@ def read_pictures(path: Path, *, channels: int = 1, resize: int | None = None) -
     if path.is_dir():
         files = _pictures_in(path)
         if not files:
-            raise Mistake(f"{path}: no picture in it (files that end in {', '.join(ENDINGS)})")
+            raise UserError(f"{path}: no picture in it (files that end in {', '.join(ENDINGS)})")
         yield from ((str(file), read_picture(file, channels=channels, resize=resize)) for file in files)
     elif path.suffix == ".npz":
         yield from _numbered(path, _npz(path, ("images",))[0], channels)
@@ -90,11 +90,11 @@ def read_picture(path: Path, *, channels: int = 3, resize: int | tuple[int, int]
         with Image.open(path) as opened:
             return pixels_of(opened, str(path), channels=channels, resize=resize)
     except FileNotFoundError:
-        raise Mistake(f"there is no file at {path}") from None
-    except Mistake:
+        raise UserError(f"there is no file at {path}") from None
+    except UserError:
         raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise Mistake(f"{path}: not a whole picture ({' '.join(str(error).split())})") from None
+        raise UserError(f"{path}: not a whole picture ({' '.join(str(error).split())})") from None
 
 
 def pixels_of(
@@ -113,31 +113,31 @@ def pixels_of(
 def _folder(path: Path, channels: int, resize: int | None) -> Images:
     names = sorted(child.name for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
     if len(names) < 2:
-        raise Mistake(f"{path}: {len(names)} folders in it; there must be one for each class, two or more")
+        raise UserError(f"{path}: {len(names)} folders in it; there must be one for each class, two or more")
     files = [(file, label) for label, name in enumerate(names) for file in _pictures_in(path / name, wanted=True)]
     pictures = [read_picture(file, channels=channels, resize=resize) for file, _ in files]
     for (file, _), picture in zip(files, pictures, strict=True):
         if picture.shape != pictures[0].shape:
             sizes = " but ".join(f"{_size(p)} at {f}" for p, f in ((picture, file), (pictures[0], files[0][0])))
-            raise Mistake(f"{path}: {sizes}; all pictures must be of one size (data.resize makes them so)")
+            raise UserError(f"{path}: {sizes}; all pictures must be of one size (data.resize makes them so)")
     return Images(np.stack(pictures), np.array([label for _, label in files], np.int64), names)
 
 
 def _pictures_in(folder: Path, *, wanted: bool = False) -> list[Path]:
     found = sorted(file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
     if wanted and not found:
-        raise Mistake(f"{folder}: a class without a picture (files that end in {', '.join(ENDINGS)})")
+        raise UserError(f"{folder}: a class without a picture (files that end in {', '.join(ENDINGS)})")
     return found
 
 
 def _checked(images: NDArray[Any], labels: NDArray[Any], where: str, channels: int) -> Images:
     """Arrays of pictures and classes that fit together."""
     if not len(images):
-        raise Mistake(f"{where}: empty; there must be at least one picture")
+        raise UserError(f"{where}: empty; there must be at least one picture")
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min(initial=0) < 0:
-        raise Mistake(f"{where}: labels must be whole numbers from 0 on, one for each picture")
+        raise UserError(f"{where}: labels must be whole numbers from 0 on, one for each picture")
     if len(images) != len(labels):
-        raise Mistake(f"{where}: {len(images):,} pictures, but {len(labels):,} labels; there must be as many")
+        raise UserError(f"{where}: {len(images):,} pictures, but {len(labels):,} labels; there must be as many")
     names = [str(label) for label in range(max(2, int(labels.max()) + 1))]
     return Images(_channels_first(images, channels, where), labels.astype(np.int64), names)
 
@@ -147,7 +147,7 @@ def _channels_first(pixels: NDArray[Any], channels: int, where: object) -> Pixel
     if channels == 1 and pixels.shape[-1] != 3:
         pixels = pixels.reshape(*pixels.shape[:-1], 1) if pixels.shape[-1] == 1 else pixels[..., None]
     if pixels.ndim not in (3, 4) or pixels.shape[-1] != channels:
-        raise Mistake(f"{where}: pictures with other than {channels} channels; data.channels says how many there are")
+        raise UserError(f"{where}: pictures with other than {channels} channels; data.channels says how many there are")
     return np.ascontiguousarray(np.moveaxis(pixels, -1, -3))
 
 
@@ -160,17 +160,17 @@ def _npz(path: Path, names: tuple[str, ...]) -> list[NDArray[Any]]:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             if missing := [name for name in names if name not in file]:
-                raise Mistake(f"{path}: no array {missing[0]!r} in it; there must be {' and '.join(names)}")
+                raise UserError(f"{path}: no array {missing[0]!r} in it; there must be {' and '.join(names)}")
             found = [np.asarray(file[name]) for name in names]
     except FileNotFoundError:
-        raise Mistake(f"there is no file at {path}") from None
-    except Mistake:
+        raise UserError(f"there is no file at {path}") from None
+    except UserError:
         raise
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise Mistake(f"{path}: not a whole NPZ file ({' '.join(str(error).split())})") from None
+        raise UserError(f"{path}: not a whole NPZ file ({' '.join(str(error).split())})") from None
     if found[0].dtype != np.uint8 or found[0].ndim not in (3, 4):
         what = f"images are {found[0].dtype} of shape {found[0].shape}"
-        raise Mistake(f"{path}: {what}; allowed: uint8 [N, rows, columns] or [N, rows, columns, channels]")
+        raise UserError(f"{path}: {what}; allowed: uint8 [N, rows, columns] or [N, rows, columns, channels]")
     return found
 
 
@@ -180,14 +180,14 @@ def _idx(path: Path, dimensions: tuple[int, ...]) -> Pixels:
     kind, number = (content[2], content[3]) if content[:2] == b"\0\0" and len(content) > 3 else (0, 0)
     if kind != BYTES or number not in dimensions:
         wanted = " or ".join(str(allowed) for allowed in dimensions)
-        raise Mistake(
+        raise UserError(
             f"{path}: not an idx file of bytes with {wanted} dimensions (its first four bytes say what it is)"
         )
     sizes = np.frombuffer(content[4 : 4 + 4 * number].ljust(4 * number, b"\0"), ">u4").tolist()
     values = content[4 + 4 * number :]
     if len(values) != np.prod(sizes, dtype=np.int64):
         shape = " x ".join(map(str, sizes))
-        raise Mistake(f"{path}: {len(values):,} bytes after its head; {shape} as it says would be {np.prod(sizes):,}")
+        raise UserError(f"{path}: {len(values):,} bytes after its head; {shape} as it says would be {np.prod(sizes):,}")
     return np.frombuffer(values, np.uint8).reshape(sizes)
 
 
@@ -198,11 +198,11 @@ def _content(path: Path) -> bytes:
         with gzip.open(path, "rb") as stream:
             return stream.read()
     except FileNotFoundError:
-        raise Mistake(f"there is no file at {path}") from None
+        raise UserError(f"there is no file at {path}") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise Mistake(f"{path}: not a whole gzip file ({error})") from None
+        raise UserError(f"{path}: not a whole gzip file ({error})") from None
     except OSError as error:
-        raise Mistake(f"{path}: {error.strerror or error}") from None
+        raise UserError(f"{path}: {error.strerror or error}") from None
 
 
 def _size(picture: Pixels) -> str:

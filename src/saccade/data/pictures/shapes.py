@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (225, 45, 45),
@@ -49,7 +49,7 @@ class Scene(NamedTuple):
 
 
 @final
-class Pictures(NamedTuple):
+class ShapePictures(NamedTuple):
     """Pictures [N, C, Y, X] as bytes, where the first and the second thing lie [N, 2, Y, X], and the sentences."""
 
     picture_NCYX: NDArray[np.uint8]
@@ -57,10 +57,10 @@ class Pictures(NamedTuple):
     sentences: list[str]
 
 
-def make(count: int, *, side: int = 48, seed: int = 0) -> Pictures:
+def make(count: int, *, side: int = 48, seed: int = 0) -> ShapePictures:
     """So many pictures by chance; the same for the same seed."""
     if side < SMALLEST:
-        raise Mistake(f"side: {side} given; shapes need {SMALLEST} pixels or more")
+        raise UserError(f"side: {side} given; shapes need {SMALLEST} pixels or more")
     random = np.random.default_rng(seed)
     scene = _scene(count, side, random)
     picture_NCYX = np.empty((count, 3, side, side), np.uint8)
@@ -70,7 +70,7 @@ def make(count: int, *, side: int = 48, seed: int = 0) -> Pictures:
         cover_N2YX = _cover(scene.rows(part), side)
         mask_N2YX[part] = cover_N2YX >= 0.5
         picture_NCYX[part] = _painted(cover_N2YX, scene.colour_N2[part], random)
-    return Pictures(picture_NCYX, mask_N2YX, _sentences(scene))
+    return ShapePictures(picture_NCYX, mask_N2YX, _sentences(scene))
 
 
 def noun_steps(words: list[str]) -> list[int]:

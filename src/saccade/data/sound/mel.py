@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 FLOOR = math.log(1e-10)  # a log-mel value of digital silence
 RANGE = math.log(1e6)  # what is 60 dB below a source's loudest value is silence
@@ -53,11 +53,11 @@ def parts(text: str) -> list[str | float]:
         found.append(match["name"] or float(match["seconds"]))
         at = match.end()
     if text[at:].strip():
-        raise Mistake(f"{text[at:].split()[0]!r} is neither a WAV file (.wav) nor seconds of silence (0.25)")
+        raise UserError(f"{text[at:].split()[0]!r} is neither a WAV file (.wav) nor seconds of silence (0.25)")
     if any(isinstance(part, float) and part > MOST_SILENCE for part in found):
-        raise Mistake(f"{max(p for p in found if isinstance(p, float))} seconds of silence; allowed: 0 to 60")
+        raise UserError(f"{max(p for p in found if isinstance(p, float))} seconds of silence; allowed: 0 to 60")
     if found and not any(isinstance(part, str) for part in found):
-        raise Mistake("only silence; there must be a WAV file in it")
+        raise UserError("only silence; there must be a WAV file in it")
     return found
 
 
@@ -68,13 +68,13 @@ def read_wav(path: Path) -> tuple[NDArray[np.float32], int]:
             _, width, rate, count, *_ = parameters = file.getparams()
             raw = file.readframes(count)
     except FileNotFoundError:
-        raise Mistake(f"there is no file at {path}") from None
+        raise UserError(f"there is no file at {path}") from None
     except (wave.Error, EOFError, IsADirectoryError) as error:
-        raise Mistake(f"{path}: not a PCM WAV file ({str(error) or 'it ends too early'})") from None
+        raise UserError(f"{path}: not a PCM WAV file ({str(error) or 'it ends too early'})") from None
     if not count or not rate:
-        raise Mistake(f"{path}: no sound in it ({count} samples at {rate} Hz)")
+        raise UserError(f"{path}: no sound in it ({count} samples at {rate} Hz)")
     if len(raw) < count * width * parameters.nchannels:
-        raise Mistake(f"{path}: cut short; {len(raw):,} of {count * width * parameters.nchannels:,} bytes are there")
+        raise UserError(f"{path}: cut short; {len(raw):,} of {count * width * parameters.nchannels:,} bytes are there")
     return _samples(raw, width).reshape(-1, parameters.nchannels).mean(1), rate
 
 

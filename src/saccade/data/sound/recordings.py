@@ -15,7 +15,7 @@ from torch import Tensor
 
 from saccade.data.sound.mel import Mel, frames_of, joined, parts
 from saccade.data.store import Ragged, RaggedWriter, content_hash, made_once
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 FORMAT = 1  # another number, and every store is made anew
 
@@ -78,12 +78,12 @@ def named_files(texts: Iterable[str], folder: Path, place: Callable[[int], str])
     for row, text in enumerate(texts):
         try:
             names = [part for part in parts(text) if isinstance(part, str) and part not in found]
-        except Mistake as mistake:
-            raise Mistake(f"{place(row)}: {mistake}") from None
+        except UserError as mistake:
+            raise UserError(f"{place(row)}: {mistake}") from None
         for name in names:
             found[name] = folder / name
             if not found[name].is_file():
-                raise Mistake(f"{place(row)}: there is no file at {found[name]}")
+                raise UserError(f"{place(row)}: there is no file at {found[name]}")
     return found
 
 
@@ -128,6 +128,6 @@ def rebased_lines(texts: Iterable[str], folder: Path, place: Callable[[int], str
     for row, text in enumerate(texts):
         try:
             found = parts(text)
-        except Mistake as mistake:
-            raise Mistake(f"{place(row)}: {mistake}") from None
+        except UserError as mistake:
+            raise UserError(f"{place(row)}: {mistake}") from None
         yield " ".join(str(folder / part) if isinstance(part, str) else f"{part:g}" for part in found)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from saccade.data.text.corpus import clean, text_lines
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 DOCUMENT = "-DOCSTART-"
 
 
-class Sentence(NamedTuple):
+class TaggedSentence(NamedTuple):
     """Words, their tags where there are any, the document they stand in, and the line of the first in its file."""
 
     words: tuple[str, ...]
@@ -22,25 +22,25 @@ class Sentence(NamedTuple):
     line: int = 0
 
 
-class Columns(NamedTuple):
+class TagColumns(NamedTuple):
     """Which columns hold the word and the tag, from 0; -1 is the last. Without a tag column, words alone are read."""
 
     word: int = 0
     tag: int | None = -1
 
 
-WORD_AND_TAG = Columns()
+WORD_AND_TAG = TagColumns()
 
 
-def read_columns(path: Path, columns: Columns = WORD_AND_TAG) -> list[Sentence]:
+def read_columns(path: Path, columns: TagColumns = WORD_AND_TAG) -> list[TaggedSentence]:
     """The sentences of a file, plain or gzip. A file without one is a mistake."""
     found = list(sentences(path, text_lines(path), columns))
     if not found:
-        raise Mistake(f"{path}: no sentence in it; there must be lines of columns, word first and tag last")
+        raise UserError(f"{path}: no sentence in it; there must be lines of columns, word first and tag last")
     return found
 
 
-def sentences(name: Path | str, lines: Iterable[str], columns: Columns = WORD_AND_TAG) -> Iterator[Sentence]:
+def sentences(name: Path | str, lines: Iterable[str], columns: TagColumns = WORD_AND_TAG) -> Iterator[TaggedSentence]:
     """Sentences from lines; the name is for messages. Before any -DOCSTART- each is a document of its own."""
     document, has_documents, num_columns = -1, False, 0
     rows: list[list[str]] = []
@@ -79,24 +79,24 @@ def written(words: Sequence[str], tags: Sequence[str]) -> str:
     return "".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True))
 
 
-def _sentence(rows: list[list[str]], columns: Columns, document: int, line: int) -> Sentence:
+def _sentence(rows: list[list[str]], columns: TagColumns, document: int, line: int) -> TaggedSentence:
     tags = () if columns.tag is None else tuple(row[columns.tag] for row in rows)
-    return Sentence(tuple(row[columns.word] for row in rows), tags, document, line)
+    return TaggedSentence(tuple(row[columns.word] for row in rows), tags, document, line)
 
 
-def _check(place: str, fields: list[str], num_columns: int, columns: Columns) -> None:
+def _check(place: str, fields: list[str], num_columns: int, columns: TagColumns) -> None:
     if len(fields) != num_columns:
-        raise Mistake(f"{place}: {_counted(len(fields))}; the lines before have {num_columns}")
+        raise UserError(f"{place}: {_counted(len(fields))}; the lines before have {num_columns}")
     for name, index in columns._asdict().items():
         if index is None:
             continue
         if not -len(fields) <= index < len(fields):
-            raise Mistake(f"{place}: {_counted(len(fields))}; there is no column {index} for the {name}")
+            raise UserError(f"{place}: {_counted(len(fields))}; there is no column {index} for the {name}")
         if not fields[index]:
-            raise Mistake(f"{place}: the {name} is empty")
+            raise UserError(f"{place}: the {name} is empty")
     if columns.tag is not None and columns.word % len(fields) == columns.tag % len(fields):
         wanted = "there must be a word and a tag in two of them, with tabs or spaces between"
-        raise Mistake(f"{place}: {_counted(len(fields))}; {wanted}")
+        raise UserError(f"{place}: {_counted(len(fields))}; {wanted}")
 
 
 def _counted(count: int) -> str:

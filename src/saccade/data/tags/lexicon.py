@@ -16,17 +16,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.data.tags.columns import Sentence
+from saccade.data.tags.columns import TaggedSentence
 from saccade.data.text.tokenizer import END, SPECIAL, START, UNKNOWN, Vocabulary
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 LONGEST_WORD = 40  # characters that are read of a word: its beginning and its end
 LONGEST_SHAPE = 8
 MOST_PLACES = 16  # of one word that are compared with each other; memory is linear in the document
-Document = Sequence[Sentence]
+Document = Sequence[TaggedSentence]
 
 
-class Tokens(NamedTuple):
+class TaggerInput(NamedTuple):
     """Sentences as a tagger reads them. Every spelling of the batch is there once.
 
     `place_NS` has a row for each word that a document has more than once: where it stands, counted through [B, T].
@@ -41,9 +41,9 @@ class Tokens(NamedTuple):
     place_NS: Tensor
     place_length_N: Tensor
 
-    def to(self, device: torch.device) -> Tokens:
+    def to(self, device: torch.device) -> TaggerInput:
         """The same on a device."""
-        return Tokens(*(tensor.to(device, non_blocking=True) for tensor in self))
+        return TaggerInput(*(tensor.to(device, non_blocking=True) for tensor in self))
 
 
 @final
@@ -62,7 +62,7 @@ class Lexicon:
 
     @classmethod
     def learned(
-        cls, sentences: Iterable[Sentence], tags: Sequence[str], *, spelling: str | None, min_count: int = 2
+        cls, sentences: Iterable[TaggedSentence], tags: Sequence[str], *, spelling: str | None, min_count: int = 2
     ) -> Lexicon:
         """What the training text has at least `min_count` times; its rarer words are how <unk> looks."""
         spellings = Counter(word for sentence in sentences for word in sentence.words)
@@ -86,14 +86,14 @@ class Lexicon:
         new = dict.fromkeys(word for word in map(plain, words) if word and word not in known)
         return replace(self, words=Vocabulary([*self.words.symbols, *new], "words"))
 
-    def counts(self, sentences: Iterable[Sentence]) -> NDArray[np.int64]:
+    def counts(self, sentences: Iterable[TaggedSentence]) -> NDArray[np.int64]:
         """How often each word stands in sentences, [V]."""
         found = np.zeros(self.words.size, np.int64)
         for word, count in Counter(word for sentence in sentences for word in sentence.words).items():
             found[_id(self.words, plain(word))] += count
         return found
 
-    def tokens(self, documents: Sequence[Document]) -> Tokens:
+    def tokens(self, documents: Sequence[Document]) -> TaggerInput:
         """The sentences of documents, in order, as one batch."""
         sentences = [sentence.words for document in documents for sentence in document]
         spellings: dict[str, int] = {}
@@ -113,7 +113,7 @@ class Lexicon:
             padded(places),
             np.array([len(row) for row in places], np.int64),
         )
-        return Tokens(*map(torch.from_numpy, table))
+        return TaggerInput(*map(torch.from_numpy, table))
 
     def tag_ids(self, sentences: Iterable[Sequence[str]]) -> Tensor:
         """Tags as ids, [B, T]."""
@@ -133,7 +133,7 @@ class Lexicon:
             words, characters, shapes = (stored[name] for name in ("words", "characters", "shapes"))
             tags, spelling = stored["tags"], stored["spelling"]
         except (ValueError, KeyError, TypeError):
-            raise Mistake(f"{path} is damaged: it is no lexicon") from None
+            raise UserError(f"{path} is damaged: it is no lexicon") from None
         kinds = Vocabulary(words, "words"), Vocabulary(characters, "characters"), Vocabulary(shapes, "words")
         return cls(*kinds, tags, spelling)
 

@@ -104,7 +104,7 @@ def allowed_pairs(tags: Tags, scheme: str) -> list[list[bool]]:
     return [[_follows(before, tag, is_bioes=scheme == "bioes") for tag in edged] for before in edged]
 
 
-class Score(NamedTuple):
+class SpanScore(NamedTuple):
     """How many spans there are, were found, and were found right: with the same first and last token and kind."""
 
     num_gold: int
@@ -127,15 +127,15 @@ class Score(NamedTuple):
         return 200 * self.num_right / total if (total := self.num_gold + self.num_found) else 0.0
 
 
-def span_scores(gold: Iterable[Tags], found: Iterable[Tags]) -> tuple[Score, dict[str, Score]]:
+def span_scores(gold: Iterable[Tags], found: Iterable[Tags]) -> tuple[SpanScore, dict[str, SpanScore]]:
     """Over all kinds and for each, as conlleval counts."""
     wanted, given, right = Counter[str](), Counter[str](), Counter[str]()
     for gold_tags, found_tags in zip(gold, found, strict=True):
         one, other = set(spans_of(gold_tags)), set(spans_of(found_tags))
         for counter, spans in ((wanted, one), (given, other), (right, one & other)):
             counter.update(span.kind for span in spans)
-    by_kind = {kind: Score(wanted[kind], given[kind], right[kind]) for kind in sorted(wanted | given)}
-    return Score(wanted.total(), given.total(), right.total()), by_kind
+    by_kind = {kind: SpanScore(wanted[kind], given[kind], right[kind]) for kind in sorted(wanted | given)}
+    return SpanScore(wanted.total(), given.total(), right.total()), by_kind
 
 
 def _written(spans: Iterable[Span], length: int, part: Callable[[Span, int], str]) -> list[str]:

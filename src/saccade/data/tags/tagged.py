@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from saccade.data.tags.columns import Columns, Sentence, read_columns
+from saccade.data.tags.columns import TagColumns, TaggedSentence, read_columns
 from saccade.data.tags.lexicon import Document
 from saccade.data.tags.spans import OUTSIDE, converted, repaired, scheme_of, spans_of
 from saccade.data.text.corpus import shards
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 LONGEST_DOCUMENT = 256  # sentences that are read together; a longer document is read in parts
 
@@ -20,9 +20,9 @@ class TaggedFile(NamedTuple):
     """A file and its sentences."""
 
     path: Path
-    sentences: list[Sentence]
+    sentences: list[TaggedSentence]
 
-    def place(self, sentence: Sentence, index: int) -> str:
+    def place(self, sentence: TaggedSentence, index: int) -> str:
         """Where a token stands, as file:line."""
         return f"{self.path}:{sentence.line + index}"
 
@@ -30,24 +30,24 @@ class TaggedFile(NamedTuple):
 class Checked(NamedTuple):
     """Sentences whose tags keep to the scheme that the model spells; how many tags were repaired, and the first."""
 
-    sentences: list[Sentence]
+    sentences: list[TaggedSentence]
     num_repaired: int = 0
     first_repaired: str = ""
 
 
-def documents(given: Iterable[Sentence]) -> Iterator[Document]:
+def documents(given: Iterable[TaggedSentence]) -> Iterator[Document]:
     """Neighbours of one document together, but not more than LONGEST_DOCUMENT."""
     for _, group in itertools.groupby(given, key=lambda sentence: sentence.document):
         while part := list(itertools.islice(group, LONGEST_DOCUMENT)):
             yield part
 
 
-def read_tagged(field: str, pattern: str, columns: Columns) -> list[TaggedFile]:
+def read_tagged(field: str, pattern: str, columns: TagColumns) -> list[TaggedFile]:
     """The files that a path, folder or glob stands for."""
     return read_files(shards(field, pattern), columns)
 
 
-def read_files(paths: Iterable[Path], columns: Columns) -> list[TaggedFile]:
+def read_files(paths: Iterable[Path], columns: TagColumns) -> list[TaggedFile]:
     """Files of sentences; documents count through all of them."""
     files, first = list[TaggedFile](), 0
     for path in paths:
@@ -64,7 +64,7 @@ def found_scheme(files: Iterable[TaggedFile]) -> str | None:
 
 def checked(files: Iterable[TaggedFile], scheme: str | None, spelling: str) -> Checked:
     """Tags repaired by their scheme and spelled anew; as they are where there is none."""
-    done, count, first = list[Sentence](), 0, ""
+    done, count, first = list[TaggedSentence](), 0, ""
     for file in files:
         for sentence in file.sentences:
             if scheme is None:
@@ -79,7 +79,7 @@ def checked(files: Iterable[TaggedFile], scheme: str | None, spelling: str) -> C
     return Checked(done, count, first)
 
 
-def tag_set(sentences: Iterable[Sentence], spelling: str | None) -> list[str]:
+def tag_set(sentences: Iterable[TaggedSentence], spelling: str | None) -> list[str]:
     """Every tag of the sentences in alphabetical order; of spans, all that a spelling can write for their kinds."""
     sentences = list(sentences)
     if spelling is None:
@@ -92,13 +92,13 @@ def _parts(scheme: str) -> str:
     return "BIES" if scheme == "bioes" else "BI"
 
 
-def _check(file: TaggedFile, sentence: Sentence, scheme: str) -> None:
+def _check(file: TaggedFile, sentence: TaggedSentence, scheme: str) -> None:
     for index, tag in _misspelled(sentence, scheme):
         wanted = f"allowed in {scheme}: O, or one of {', '.join(_parts(scheme))} with a hyphen and a kind"
-        raise Mistake(f"{file.place(sentence, index)}: the tag is {tag!r}; {wanted} (or data.scheme: none)")
+        raise UserError(f"{file.place(sentence, index)}: the tag is {tag!r}; {wanted} (or data.scheme: none)")
 
 
-def _misspelled(sentence: Sentence, scheme: str) -> Iterator[tuple[int, str]]:
+def _misspelled(sentence: TaggedSentence, scheme: str) -> Iterator[tuple[int, str]]:
     for index, tag in enumerate(sentence.tags):
         part, hyphen, kind = tag.partition("-")
         if tag != OUTSIDE and not (len(part) == 1 and part in _parts(scheme) and hyphen and kind):

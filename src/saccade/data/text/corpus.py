@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, final
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # UTF-8 has none, but JSON can spell one
 
@@ -43,14 +43,14 @@ class Corpus:
         found = self._pairs()
         first = next(found, None)
         if first is None:
-            raise Mistake(f"{_names(self.sides()[0])}: empty; there must be at least one line")
+            raise UserError(f"{_names(self.sides()[0])}: empty; there must be at least one line")
         yield first
         yield from found
 
     def files(self) -> list[Path]:
         """All files it reads, in order."""
         if self.target is not None and kind_of(Path(self.source)) in (".tsv", ".jsonl"):
-            raise Mistake(f"{self.source}: it holds both sides, so there must be no target ({self.target} given)")
+            raise UserError(f"{self.source}: it holds both sides, so there must be no target ({self.target} given)")
         return [path for side in self.sides() for path in side]
 
     def sides(self) -> list[list[Path]]:
@@ -86,7 +86,7 @@ def shards(field: str, pattern: str) -> list[Path]:
     else:
         found = [path] if path.is_file() else []
     if not found:
-        raise Mistake(f"{field}: there is no file at {pattern}")
+        raise UserError(f"{field}: there is no file at {pattern}")
     return found
 
 
@@ -112,9 +112,9 @@ def text_lines(path: Path) -> Iterator[str]:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             yield from decoded(path, stream)
     except FileNotFoundError:
-        raise Mistake(f"there is no file at {path}") from None
+        raise UserError(f"there is no file at {path}") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise Mistake(f"{path}: not a whole gzip file ({error})") from None
+        raise UserError(f"{path}: not a whole gzip file ({error})") from None
 
 
 def decoded(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
@@ -124,7 +124,7 @@ def decoded(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:
             where = f"byte {error.start + 1} of the line: {error.reason}"
-            raise Mistake(f"{name}:{number}: not UTF-8 ({where})") from None
+            raise UserError(f"{name}:{number}: not UTF-8 ({where})") from None
 
 
 def _aligned(sources: list[Path], targets: list[Path]) -> Iterator[Pair]:
@@ -134,7 +134,7 @@ def _aligned(sources: list[Path], targets: list[Path]) -> Iterator[Pair]:
         if source is missing or target is missing:
             short, long = (sources, targets) if source is missing else (targets, sources)
             names = f"{_names(short)} ends after {number - 1:,} lines, {_names(long)} goes on"
-            raise Mistake(f"{names}: line-aligned files must have the same number of lines")
+            raise UserError(f"{names}: line-aligned files must have the same number of lines")
         yield Pair(str(source), str(target))
 
 
@@ -157,7 +157,7 @@ def _both_sides(path: Path) -> Iterator[Pair]:
         return _jsonl(path)
     if kind == ".tsv":
         return _tsv(path)
-    raise Mistake(f"{path}: one file with both sides must end in .tsv or .jsonl (or name a target file too)")
+    raise UserError(f"{path}: one file with both sides must end in .tsv or .jsonl (or name a target file too)")
 
 
 def _tsv(path: Path) -> Iterator[Pair]:
@@ -165,7 +165,7 @@ def _tsv(path: Path) -> Iterator[Pair]:
         fields = line.split("\t")
         if len(fields) != 2:
             count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
-            raise Mistake(f"{path}:{number}: {count}; there must be two, source and target, with a tab between")
+            raise UserError(f"{path}:{number}: {count}; there must be two, source and target, with a tab between")
         yield Pair(clean(fields[0]), clean(fields[1]))
 
 
@@ -176,9 +176,9 @@ def _jsonl(path: Path) -> Iterator[Pair]:
             source, target = row["source"], row["target"]
         except (ValueError, KeyError, TypeError, RecursionError):
             wanted = '{"source": "...", "target": "..."}'
-            raise Mistake(f"{path}:{number}: not an object like {wanted}") from None
+            raise UserError(f"{path}:{number}: not an object like {wanted}") from None
         if not (isinstance(source, str) and isinstance(target, str)):
-            raise Mistake(f"{path}:{number}: source and target must be strings")
+            raise UserError(f"{path}:{number}: source and target must be strings")
         if LONE_SURROGATE.search(source + target):
-            raise Mistake(f"{path}:{number}: half a character (a lone surrogate such as \\ud800)")
+            raise UserError(f"{path}:{number}: half a character (a lone surrogate such as \\ud800)")
         yield Pair(clean(source), clean(target))

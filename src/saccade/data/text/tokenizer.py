@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol, TypeVar, final
 
 import sentencepiece
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import replacing
 
 T = TypeVar("T")
@@ -28,14 +28,14 @@ SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 MOST_CHARACTERS = 100_000_000  # enough to learn a vocabulary from; SentencePiece takes some 30 bytes for each
 
 
-class Sample(NamedTuple):
+class TextSample(NamedTuple):
     """Texts to learn from, and how many there were to choose from."""
 
     texts: list[str]
     num_seen: int
 
 
-def sample(texts: Iterable[str], *, most: int, seed: int = 0) -> Sample:
+def sample(texts: Iterable[str], *, most: int, seed: int = 0) -> TextSample:
     """The texts that aren't blank, or some by chance, each with the same, that have at most so many characters."""
     chance, share = random.Random(seed), 1.0
     kept: list[str] = []
@@ -48,7 +48,7 @@ def sample(texts: Iterable[str], *, most: int, seed: int = 0) -> Sample:
         while size > most:  # forget every other one, and take half as many from now on
             kept = [text for text in kept if chance.random() < 0.5]
             size, share = sum(map(len, kept)), share / 2
-    return Sample(kept, seen)
+    return TextSample(kept, seen)
 
 
 class Tokenizer(Protocol):
@@ -105,7 +105,7 @@ class SentencePiece:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise Mistake(f"tokenizer.vocabulary_size: {size:,} given; {_reason(str(error))}") from None
+            raise UserError(f"tokenizer.vocabulary_size: {size:,} given; {_reason(str(error))}") from None
         return cls(written.getvalue())
 
     @property
@@ -144,7 +144,7 @@ class SentencePiece:
         try:
             return cls(path.read_bytes())
         except RuntimeError:
-            raise Mistake(f"{path} is damaged: it is no SentencePiece model") from None
+            raise UserError(f"{path} is damaged: it is no SentencePiece model") from None
 
 
 @final
@@ -210,7 +210,7 @@ def train_tokenizer(kind: str, texts: Iterable[str], size: int, *, seed: int = 0
     """A tokenizer of a kind (unigram, bpe, words, characters), learned from texts."""
     texts = [text for text in texts if text]
     if not texts:
-        raise Mistake("tokenizer: there is no text to learn from; every line is blank")
+        raise UserError("tokenizer: there is no text to learn from; every line is blank")
     if kind in ("unigram", "bpe"):
         return SentencePiece.train(kind, texts, size, seed=seed)
     return Vocabulary.train(kind, texts, size)

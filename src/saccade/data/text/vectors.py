@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.data.text.corpus import clean, text_lines
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 
 class Vectors(NamedTuple):
@@ -49,9 +49,9 @@ def _rows(path: Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
         yield _row(f"{path}:{number}", line, width)
         count += 1
     if not count:
-        raise Mistake(f"{path}: no vector in it; there must be lines of a word and its numbers")
+        raise UserError(f"{path}: no vector in it; there must be lines of a word and its numbers")
     if header and count != header.num_vectors:
-        raise Mistake(f"{path}: {count:,} vectors; its first line says {header.num_vectors:,}")
+        raise UserError(f"{path}: {count:,} vectors; its first line says {header.num_vectors:,}")
 
 
 def _header(line: str) -> _Header | None:
@@ -66,14 +66,14 @@ def _row(place: str, line: str, width: int) -> tuple[str, NDArray[np.float32]]:
     word, *numbers = line.rsplit(" ", width) if width else [line]
     if not width or len(numbers) != width or not word:
         wanted = f"there must be {width}, as on the first line" if width else "there must be some behind the word"
-        raise Mistake(f"{place}: {max(0, line.count(' '))} numbers; {wanted}")
+        raise UserError(f"{place}: {max(0, line.count(' '))} numbers; {wanted}")
     try:
         vector = np.array(numbers, np.float32)
     except ValueError:
         wrong = next(text for text in numbers if not _is_number(text))
-        raise Mistake(f"{place}: {wrong[:40]!r} is not a number; there must be {width} behind the word") from None
+        raise UserError(f"{place}: {wrong[:40]!r} is not a number; there must be {width} behind the word") from None
     if not np.isfinite(vector).all():
-        raise Mistake(f"{place}: a number is infinite, too large or not a number")
+        raise UserError(f"{place}: a number is infinite, too large or not a number")
     return clean(word), vector
 
 

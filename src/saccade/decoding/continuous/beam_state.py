@@ -11,7 +11,7 @@ from saccade.attention.memory import Slots
 from saccade.data.text.tokenizer import END
 from saccade.decoding.constraints import Constraints
 from saccade.decoding.continuous.greedy_state import Board, Likeliest, Size
-from saccade.decoding.options import Options
+from saccade.decoding.options import DecodingOptions
 from saccade.ops.kernels.availability import HAS_TRITON
 
 WIDEST_KERNEL = 16  # hypotheses, whose candidates a warp holds
@@ -21,7 +21,7 @@ WIDEST_KERNEL = 16  # hypotheses, whose candidates a warp holds
 class BeamBoard(Board):
     """N hypotheses a sentence. Those that ended or were cut are remembered by their last step and row."""
 
-    def __init__(self, options: Options, size: Size, device: torch.device) -> None:
+    def __init__(self, options: DecodingOptions, size: Size, device: torch.device) -> None:
         super().__init__(options, size, device)
         batch, width = size.batch, size.width
         self.score_BN = torch.full((batch, width), -torch.inf, device=device)

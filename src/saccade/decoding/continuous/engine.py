@@ -14,10 +14,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from saccade.attention import MultiHeadAttention
 from saccade.decoding.beam import BeamOptions
 from saccade.decoding.continuous.greedy_state import Size
-from saccade.decoding.continuous.scheduler import PACES, Factory, Work, write
-from saccade.decoding.continuous.sources import Reader
+from saccade.decoding.continuous.scheduler import PACES, DecodingWork, Factory, write
+from saccade.decoding.continuous.sources import SourceEncoder
 from saccade.decoding.continuous.step import Stage
-from saccade.decoding.options import Hypothesis, Options
+from saccade.decoding.options import DecodingOptions, Hypothesis
 from saccade.decoding.stepper import Slotted
 
 WIDEST = 255  # hypotheses of a sentence, which are numbered by bytes
@@ -25,7 +25,7 @@ MOST_STAGES = 16  # that are kept; each has room for its sentences
 
 
 @final
-class Writer:
+class DecodingEngine:
     """Writes with a model in slots; on a CUDA device with a copy of it, in a precision of its own.
 
     The copy takes the model's weights at the beginning of a call where they have changed, so that a model in training
@@ -36,7 +36,7 @@ class Writer:
         self.model, self._lock = model, threading.Lock()
         self._dtype = dtype if isinstance(getattr(model, "source", None), nn.Embedding) else None
         self._copy: nn.Module | None = None
-        self._reader: Reader | None = None
+        self._reader: SourceEncoder | None = None
         self._versions: list[tuple[int, int]] = []  # of the weights that the copy has
         parts = (getattr(module, kept) for module in model.modules() for kept in ("_parameters", "_buffers"))
         self._tensors = [part for part in parts if part]  # where they are, found once: a walk takes a millisecond
@@ -47,7 +47,7 @@ class Writer:
         """Where the model is."""
         return next(self.model.parameters()).device
 
-    def refuses(self, options: Options, work: Work) -> str | None:
+    def refuses(self, options: DecodingOptions, work: DecodingWork) -> str | None:
         """Why this work can't be done in slots, in words; None when it can."""
         if not isinstance(options, BeamOptions):
             return "samples are drawn on the host"
@@ -67,7 +67,7 @@ class Writer:
             return f"the model has no more than {model.max_places} positions"
         return model.refuses_slots()
 
-    def write(self, work: Work, options: BeamOptions) -> list[list[Hypothesis]]:
+    def write(self, work: DecodingWork, options: BeamOptions) -> list[list[Hypothesis]]:
         """For every sentence its best outputs, best first."""
         device = self.device
         if device.type != "cuda":
@@ -78,7 +78,7 @@ class Writer:
             made = self._stages.setdefault(options, {})
             taken = cast(Slotted, self._taken())
             if self._reader is None:
-                self._reader = Reader(taken, device)
+                self._reader = SourceEncoder(taken, device)
             return write(Factory(taken, options, device, PACES["cuda"], made, self._reader), work)
 
     @torch.no_grad()

@@ -14,7 +14,7 @@ from torch import Tensor
 from saccade.attention.memory import Slots, refill
 from saccade.data.text.tokenizer import END, PAD, START
 from saccade.decoding.constraints import LONGEST_BLOCK, LONGEST_LOOP, SHORTEST_LOOP, Constraints
-from saccade.decoding.options import Options
+from saccade.decoding.options import DecodingOptions
 from saccade.ops.kernels.availability import HAS_TRITON
 
 
@@ -38,7 +38,7 @@ class Likeliest(NamedTuple):
 class Board:
     """What every way of writing keeps. Sentences that are done stay as they are until others take their slots."""
 
-    def __init__(self, options: Options, size: Size, device: torch.device) -> None:
+    def __init__(self, options: DecodingOptions, size: Size, device: torch.device) -> None:
         batch, width, steps = size.batch, size.width, size.steps
         self.options, self.size, self.device = options, size, device
         self.live_B = torch.zeros(batch, dtype=torch.bool, device=device)
@@ -129,7 +129,7 @@ class Loops:
     A tail of `size` ids is the same block again and again when the last size - block of them are.
     """
 
-    def __init__(self, options: Options, batch: int, width: int, device: torch.device) -> None:
+    def __init__(self, options: DecodingOptions, batch: int, width: int, device: torch.device) -> None:
         self.is_on, rounds = options.max_rounds > 0, options.max_rounds
         sizes = [max(rounds * block, SHORTEST_LOOP) - block for block in range(1, LONGEST_BLOCK + 1)]
         self._size_K = torch.tensor(sizes, device=device)

@@ -20,7 +20,7 @@ from saccade.decoding.beam import BeamOptions
 from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.continuous.greedy_state import Size
 from saccade.decoding.continuous.results import Flags, Integers, beam_outputs, greedy_outputs
-from saccade.decoding.continuous.sources import Reader, on_device, power
+from saccade.decoding.continuous.sources import SourceEncoder, on_device, power
 from saccade.decoding.continuous.step import Stage, to_host
 from saccade.decoding.options import Hypothesis
 from saccade.decoding.stepper import Slotted
@@ -50,7 +50,7 @@ class Pace(NamedTuple):
 PACES = {"cpu": Pace(256, 1 << 16, 16, 1, 0, 0.25, False), "cuda": Pace(2048, 1 << 20, 64, 4, 1, 0.5, True)}
 
 
-class Work(NamedTuple):
+class DecodingWork(NamedTuple):
     """Sentences to be written: how to load their sources, on the host; how long these are; what outputs begin with."""
 
     load: Load
@@ -66,7 +66,7 @@ class Factory(NamedTuple):
     device: torch.device
     pace: Pace
     made: dict[Size, Stage] | None = None
-    reader: Reader | None = None
+    reader: SourceEncoder | None = None
 
     def stage(self, size: Size) -> Stage:
         """An empty stage of this size."""
@@ -89,7 +89,7 @@ class Factory(NamedTuple):
 
 
 @torch.inference_mode()
-def write(factory: Factory, work: Work) -> list[list[Hypothesis]]:
+def write(factory: Factory, work: DecodingWork) -> list[list[Hypothesis]]:
     """For every sentence its best outputs, best first."""
     found: list[list[Hypothesis]] = [[] for _ in work.lengths]
     for batch, numbers in _groups(factory, work):
@@ -99,7 +99,7 @@ def write(factory: Factory, work: Work) -> list[list[Hypothesis]]:
     return found
 
 
-def _groups(factory: Factory, work: Work) -> Iterator[tuple[int, Integers]]:
+def _groups(factory: Factory, work: DecodingWork) -> Iterator[tuple[int, Integers]]:
     """Sentences, longest first, with the number of slots that they get; long outputs get fewer."""
     options, pace = factory.options, factory.pace
     limit_S = np.asarray(options.limits(work.lengths, work.prefixes), np.int64)
@@ -166,7 +166,7 @@ class _Writing:
     """Some sentences on their way through slots."""
 
     factory: Factory
-    work: Work
+    work: DecodingWork
     batch: int
     waiting: Integers
     found: list[list[Hypothesis]]

@@ -25,7 +25,7 @@ class _Reading(NamedTuple):
 
 
 @final
-class Reader:
+class SourceEncoder:
     """Reads ids with a model that stays where it is. Sizes are powers of two, so that few are met."""
 
     def __init__(self, model: Slotted, device: torch.device) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from saccade.data.text.tokenizer import END, PAD, START, UNKNOWN
 from saccade.decoding.continuous.greedy_state import Board, Likeliest
-from saccade.decoding.options import Options
+from saccade.decoding.options import DecodingOptions
 from saccade.ops.kernels.availability import HAS_TRITON
 
 
@@ -21,7 +21,7 @@ class _Best(NamedTuple):
     forced_R1: Tensor | None
 
 
-def likeliest(logits_RV: Tensor, board: Board, options: Options) -> Likeliest:
+def likeliest(logits_RV: Tensor, board: Board, options: DecodingOptions) -> Likeliest:
     """What `Constraints.log_probabilities` allows, best first; the logits may be written over."""
     place_R, count = board.slots.place_R, min(board.count, logits_RV.shape[1])
     forced_R1 = _forced(board)
@@ -43,7 +43,7 @@ def likeliest(logits_RV: Tensor, board: Board, options: Options) -> Likeliest:
 def _plain(
     logits_RV: Tensor,
     count: int,
-    options: Options,
+    options: DecodingOptions,
     place_R: Tensor,
     forced_R1: Tensor | None,
     repeated: Tensor | None,
@@ -66,7 +66,7 @@ def _plain(
     return _Best(best_RM, token_RM, forced_log_p_R1)
 
 
-def _fused(logits_RV: Tensor, count: int, options: Options, place_R: Tensor, forced_R1: Tensor | None) -> _Best:
+def _fused(logits_RV: Tensor, count: int, options: DecodingOptions, place_R: Tensor, forced_R1: Tensor | None) -> _Best:
     from saccade.decoding.continuous.kernels.top_tokens import best
 
     forbidden = sum(1 << index for index in _forbidden(options))
@@ -74,7 +74,7 @@ def _fused(logits_RV: Tensor, count: int, options: Options, place_R: Tensor, for
     return _Best(log_p_RM, token_RM, None if forced_R1 is None else logits_RV.gather(1, forced_R1) - total_R[:, None])
 
 
-def _forbidden(options: Options) -> list[int]:
+def _forbidden(options: DecodingOptions) -> list[int]:
     return [PAD, START] if options.writes_unknown else [PAD, START, UNKNOWN]
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import replacing
 from saccade.inspection.insight import Head
 
@@ -22,7 +22,7 @@ def load(folder: Path) -> Head | None:
         stored = json.loads(path.read_text("utf-8"))
         return Head(int(stored["layer"]), None if stored["head"] is None else int(stored["head"]), int(stored["shift"]))
     except (ValueError, KeyError, TypeError):
-        raise Mistake(f"{path} is damaged; delete it and choose the head again (saccade look --align)") from None
+        raise UserError(f"{path} is damaged; delete it and choose the head again (saccade look --align)") from None
 
 
 def save(folder: Path, head: Head, **how: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from saccade.data.text.corpus import read_lines
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.align.links import Gold, Link, Links
 
 PHARAOH = re.compile("([0-9]{1,9})([-?p])([0-9]{1,9})")
@@ -55,13 +55,13 @@ def _line(path: Path, number: int, line: str) -> Iterator[tuple[Link, bool]]:
     for word in line.split():
         match = PHARAOH.fullmatch(word)
         if match is None:
-            raise Mistake(f"{path}:{number}: {word!r} is no link; allowed: 0-0 (sure), 0?0 or 0p0 (possible)")
+            raise UserError(f"{path}:{number}: {word!r} is no link; allowed: 0-0 (sure), 0?0 or 0p0 (possible)")
         yield (int(match[1]), int(match[3])), match[2] == "-"
 
 
 def _pharaoh(path: Path, lines: list[str], num_sentences: int) -> Iterator[_Found]:
     if len(lines) != num_sentences:
-        raise Mistake(f"{path}: {len(lines):,} lines; there must be {num_sentences:,}, one for each sentence pair")
+        raise UserError(f"{path}: {len(lines):,} lines; there must be {num_sentences:,}, one for each sentence pair")
     for number, line in enumerate(lines, 1):
         for link, is_sure in _line(path, number, line):
             yield _Found(number, number - 1, link, is_sure)
@@ -73,7 +73,7 @@ def _naacl(path: Path, lines: list[str]) -> Iterator[_Found]:
             continue
         match = NAACL.fullmatch(line)
         if match is None:
-            raise Mistake(f"{path}:{number}: {line!r} is no link; allowed: sentence source target [S|P], from 1 on")
+            raise UserError(f"{path}:{number}: {line!r} is no link; allowed: sentence source target [S|P], from 1 on")
         sentence, source, target = (int(match[group]) for group in (1, 2, 3))
         if source and target:
             yield _Found(number, sentence - 1, (source - 1, target - 1), match[4] != "P")
@@ -82,8 +82,8 @@ def _naacl(path: Path, lines: list[str]) -> Iterator[_Found]:
 def _check(path: Path, found: _Found, sizes: Sequence[Size]) -> None:
     if not 0 <= found.sentence < len(sizes):
         what = f"sentence {found.sentence + 1} given; there are {len(sizes):,}"
-        raise Mistake(f"{path}:{found.line}: {what}, counted from 1")
+        raise UserError(f"{path}:{found.line}: {what}, counted from 1")
     for side, index, size in zip(("source", "target"), found.link, sizes[found.sentence], strict=True):
         if index >= size:
             what = f"a link to {side} word {index}, counted from 0, given"
-            raise Mistake(f"{path}:{found.line}: {what}; sentence {found.sentence + 1} has {size}")
+            raise UserError(f"{path}:{found.line}: {what}; sentence {found.sentence + 1} has {size}")

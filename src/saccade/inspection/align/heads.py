@@ -13,7 +13,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from saccade.inspection.align.links import Gold, Links, Scores
+from saccade.inspection.align.links import AlignmentScores, Gold, Links
 from saccade.inspection.insight import Head
 
 SHIFTS = (0, 1)
@@ -61,7 +61,7 @@ class HeadScore(NamedTuple):
     """A candidate and how well it aligns."""
 
     head: Head
-    scores: Scores
+    scores: AlignmentScores
 
 
 @final
@@ -81,7 +81,10 @@ class GoldTally:
 
     def scores(self) -> list[HeadScore]:
         """In the order of the candidates."""
-        return [HeadScore(head, Scores(*row)) for head, row in zip(self.heads, self._counts_4C.T.tolist(), strict=True)]
+        return [
+            HeadScore(head, AlignmentScores(*row))
+            for head, row in zip(self.heads, self._counts_4C.T.tolist(), strict=True)
+        ]
 
 
 def best(scores: Sequence[HeadScore]) -> HeadScore:
@@ -89,7 +92,7 @@ def best(scores: Sequence[HeadScore]) -> HeadScore:
     return min(scores, key=lambda one: one.scores.aer)
 
 
-class Agreement(NamedTuple):
+class HeadAgreement(NamedTuple):
     """Two heads of opposite directions, and the F1 of one against the other: 2 |A & B| / (|A| + |B|)."""
 
     forward: Head
@@ -112,12 +115,12 @@ class AgreementTally:
         self._both_CD += one_CN @ other_DN.mT
         self._total_CD += one_CN.sum(1)[:, None] + other_DN.sum(1)
 
-    def best(self) -> Agreement:
+    def best(self) -> HeadAgreement:
         """The two that agree most."""
         f1_CD = 2 * self._both_CD / self._total_CD.clamp(min=1)
         index = int(f1_CD.argmax())
         row, column = divmod(index, len(self.backward))
-        return Agreement(self.forward[row], self.backward[column], float(f1_CD[row, column]))
+        return HeadAgreement(self.forward[row], self.backward[column], float(f1_CD[row, column]))
 
 
 class Coverage(NamedTuple):

@@ -26,7 +26,7 @@ class Gold(NamedTuple):
         return Gold(reverse(self.sure), reverse(self.possible))
 
 
-class Scores(NamedTuple):
+class AlignmentScores(NamedTuple):
     """precision = |A & P| / |A|, recall = |A & S| / |S|, AER = 1 - (|A & S| + |A & P|) / (|A| + |S|).
 
     Alignment error rate: Och & Ney 2003, section 5. Where there is nothing to divide by, nothing is wrong.
@@ -58,13 +58,17 @@ class Scores(NamedTuple):
         return {"aer": self.aer, "precision": self.precision, "recall": self.recall}
 
 
-def scored(found: Iterable[Links], gold: Iterable[Gold]) -> Scores:
+def scored(found: Iterable[Links], gold: Iterable[Gold]) -> AlignmentScores:
     """All sentences together."""
     counts = [
         (len(links), len(true.sure), len(links & true.sure), len(links & true.possible))
         for links, true in zip(found, gold, strict=True)
     ]
-    return Scores(*(sum(column) for column in zip(*counts, strict=True))) if counts else Scores(0, 0, 0, 0)
+    return (
+        AlignmentScores(*(sum(column) for column in zip(*counts, strict=True)))
+        if counts
+        else AlignmentScores(0, 0, 0, 0)
+    )
 
 
 def reverse(links: Iterable[Link]) -> Links:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import replacing
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -30,7 +30,7 @@ MISSING = re.compile(r"Glyph (\d+) .* missing from")
 def check_ending(path: Path) -> None:
     """A mistake where no picture can be written."""
     if path.suffix not in PICTURES:
-        raise Mistake(f"{path}: a picture ends in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
+        raise UserError(f"{path}: a picture ends in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import replacing
 from saccade.layers.glimpse_sensor import GlimpseSensor
 
@@ -54,7 +54,7 @@ class Scanpath:
 def check_ending(path: Path) -> None:
     """A mistake where no path can be drawn."""
     if path.suffix not in ENDINGS:
-        raise Mistake(f"{path}: a path of glimpses ends in {' or '.join(ENDINGS)}")
+        raise UserError(f"{path}: a path of glimpses ends in {' or '.join(ENDINGS)}")
 
 
 def draw(scanpath: Scanpath, path: Path, *, title: str = "") -> None:

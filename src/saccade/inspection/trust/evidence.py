@@ -18,7 +18,7 @@ from torch import Tensor
 
 from saccade.data.tags.lexicon import padded
 from saccade.data.text.tokenizer import END, UNKNOWN
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.insight import Head
 from saccade.inspection.trust.counterfactual import WEIGHTS, replaced, uniform
 from saccade.inspection.trust.subjects import Subject
@@ -35,7 +35,7 @@ MOST_TOKENS = 1 << 12  # of a batch
 MOST_LOGITS = 1 << 24
 
 
-class Case(NamedTuple):
+class TrustCase(NamedTuple):
     """A text as a model reads it, and an answer. What belongs to NO_WORD (</s>) is never erased and never ranked."""
 
     words: list[str]
@@ -73,11 +73,11 @@ class Evidence(NamedTuple):
 
 
 def examine(
-    subject: Subject, cases: Iterable[Case], head: Head = MEAN, *, erase: str = "delete", seed: int = 0
+    subject: Subject, cases: Iterable[TrustCase], head: Head = MEAN, *, erase: str = "delete", seed: int = 0
 ) -> Iterator[Evidence]:
     """Every case, in order, in memory that doesn't grow with their number; of attention the weights of `head`."""
     if erase not in ERASURES:
-        raise Mistake(f"erase: {erase!r} given; allowed: {', '.join(ERASURES)}")
+        raise UserError(f"erase: {erase!r} given; allowed: {', '.join(ERASURES)}")
     rest = iter(cases)
     for number in count(seed):
         if not (chunk := list(islice(rest, CHUNK))):
@@ -85,7 +85,9 @@ def examine(
         yield from _examined(subject, chunk, head, Eraser(subject, chunk, erase), number)
 
 
-def _examined(subject: Subject, cases: Sequence[Case], head: Head, eraser: Eraser, seed: int) -> Iterator[Evidence]:
+def _examined(
+    subject: Subject, cases: Sequence[TrustCase], head: Head, eraser: Eraser, seed: int
+) -> Iterator[Evidence]:
     weights, gradients, moved = _weights(subject, cases), gradients_of(subject, cases), _moved(subject, cases, seed)
     erasures, chance = eraser.one_by_one(), np.random.default_rng(seed)
     chosen = [_of_head(head, weight_LHTW) for weight_LHTW in weights]
@@ -103,11 +105,11 @@ def _examined(subject: Subject, cases: Sequence[Case], head: Head, eraser: Erase
 def _of_head(head: Head, weight_LHTW: Tensor) -> Tensor:
     for name, value, most in zip(("layer", "head"), (head.layer, head.head or 0), weight_LHTW.shape[:2], strict=True):
         if not -most <= value < most:
-            raise Mistake(f"{name}: {value} given; allowed: 0 to {most - 1}, or -1 for the last")
+            raise UserError(f"{name}: {value} given; allowed: 0 to {most - 1}, or -1 for the last")
     return head.of(weight_LHTW)
 
 
-def _of_words(case: Case, value_S: Tensor) -> Tensor:
+def _of_words(case: TrustCase, value_S: Tensor) -> Tensor:
     """What pieces [..., S] have, summed into words [..., W]."""
     number_S = torch.tensor(case.word_of_piece)
     kept_S = number_S != NO_WORD
@@ -115,7 +117,7 @@ def _of_words(case: Case, value_S: Tensor) -> Tensor:
     return sums.index_add(-1, number_S[kept_S], value_S[..., kept_S])
 
 
-class Row(NamedTuple):
+class Reading(NamedTuple):
     """A source and an answer to be read together."""
 
     source: Sequence[int]
@@ -123,7 +125,7 @@ class Row(NamedTuple):
 
 
 @torch.no_grad()
-def log_probabilities(subject: Subject, rows: Sequence[Row]) -> list[Tensor]:
+def log_probabilities(subject: Subject, rows: Sequence[Reading]) -> list[Tensor]:
     """log p of every step of each row's answer, [T]."""
     found = [torch.empty(0)] * len(rows)
     for batch in _batches(subject, rows):
@@ -134,10 +136,10 @@ def log_probabilities(subject: Subject, rows: Sequence[Row]) -> list[Tensor]:
     return found
 
 
-def gradients_of(subject: Subject, cases: Sequence[Case]) -> list[Tensor]:
+def gradients_of(subject: Subject, cases: Sequence[TrustCase]) -> list[Tensor]:
     """x_w · d log p(y_t) / d x_w of each step and word, [T, W]: each row of a batch minds one step."""
     places = [(number, step) for number, case in enumerate(cases) for step in range(len(case.answer))]
-    rows = [Row(cases[number].source, cases[number].answer) for number, _ in places]
+    rows = [Reading(cases[number].source, cases[number].answer) for number, _ in places]
     found = [torch.zeros(len(case.answer), len(case.source)) for case in cases]
     for batch in _batches(subject, rows):
         source_NS, length_N, answer_NT = _padded(subject, [rows[row] for row in batch])
@@ -155,10 +157,10 @@ def gradients_of(subject: Subject, cases: Sequence[Case]) -> list[Tensor]:
 
 
 @torch.no_grad()
-def _weights(subject: Subject, cases: Sequence[Case]) -> list[Tensor]:
+def _weights(subject: Subject, cases: Sequence[TrustCase]) -> list[Tensor]:
     """[L, H, T, W] of each case."""
     found = [torch.empty(0)] * len(cases)
-    rows = [Row(case.source, case.answer) for case in cases]
+    rows = [Reading(case.source, case.answer) for case in cases]
     for batch in _batches(subject, rows):
         weight_NLHTS = subject.weights(*_padded(subject, [rows[row] for row in batch])).float().cpu()
         for row, weight_LHTS in zip(batch, weight_NLHTS, strict=True):
@@ -168,10 +170,10 @@ def _weights(subject: Subject, cases: Sequence[Case]) -> list[Tensor]:
 
 
 @torch.no_grad()
-def _moved(subject: Subject, cases: Sequence[Case], seed: int) -> list[dict[str, Moved]]:
+def _moved(subject: Subject, cases: Sequence[TrustCase], seed: int) -> list[dict[str, Moved]]:
     """How far each case's answer moves under each of the WEIGHTS."""
     found = [dict[str, Moved]() for _ in cases]
-    rows = [Row(case.source, case.answer) for case in cases]
+    rows = [Reading(case.source, case.answer) for case in cases]
     for batch in _batches(subject, rows):
         given = _padded(subject, [rows[row] for row in batch])
         own_NTV = widened(subject.logits(*given)).log_softmax(-1)
@@ -198,7 +200,7 @@ def _apart(own_NTV: Tensor, other_NTV: Tensor, answer_NT: Tensor) -> Tensor:
 class Eraser:
     """log p of some cases' answers when some of their words are erased; no set of words is read twice."""
 
-    def __init__(self, subject: Subject, cases: Sequence[Case], way: str) -> None:
+    def __init__(self, subject: Subject, cases: Sequence[TrustCase], way: str) -> None:
         self._subject, self._cases, self._way = subject, cases, way
         self._told: dict[tuple[int, frozenset[int]], Tensor] = {}
 
@@ -230,7 +232,7 @@ class Eraser:
     def _read(self, wanted: Iterable[tuple[int, frozenset[int]]]) -> None:
         new = [key for key in dict.fromkeys(wanted) if key not in self._told]
         rows = [
-            Row(_erased(self._cases[number], words, self._way), self._cases[number].answer) for number, words in new
+            Reading(_erased(self._cases[number], words, self._way), self._cases[number].answer) for number, words in new
         ]
         self._told |= zip(new, log_probabilities(self._subject, rows), strict=True)
 
@@ -240,7 +242,7 @@ def _flat(erased: Sequence[dict[str, list[list[frozenset[int]]]]]) -> Iterator[t
         yield from ((number, words) for several in named.values() for sets in several for words in sets)
 
 
-def _erased(case: Case, words: frozenset[int], way: str) -> list[int]:
+def _erased(case: TrustCase, words: frozenset[int], way: str) -> list[int]:
     """The text without some words, or with <unk> in their places; of nothing </s> is left."""
     pieces = zip(case.source, case.word_of_piece, strict=True)
     if way == "unknown":
@@ -262,22 +264,22 @@ def _first_shares(order: Sequence[int]) -> list[frozenset[int]]:
     return [frozenset(order[: round(share * len(order))]) for share in SHARES]
 
 
-def _batches(subject: Subject, rows: Sequence[Row]) -> Iterator[list[int]]:
+def _batches(subject: Subject, rows: Sequence[Reading]) -> Iterator[list[int]]:
     """Rows of like lengths, within what a batch may hold."""
-    batch, longest = list[int](), Row((), ())
+    batch, longest = list[int](), Reading((), ())
     for row in sorted(range(len(rows)), key=lambda row: (len(rows[row].answer), len(rows[row].source))):
         source, answer = (max(len(a), len(b)) for a, b in zip(longest, rows[row], strict=True))
         size = len(batch) + 1
         if batch and (size * (source + answer) > MOST_TOKENS or size * answer * subject.num_outputs > MOST_LOGITS):
             yield batch
-            batch, longest = [], Row((), ())
+            batch, longest = [], Reading((), ())
         batch.append(row)
-        longest = Row(*(max(a, b, key=len) for a, b in zip(longest, rows[row], strict=True)))
+        longest = Reading(*(max(a, b, key=len) for a, b in zip(longest, rows[row], strict=True)))
     if batch:
         yield batch
 
 
-def _padded(subject: Subject, rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
+def _padded(subject: Subject, rows: Sequence[Reading]) -> tuple[Tensor, Tensor, Tensor]:
     """Sources [N, S], their lengths, and answers [N, T]."""
     length_N = torch.tensor([len(row.source) for row in rows])
     source_NS, answer_NT = (torch.from_numpy(padded(side)) for side in zip(*rows, strict=True))

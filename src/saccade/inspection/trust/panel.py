@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.files import replacing
 from saccade.inspection.draw import braille, heatmap
 from saccade.inspection.draw import figure as pictures
@@ -51,7 +51,7 @@ class Cells(NamedTuple):
 def check_ending(path: Path) -> None:
     """A mistake where no panel can be written."""
     if path.suffix not in ENDINGS:
-        raise Mistake(f"{path}: a panel ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+        raise UserError(f"{path}: a panel ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
 
 
 def in_terminal(panel: Panel, *, console: Console) -> RenderableType:

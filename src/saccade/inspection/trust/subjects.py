@@ -12,9 +12,9 @@ from typing import Any, Protocol, cast, final
 import torch
 from torch import Tensor, nn
 
-from saccade.data.labels.windows import NO_LABEL, UNKNOWN_SPEAKER, Batch
+from saccade.data.labels.windows import NO_LABEL, UNKNOWN_SPEAKER, TextBatch
 from saccade.data.text.tokenizer import START
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.layers.pooling import AttentionPooling, StructuredPooling
 from saccade.models.classifier import TextClassifier
 from saccade.models.seq2seq import PlainDecoder, Seq2Seq
@@ -41,12 +41,12 @@ class Subject(Protocol):
 
 
 @final
-class Writer:
+class WriterSubject:
     """A model that writes, its outputs given: p(y_t | y_<t, x), and its attention to the source."""
 
     def __init__(self, model: nn.Module) -> None:
         if not isinstance(model, Transformer | Seq2Seq) or not isinstance(model.source, nn.Embedding):
-            raise Mistake("trust: this model doesn't read words; allowed: text to text (one model), classifiers")
+            raise UserError("trust: this model doesn't read words; allowed: text to text (one model), classifiers")
         self._model = model
         self.attention = _cross_attention(model)
         self.num_outputs = model.target.num_embeddings
@@ -67,14 +67,16 @@ class Writer:
 
 
 @final
-class Judge:
+class ClassifierSubject:
     """A classifier: p(label | text), each text by itself, and what its pooling weighed (r hops are heads)."""
 
     def __init__(self, network: TextClassifier) -> None:
         pooling = network.pooling
         if not isinstance(pooling, AttentionPooling | StructuredPooling):
             kind = type(pooling).__name__.removesuffix("Pooling").lower()
-            raise Mistake(f"trust: this model pools by {kind}, which learns no weights; allowed: attention, structured")
+            raise UserError(
+                f"trust: this model pools by {kind}, which learns no weights; allowed: attention, structured"
+            )
         self._network = network
         self.attention: list[nn.Module] = [pooling if isinstance(pooling, AttentionPooling) else pooling.attention]
         self.num_outputs = network.output.out_features
@@ -99,7 +101,7 @@ def _cross_attention(model: Transformer | Seq2Seq) -> list[nn.Module]:
     if isinstance(model, Transformer):
         return [cast(DecoderBlock, block).cross for block in model.decoder]
     if isinstance(model.decoder, PlainDecoder):
-        raise Mistake("trust: this model has no attention; it reads the source into one vector")
+        raise UserError("trust: this model has no attention; it reads the source into one vector")
     return [model.decoder.aligner]
 
 
@@ -108,12 +110,12 @@ def _read(answer_NT: Tensor) -> Tensor:
     return torch.cat([torch.full_like(answer_NT[:, :1], START), answer_NT[:, :-1]], 1)
 
 
-def _alone(ids_NS: Tensor, length_N: Tensor) -> Batch:
+def _alone(ids_NS: Tensor, length_N: Tensor) -> TextBatch:
     """Texts without anything said before them."""
     row_N = torch.arange(len(ids_NS), device=ids_NS.device)
     speaker_N1 = torch.full_like(row_N, UNKNOWN_SPEAKER)[:, None]
     label_N = torch.full_like(row_N, NO_LABEL)
-    return Batch(ids_NS, length_N, row_N[:, None], torch.ones_like(row_N), speaker_N1, label_N)
+    return TextBatch(ids_NS, length_N, row_N[:, None], torch.ones_like(row_N), speaker_N1, label_N)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Generator, Tensor
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.trust.counterfactual import WEIGHTS
 from saccade.inspection.trust.evidence import ORDERS, SHARES, Evidence, Moved
 
@@ -144,7 +144,7 @@ class Panel:
             moved.append(found.moved)
             words, steps = words + len(found.words), steps + len(found.weight_TW)
         if not by_step:
-            raise Mistake("trust: no text has two words or more, so there is nothing to rank")
+            raise UserError("trust: no text has two words or more, so there is nothing to rank")
         return cls(
             len(by_step),
             words,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.insight import Head, Insight, Map
 from saccade.inspection.views import flow
 from saccade.inspection.views.rollout import decoder_rollout, rollout
@@ -18,7 +18,7 @@ THROUGH_LAYERS = ("rollout", "flow")
 FIRST = ("cross", "pooling", "encoder", "decoder")  # what people mean when they don't say which kind
 
 
-class View(NamedTuple):
+class ViewChoice(NamedTuple):
     """What to show of an insight: a view of a kind of attention, of a layer and a head where it has them.
 
     Without layer and head, `weights` are those of the head that aligns, where it is known; without a layer the last
@@ -34,11 +34,11 @@ class View(NamedTuple):
     def check(self) -> None:
         """What has no effect is refused, not ignored."""
         if self.name not in VIEWS:
-            raise Mistake(f"view: {self.name!r} given; allowed: {', '.join(VIEWS)}")
+            raise UserError(f"view: {self.name!r} given; allowed: {', '.join(VIEWS)}")
         if self.head is not None and self.name not in ("weights", "norms"):
-            raise Mistake(f"head: {self.head} given, but {self.name} is of all heads; allowed with: weights, norms")
+            raise UserError(f"head: {self.head} given, but {self.name} is of all heads; allowed with: weights, norms")
         if self.layer is not None and self.name in THROUGH_LAYERS:
-            raise Mistake(f"layer: {self.layer} given, but {self.name} goes through all layers")
+            raise UserError(f"layer: {self.layer} given, but {self.name} goes through all layers")
 
     def of(self, seen: Insight) -> Map:
         """The map, with one layer and one head, [1, 1, T, S]."""
@@ -55,7 +55,7 @@ class View(NamedTuple):
             return found.weight_LHTS[layer].amax(0)
         if self.name == "norms":
             if found.norm_LHTS is None:
-                raise Mistake("view: norms given, but they were not recorded; ask with look(..., norms=True)")
+                raise UserError("view: norms given, but they were not recorded; ask with look(..., norms=True)")
             return Head(layer, self.head).of(shares(found.norm_LHTS))
         is_any = self.name == "weights" and self.layer is None and self.head is None
         default = seen.aligning if is_any and kind == "cross" else None
@@ -70,7 +70,7 @@ def kind_of(seen: Insight, kind: str | None = None) -> str:
 
 def with_views(seen: Insight, names: Sequence[str], kind: str | None = None) -> Insight:
     """An insight that holds rollout or flow as well; it must have been recorded with every kind of attention."""
-    return replace(seen, views={**seen.views, **{name: View(name, kind).of(seen) for name in names}})
+    return replace(seen, views={**seen.views, **{name: ViewChoice(name, kind).of(seen) for name in names}})
 
 
 def shares(norm_TS: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ def _through(seen: Insight, kind: str, name: str) -> Tensor:
     """Through the layers, from what a kind's queries are at the top to what its keys are at the bottom."""
     if not is_through(seen, kind):
         missing = next(other for other in _below(kind) if other not in seen.maps)
-        raise Mistake(f"view: {name} given, but this model's {missing} has no attention; a Transformer's has")
+        raise UserError(f"view: {name} given, but this model's {missing} has no attention; a Transformer's has")
     weights = {other: found.weight_LHTS for other, found in seen.maps.items()}
     return _rolled(weights, kind) if name == "rollout" else shares(_flowed(weights, kind))
 
@@ -115,7 +115,7 @@ def _flowed(weights: dict[str, Tensor], kind: str) -> Tensor:
     return flow.decoder(weights["decoder"], weights["cross"], weights["encoder"], to=kind)
 
 
-def _check_place(view: View, weight_LHTS: Tensor) -> None:
+def _check_place(view: ViewChoice, weight_LHTS: Tensor) -> None:
     for name, value, count in zip(("layer", "head"), (view.layer, view.head), weight_LHTS.shape[:2], strict=True):
         if value is not None and not -count <= value < count:
-            raise Mistake(f"{name}: {value} given; allowed: 0 to {count - 1}, or -1 for the last")
+            raise UserError(f"{name}: {value} given; allowed: 0 to {count - 1}, or -1 for the last")

@@ -55,7 +55,7 @@ MODALS = [
 ]
 
 
-class Slot(NamedTuple):
+class VerbModifier(NamedTuple):
     """What stands after the finite verb: pas, jamais, souvent ... or nothing."""
 
     english: str = ""
@@ -63,8 +63,8 @@ class Slot(NamedTuple):
     is_negative: bool = False
 
 
-NEGATIONS = [Slot(english, french, True) for english, french in pairs(words.NEGATIONS)]
-FREQUENCIES = [Slot(english, french) for english, french in pairs(words.FREQUENCIES)]
+NEGATIONS = [VerbModifier(english, french, True) for english, french in pairs(words.NEGATIONS)]
+FREQUENCIES = [VerbModifier(english, french) for english, french in pairs(words.FREQUENCIES)]
 
 
 class Clause(NamedTuple):
@@ -74,7 +74,7 @@ class Clause(NamedTuple):
     subject: Phrase
     mood: Mood
     verb: Verb
-    slot: Slot = Slot()
+    slot: VerbModifier = VerbModifier()
     clitic: str = ""
     agreement: Phrase | None = None
     english_tail: str = ""
@@ -168,11 +168,11 @@ def _mood(dice: random.Random, verb: Verb, subject: Phrase) -> Mood:
     return dice.choice(MODALS) if chance < 0.6 and verb.past else PRESENT
 
 
-def _slot(dice: random.Random, clause: Clause) -> Slot:
+def _slot(dice: random.Random, clause: Clause) -> VerbModifier:
     chance = dice.random()
     if clause.form in ("statement", "who") and chance < 0.35:
         return dice.choice(NEGATIONS[:2] if clause.mood is PAST else NEGATIONS)
-    return dice.choice(FREQUENCIES) if clause.mood in (PRESENT, BEING) and chance > 0.8 else Slot()
+    return dice.choice(FREQUENCIES) if clause.mood in (PRESENT, BEING) and chance > 0.8 else VerbModifier()
 
 
 def circumstances(
@@ -324,7 +324,9 @@ def described(dice: random.Random) -> Clause:
         f"plus {_agreed(adjective, subject)} que {other.french}",
     )
     clause = being(dice, ETRE, subject, comparison)
-    return clause._replace(slot=Slot()) if clause.slot.french == "plus" else clause  # not: n'est plus plus grand
+    return (
+        clause._replace(slot=VerbModifier()) if clause.slot.french == "plus" else clause
+    )  # not: n'est plus plus grand
 
 
 def _agreed(adjective: Adjective, subject: Phrase) -> str:
@@ -346,7 +348,7 @@ def feeling(dice: random.Random) -> Clause:
     number = dice.randint(2, 100)
     age = f"{english_number(number)} years old", f"{french_number(number, 'm')} ans"
     clause = being(dice, AVOIR, subject, age)
-    return clause._replace(slot=NEGATIONS[0] if clause.slot.is_negative else Slot())
+    return clause._replace(slot=NEGATIONS[0] if clause.slot.is_negative else VerbModifier())
 
 
 def _now(dice: random.Random) -> list[tuple[str, str]]:
@@ -362,7 +364,7 @@ def lying(dice: random.Random) -> Clause:
 def there(dice: random.Random) -> Clause:
     """There is, there are: il y a, always singular."""
     form = "statement" if dice.random() < 0.7 else "question"
-    slot = Slot("", "pas", True) if form == "statement" and dice.random() < 0.4 else Slot()
+    slot = VerbModifier("", "pas", True) if form == "statement" and dice.random() < 0.4 else VerbModifier()
     what = phrases.thing(dice, THERE, "none" if slot.is_negative else "indefinite")
     subject = Phrase("there", "il", what.person)
     clause = Clause(form, subject, BEING, AVOIR._replace(english="", present=("a",) * 5), slot, clitic="y")

@@ -15,7 +15,7 @@ from torch import Tensor
 from saccade.ops.kernels.availability import num_multiprocessors
 
 
-class Blocks(NamedTuple):
+class ColumnBlocks(NamedTuple):
     """How the work is cut: a program's tile, its warps, programs for each multiprocessor, loads ahead."""
 
     rows: int
@@ -25,9 +25,9 @@ class Blocks(NamedTuple):
     stages: int = 1
 
 
-SUMS = Blocks(rows=32, columns=128, warps=4)
-MASKED_SUMS = Blocks(rows=16, columns=256, warps=8)
-TOTALS = Blocks(rows=128, columns=16, warps=4)
+SUMS = ColumnBlocks(rows=32, columns=128, warps=4)
+MASKED_SUMS = ColumnBlocks(rows=16, columns=256, warps=8)
+TOTALS = ColumnBlocks(rows=128, columns=16, warps=4)
 
 
 @triton.jit
@@ -57,30 +57,30 @@ def _columns_kernel(  # type: ignore[no-untyped-def]
     tl.store(sum_ptr + tl.program_id(1) * WIDTH + column, tl.sum(total, 0), column < WIDTH)
 
 
-def column_sums(x_NF: Tensor, blocks: Blocks = SUMS) -> Tensor:
+def column_sums(x_NF: Tensor, blocks: ColumnBlocks = SUMS) -> Tensor:
     """The float32 sum over rows [F]."""
     return totals(_partial_sums(x_NF, None, None, blocks))
 
 
-def masked(grad_NF: Tensor, hidden_NF: Tensor, blocks: Blocks = MASKED_SUMS) -> tuple[Tensor, Tensor]:
+def masked(grad_NF: Tensor, hidden_NF: Tensor, blocks: ColumnBlocks = MASKED_SUMS) -> tuple[Tensor, Tensor]:
     """The gradient [N, F] where hidden = relu(.) is not zero, and its float32 sum over rows [F]."""
     masked_NF = torch.empty_like(hidden_NF)
     return masked_NF, totals(_partial_sums(grad_NF, hidden_NF, masked_NF, blocks))
 
 
-def totals(partial_PF: Tensor, blocks: Blocks = TOTALS) -> Tensor:
+def totals(partial_PF: Tensor, blocks: ColumnBlocks = TOTALS) -> Tensor:
     """The sum over few rows [F]: what programs found."""
     return _launched(partial_PF, None, None, blocks, 1)[0] if len(partial_PF) > 1 else partial_PF[0]
 
 
-def _partial_sums(grad_NF: Tensor, hidden_NF: Tensor | None, masked_NF: Tensor | None, blocks: Blocks) -> Tensor:
+def _partial_sums(grad_NF: Tensor, hidden_NF: Tensor | None, masked_NF: Tensor | None, blocks: ColumnBlocks) -> Tensor:
     num_rows, width = grad_NF.shape
     wanted = blocks.waves * num_multiprocessors(grad_NF.device) // triton.cdiv(width, blocks.columns)
     return _launched(grad_NF, hidden_NF, masked_NF, blocks, max(1, min(triton.cdiv(num_rows, blocks.rows), wanted)))
 
 
 def _launched(
-    grad_NF: Tensor, hidden_NF: Tensor | None, masked_NF: Tensor | None, blocks: Blocks, num_programs: int
+    grad_NF: Tensor, hidden_NF: Tensor | None, masked_NF: Tensor | None, blocks: ColumnBlocks, num_programs: int
 ) -> Tensor:
     num_rows, width = grad_NF.shape
     sum_PF = torch.empty(num_programs, width, dtype=torch.float32, device=grad_NF.device)

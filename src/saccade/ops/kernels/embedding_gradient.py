@@ -14,12 +14,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from saccade.ops.kernels.columns import Blocks
+from saccade.ops.kernels.columns import ColumnBlocks
 from saccade.ops.kernels.residual import dropping, kept_of
 
-SUMS = Blocks(rows=32, columns=128, warps=4)  # places and columns of a program
-EXACT_SUMS = Blocks(rows=32, columns=64, warps=4)  # in float32 without tensor cores: short products
-JOINED = Blocks(rows=32, columns=64, warps=4)  # chunks and columns a program adds at once
+SUMS = ColumnBlocks(rows=32, columns=128, warps=4)  # places and columns of a program
+EXACT_SUMS = ColumnBlocks(rows=32, columns=64, warps=4)  # in float32 without tensor cores: short products
+JOINED = ColumnBlocks(rows=32, columns=64, warps=4)  # chunks and columns a program adds at once
 SHORT = 1 << 16  # ids below it are told apart by 16 bits, which are sorted in half the passes
 
 
@@ -117,7 +117,7 @@ def backward(
     scale: float,
     share: float,
     dtype: torch.dtype,
-    blocks: Blocks | None = None,
+    blocks: ColumnBlocks | None = None,
 ) -> Tensor:
     """[V, D]: for each id the sum of what was kept of its gradients [..., D], times `scale`; zeros if it is nowhere.
 

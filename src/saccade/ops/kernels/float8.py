@@ -14,7 +14,7 @@ from saccade.ops.kernels.availability import num_multiprocessors
 TILE = 16  # rows of the turned matrix begin at so many bytes
 
 
-class Blocks(NamedTuple):
+class Float8Blocks(NamedTuple):
     """How the work is cut: a program's tile, its warps; where entries are only read, how many at once, and programs."""
 
     rows: int = 64
@@ -24,7 +24,7 @@ class Blocks(NamedTuple):
     waves: int = 4
 
 
-BLOCKS = Blocks()
+BLOCKS = Float8Blocks()
 
 
 @triton.jit
@@ -67,7 +67,7 @@ def _narrow_kernel(  # type: ignore[no-untyped-def]
     tl.store(turned_ptr + turned_at, tl.trans(narrow), (column < width)[:, None] & (row < num_turned)[None, :])
 
 
-def largest(x: Tensor, blocks: Blocks = BLOCKS) -> Tensor:
+def largest(x: Tensor, blocks: Float8Blocks = BLOCKS) -> Tensor:
     """The bits of the largest |x| in float32, [1]."""
     bits = torch.zeros(1, dtype=torch.int32, device=x.device)
     wanted = blocks.waves * num_multiprocessors(x.device)
@@ -77,7 +77,7 @@ def largest(x: Tensor, blocks: Blocks = BLOCKS) -> Tensor:
 
 
 def narrow(
-    x_NK: Tensor, bits: Tensor, dtype: torch.dtype, smallest: float, blocks: Blocks = BLOCKS
+    x_NK: Tensor, bits: Tensor, dtype: torch.dtype, smallest: float, blocks: Float8Blocks = BLOCKS
 ) -> tuple[Tensor, Tensor, Tensor]:
     """x / scale as it is [N, K] and turned [K, N'], N' the next multiple of 16 (zeros), and the scale."""
     num_rows, width = x_NK.shape

@@ -19,7 +19,7 @@ from saccade.ops.kernels.columns import masked, totals
 ALIGNMENT = 16  # bytes, of what is copied and of each of its rows
 
 
-class Blocks(NamedTuple):
+class ProductBlocks(NamedTuple):
     """How the work is cut: a program's tile, terms of its sums at a time, tiles below each other at once, its warps."""
 
     rows: int
@@ -30,7 +30,7 @@ class Blocks(NamedTuple):
     stages: int
 
 
-BLOCKS = Blocks(rows=128, columns=128, step=64, group=8, warps=4, stages=2)
+BLOCKS = ProductBlocks(rows=128, columns=128, step=64, group=8, warps=4, stages=2)
 WIDE = BLOCKS._replace(group=1)  # a long row has tiles enough for many multiprocessors, which then write side by side
 
 
@@ -76,7 +76,9 @@ def _is_copied(x: Tensor) -> bool:
     return is_even and x.numel() > 0 and x.is_contiguous() and x.itemsize == 2 and is_hopper(x.device)
 
 
-def launched(grad_ND: Tensor, weight_DF: Tensor, hidden_NF: Tensor, blocks: Blocks = BLOCKS) -> tuple[Tensor, Tensor]:
+def launched(
+    grad_ND: Tensor, weight_DF: Tensor, hidden_NF: Tensor, blocks: ProductBlocks = BLOCKS
+) -> tuple[Tensor, Tensor]:
     """The same by the kernel."""
     (num_rows, depth), width = grad_ND.shape, weight_DF.shape[1]
     num_slots, tile = triton.cdiv(num_rows, blocks.rows), [blocks.rows, blocks.columns]

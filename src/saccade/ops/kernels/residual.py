@@ -24,7 +24,7 @@ CLEAR = tl.constexpr(2.0)  # up to this |b / w|, u read off y is about as exact 
 LEVELS = 1 << 16  # a share is rounded to a 65,536th: one call of the generator decides for eight numbers
 
 
-class Blocks(NamedTuple):
+class ResidualBlocks(NamedTuple):
     """How the work is cut: rows a program holds at once, its warps, programs for each multiprocessor, loads ahead."""
 
     rows: int
@@ -33,22 +33,22 @@ class Blocks(NamedTuple):
     stages: int = 1
 
 
-def forward_blocks(width: int) -> Blocks:
+def forward_blocks(width: int) -> ResidualBlocks:
     """Sixteen numbers a thread, and few warps in a row's sums."""
     return _blocks(width, 1024 if width <= 512 else 2048, 512)
 
 
-def backward_blocks(width: int) -> Blocks:
+def backward_blocks(width: int) -> ResidualBlocks:
     """Of long rows eight numbers a thread, because it holds five such things; every program goes through many rows."""
     if 128 <= width <= 512:
         return _blocks(width, 2048, 512, waves=2, stages=3)
     return _blocks(width, 1024, 256, waves=4, stages=3 if width <= 2048 else 2)
 
 
-def _blocks(width: int, numbers: int, for_each_warp: int, waves: int = 1, stages: int = 1) -> Blocks:
+def _blocks(width: int, numbers: int, for_each_warp: int, waves: int = 1, stages: int = 1) -> ResidualBlocks:
     padded = triton.next_power_of_2(width)
     warps = min(16, max(numbers, padded) // for_each_warp)
-    return Blocks(max(1, numbers // padded), warps, waves, stages)
+    return ResidualBlocks(max(1, numbers // padded), warps, waves, stages)
 
 
 @triton.jit
@@ -211,7 +211,7 @@ def forward(
     share: float,
     epsilon: float,
     keeps: bool = False,
-    blocks: Blocks | None = None,
+    blocks: ResidualBlocks | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What the given parts make of the answer, in x's dtype; with a weight, mean and 1 / deviation of rows, [2, N].
 
@@ -262,7 +262,7 @@ def backward(
     seed: Tensor | None,
     share: float,
     sums: bool,
-    blocks: Blocks | None = None,
+    blocks: ResidualBlocks | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of a norm for the sum, the answer (empty if nothing was dropped), and weight and bias [2, D].
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from saccade.serving.html.inline import Anchor, Inline, Item, Path, common
-from saccade.serving.html.tree import Element, Raw, escaped
-from saccade.serving.sentences import Sentence
+from saccade.serving.html.inline import Inline, Item, Path, Wordless, common
+from saccade.serving.html.tree import Element, Verbatim, escaped
+from saccade.serving.sentences import SentenceSpan
 from saccade.serving.v1.word_links import AlignedWords
 
 PARTS = re.compile(r"([^\w\s]*)(.*?)([^\w\s]*)", re.DOTALL)  # of a word: signs before and after it
@@ -29,7 +29,7 @@ class Word(NamedTuple):
 
 
 def carried(
-    inline: Inline, start: int, sentence: Sentence, output: str | None, aligned: AlignedWords | None
+    inline: Inline, start: int, sentence: SentenceSpan, output: str | None, aligned: AlignedWords | None
 ) -> list[Item]:
     """A sentence of a text, translated, with the elements that stood around its words."""
     stop = start + len(sentence.text)
@@ -44,7 +44,7 @@ def carried(
     return [Item(sentence.before, None), *items, Item(sentence.after, None)]
 
 
-def _unchanged(inline: Inline, start: int, stop: int, anchors: Sequence[Anchor]) -> list[Item]:
+def _unchanged(inline: Inline, start: int, stop: int, anchors: Sequence[Wordless]) -> list[Item]:
     items = [_item(anchor) for anchor in anchors if anchor.place < start]
     for place in range(start, stop):
         items += [_item(anchor) for anchor in anchors if anchor.place == place]
@@ -53,7 +53,7 @@ def _unchanged(inline: Inline, start: int, stop: int, anchors: Sequence[Anchor])
 
 
 def _translated(
-    inline: Inline, start: int, text: str, output: str, aligned: AlignedWords, anchors: Sequence[Anchor]
+    inline: Inline, start: int, text: str, output: str, aligned: AlignedWords, anchors: Sequence[Wordless]
 ) -> list[Item]:
     sources = [_word(inline, start, found) for found in re.finditer(r"\S+", text)]
     words = output.split()
@@ -153,13 +153,13 @@ def _bridge(paths: list[Path]) -> None:
                 paths[row] = way
 
 
-def _is_whole(element: Element | Raw) -> bool:
+def _is_whole(element: Element | Verbatim) -> bool:
     return isinstance(element, Element) and element.tag not in MAY_SPLIT
 
 
-def _anchored(anchors: Sequence[Anchor], places: Sequence[int], read: Sequence[int | None]) -> list[list[Anchor]]:
+def _anchored(anchors: Sequence[Wordless], places: Sequence[int], read: Sequence[int | None]) -> list[list[Wordless]]:
     """Before which word of the translation each anchor stands: the one that read what follows it."""
-    before: list[list[Anchor]] = [[] for _ in range(len(read) + 1)]
+    before: list[list[Wordless]] = [[] for _ in range(len(read) + 1)]
     for anchor in anchors:
         source = next((number for number, place in enumerate(places) if place >= anchor.place), None)
         if source is None:
@@ -172,5 +172,5 @@ def _anchored(anchors: Sequence[Anchor], places: Sequence[int], read: Sequence[i
     return before
 
 
-def _item(anchor: Anchor) -> Item:
+def _item(anchor: Wordless) -> Item:
     return Item(anchor.html + (" " if anchor.has_space else ""), anchor.path)

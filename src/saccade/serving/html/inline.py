@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
-from saccade.serving.html.tree import Element, Node, Raw, escaped, texts, written
+from saccade.serving.html.tree import Element, Node, Verbatim, escaped, texts, written
 
-Path = tuple[Element | Raw, ...]  # the elements around a word, the outermost first; a Raw stands for its own words
+Path = tuple[Element | Verbatim, ...]  # the elements around a word, the outermost first; a Raw stands for its own words
 ID = re.compile(r"""\sid\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)""", re.IGNORECASE)
 
 
@@ -20,7 +20,7 @@ class Item(NamedTuple):
     path: Path | None
 
 
-class Anchor(NamedTuple):
+class Wordless(NamedTuple):
     """Something without words: an image, a comment, an empty element. It stands before a place in the text."""
 
     place: int
@@ -36,7 +36,7 @@ class Inline:
 
     text: str = ""
     paths: list[Path] = field(default_factory=list)
-    anchors: list[Anchor] = field(default_factory=list)
+    anchors: list[Wordless] = field(default_factory=list)
     before: str = ""
     after: str = ""
 
@@ -49,11 +49,11 @@ class Inline:
         """A node behind what is there."""
         if isinstance(node, str):
             self._add_text(node, path)
-        elif isinstance(node, Raw) and node.content:
+        elif isinstance(node, Verbatim) and node.content:
             self._add_text(node.content, (*path, node))
-        elif isinstance(node, Raw) or not "".join(texts(node)).strip():
+        elif isinstance(node, Verbatim) or not "".join(texts(node)).strip():
             self._flush(path)
-            self.anchors.append(Anchor(len(self.text), written(node), path, has_space=False))
+            self.anchors.append(Wordless(len(self.text), written(node), path, has_space=False))
         else:
             for child in node.children:
                 self.add(child, (*path, node))
@@ -86,7 +86,7 @@ class Inline:
 def write(items: Iterable[Item]) -> str:
     """Items with their elements opened and closed around them: well-formed, whatever their order."""
     opened: Path = ()
-    seen: set[Element | Raw] = set()
+    seen: set[Element | Verbatim] = set()
     html: list[str] = []
     between = ""
     for item in _once(items):
@@ -116,13 +116,13 @@ def common(paths: Sequence[Path]) -> Path:
 
 def _once(items: Iterable[Item]) -> Iterable[Item]:
     """What isn't translated is written as it was, once, for all the words that stand for it."""
-    seen: set[Element | Raw] = set()
+    seen: set[Element | Verbatim] = set()
     between: Item | None = None
     for item in items:
         if item.path is None:
             between = item if between is None else Item(between.html + item.html, None)
             continue
-        raw = next((element for element in item.path if isinstance(element, Raw)), None)
+        raw = next((element for element in item.path if isinstance(element, Verbatim)), None)
         if raw is not None and raw in seen:
             between = None
             continue
@@ -139,4 +139,4 @@ def _once(items: Iterable[Item]) -> Iterable[Item]:
 
 
 def _is_raw(path: Path) -> bool:
-    return any(isinstance(element, Raw) for element in path)
+    return any(isinstance(element, Verbatim) for element in path)

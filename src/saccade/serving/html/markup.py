@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from saccade.serving import work
-from saccade.serving.batcher import Work
+from saccade.serving.batcher import ModelCall
 from saccade.serving.html.carry_tags import carried
 from saccade.serving.html.inline import Inline, write
 from saccade.serving.html.tree import Element, is_structure, parse, texts, written
-from saccade.serving.models import Model
+from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.translating import Translated, text_of
 from saccade.serving.translating import translated as translated_texts
@@ -27,7 +27,7 @@ def plain(source: str) -> str:
 
 
 async def translated(
-    service: Service, model: Model, sources: Sequence[str], count: int, **decoding: Any
+    service: Service, model: ServedModel, sources: Sequence[str], count: int, **decoding: Any
 ) -> list[list[str]]:
     """For each document its translation and its alternatives, all distinct."""
     documents = await asyncio.to_thread(lambda: [list(parts(parse(source))) for source in sources])
@@ -56,7 +56,7 @@ def parts(element: Element) -> Iterator[Part]:
     yield element.end
 
 
-async def _aligned(service: Service, model: Model, rows: Sequence[tuple[Inline, Translated]]) -> Aligned:
+async def _aligned(service: Service, model: ServedModel, rows: Sequence[tuple[Inline, Translated]]) -> Aligned:
     """What each sentence's outputs read, where there are tags to be put around words."""
     pairs = [
         (sentence.text, output.text)
@@ -66,7 +66,7 @@ async def _aligned(service: Service, model: Model, rows: Sequence[tuple[Inline, 
         for output in best or ()
     ]
     distinct = list(dict.fromkeys(pairs))
-    return dict(zip(distinct, await service.ask(model, Work(work.read), distinct), strict=True))
+    return dict(zip(distinct, await service.ask(model, ModelCall(work.read), distinct), strict=True))
 
 
 def _outputs(document: list[Part], found: dict[int, Translated], aligned: Aligned, count: int) -> list[str]:

@@ -41,7 +41,7 @@ CLOSED_BY = {  # end tags that may be left out: which new element closes an open
 
 @final
 @dataclass(eq=False, frozen=True)
-class Raw:
+class Verbatim:
     """What is written as it was read: a void tag, a comment, an element that isn't to be translated."""
 
     text: str
@@ -69,12 +69,12 @@ class Element:
         return self.tag in BLOCK or any(is_structure(child) for child in self.children)
 
 
-Node = Element | Raw | str
+Node = Element | Verbatim | str
 
 
 def is_structure(node: Node) -> bool:
     """Whether a sentence ends before a node."""
-    return node.is_structure if isinstance(node, Element) else isinstance(node, Raw) and node.is_break
+    return node.is_structure if isinstance(node, Element) else isinstance(node, Verbatim) and node.is_break
 
 
 def parse(source: str) -> Element:
@@ -126,7 +126,7 @@ class _Reader(HTMLParser):
         if self.opaque:
             self.opaque += [] if tag in VOID else [tag]
         elif tag in VOID:
-            self._add(Raw(raw, tag in BREAKS))
+            self._add(Verbatim(raw, tag in BREAKS))
         elif tag in OPAQUE or _is_untranslated(attrs):
             self._close_for(tag)
             self.opaque, self.opaque_text = [tag], []
@@ -142,7 +142,7 @@ class _Reader(HTMLParser):
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         del attrs
         if not self.opaque:
-            self._add(Raw(self.get_starttag_text() or "", tag in BREAKS or tag in BLOCK))
+            self._add(Verbatim(self.get_starttag_text() or "", tag in BREAKS or tag in BLOCK))
 
     def handle_endtag(self, tag: str) -> None:
         if self.opaque:
@@ -172,7 +172,7 @@ class _Reader(HTMLParser):
 
     def _raw(self, text: str, *, is_break: bool = False) -> None:
         if not self.opaque:
-            self._add(Raw(text, is_break))
+            self._add(Verbatim(text, is_break))
 
     def _add(self, node: Node) -> None:
         self.open[-1].children.append(node)
@@ -191,7 +191,7 @@ class _Reader(HTMLParser):
             self._verbatim(self.source[self.opaque_start : self.source.index(">", self._offset()) + 1])
 
     def _verbatim(self, text: str) -> None:
-        self._add(Raw(text, self.opaque_tag in BLOCK, " ".join("".join(self.opaque_text).split())))
+        self._add(Verbatim(text, self.opaque_tag in BLOCK, " ".join("".join(self.opaque_text).split())))
         self.opaque = []
 
     def _offset(self) -> int:
@@ -208,7 +208,7 @@ def written(node: Node) -> str:
     """A node as HTML."""
     if isinstance(node, str):
         return escaped(node)
-    if isinstance(node, Raw):
+    if isinstance(node, Verbatim):
         return node.text
     return node.start + "".join(map(written, node.children)) + node.end
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, final
 
 from saccade.data.text.corpus import read_lines
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.serving.http.answers import Refusal, send_error
 
 Scope = MutableMapping[str, Any]
@@ -71,9 +71,11 @@ def read_keys(path: Path) -> tuple[str, ...]:
     """One key a line; # begins a remark."""
     keys = tuple(line for line in read_lines(path) if line and not line.startswith("#"))
     if not keys:
-        raise Mistake(f"--api-keys: no key in {path}; there must be one a line")
+        raise UserError(f"--api-keys: no key in {path}; there must be one a line")
     if short := [number for number, key in enumerate(keys, 1) if len(key) < SHORTEST_KEY]:
-        raise Mistake(f"--api-keys: key {short[0]} of {path} is too short; allowed: {SHORTEST_KEY} characters or more")
+        raise UserError(
+            f"--api-keys: key {short[0]} of {path} is too short; allowed: {SHORTEST_KEY} characters or more"
+        )
     return keys
 
 

@@ -18,7 +18,7 @@ from saccade.serving.http.openapi import described, listed
 from saccade.serving.libretranslate.detection import Detected
 from saccade.serving.libretranslate.languages import name_of
 from saccade.serving.libretranslate.suggestions import Suggestions
-from saccade.serving.models import Model, Pair
+from saccade.serving.models import LanguagePair, ServedModel
 from saccade.serving.service import Service
 from saccade.serving.settings import MOST_BEAM
 from saccade.serving.translating import text_of, translated
@@ -161,17 +161,17 @@ class LibreTranslate:
         if question.source != "auto":
             return None
         models, target = self.service.models, question.target
-        able = [code for code in models.languages if code == target or Pair(code, target) in models.pairs]
+        able = [code for code in models.languages if code == target or LanguagePair(code, target) in models.pairs]
         text = "\n".join(question.texts)
         if question.format == "html":
             text = await asyncio.to_thread(markup.plain, text)
         return self.service.detector.detect(text, able)[0]
 
-    def _model(self, source: str, target: str) -> Model | None:
+    def _model(self, source: str, target: str) -> ServedModel | None:
         """None: it is the same language."""
         if source == target:
             return None
-        model = self.service.models.pairs.get(Pair(source, target))
+        model = self.service.models.pairs.get(LanguagePair(source, target))
         if model is None:
             what = (
                 f"{name_of(target)} ({target}) is not available as a target language from {name_of(source)} ({source})"
@@ -179,7 +179,7 @@ class LibreTranslate:
             raise Refusal(400, what)
         return model
 
-    async def _translated(self, question: Question, model: Model | None) -> list[list[str]]:
+    async def _translated(self, question: Question, model: ServedModel | None) -> list[list[str]]:
         """For each text its translation and the alternatives."""
         ranks = range(question.alternatives + 1)
         if model is None:

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from saccade.serving.libretranslate.languages import name_of
-from saccade.serving.models import Run
+from saccade.serving.models import ServedRun
 from saccade.serving.work import KINDS
 
 
 class Description(NamedTuple):
     """A model in words: its task and languages, its labels, and the attention that it has."""
 
-    run: Run
+    run: ServedRun
     layers: dict[str, int]
     heads: dict[str, int]
     picture: dict[str, int] | None
@@ -38,7 +38,7 @@ class Description(NamedTuple):
         }
 
 
-def describe(run: Run) -> Description:
+def describe(run: ServedRun) -> Description:
     """One answer, and what it shows of the model."""
     picture = _picture(run)
     size = picture and (picture["channels"], picture["rows"], picture["columns"])
@@ -50,7 +50,7 @@ def describe(run: Run) -> Description:
     return Description(run, layers, heads, picture)
 
 
-def _picture(run: Run) -> dict[str, int] | None:
+def _picture(run: ServedRun) -> dict[str, int] | None:
     if run.task == "caption":
         return {"channels": 3, "rows": run.predictor.reader.side, "columns": run.predictor.reader.side}
     if run.task == "glimpse":

@@ -17,12 +17,12 @@ from saccade.data.pictures.images import Pixels
 from saccade.data.text.corpus import clean
 from saccade.inspection.insight import Insight
 from saccade.serving import work
-from saccade.serving.batcher import Work
+from saccade.serving.batcher import ModelCall
 from saccade.serving.http import bodies, pictures
 from saccade.serving.http.answers import answer, problems, refuse, said
 from saccade.serving.http.security import bearer
-from saccade.serving.models import Model
-from saccade.serving.sentences import Sentence, join
+from saccade.serving.models import ServedModel
+from saccade.serving.sentences import SentenceSpan, join
 from saccade.serving.service import Service
 from saccade.serving.settings import MOST_PIECES, MOST_WHOLE
 from saccade.serving.translating import translated
@@ -117,7 +117,7 @@ class V1:
         self._check(key, authorization)
         model = self.service.models.named(body.model)
         given, options = await self._looked_at(body, model), self._look_options(body, model)
-        (found,) = await self.service.ask(model, Work(work.look, tuple(sorted(options.items()))), [given])
+        (found,) = await self.service.ask(model, ModelCall(work.look, tuple(sorted(options.items()))), [given])
         return Response(found, media_type="application/json")
 
     async def classify(
@@ -140,7 +140,7 @@ class V1:
         width = max(body.num_best, model.run.predictor.options.width)
         options = (("attention", body.attention), ("num_best", body.num_best), ("width", width))
         (best,) = await self.service.ask(
-            model, Work(work.caption, options), [await asyncio.to_thread(_pixels, body.image, model)]
+            model, ModelCall(work.caption, options), [await asyncio.to_thread(_pixels, body.image, model)]
         )
         return answer({"model": model.run.name, "answers": [one.plain() for one in best]})
 
@@ -148,13 +148,15 @@ class V1:
         """Say what a picture is of, and where the model looked."""
         self._check(key, authorization)
         body, model = await self._picture(request, "glimpse")
-        found = await self.service.ask(model, Work(work.glimpse), [await asyncio.to_thread(_pixels, body.image, model)])
+        found = await self.service.ask(
+            model, ModelCall(work.glimpse), [await asyncio.to_thread(_pixels, body.image, model)]
+        )
         return answer({"model": model.run.name, "answers": found})
 
     def _check(self, key: str | None, authorization: str | None) -> None:
         self.service.keys.check(key or bearer(authorization))
 
-    def _translator(self, name: str | None, source: str | None, target: str | None) -> Model:
+    def _translator(self, name: str | None, source: str | None, target: str | None) -> ServedModel:
         models = self.service.models
         if name is not None or (source is None and target is None):
             model = models.for_task("translate", name)
@@ -168,12 +170,12 @@ class V1:
             refuse("no model translates between these languages; see /v1/models")
         return models.pairs[able[0]]
 
-    def _options(self, body: schemas.Decoding, model: Model) -> dict[str, Any]:
+    def _options(self, body: schemas.Decoding, model: ServedModel) -> dict[str, Any]:
         if body.beam is not None and body.num_best > body.beam:
             refuse(f"num_best: {body.num_best} given; a beam of {body.beam} holds no more than its width")
         return body.options(model.run.predictor.options.width)
 
-    async def _looked_at(self, body: schemas.LookRequest, model: Model) -> str | Pixels:
+    async def _looked_at(self, body: schemas.LookRequest, model: ServedModel) -> str | Pixels:
         if model.run.task in ("caption", "glimpse"):
             if body.image is None:
                 refuse("missing image parameter: this model reads pictures")
@@ -185,7 +187,7 @@ class V1:
             refuse("text is blank: there is nothing to look at")
         return body.text
 
-    def _look_options(self, body: schemas.LookRequest, model: Model) -> dict[str, Any]:
+    def _look_options(self, body: schemas.LookRequest, model: ServedModel) -> dict[str, Any]:
         task, chosen = model.run.task, {"layers": body.layers, "heads": body.heads}
         options: dict[str, Any] = {name: tuple(given) for name, given in chosen.items() if given is not None}
         if task in ("translate", "caption"):
@@ -203,10 +205,10 @@ class V1:
     async def _judge(self, body: schemas.TextsRequest, task: str, **options: Any) -> Response:
         model = self.service.models.for_task(task, body.model)
         texts = self.service.texts(body.q)
-        found = await self.service.ask(model, Work(work.judge, tuple(options.items())), texts)
+        found = await self.service.ask(model, ModelCall(work.judge, tuple(options.items())), texts)
         return answer({"model": model.run.name, "answers": found})
 
-    async def _picture(self, request: Request, task: str) -> tuple[schemas.PictureRequest, Model]:
+    async def _picture(self, request: Request, task: str) -> tuple[schemas.PictureRequest, ServedModel]:
         try:
             body = schemas.PictureRequest.model_validate(await bodies.fields(request))
         except ValidationError as error:
@@ -214,7 +216,7 @@ class V1:
         return body, self.service.models.for_task(task, body.model)
 
 
-def _check_whole(model: Model, *texts: str) -> None:
+def _check_whole(model: ServedModel, *texts: str) -> None:
     """What is read at once must be short: its cost grows with the square of its length."""
     for text in texts:
         if len(text) > MOST_WHOLE:
@@ -226,7 +228,7 @@ def _check_whole(model: Model, *texts: str) -> None:
             refuse(f"request ({count} pieces) exceeds text limit ({MOST_PIECES} pieces) for a text that is not split")
 
 
-def _pixels(picture: str | bytes, model: Model) -> Pixels:
+def _pixels(picture: str | bytes, model: ServedModel) -> Pixels:
     content = pictures.from_base64(picture) if isinstance(picture, str) else picture
     predictor = model.run.predictor
     if model.run.task == "caption":
@@ -234,7 +236,7 @@ def _pixels(picture: str | bytes, model: Model) -> Pixels:
     return pictures.decode(content, channels=predictor.channels, resize=predictor.resize)
 
 
-def _sentence(sentence: Sentence, found: Any, body: schemas.TranslateRequest) -> dict[str, Any]:
+def _sentence(sentence: SentenceSpan, found: Any, body: schemas.TranslateRequest) -> dict[str, Any]:
     """A sentence in JSON; one without words is itself."""
     if found is None:
         return {"source": sentence.text, "text": sentence.text, "score": 0.0, "ended": True, "others": []}

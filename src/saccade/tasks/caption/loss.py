@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from saccade.data.pictures.captions import CaptionBatch
-from saccade.models.captioner import Captioner, Glance
+from saccade.models.captioner import Captioner, PlaceWeights
 from saccade.training.losses import smoothed_cross_entropy
 
 
@@ -49,7 +49,9 @@ def words_log_p(network: Captioner, vectors_BTD: Tensor, write_BT: Tensor, real_
     return found_BT
 
 
-def policy_loss(network: Captioner, log_p_BT: Tensor, glance: Glance, real_BT: Tensor, weights: Weights) -> Tensor:
+def policy_loss(
+    network: Captioner, log_p_BT: Tensor, glance: PlaceWeights, real_BT: Tensor, weights: Weights
+) -> Tensor:
     """-λ_r sum_t (R_t - b) log p(s_t) - λ_e sum_t H(s_t), b a moving average (REINFORCE; Xu 2015, section 4.1).
 
     A place can only help the words from its own on, so R_t - b is the sum of their log p - b, b that of one word.

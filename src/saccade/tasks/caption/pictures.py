@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saccade.config.base import Positive, Section
-from saccade.data.pictures.captions import Captioned, Reader, of_shapes
+from saccade.data.pictures.captions import Captioned, CaptionReader, of_shapes
 from saccade.layers.image_encoder import ImageEncoder
 from saccade.tasks.caption.predictor import HELD_OUT
 
@@ -39,14 +39,14 @@ class FeatureFiles(Section):
     pictures: str | None = Field(default=None, description="A folder with the pictures themselves, to draw on.")
 
 
-class Told(Section):
+class CaptionData(Section):
     """How captions are read."""
 
     lower_case: bool = True
     punctuation: bool = Field(default=True, description="false leaves out words without a letter or a digit.")
 
 
-class Pictures(Told):
+class PictureData(CaptionData):
     """Pictures from files."""
 
     kind: Literal["pictures"]
@@ -58,7 +58,7 @@ class Pictures(Told):
     )
 
 
-class Features(Told):
+class FeatureData(CaptionData):
     """Feature maps that another network made."""
 
     kind: Literal["features"]
@@ -74,7 +74,7 @@ class Features(Told):
     )
 
 
-Data = Shapes | Pictures | Features
+Data = Shapes | PictureData | FeatureData
 
 
 def told(data: Data, name: Literal["train", "valid", "test"]) -> Captioned:
@@ -86,10 +86,10 @@ def told(data: Data, name: Literal["train", "valid", "test"]) -> Captioned:
     return reader(data).read(files.captions, source, field=f"data.{name}")
 
 
-def reader(data: Data) -> Reader:
+def reader(data: Data) -> CaptionReader:
     """How files are read."""
     if isinstance(data, Shapes):
-        return Reader(side=data.side)
-    if isinstance(data, Pictures):
-        return Reader(side=data.side, lower_case=data.lower_case, punctuation=data.punctuation)
-    return Reader(axes=data.axes, scale=data.scale, lower_case=data.lower_case, punctuation=data.punctuation)
+        return CaptionReader(side=data.side)
+    if isinstance(data, PictureData):
+        return CaptionReader(side=data.side, lower_case=data.lower_case, punctuation=data.punctuation)
+    return CaptionReader(axes=data.axes, scale=data.scale, lower_case=data.lower_case, punctuation=data.punctuation)

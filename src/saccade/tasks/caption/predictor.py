@@ -17,17 +17,17 @@ from rich.console import Console
 from torch import Tensor
 
 from saccade.data.pictures import shapes
-from saccade.data.pictures.captions import Captioned, Lines, Reader, Seen, of_shapes
+from saccade.data.pictures.captions import Captioned, CaptionReader, CaptionSource, Lines, of_shapes
 from saccade.data.pictures.images import Pixels
 from saccade.data.text.tokenizer import START, Tokenizer
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, chosen, search
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
-from saccade.inspection.insight import Insight, Map, Side, ended
+from saccade.inspection.insight import Insight, Map, TextSide, ended
 from saccade.models.captioner import Captioner
 from saccade.tasks.evaluation import Evaluation, Watch, several
 
-Given = Seen | NDArray[Any] | Tensor | Path | str
+Given = CaptionSource | NDArray[Any] | Tensor | Path | str
 
 
 class Caption(NamedTuple):
@@ -58,7 +58,7 @@ class Caption(NamedTuple):
     def draw(self, path: Path) -> None:
         """The picture once for each word, with its attention over it: PNG, SVG or PDF."""
         if self.attention is None:
-            raise Mistake("draw: this caption was made with attention=False")
+            raise UserError("draw: this caption was made with attention=False")
         drawing.to_file(Path(path), self.picture, self.words, self.attention[: len(self.words)], self.name)
 
     def show(self, console: Console) -> None:
@@ -80,7 +80,7 @@ class CaptionWriter:
     model: Captioner
     tokenizer: Tokenizer
     options: BeamOptions
-    reader: Reader
+    reader: CaptionReader
     num_shapes: int = 0  # pictures that it paints to be tried on
     batch_size: int = 128
 
@@ -113,18 +113,22 @@ class CaptionWriter:
             first, *others = best
             assert first.attention is not None
             weight_TS = torch.from_numpy(first.attention).flatten(1)
-            output = Side.of(first.text, ended(first.words, has_end=first.ended), self.tokenizer.begins_word)
+            output = TextSide.of(first.text, ended(first.words, has_end=first.ended), self.tokenizer.begins_word)
             seen = Map("output", "picture", weight_TS[None, None], shape=self.model.encoder.shape)
-            cells = Side.of(first.name, [f"{row},{column}" for row, column in np.ndindex(*self.model.encoder.shape)])
+            cells = TextSide.of(
+                first.name, [f"{row},{column}" for row, column in np.ndindex(*self.model.encoder.shape)]
+            )
             found.append(Insight("caption", first, {"output": output, "picture": cells}, {"cross": seen}, None, others))
         return found
 
-    def read(self, source: Path | None) -> Iterator[Seen]:
+    def read(self, source: Path | None) -> Iterator[CaptionSource]:
         """The pictures of a file or folder, or the feature maps of a file."""
         if source is None:
-            raise Mistake("--input: missing; there must be a picture, a folder of pictures, or a file of feature maps")
+            raise UserError(
+                "--input: missing; there must be a picture, a folder of pictures, or a file of feature maps"
+            )
         if not source.exists():
-            raise Mistake(f"--input: there is nothing at {source}")
+            raise UserError(f"--input: there is nothing at {source}")
         return self.reader.inputs(source)
 
     def evaluate(
@@ -139,7 +143,7 @@ class CaptionWriter:
             return self.judge(of_shapes(self.num_shapes, side=self.reader.side, seed=HELD_OUT), watch=watch, **options)
         if len(paths) != 2:
             given = ", ".join(map(str, paths)) or "nothing"
-            raise Mistake(f"evaluate: {given} given; it needs a captions file and its pictures' folder or features")
+            raise UserError(f"evaluate: {given} given; it needs a captions file and its pictures' folder or features")
         return self.judge(self.reader.read(str(paths[0]), str(paths[1]), field="evaluate"), watch=watch, **options)
 
     def judge(self, told: Captioned, *, watch: Watch = lambda found, total: found, **options: Any) -> Evaluation:
@@ -153,20 +157,20 @@ class CaptionWriter:
         scores["num_pictures"] = len(told)
         return Evaluation(scores, _lines(scores))
 
-    def _seen(self, given: Given) -> Seen:
-        if isinstance(given, Seen):
+    def _seen(self, given: Given) -> CaptionSource:
+        if isinstance(given, CaptionSource):
             return given
         if isinstance(given, Path | str):
             found = list(self.read(Path(given)))
             if len(found) != 1:
-                raise Mistake(f"{given}: {len(found):,} pictures in it; give them to predict one by one (see read)")
+                raise UserError(f"{given}: {len(found):,} pictures in it; give them to predict one by one (see read)")
             return found[0]
         source = np.asarray(given)
-        return Seen("", source, source if source.ndim == 3 else None)
+        return CaptionSource("", source, source if source.ndim == 3 else None)
 
     @torch.no_grad()
     def _written(
-        self, seen: list[Seen], way: BeamOptions | SamplingOptions, *, attention: bool
+        self, seen: list[CaptionSource], way: BeamOptions | SamplingOptions, *, attention: bool
     ) -> Iterator[list[Caption]]:
         self._check(seen)
         device = self.model.baseline.device
@@ -179,15 +183,15 @@ class CaptionWriter:
         for one, best in zip(seen, found, strict=True):
             yield [self._caption(one, hypothesis, next(weights)) for hypothesis in best]
 
-    def _caption(self, seen: Seen, found: Hypothesis, weight_TYX: NDArray[np.float32] | None) -> Caption:
+    def _caption(self, seen: CaptionSource, found: Hypothesis, weight_TYX: NDArray[np.float32] | None) -> Caption:
         text, words, steps = self.tokenizer.decode(found.ids), self.tokenizer.pieces(found.ids), found.log_probabilities
         return Caption(text, found.score, words, steps, found.ended, weight_TYX, seen.name, seen.picture)
 
-    def _check(self, seen: list[Seen]) -> None:
+    def _check(self, seen: list[CaptionSource]) -> None:
         for one in seen:
             if one.source.shape != self.model.encoder.size:
                 given, wanted = (" x ".join(map(str, size)) for size in (one.source.shape, self.model.encoder.size))
-                raise Mistake(f"{one.name or 'input'}: {given} given; this model reads {wanted}")
+                raise UserError(f"{one.name or 'input'}: {given} given; this model reads {wanted}")
 
     def _looked(self, source: Tensor, places_B: Tensor, found: list[Hypothesis]) -> list[NDArray[np.float32]]:
         """Read once more with the weights kept: [T, Y, X] of each."""
@@ -209,7 +213,7 @@ def score(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[s
     As sacreBLEU counts with tokenize none and no smoothing: BP exp(1/n sum_k log p_k), the nearest reference's length.
     """
     if len(outputs) != len(references):
-        raise Mistake(f"references: {len(references):,} given for {len(outputs):,} outputs; there must be as many")
+        raise UserError(f"references: {len(references):,} given for {len(outputs):,} outputs; there must be as many")
     streams = [list(stream) for stream in itertools.zip_longest(*references)]  # None where there are fewer
     bleu = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True).corpus_score(outputs, streams)
     kept = bleu.bp * np.exp(np.cumsum(np.log(np.maximum(bleu.precisions, 1e-300))) / np.arange(1, 5))

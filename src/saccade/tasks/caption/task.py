@@ -19,15 +19,15 @@ from saccade.data.pictures.captions import Captioned, Lines
 from saccade.data.pictures.images import read_picture
 from saccade.data.text.tokenizer import SentencePiece, Vocabulary, file_name, load_tokenizer, train_tokenizer
 from saccade.decoding import BeamOptions
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.models.captioner import Captioner
 from saccade.models.seq2seq import RecurrentSizes
-from saccade.models.seq2seq_attention import Look
-from saccade.tasks.base import Examined, Job
+from saccade.models.seq2seq_attention import AttentionOptions
+from saccade.tasks.base import Job, ReportPart, Task
 from saccade.tasks.caption.loss import Weights, caption_loss
-from saccade.tasks.caption.pictures import Features, Pictures, Shapes, reader, told
+from saccade.tasks.caption.pictures import FeatureData, PictureData, Shapes, reader, told
 from saccade.tasks.caption.predictor import CaptionWriter
 from saccade.tasks.devices import trained
 
@@ -37,14 +37,14 @@ SHAPE_FILE = "features.json"  # in a run's folder: what the feature maps look li
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Tokens(Section):
+class CaptionTokenizer(Section):
     """How captions become ids."""
 
     kind: Literal["unigram", "bpe", "words", "characters"] = "words"
     vocabulary_size: Positive = Field(default=10_000, description="How many tokens there are, special ones included.")
 
 
-class Model(Section):
+class CaptionModel(Section):
     """Show, Attend and Tell (Xu 2015)."""
 
     attention: Literal["soft", "hard"] = Field(
@@ -67,7 +67,7 @@ class Model(Section):
     tied: bool = Field(default=False, description="The words read and the words written are one matrix.")
 
     @model_validator(mode="after")
-    def _check(self) -> Model:
+    def _check(self) -> CaptionModel:
         if self.normalizer == "hard":
             raise ValueError("normalizer: 'hard' given; attention: hard says so")
         if self.attention == "hard" and self.normalizer != "softmax":
@@ -75,7 +75,7 @@ class Model(Section):
         return self
 
 
-class Training(base.Training):
+class CaptionTraining(base.TrainingSection):
     """How a captioner learns."""
 
     tokens_per_batch: Positive = Field(default=2048, description="Padded size of a batch of captions, in tokens.")
@@ -86,7 +86,7 @@ class Training(base.Training):
     metric: Literal["bleu4", "exact", "loss"] = Field(default="bleu4", description="What the best model is best at.")
 
 
-class Decoding(Section):
+class CaptionDecoding(Section):
     """How sentences are searched."""
 
     beam: Positive = Field(default=3, description="Hypotheses kept; 1 is greedy.")
@@ -100,15 +100,15 @@ class Decoding(Section):
         return BeamOptions(width=self.beam, **self.model_dump(exclude={"beam"}))
 
 
-class Config(RunSection):
+class CaptionConfig(RunSection):
     """A whole run, one YAML file."""
 
     task: Literal["caption"]
-    data: Annotated[Shapes | Pictures | Features, Field(discriminator="kind")] = Shapes()
-    tokenizer: Tokens = Tokens()
-    model: Model = Model()
-    training: Training = Training()
-    decoding: Decoding = Decoding()
+    data: Annotated[Shapes | PictureData | FeatureData, Field(discriminator="kind")] = Shapes()
+    tokenizer: CaptionTokenizer = CaptionTokenizer()
+    model: CaptionModel = CaptionModel()
+    training: CaptionTraining = CaptionTraining()
+    decoding: CaptionDecoding = CaptionDecoding()
 
     @model_validator(mode="before")
     @classmethod
@@ -117,9 +117,9 @@ class Config(RunSection):
         return with_kind(given, "data", "shapes")
 
     @model_validator(mode="after")
-    def _check(self) -> Config:
+    def _check(self) -> CaptionConfig:
         for name in ("reinforce", "entropy"):
-            value, default = getattr(self.training, name), Training.model_fields[name].default
+            value, default = getattr(self.training, name), CaptionTraining.model_fields[name].default
             if self.model.attention == "soft" and value != default:
                 raise ValueError(f"training.{name}: {value} given; it has no effect with model.attention: soft")
         if self.data.kind == "shapes" and self.tokenizer.kind != "words":
@@ -132,7 +132,7 @@ class Config(RunSection):
         return self
 
 
-def prepare(config: Config, folder: Path, console: Console) -> Job:
+def prepare(config: CaptionConfig, folder: Path, console: Console) -> Job:
     """Everything a run needs; the test set is read first, so that a mistake in it shows before anything is learned."""
     if not isinstance(config.data, Shapes) and config.data.test is not None:
         told(config.data, "test")
@@ -157,7 +157,7 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
     )
 
 
-def load(config: Config, folder: Path) -> CaptionWriter:
+def load(config: CaptionConfig, folder: Path) -> CaptionWriter:
     """A trained run, ready to predict."""
     (stored,) = folder.glob("tokenizer.*")
     tokenizer = load_tokenizer(stored)
@@ -167,12 +167,12 @@ def load(config: Config, folder: Path) -> CaptionWriter:
     return writer(config, trained(network, config, folder), tokenizer)
 
 
-def model(config: Config, tokenizer: SentencePiece | Vocabulary, places: tuple[int, int, int]) -> Captioner:
+def model(config: CaptionConfig, tokenizer: SentencePiece | Vocabulary, places: tuple[int, int, int]) -> Captioner:
     """The network, initialised by the run's seed; `places` are rows, columns and channels of what it reads."""
     torch.manual_seed(config.seed)
     section, (rows, columns, channels) = config.model, places
     encoder: ImageEncoder | FeatureEncoder
-    if isinstance(config.data, Features):
+    if isinstance(config.data, FeatureData):
         share = section.feature_dropout
         encoder = FeatureEncoder(section.width, rows=rows, columns=columns, channels=channels, dropout=share)
     else:
@@ -184,7 +184,7 @@ def model(config: Config, tokenizer: SentencePiece | Vocabulary, places: tuple[i
         encoder,
         vocabulary=tokenizer.size,
         sizes=sizes,
-        look=Look(section.score, section.normalizer),
+        look=AttentionOptions(section.score, section.normalizer),
         attention=section.attention,
         start=section.start,
         forgetting=section.forgetting,
@@ -192,13 +192,13 @@ def model(config: Config, tokenizer: SentencePiece | Vocabulary, places: tuple[i
     )
 
 
-def writer(config: Config, network: Captioner, tokenizer: SentencePiece | Vocabulary) -> CaptionWriter:
+def writer(config: CaptionConfig, network: Captioner, tokenizer: SentencePiece | Vocabulary) -> CaptionWriter:
     """A network as it is used."""
     num_shapes = config.data.test if isinstance(config.data, Shapes) else 0
     return CaptionWriter(network.eval(), tokenizer, config.decoding.options(), reader(config.data), num_shapes)
 
 
-def examine(config: Config, predictor: CaptionWriter) -> Examined:
+def examine(config: CaptionConfig, predictor: CaptionWriter) -> ReportPart:
     """What the report shows of a trained run: scores, and where the words of a few sentences looked."""
     name: Literal["test", "valid"] = "test" if config.data.test is not None else "valid"
     held_out = told(config.data, name)
@@ -212,13 +212,13 @@ def examine(config: Config, predictor: CaptionWriter) -> Examined:
         assert found.attention is not None
         weight_TYX = found.attention[: len(found.words)]
         articles.append(drawing.article(seen.picture, found.words, weight_TYX, held_out.captions[row]))
-    return Examined(name, predictor.judge(held_out).scores, [("Samples", "".join(articles[:NUM_SAMPLES]))])
+    return ReportPart(name, predictor.judge(held_out).scores, [("Samples", "".join(articles[:NUM_SAMPLES]))])
 
 
 class _Validator:
     """Validation by real decoding, and the loss of the captions."""
 
-    def __init__(self, config: Config, predictor: CaptionWriter, valid: Captioned) -> None:
+    def __init__(self, config: CaptionConfig, predictor: CaptionWriter, valid: Captioned) -> None:
         self.predictor, self.valid, self.metric = predictor, valid, config.training.metric
         lines = Lines(valid, predictor.tokenizer, places=math.prod(predictor.model.encoder.shape))
         order = np.argsort(lines.lengths, kind="stable")
@@ -240,7 +240,7 @@ class _Validator:
         return {"score": score, **kept, "valid_loss": loss, "valid_perplexity": math.exp(min(50.0, loss))}
 
 
-def _tokenizer(config: Config, train: Captioned, folder: Path) -> SentencePiece | Vocabulary:
+def _tokenizer(config: CaptionConfig, train: Captioned, folder: Path) -> SentencePiece | Vocabulary:
     """From the run's folder, or learned from the training captions and stored there."""
     if stored := sorted(folder.glob("tokenizer.*")):
         return load_tokenizer(stored[0])
@@ -251,19 +251,22 @@ def _tokenizer(config: Config, train: Captioned, folder: Path) -> SentencePiece 
     return learned
 
 
-def _places(config: Config, train: Captioned | None) -> tuple[int, int, int]:
+def _places(config: CaptionConfig, train: Captioned | None) -> tuple[int, int, int]:
     """Rows, columns and channels of what the network reads; those of feature maps are stored with the run."""
-    if not isinstance(config.data, Features):
+    if not isinstance(config.data, FeatureData):
         return config.data.side, config.data.side, 3
     if train is None or train.grid is None:
-        raise Mistake(f"{SHAPE_FILE}: missing; it says how large the feature maps are")
+        raise UserError(f"{SHAPE_FILE}: missing; it says how large the feature maps are")
     return *train.grid, train.source.shape[-1]
 
 
 def _say(
-    config: Config, train: Captioned, valid: Captioned, tokenizer: SentencePiece | Vocabulary, console: Console
+    config: CaptionConfig, train: Captioned, valid: Captioned, tokenizer: SentencePiece | Vocabulary, console: Console
 ) -> None:
     for name, those in (("train", train), ("valid", valid)):
         number = sum(map(len, those.captions))
         console.print(f"data.{name}: {len(those):,} pictures, {number:,} captions")
     console.print(f"vocabulary: {tokenizer.size:,} {config.tokenizer.kind}")
+
+
+CAPTION = Task(CaptionConfig, prepare, load, examine)

@@ -12,11 +12,11 @@ from saccade.config.base import NormalizerName, Positive, ScoreName, Section, Sh
 from saccade.config.fields import RecurrentFields, TransformerFields
 from saccade.layers.dialogue import AttentionContext, Context, RecurrentContext
 from saccade.layers.pooling import AttentionPooling, LastPooling, MaxPooling, MeanPooling, Pooling, StructuredPooling
-from saccade.models.classifier import Dropouts, TextClassifier
+from saccade.models.classifier import ClassifierDropouts, TextClassifier
 from saccade.models.text_encoder import BagEncoder, TextEncoder, TransformerTextEncoder
 
 
-class Model(Section):
+class ClassifierModel(Section):
     """What every classifier has: how words begin, how a text becomes one vector, and how it sees those before it."""
 
     embedding_width: Positive = Field(default=128, description="Of a token's vector.")
@@ -40,7 +40,7 @@ class Model(Section):
     dropout: Share = Field(default=0.3, description="Of a text's vector, and between layers.")
 
     @model_validator(mode="after")
-    def _refuse_what_has_no_effect(self) -> Model:
+    def _refuse_what_has_no_effect(self) -> ClassifierModel:
         only = {
             "pooling_score": ("pooling", "attention"),
             "pooling_normalizer": ("pooling", "attention"),
@@ -56,7 +56,7 @@ class Model(Section):
         return self
 
 
-class RecurrentModel(RecurrentFields, Model):
+class RecurrentClassifier(RecurrentFields, ClassifierModel):
     """Reads a text step by step."""
 
     kind: Literal["recurrent"] = "recurrent"
@@ -67,7 +67,7 @@ class RecurrentModel(RecurrentFields, Model):
         return self.layers(self.embedding_width, num_layers=self.num_layers, dropout=self.dropout)
 
 
-class TransformerModel(TransformerFields, Model):
+class TransformerClassifier(TransformerFields, ClassifierModel):
     """Reads all of a text at once."""
 
     kind: Literal["transformer"]
@@ -78,7 +78,7 @@ class TransformerModel(TransformerFields, Model):
         return TransformerTextEncoder(self.embedding_width, sizes, num_layers=self.num_layers, max_length=max_length)
 
 
-class BagModel(Model):
+class BagClassifier(ClassifierModel):
     """Reads words in no order."""
 
     kind: Literal["bag"]
@@ -89,7 +89,7 @@ class BagModel(Model):
         return BagEncoder(self.embedding_width)
 
 
-AnyModel = RecurrentModel | TransformerModel | BagModel
+AnyModel = RecurrentClassifier | TransformerClassifier | BagClassifier
 
 
 def network(
@@ -106,11 +106,11 @@ def network(
         encoder=encoder,
         pooling=pools,
         context=_context(section, pools.width, num_before) if num_before else None,
-        dropouts=Dropouts(section.word_dropout, section.embedding_dropout, section.dropout),
+        dropouts=ClassifierDropouts(section.word_dropout, section.embedding_dropout, section.dropout),
     )
 
 
-def _pooling(section: Model, width: int) -> Pooling:
+def _pooling(section: ClassifierModel, width: int) -> Pooling:
     if section.pooling == "attention":
         return AttentionPooling(width, score=section.pooling_score, normalizer=section.pooling_normalizer)
     if section.pooling == "structured":
@@ -119,7 +119,7 @@ def _pooling(section: Model, width: int) -> Pooling:
     return plain[section.pooling](width)
 
 
-def _context(section: Model, width: int, num_before: int) -> Context:
+def _context(section: ClassifierModel, width: int, num_before: int) -> Context:
     if section.context == "attention":
         return AttentionContext(width, longest=num_before + 1, score=section.context_score)
     return RecurrentContext(width, section.context_width, cell=section.context)

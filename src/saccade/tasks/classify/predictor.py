@@ -16,14 +16,14 @@ from rich.console import Console
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.data.labels.labelled import Columns, Spelling, Text, plain_lines, read_labelled
-from saccade.data.labels.windows import NO_LABEL, Batch, EncodedTexts, encode_texts
+from saccade.data.labels.labelled import LabelColumns, Spelling, Text, plain_lines, read_labelled
+from saccade.data.labels.windows import NO_LABEL, EncodedTexts, TextBatch, encode_texts
 from saccade.data.text.corpus import clean, decoded, kind_of, text_lines
 from saccade.data.text.tokenizer import Tokenizer
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.draw import heatmap
 from saccade.inspection.draw.confusion import Confusion, in_terminal
-from saccade.inspection.insight import Insight, Map, Side
+from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.record import recording
 from saccade.models.classifier import Judged, TextClassifier
 from saccade.tasks.evaluation import Evaluation, Watch, several
@@ -45,7 +45,7 @@ class Objective(NamedTuple):
 PLAIN = Objective()
 
 
-def loss_of(network: TextClassifier, batch: Batch, mind: Objective = PLAIN) -> tuple[Tensor, Tensor]:
+def loss_of(network: TextClassifier, batch: TextBatch, mind: Objective = PLAIN) -> tuple[Tensor, Tensor]:
     """sum_b w_y (-log p(y)) + penalty * ||A Aᵀ - I||², smoothed; and the plain sum_b -log p(y), for the log.
 
     With `consistency`, every text is read twice under other dropout, and so much of the two answers' disagreement is
@@ -77,14 +77,14 @@ def class_weights(given: dict[str, float] | str | None, texts: Iterable[Text], l
         return torch.tensor([counts.total() / (len(labels) * counts[label]) for label in labels])
     for label in given:
         if label not in labels:
-            raise Mistake(f"training.class_weights: {label!r} given; allowed: {', '.join(labels)}")
+            raise UserError(f"training.class_weights: {label!r} given; allowed: {', '.join(labels)}")
     return torch.tensor([float(given.get(label, 1.0)) for label in labels])
 
 
 @torch.no_grad()
 def judgements(
     network: TextClassifier, texts: EncodedTexts, texts_per_batch: int
-) -> Iterator[tuple[Batch, Judged, list[int]]]:
+) -> Iterator[tuple[TextBatch, Judged, list[int]]]:
     """Every text judged once, in batches of like lengths or neighbours in a dialogue, with their rows."""
     device = next(network.parameters()).device
     runs = texts.runs(texts_per_batch)
@@ -159,7 +159,7 @@ class Prediction(NamedTuple):
     def draw(self, path: Path) -> None:
         """The words and their weights as a picture, a row for each hop."""
         if self.words is None or self.attention is None:
-            raise Mistake("attention: not asked for; a picture shows the weights")
+            raise UserError("attention: not asked for; a picture shows the weights")
         heatmap.check_ending(path := Path(path))
         count = len(self.attention)
         queries = [self.label] if count == 1 else [f"hop {number}" for number in range(1, count + 1)]
@@ -181,7 +181,7 @@ class Classifier:
     tokenizer: Tokenizer
     labels: list[str]
     spelling: Spelling
-    columns: Columns
+    columns: LabelColumns
     context: int = 0
     max_length: int = 256
     texts_per_batch: int = 256
@@ -195,7 +195,7 @@ class Classifier:
     ) -> Iterator[Prediction]:
         """The same in memory that doesn't grow; the end of a window is the context of the next."""
         if key_terms < 0:
-            raise Mistake(f"key_terms: {key_terms} given; it must be 0 or more")
+            raise UserError(f"key_terms: {key_terms} given; it must be 0 or more")
         texts = (Text(clean(given)) if isinstance(given, str) else given for given in several(inputs))
         before: list[Text] = []
         while part := list(itertools.islice(texts, window)):
@@ -221,7 +221,7 @@ class Classifier:
         length = int(batch.length_U[own])
         answer = self._named(judged.logits_BV[0].float().softmax(-1).cpu())
         text, pieces = texts[-1].text, self.tokenizer.pieces(batch.ids_US[own, :length].tolist())
-        source, label = Side.of(text, pieces, self.tokenizer.begins_word), Side.of(answer.label, [answer.label])
+        source, label = TextSide.of(text, pieces, self.tokenizer.begins_word), TextSide.of(answer.label, [answer.label])
         rows = {"pooling": ("label", "source"), "encoder": ("source", "source")}
         maps = {
             kind: Map(
@@ -306,9 +306,9 @@ def ranked(words: Sequence[str], weights: Sequence[float]) -> list[KeyTerm]:
     return [KeyTerm(shown[key], total[key]) for key in sorted(total, key=lambda key: -total[key])]
 
 
-def _weights_of(batch: Batch, judged: Judged, index: int) -> Tensor:
+def _weights_of(batch: TextBatch, judged: Judged, index: int) -> Tensor:
     """[r, S] of one text, without its padding."""
     if judged.weight_BTS is None:
-        raise Mistake("attention: this model pools by its last state, in which no word has a weight (model.pooling)")
+        raise UserError("attention: this model pools by its last state, in which no word has a weight (model.pooling)")
     own = batch.window_BW[index, batch.window_length_B[index] - 1]
     return judged.weight_BTS[index, :, : int(batch.length_U[own])].float().cpu()

@@ -24,22 +24,22 @@ from saccade.data.text.tokenizer import (
     sample,
     train_tokenizer,
 )
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.draw.confusion import Confusion, articles, shaded
 from saccade.models.classifier import TextClassifier
-from saccade.tasks.base import Examined, Job
+from saccade.tasks.base import Job, ReportPart, Task
 from saccade.tasks.classify import networks
 from saccade.tasks.classify import texts as labelled
-from saccade.tasks.classify.networks import AnyModel, RecurrentModel
+from saccade.tasks.classify.networks import AnyModel, RecurrentClassifier
 from saccade.tasks.classify.predictor import Classifier, Objective, Prediction, class_weights, loss_of, measure
-from saccade.tasks.classify.texts import Data
+from saccade.tasks.classify.texts import ClassifyData
 from saccade.tasks.devices import trained
 
 LABELS = "tokenizer.labels.json"  # learned from the training text, as the tokenizer is
 NUM_SAMPLES = 8
 
 
-class TokenizerSection(Section):
+class ClassifyTokenizer(Section):
     """How texts become ids."""
 
     kind: Literal["words", "unigram", "bpe", "characters"] = Field(
@@ -48,7 +48,7 @@ class TokenizerSection(Section):
     vocabulary_size: Positive = Field(default=20_000, description="How many tokens there are, at most.")
 
 
-class Training(base.Training):
+class ClassifyTraining(base.TrainingSection):
     """How a classifier learns."""
 
     batch_size: Positive = Field(default=64, description="Texts a batch; of dialogues, as many in runs of neighbours.")
@@ -72,14 +72,14 @@ class Training(base.Training):
         return {str(name): weight for name, weight in given.items()} if isinstance(given, dict) else given
 
 
-class Config(RunSection):
+class ClassifyConfig(RunSection):
     """A whole run, one YAML file."""
 
     task: Literal["classify"]
-    data: Data
-    tokenizer: TokenizerSection = TokenizerSection()
-    model: Annotated[AnyModel, Field(discriminator="kind")] = RecurrentModel()
-    training: Training = Training()
+    data: ClassifyData
+    tokenizer: ClassifyTokenizer = ClassifyTokenizer()
+    model: Annotated[AnyModel, Field(discriminator="kind")] = RecurrentClassifier()
+    training: ClassifyTraining = ClassifyTraining()
 
     @model_validator(mode="before")
     @classmethod
@@ -88,7 +88,7 @@ class Config(RunSection):
         return with_kind(given, "model", "recurrent")
 
     @model_validator(mode="after")
-    def _check(self) -> Config:
+    def _check(self) -> ClassifyConfig:
         asks = (self.model.pooling_score, getattr(self.model, "score", ""))
         if "location" in asks and self.data.max_length > LOCATIONS:
             wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be no more"
@@ -96,7 +96,7 @@ class Config(RunSection):
         return self
 
 
-def prepare(config: Config, folder: Path, console: Console) -> Job:
+def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
     """Everything a run needs; all files are read first, so that a mistake shows before anything is learned."""
     sets = labelled.sets(config.data, config.seed)
     train, labels = sets["train"], _labels(config, sets["train"])
@@ -118,7 +118,7 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
     )
 
 
-def load(config: Config, folder: Path) -> Classifier:
+def load(config: ClassifyConfig, folder: Path) -> Classifier:
     """A trained run, ready to predict."""
     (path,) = folder.glob("tokenizer.text.*")
     tokenizer, labels = load_tokenizer(path), json.loads((folder / LABELS).read_text("utf-8"))
@@ -126,7 +126,7 @@ def load(config: Config, folder: Path) -> Classifier:
     return _predictor(config, network, tokenizer, labels)
 
 
-def examine(config: Config, predictor: Classifier) -> Examined:
+def examine(config: ClassifyConfig, predictor: Classifier) -> ReportPart:
     """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
     name = "test" if config.data.test else "valid"
     texts = labelled.sets(config.data, config.seed)[name]
@@ -135,17 +135,17 @@ def examine(config: Config, predictor: Classifier) -> Examined:
     counted = Confusion.of([text.label for text in texts], [one.label for one in found])
     scores = {"accuracy": counted.accuracy, "macro_f1": counted.macro_f1, "num_texts": len(texts)}
     parts = [("Confusion", counted.html()), ("Texts", _samples(texts, found))]
-    return Examined(name, scores, parts)
+    return ReportPart(name, scores, parts)
 
 
-def _labels(config: Config, texts: list[Text]) -> list[str]:
+def _labels(config: ClassifyConfig, texts: list[Text]) -> list[str]:
     labels = sorted({text.label for text in texts})
     if len(labels) < 2:
-        raise Mistake(f"data.train: {config.data.train} has one label, {labels[0]!r}; there must be two or more")
+        raise UserError(f"data.train: {config.data.train} has one label, {labels[0]!r}; there must be two or more")
     return labels
 
 
-def _tokenizer(config: Config, texts: list[Text], folder: Path) -> SentencePiece | Vocabulary:
+def _tokenizer(config: ClassifyConfig, texts: list[Text], folder: Path) -> SentencePiece | Vocabulary:
     """From the run's folder, or learned from the training text and stored there."""
     for path in folder.glob("tokenizer.text.*"):
         return load_tokenizer(path)
@@ -156,7 +156,7 @@ def _tokenizer(config: Config, texts: list[Text], folder: Path) -> SentencePiece
     return tokenizer
 
 
-def _network(config: Config, tokenizer: SentencePiece | Vocabulary, labels: list[str]) -> TextClassifier:
+def _network(config: ClassifyConfig, tokenizer: SentencePiece | Vocabulary, labels: list[str]) -> TextClassifier:
     return networks.network(
         config.model,
         vocabulary=tokenizer.size,
@@ -168,7 +168,7 @@ def _network(config: Config, tokenizer: SentencePiece | Vocabulary, labels: list
 
 
 def _predictor(
-    config: Config, network: TextClassifier, tokenizer: SentencePiece | Vocabulary, labels: list[str]
+    config: ClassifyConfig, network: TextClassifier, tokenizer: SentencePiece | Vocabulary, labels: list[str]
 ) -> Classifier:
     data = config.data
     return Classifier(network, tokenizer, labels, data.spelling, data.places, data.context, data.max_length)
@@ -180,7 +180,7 @@ def _encoded(predictor: Classifier, texts: list[Text]) -> EncodedTexts:
     )
 
 
-def _plan(config: Config, texts: EncodedTexts) -> Shuffled:
+def _plan(config: ClassifyConfig, texts: EncodedTexts) -> Shuffled:
     """Texts by chance; of dialogues, runs of neighbours, so that each text is encoded once for all who look back."""
     size = config.training.batch_size
     longest = min(RUN, size)
@@ -191,13 +191,13 @@ def _plan(config: Config, texts: EncodedTexts) -> Shuffled:
     )
 
 
-def _objective(config: Config, texts: list[Text], labels: list[str]) -> Objective:
+def _objective(config: ClassifyConfig, texts: list[Text], labels: list[str]) -> Objective:
     training = config.training
     weight_V = class_weights(training.class_weights, texts, labels)
     return Objective(weight_V, training.label_smoothing, config.model.hop_penalty, training.consistency)
 
 
-def _validated(config: Config, predictor: Classifier, texts: EncodedTexts) -> dict[str, float]:
+def _validated(config: ClassifyConfig, predictor: Classifier, texts: EncodedTexts) -> dict[str, float]:
     found = measure(predictor.network, texts, predictor.labels, texts_per_batch=predictor.texts_per_batch)
     metric = config.training.metric
     score = -found["valid_loss"] if metric == "loss" else found[f"valid_{metric}"]
@@ -217,3 +217,6 @@ def _article(text: Text, found: Prediction) -> tuple[str, str, str, str]:
     words = found.words if found.words is not None else text.text.split()
     weights = found.weights or [0.0] * len(words)
     return shaded(words, weights), text.label, found.label, f"probability {found.probability:.2f}"
+
+
+CLASSIFY = Task(ClassifyConfig, prepare, load, examine)

@@ -15,7 +15,7 @@ from saccade.data.labels import labelled
 from saccade.data.labels.labelled import Spelling, Text, read_labelled
 from saccade.data.labels.windows import EncodedTexts, encode_texts
 from saccade.data.text.corpus import shards
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.tasks import console as watch
 
 Place = str | Annotated[int, Field(ge=0)]
@@ -37,7 +37,7 @@ class ColumnNames(Section):
         return self
 
 
-class Data(Section):
+class ClassifyData(Section):
     """Where labelled texts come from: .tsv, .csv, .jsonl, or plain lines that begin with the label."""
 
     train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
@@ -55,15 +55,15 @@ class Data(Section):
     max_length: Positive = Field(default=256, description="A longer text is cut to so many tokens, and counted.")
 
     @model_validator(mode="after")
-    def _check(self) -> Data:
+    def _check(self) -> ClassifyData:
         if self.context and self.columns.dialogue is None:
             raise ValueError(f"context: {self.context} given; it needs the column of the dialogue (columns.dialogue)")
         return self
 
     @property
-    def places(self) -> labelled.Columns:
+    def places(self) -> labelled.LabelColumns:
         """The columns, as reading takes them."""
-        return labelled.Columns(**self.columns.model_dump())
+        return labelled.LabelColumns(**self.columns.model_dump())
 
     @property
     def spelling(self) -> Spelling:
@@ -71,7 +71,7 @@ class Data(Section):
         return Spelling(self.lowercase, self.split_punctuation)
 
 
-def sets(data: Data, seed: int) -> dict[str, list[Text]]:
+def sets(data: ClassifyData, seed: int) -> dict[str, list[Text]]:
     """The texts of every set; where no validation set is given, some of those to train on."""
     files = {"train": data.train, "valid": data.valid, "test": data.test}
     found = {
@@ -91,7 +91,7 @@ def _held_out(texts: list[Text], share: float, seed: int) -> tuple[list[Text], l
     chosen = np.random.default_rng(seed).random(len(dialogues)) < share
     if not 0 < chosen.sum() < len(dialogues):
         what = f"{share} given; of {len(dialogues)} texts (or dialogues) it leaves none on one side"
-        raise Mistake(f"data.valid_share: {what}; give data.valid")
+        raise UserError(f"data.valid_share: {what}; give data.valid")
     is_held = np.repeat(chosen, [len(run) for run in dialogues])
     pairs = list(zip(texts, is_held.tolist(), strict=True))
     return [text for text, held in pairs if not held], [text for text, held in pairs if held]

@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.data.pictures.canvases import Canvases
-from saccade.models.glimpse_network import Gaze, GlimpseNetwork
+from saccade.models.glimpse_network import GlimpseNetwork, GlimpsePath
 
 
-class Batch(NamedTuple):
+class PictureBatch(NamedTuple):
     """Rows of the pictures, which lie on the device already, and how far locations are drawn from their means."""
 
     row_B: Tensor
@@ -25,9 +25,9 @@ class Batch(NamedTuple):
         """Pictures."""
         return len(self.row_B)
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> PictureBatch:
         """The same on a device."""
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+        return PictureBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
 
 class RowPlan(Protocol):
@@ -60,9 +60,9 @@ class Annealed:
         start = number * len(batches)
         return [(self.std(start + index), rows) for index, rows in enumerate(batches)]
 
-    def load(self, rows: tuple[float, Any]) -> Batch:
+    def load(self, rows: tuple[float, Any]) -> PictureBatch:
         """As tensors."""
-        return Batch(self.plan.load(rows[1]), torch.tensor(rows[0]))
+        return PictureBatch(self.plan.load(rows[1]), torch.tensor(rows[0]))
 
     def std(self, batch: int) -> float:
         """That of a batch: the logarithm falls in a straight line."""
@@ -93,7 +93,7 @@ class HybridLoss:
     early_weight: float = 0.0
     is_first_random: bool = False
 
-    def __call__(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def __call__(self, batch: PictureBatch) -> tuple[Tensor, Tensor]:
         """The loss summed over the pictures, and its part that is the last answer's cross-entropy."""
         with torch.autocast(batch.row_B.device.type, enabled=False):  # places need all their digits
             image_BCYX = self.canvases.draw(self.pixel_NCYX, batch.row_B)
@@ -102,7 +102,7 @@ class HybridLoss:
         gaze = self.network(image_BCYX, wander_TBM2)
         return self.of(gaze, self.label_N[batch.row_B].repeat_interleave(self.copies), batch.std)
 
-    def of(self, gaze: Gaze, label_N: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
+    def of(self, gaze: GlimpsePath, label_N: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
         """The same from what was seen."""
         num_steps = len(gaze.logits_TNV)
         label_TN = label_N.expand(num_steps, -1)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from saccade.data.pictures.canvases import Canvases
 from saccade.data.pictures.images import Images, Pixels, read_images, read_pictures
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.draw import half_blocks
 from saccade.inspection.draw import path as glimpses
 from saccade.inspection.insight import Insight
@@ -34,7 +34,7 @@ class Picture(NamedTuple):
     pixel_CYX: Pixels
 
 
-class Scores(NamedTuple):
+class GlimpseScores(NamedTuple):
     """Percent right in the end, the loss, percent wrong after each glimpse, and what was said of each picture."""
 
     accuracy: float
@@ -53,7 +53,7 @@ class Scores(NamedTuple):
         return {**shown, "error_by_glimpse": self.error_by_glimpse}
 
 
-class Seen(NamedTuple):
+class GlimpsePrediction(NamedTuple):
     """What a picture was taken for, and the path of glimpses that led there."""
 
     name: str
@@ -109,11 +109,13 @@ class Glimpser:
     is_first_random: bool = False
     batch_size: int = 256
 
-    def predict(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> list[Seen]:
+    def predict(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> list[GlimpsePrediction]:
         """What each picture is: uint8 arrays [Y, X] or [C, Y, X], or files."""
         return list(self.stream(inputs, samples=samples, seed=seed))
 
-    def stream(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> Iterator[Seen]:
+    def stream(
+        self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0
+    ) -> Iterator[GlimpsePrediction]:
         """The same one by one, in memory that doesn't grow with their number."""
         wander_TBM2 = self.wander(samples or self.samples, seed)
         pictures = (self._grown(picture) for given in several(inputs) for picture in self._pictures(given))
@@ -128,7 +130,7 @@ class Glimpser:
     def read(self, source: Path | None) -> Iterator[Picture]:
         """The pictures of a file or folder."""
         if source is None:
-            raise Mistake("--input: missing; allowed: a picture, a folder of pictures, an .npz or an idx file")
+            raise UserError("--input: missing; allowed: a picture, a folder of pictures, an .npz or an idx file")
         return (Picture(*found) for found in read_pictures(source, channels=self.channels, resize=self.resize))
 
     @torch.no_grad()
@@ -155,13 +157,15 @@ class Glimpser:
         """The canvases that pictures are measured on."""
         return self.canvases.fixed(torch.tensor(images.pixel_NCYX), FIXED_SEED)
 
-    def scores(self, canvas_NCYX: Tensor, label_N: Tensor, *, samples: int | None = None) -> Scores:
+    def scores(self, canvas_NCYX: Tensor, label_N: Tensor, *, samples: int | None = None) -> GlimpseScores:
         """How well canvases are read."""
         share_TNV, _ = self.probabilities(canvas_NCYX, self.wander(samples or self.samples))
         label_N = label_N.to(share_TNV.device)
         wrong_T = (share_TNV.argmax(-1) != label_N).double().mean(1).tolist()
         loss = float(F.nll_loss(share_TNV[-1].clamp(min=1e-12).log(), label_N))
-        return Scores(100 * (1 - wrong_T[-1]), loss, [100 * wrong for wrong in wrong_T], share_TNV[-1].argmax(-1))
+        return GlimpseScores(
+            100 * (1 - wrong_T[-1]), loss, [100 * wrong for wrong in wrong_T], share_TNV[-1].argmax(-1)
+        )
 
     def evaluate(self, paths: Sequence[Path], *, samples: int | None = None) -> Evaluation:
         """The error on labelled pictures, on canvases like those of training that are the same every time."""
@@ -177,7 +181,7 @@ class Glimpser:
     def images(self, paths: Sequence[Path]) -> Images:
         """Labelled pictures from files: two idx files, an .npz or a folder."""
         if not 1 <= len(paths) <= 2:
-            raise Mistake(f"{len(paths)} files given; allowed: images and labels (idx), one .npz, or one folder")
+            raise UserError(f"{len(paths)} files given; allowed: images and labels (idx), one .npz, or one folder")
         labels = str(paths[1]) if len(paths) > 1 else None
         found = read_images(str(paths[0]), labels, field="images", channels=self.channels, resize=self.resize)
         return same_names(found, self.names, str(paths[0]))
@@ -191,19 +195,21 @@ class Glimpser:
             pixels = np.asarray(given)
             if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3):
                 what = f"{pixels.dtype} of shape {pixels.shape}"
-                raise Mistake(f"a picture: {what} given; allowed: uint8 [rows, columns] or [channels, rows, columns]")
+                raise UserError(f"a picture: {what} given; allowed: uint8 [rows, columns] or [channels, rows, columns]")
             yield Picture("", pixels if pixels.ndim == 3 else pixels[None])
 
     def _grown(self, picture: Picture) -> Picture:
         """In the middle of a canvas of the size it learned from, if it is smaller."""
         channels, rows, columns = picture.pixel_CYX.shape
         if channels != self.channels:
-            raise Mistake(f"{picture.name or 'a picture'}: {channels} channels; the model has learned {self.channels}")
+            raise UserError(
+                f"{picture.name or 'a picture'}: {channels} channels; the model has learned {self.channels}"
+            )
         missing = [max(0, want - have) for want, have in zip(self.shape, (rows, columns), strict=True)]
         around = [(0, 0), *((gap // 2, gap - gap // 2) for gap in missing)]
         return Picture(picture.name, np.pad(picture.pixel_CYX, around))
 
-    def _seen(self, batch: list[Picture], wander_TBM2: Tensor) -> Iterator[Seen]:
+    def _seen(self, batch: list[Picture], wander_TBM2: Tensor) -> Iterator[GlimpsePrediction]:
         pixel_NCYX = torch.from_numpy(np.stack([picture.pixel_CYX for picture in batch]))
         share_TNV, path_TN2 = (found.float().cpu() for found in self.probabilities(pixel_NCYX, wander_TBM2))
         for row, picture in enumerate(batch):
@@ -211,7 +217,7 @@ class Glimpser:
             path = glimpses.Scanpath(
                 picture.pixel_CYX, path_TN2[:, row], self.network.sensor, share_TNV[:, row], self.names
             )
-            yield Seen(picture.name, max(shares, key=lambda name: shares[name]), shares, path)
+            yield GlimpsePrediction(picture.name, max(shares, key=lambda name: shares[name]), shares, path)
 
 
 def same_names(images: Images, names: list[str], where: str) -> Images:
@@ -219,6 +225,6 @@ def same_names(images: Images, names: list[str], where: str) -> Images:
     if unknown := [name for name in images.names if name not in names]:
         used = {images.names[label] for label in np.unique(images.label_N)}
         if any(name in used for name in unknown):
-            raise Mistake(f"{where}: class {unknown[0]!r} isn't among those of training: {', '.join(names)}")
+            raise UserError(f"{where}: class {unknown[0]!r} isn't among those of training: {', '.join(names)}")
     number = np.array([names.index(name) if name in names else -1 for name in images.names])
     return Images(images.pixel_NCYX, number[images.label_N], names)

@@ -19,12 +19,12 @@ from saccade.config.base import Positive, RunSection, Section, Share
 from saccade.data.batches import Shuffled
 from saccade.data.pictures.canvases import Canvases
 from saccade.data.pictures.images import Images, read_images
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.draw import path
 from saccade.inspection.pages import samples
 from saccade.models.glimpse_network import GlimpseNetwork
 from saccade.tasks import console as watch
-from saccade.tasks.base import Examined, Job
+from saccade.tasks.base import Job, ReportPart, Task
 from saccade.tasks.devices import device_for, trained
 from saccade.tasks.glimpse.loss import Annealed, HybridLoss
 from saccade.tasks.glimpse.predictor import FIXED_SEED, Glimpser, same_names
@@ -35,19 +35,19 @@ AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class PictureFiles(Section):
+class GlimpseFiles(Section):
     """Two idx files, one NPZ file, or a folder with a folder of pictures for each class."""
 
     images: str = Field(description="An idx file (plain or .gz), an .npz with images and labels, or a folder.")
     labels: str | None = Field(default=None, description="The idx file of the classes; none with .npz or a folder.")
 
 
-class Data(Section):
+class GlimpseData(Section):
     """Where pictures come from, and what is made of them."""
 
-    train: PictureFiles
-    valid: PictureFiles | None = Field(default=None, description="What the best model is chosen on; or see hold_out.")
-    test: PictureFiles | None = Field(default=None, description="What is scored at the end; never trained on.")
+    train: GlimpseFiles
+    valid: GlimpseFiles | None = Field(default=None, description="What the best model is chosen on; or see hold_out.")
+    test: GlimpseFiles | None = Field(default=None, description="What is scored at the end; never trained on.")
     hold_out: Positive | None = Field(
         default=None, description="Without valid: so many pictures of train, drawn once, are kept for validation."
     )
@@ -63,7 +63,7 @@ class Data(Section):
     )
 
     @model_validator(mode="after")
-    def _check(self) -> Data:
+    def _check(self) -> GlimpseData:
         if (self.valid is None) == (self.hold_out is None):
             raise ValueError("valid or hold_out: exactly one of them must say what to validate on")
         if not self.clutter and self.piece != 8:
@@ -75,7 +75,7 @@ class Data(Section):
         return Canvases(self.canvas, self.clutter, self.piece, self.jitter)
 
 
-class Model(Section):
+class GlimpseModel(Section):
     """The parts of the Recurrent Attention Model (Mnih 2014); the defaults are the paper's for MNIST."""
 
     patch: Positive = Field(default=8, description="The side of a glimpse's finest patch, in pixels.")
@@ -93,13 +93,13 @@ class Model(Section):
     )
 
     @model_validator(mode="after")
-    def _check(self) -> Model:
+    def _check(self) -> GlimpseModel:
         if self.glimpse_network == "linear" and self.glimpse_channels != 32:
             raise ValueError(f"glimpse_channels: {self.glimpse_channels} given; a linear glimpse network has none")
         return self
 
 
-class Training(base.Training):
+class GlimpseTraining(base.TrainingSection):
     """How a glimpse network learns."""
 
     batch_size: Positive = Field(default=128, description="Pictures in a batch.")
@@ -119,30 +119,30 @@ class Training(base.Training):
     metric: Literal["accuracy", "loss"] = Field(default="accuracy", description="What the best model is best at.")
 
     @model_validator(mode="after")
-    def _check(self) -> Training:
+    def _check(self) -> GlimpseTraining:
         if (self.first_std is None) != (self.std_steps == 0):
             raise ValueError("first_std and std_steps: both are given, or none")
         return self
 
 
-class Decoding(Section):
+class GlimpseDecoding(Section):
     """How a trained network looks."""
 
     samples: Positive = Field(default=8, description="Paths whose probabilities are averaged; 1: the likeliest path.")
     batch_size: Positive = Field(default=500, description="Pictures that are looked at together.")
 
 
-class Config(RunSection):
+class GlimpseConfig(RunSection):
     """A whole run, one YAML file."""
 
     task: Literal["glimpse"]
-    data: Data
-    model: Model = Model()
-    training: Training = Training()
-    decoding: Decoding = Decoding()
+    data: GlimpseData
+    model: GlimpseModel = GlimpseModel()
+    training: GlimpseTraining = GlimpseTraining()
+    decoding: GlimpseDecoding = GlimpseDecoding()
 
 
-def prepare(config: Config, folder: Path, console: Console) -> Job:
+def prepare(config: GlimpseConfig, folder: Path, console: Console) -> Job:
     """Everything a run needs. The pictures lie on the device; a batch is only their rows."""
     del folder
     sets, device = _sets(config), device_for(config)
@@ -166,18 +166,18 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
     )
 
 
-def load(config: Config, folder: Path) -> Glimpser:
+def load(config: GlimpseConfig, folder: Path) -> Glimpser:
     """A trained run, ready to look."""
     try:
         stored = json.loads((folder / STORED).read_text("utf-8"))
         names, shape = [str(name) for name in stored["names"]], stored["shape"]
     except (OSError, ValueError, KeyError):
-        raise Mistake(f"{folder / STORED}: missing or damaged; it holds the classes' names") from None
+        raise UserError(f"{folder / STORED}: missing or damaged; it holds the classes' names") from None
     network = trained(_network(config, len(names)), config, folder)
     return _glimpser(config, network, names, (int(shape[0]), int(shape[1])))
 
 
-def examine(config: Config, glimpser: Glimpser) -> Examined:
+def examine(config: GlimpseConfig, glimpser: Glimpser) -> ReportPart:
     """What the report shows of a trained run: scores, the error after each glimpse, and where it looked."""
     sets = _sets(config)
     name = "test" if "test" in sets else "valid"
@@ -191,7 +191,7 @@ def examine(config: Config, glimpser: Glimpser) -> Examined:
     steps = "".join(f"<th>{step}</th>" for step in range(1, len(found.error_by_glimpse) + 1))
     by_glimpse = samples.table("error in percent", f"<tr>{steps}</tr>", f"<tr>{errors}</tr>")
     scores = {"error": found.error, "accuracy": found.accuracy, "loss": found.loss, "num_pictures": len(images)}
-    return Examined(name, scores, [("After each glimpse", by_glimpse), ("Where it looked", paths)])
+    return ReportPart(name, scores, [("After each glimpse", by_glimpse), ("Where it looked", paths)])
 
 
 def _telling(said_N: Tensor, label_N: Tensor) -> list[int]:
@@ -211,7 +211,7 @@ def _figure(seen: Any, label: str) -> str:
     return f"<figure>{picture}<figcaption>{escape(said)}</figcaption></figure>"
 
 
-def _sets(config: Config) -> dict[str, Images]:
+def _sets(config: GlimpseConfig) -> dict[str, Images]:
     """Every set of the run, with the classes of the training set."""
     data = config.data
     files = {"train": data.train, "valid": data.valid, "test": data.test}
@@ -220,7 +220,7 @@ def _sets(config: Config) -> dict[str, Images]:
     sets |= {name: same_names(images, train.names, f"data.{name}") for name, images in sets.items()}
     if data.hold_out is not None:
         if data.hold_out >= len(train):
-            raise Mistake(f"data.hold_out: {data.hold_out} given; there are only {len(train):,} training pictures")
+            raise UserError(f"data.hold_out: {data.hold_out} given; there are only {len(train):,} training pictures")
         rows = np.random.default_rng(FIXED_SEED).permutation(len(train))
         kept = {"train": np.sort(rows[data.hold_out :]), "valid": np.sort(rows[: data.hold_out])}
         sets |= {name: train.rows(chosen) for name, chosen in kept.items()}
@@ -228,15 +228,15 @@ def _sets(config: Config) -> dict[str, Images]:
     for name, images in sets.items():
         if images.pixel_NCYX.shape[1:] != shape and data.canvas is None:
             size = " x ".join(map(str, images.pixel_NCYX.shape[2:]))
-            raise Mistake(f"data.{name}: pictures of {size} pixels; those of training have {shape[1]} x {shape[2]}")
+            raise UserError(f"data.{name}: pictures of {size} pixels; those of training have {shape[1]} x {shape[2]}")
     return sets
 
 
-def _read(field: str, files: PictureFiles, data: Data) -> Images:
+def _read(field: str, files: GlimpseFiles, data: GlimpseData) -> Images:
     return read_images(files.images, files.labels, field=f"{field}.images", channels=data.channels, resize=data.resize)
 
 
-def _network(config: Config, num_classes: int) -> GlimpseNetwork:
+def _network(config: GlimpseConfig, num_classes: int) -> GlimpseNetwork:
     model = config.model
     return GlimpseNetwork(
         num_classes,
@@ -254,7 +254,7 @@ def _network(config: Config, num_classes: int) -> GlimpseNetwork:
     )
 
 
-def _glimpser(config: Config, network: GlimpseNetwork, names: list[str], shape: tuple[int, ...]) -> Glimpser:
+def _glimpser(config: GlimpseConfig, network: GlimpseNetwork, names: list[str], shape: tuple[int, ...]) -> Glimpser:
     data, side = config.data, config.data.canvas
     return Glimpser(
         network,
@@ -270,14 +270,14 @@ def _glimpser(config: Config, network: GlimpseNetwork, names: list[str], shape: 
     )
 
 
-def _plan(config: Config, num_rows: int) -> Annealed:
+def _plan(config: GlimpseConfig, num_rows: int) -> Annealed:
     training = config.training
     rows = Shuffled(num_rows, size=training.batch_size, seed=config.seed, load=torch.from_numpy)
     first = training.first_std or training.std
     return Annealed(rows, first, training.std, training.std_steps * training.accumulate)
 
 
-def _loss(config: Config, network: GlimpseNetwork, pixel_NCYX: Tensor, label_N: Tensor) -> HybridLoss:
+def _loss(config: GlimpseConfig, network: GlimpseNetwork, pixel_NCYX: Tensor, label_N: Tensor) -> HybridLoss:
     training = config.training
     return HybridLoss(
         network,
@@ -293,10 +293,13 @@ def _loss(config: Config, network: GlimpseNetwork, pixel_NCYX: Tensor, label_N: 
     )
 
 
-def _validator(config: Config, glimpser: Glimpser, canvas_NCYX: Tensor, label_N: Tensor) -> Any:
+def _validator(config: GlimpseConfig, glimpser: Glimpser, canvas_NCYX: Tensor, label_N: Tensor) -> Any:
     def validate() -> dict[str, float]:
         found = glimpser.scores(canvas_NCYX, label_N)
         score = found.accuracy if config.training.metric == "accuracy" else -found.loss
         return {"score": score, "valid_accuracy": found.accuracy, "valid_loss": found.loss}
 
     return validate
+
+
+GLIMPSE = Task(GlimpseConfig, prepare, load, examine)

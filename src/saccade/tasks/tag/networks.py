@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from saccade.config.base import Positive, Section, Share
 from saccade.config.fields import RecurrentFields, TransformerFields
-from saccade.data.tags.columns import Sentence
+from saccade.data.tags.columns import TaggedSentence
 from saccade.data.tags.lexicon import Lexicon
 from saccade.data.tags.spans import allowed_pairs
 from saccade.data.text.tokenizer import SPECIAL
@@ -21,7 +21,7 @@ from saccade.models.text_encoder import RecurrentTextEncoder, TransformerTextEnc
 Width = Annotated[int, Field(ge=0)]
 
 
-class Model(Section):
+class TaggerModel(Section):
     """What every tagger has."""
 
     word_width: Positive = Field(default=100, description="Of a lower-cased word's vector.")
@@ -43,7 +43,7 @@ class Model(Section):
     )
 
     @model_validator(mode="after")
-    def _refuse_what_has_no_effect(self) -> Model:
+    def _refuse_what_has_no_effect(self) -> TaggerModel:
         fields = type(self).model_fields
         if self.characters == "none" and self.character_width != fields["character_width"].default:
             raise ValueError(f"character_width: {self.character_width} given; it has no effect with characters: none")
@@ -54,7 +54,7 @@ class Model(Section):
         return self
 
 
-class RecurrentModel(RecurrentFields, Model):
+class RecurrentTagger(RecurrentFields, TaggerModel):
     """Reads a sentence step by step."""
 
     kind: Literal["recurrent"] = "recurrent"
@@ -68,7 +68,7 @@ class RecurrentModel(RecurrentFields, Model):
         return self.layers(input_width, num_layers=num_layers, dropout=self.dropout)
 
 
-class TransformerModel(TransformerFields, Model):
+class TransformerTagger(TransformerFields, TaggerModel):
     """Reads all of a sentence at once."""
 
     kind: Literal["transformer"]
@@ -79,7 +79,7 @@ class TransformerModel(TransformerFields, Model):
     dropout: Share = 0.2
 
     @model_validator(mode="after")
-    def _refuse_what_ends(self) -> TransformerModel:
+    def _refuse_what_ends(self) -> TransformerTagger:
         for name, value, last in (("positions", self.positions, "learned"), ("score", self.score, "location")):
             if value == last:
                 raise ValueError(f"{name}: {value!r} given; it ends at some position, and sentences may be longer")
@@ -90,7 +90,7 @@ class TransformerModel(TransformerFields, Model):
         return TransformerTextEncoder(input_width, self.block_sizes(self.dropout), num_layers=num_layers)
 
 
-def network(section: RecurrentModel | TransformerModel, lexicon: Lexicon) -> TagNetwork:
+def network(section: RecurrentTagger | TransformerTagger, lexicon: Lexicon) -> TagNetwork:
     """From its section."""
     has_characters = section.characters != "none"
     sizes = FeatureSizes(section.word_width, section.character_width if has_characters else 0, section.shape_width)
@@ -114,7 +114,7 @@ def network(section: RecurrentModel | TransformerModel, lexicon: Lexicon) -> Tag
     )
 
 
-def unknown_share(word_dropout: float, lexicon: Lexicon, sentences: Iterable[Sentence]) -> torch.Tensor:
+def unknown_share(word_dropout: float, lexicon: Lexicon, sentences: Iterable[TaggedSentence]) -> torch.Tensor:
     """a / (a + c) for a word that is seen c times, [V]; 0 for what is no word."""
     count_V = torch.from_numpy(lexicon.counts(sentences)).float()
     share_V = word_dropout / (word_dropout + count_V).clamp_min(1e-9)

@@ -12,42 +12,42 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from saccade.data.tags.columns import WORD_AND_TAG, Columns, Sentence, looks_like_columns, sentences, written
-from saccade.data.tags.lexicon import Document, Lexicon, Tokens
-from saccade.data.tags.spans import Score, Span, converted, span_scores, spans_of
+from saccade.data.tags.columns import WORD_AND_TAG, TagColumns, TaggedSentence, looks_like_columns, sentences, written
+from saccade.data.tags.lexicon import Document, Lexicon, TaggerInput
+from saccade.data.tags.spans import Span, SpanScore, converted, span_scores, spans_of
 from saccade.data.tags.tagged import documents, read_files
 from saccade.data.text.corpus import clean, decoded, text_lines
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.draw.heatmap import to_file
-from saccade.inspection.insight import Insight, Map, Side
+from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.record import recording
 from saccade.models.tagger import TagNetwork
 from saccade.tasks.evaluation import Evaluation, several
 
 WINDOW = 2048  # sentences that are sorted by length together
 TOKENS_PER_BATCH = 8192
-Input = str | Sequence[str] | Sentence
+Input = str | Sequence[str] | TaggedSentence
 
 
-class Batch(NamedTuple):
+class TagBatch(NamedTuple):
     """Documents as tokens, and the tags of their sentences."""
 
-    tokens: Tokens
+    tokens: TaggerInput
     tag_BT: Tensor
     num_items: int  # tokens
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> TagBatch:
         """The same on a device."""
-        return Batch(self.tokens.to(device), self.tag_BT.to(device, non_blocking=True), self.num_items)
+        return TagBatch(self.tokens.to(device), self.tag_BT.to(device, non_blocking=True), self.num_items)
 
 
-def collate(lexicon: Lexicon, batch: Sequence[Document]) -> Batch:
+def collate(lexicon: Lexicon, batch: Sequence[Document]) -> TagBatch:
     """Documents, whose tags are spelled as the lexicon's, as one batch."""
     tags = [sentence.tags for document in batch for sentence in document]
-    return Batch(lexicon.tokens(batch), lexicon.tag_ids(tags), sum(map(len, tags)))
+    return TagBatch(lexicon.tokens(batch), lexicon.tag_ids(tags), sum(map(len, tags)))
 
 
-def loss_of(network: TagNetwork, batch: Batch) -> tuple[Tensor, Tensor]:
+def loss_of(network: TagNetwork, batch: TagBatch) -> tuple[Tensor, Tensor]:
     """-log p of the tags, summed over all sentences; it is both what is learned from and what is shown."""
     emission_BTV = network(batch.tokens)
     loss = -network.chain.log_probability(emission_BTV, batch.tag_BT, batch.tokens.length_B).sum()
@@ -87,7 +87,7 @@ class Tagged(NamedTuple):
     def draw(self, path: Path) -> None:
         """The probability of each tag for each word, as a picture."""
         if self.probability_TV is None:
-            raise Mistake("probabilities: not asked for; a picture shows them")
+            raise UserError("probabilities: not asked for; a picture shows them")
         to_file(self.probability_TV, Path(path), queries=self.words, keys=self.kinds, label="probability")
 
 
@@ -98,7 +98,7 @@ class Tagger:
 
     network: TagNetwork
     lexicon: Lexicon
-    columns: Columns = WORD_AND_TAG
+    columns: TagColumns = WORD_AND_TAG
 
     def predict(self, inputs: Iterable[Input], **options: Any) -> list[Tagged]:
         """The tags of sentences: texts of white-space words, lists of words, or Sentences, whose documents count."""
@@ -125,7 +125,7 @@ class Tagger:
         for sentence in map(_sentence, itertools.count(1), several(inputs)):
             with recording(self.network, kinds=kinds, norms=norms) as record:
                 (answer,) = self._tagged([[sentence]], probabilities)
-            side = Side.of(" ".join(sentence.words), sentence.words)
+            side = TextSide.of(" ".join(sentence.words), sentence.words)
             maps = {
                 kind: Map(
                     "source",
@@ -138,11 +138,11 @@ class Tagger:
             found.append(Insight("tag", answer, {"source": side}, maps))
         return found
 
-    def read_together(self, given: Iterable[Sentence]) -> Iterator[Document]:
+    def read_together(self, given: Iterable[TaggedSentence]) -> Iterator[Document]:
         """The sentences of a document, if the model reads documents; else each for itself."""
         return documents(given) if self.network.places is not None else ([sentence] for sentence in given)
 
-    def read(self, source: Path | None) -> Iterator[Sentence]:
+    def read(self, source: Path | None) -> Iterator[TaggedSentence]:
         """The sentences of a file (None: standard input): CoNLL columns, or a sentence a line.
 
         Between lines, a blank one begins another document.
@@ -198,7 +198,7 @@ class Tagger:
         return itertools.starmap(self._result, rows)
 
     def _result(
-        self, sentence: Sentence, ids: list[int], log_probability: float, probability_TV: Tensor | None
+        self, sentence: TaggedSentence, ids: list[int], log_probability: float, probability_TV: Tensor | None
     ) -> Tagged:
         words = sentence.words
         tags = self._shown([self.lexicon.tags[index] for index in ids[: len(words)]])
@@ -225,8 +225,8 @@ def evaluation(gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]], *,
     return Evaluation({**scores, **kinds, **counts}, _conlleval(total, by_kind, len(pairs), accuracy))
 
 
-def _conlleval(total: Score, by_kind: dict[str, Score], num_tokens: int, accuracy: float) -> list[str]:
-    def rates(score: Score) -> str:
+def _conlleval(total: SpanScore, by_kind: dict[str, SpanScore], num_tokens: int, accuracy: float) -> list[str]:
+    def rates(score: SpanScore) -> str:
         return f"precision: {score.precision:6.2f}%; recall: {score.recall:6.2f}%; FB1: {score.f1:6.2f}"
 
     phrases = f"{total.num_gold} phrases; found: {total.num_found} phrases; correct: {total.num_right}."
@@ -237,20 +237,20 @@ def _conlleval(total: Score, by_kind: dict[str, Score], num_tokens: int, accurac
     ]
 
 
-def _sentence(number: int, given: Input) -> Sentence:
-    if isinstance(given, Sentence):
+def _sentence(number: int, given: Input) -> TaggedSentence:
+    if isinstance(given, TaggedSentence):
         return given
     words = clean(given).split() if isinstance(given, str) else [clean(word) for word in given]
     if not all(words):
-        raise Mistake(f"sentence {number:,}: a word is empty")
-    return Sentence(tuple(words), document=-number)  # a document of its own
+        raise UserError(f"sentence {number:,}: a word is empty")
+    return TaggedSentence(tuple(words), document=-number)  # a document of its own
 
 
-def _texts(lines: Iterable[str]) -> Iterator[Sentence]:
+def _texts(lines: Iterable[str]) -> Iterator[TaggedSentence]:
     document = 0
     for number, line in enumerate(lines, 1):
         if words := clean(line).split():
-            yield Sentence(tuple(words), document=document, line=number)
+            yield TaggedSentence(tuple(words), document=document, line=number)
         else:
             document += 1
 

@@ -15,28 +15,28 @@ from rich.console import Console
 from saccade.config import base
 from saccade.config.base import Positive, RunSection, Section, with_kind
 from saccade.data.batches import Shuffled
-from saccade.data.tags.columns import Columns, Sentence
+from saccade.data.tags.columns import TagColumns, TaggedSentence
 from saccade.data.tags.lexicon import Lexicon, plain
 from saccade.data.tags.spans import spans_of
 from saccade.data.tags.tagged import Checked, checked, found_scheme, read_tagged, tag_set
 from saccade.data.text.corpus import shards
 from saccade.data.text.tokenizer import SPECIAL
 from saccade.data.text.vectors import Vectors, read_vectors
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.pages.samples import table
 from saccade.models.tagger import TagNetwork
 from saccade.tasks import console as watch
-from saccade.tasks.base import Examined, Job
+from saccade.tasks.base import Job, ReportPart, Task
 from saccade.tasks.devices import trained
 from saccade.tasks.tag import networks
-from saccade.tasks.tag.networks import RecurrentModel, TransformerModel
+from saccade.tasks.tag.networks import RecurrentTagger, TransformerTagger
 from saccade.tasks.tag.predictor import Tagged, Tagger, collate, evaluation, loss_of
 
 LEXICON = "tokenizer.words.json"
 NUM_MISTAKES = 30
 
 
-class Data(Section):
+class TagData(Section):
     """Where tagged sentences come from: CoNLL columns, a token a line, a blank line between sentences."""
 
     train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
@@ -55,7 +55,7 @@ class Data(Section):
         return {name: pattern for name, pattern in given.items() if pattern is not None}
 
 
-class Training(base.Training):
+class TagTraining(base.TrainingSection):
     """How a tagger learns."""
 
     batch_size: Positive = Field(default=32, description="Sentences a batch; documents, if the model reads them.")
@@ -65,13 +65,13 @@ class Training(base.Training):
     )
 
 
-class Config(RunSection):
+class TagConfig(RunSection):
     """A whole run, one YAML file."""
 
     task: Literal["tag"]
-    data: Data
-    model: Annotated[RecurrentModel | TransformerModel, Field(discriminator="kind")] = RecurrentModel()
-    training: Training = Training()
+    data: TagData
+    model: Annotated[RecurrentTagger | TransformerTagger, Field(discriminator="kind")] = RecurrentTagger()
+    training: TagTraining = TagTraining()
 
     @model_validator(mode="before")
     @classmethod
@@ -80,7 +80,7 @@ class Config(RunSection):
         return with_kind(given, "model", "recurrent")
 
     @model_validator(mode="after")
-    def _check(self) -> Config:
+    def _check(self) -> TagConfig:
         section = self.model
         if section.reads_documents and section.width % section.num_heads:
             raise ValueError(f"model.num_heads: {section.num_heads} given; it must divide the width, {section.width}")
@@ -89,7 +89,7 @@ class Config(RunSection):
         return self
 
 
-def prepare(config: Config, folder: Path, console: Console) -> Job:
+def prepare(config: TagConfig, folder: Path, console: Console) -> Job:
     """Everything a run needs; all files are read first, so that a mistake shows before anything is learned."""
     del folder
     section = config.model
@@ -127,13 +127,13 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
     )
 
 
-def load(config: Config, folder: Path) -> Tagger:
+def load(config: TagConfig, folder: Path) -> Tagger:
     """A trained run, ready to predict."""
     lexicon = Lexicon.load(folder / LEXICON)
     return Tagger(trained(networks.network(config.model, lexicon), config, folder), lexicon, _columns(config))
 
 
-def examine(config: Config, tagger: Tagger) -> Examined:
+def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
     """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
     name = "test" if config.data.test else "valid"
     files = read_tagged(f"data.{name}", config.data.test or config.data.valid, _columns(config))
@@ -147,7 +147,7 @@ def examine(config: Config, tagger: Tagger) -> Examined:
     rows = "".join(f"<tr><td>{right}</td><td>{other}</td></tr>\n" for right, other in some)
     head = '<tr><th scope="col">It should be</th><th scope="col">It found</th></tr>'
     caption = f"Some of the {len(wrong):,} sentences of {len(gold):,} that it gets wrong"
-    return Examined(name, scores, [("Mistakes", table(caption, head, rows))])
+    return ReportPart(name, scores, [("Mistakes", table(caption, head, rows))])
 
 
 class _Sets(NamedTuple):
@@ -158,7 +158,7 @@ class _Sets(NamedTuple):
     spelling: str | None
 
 
-def _sets(config: Config) -> _Sets:
+def _sets(config: TagConfig) -> _Sets:
     files = {name: read_tagged(name, pattern, _columns(config)) for name, pattern in config.data.sets.items()}
     given = config.data.scheme
     scheme = found_scheme(files["data.train"]) if given == "auto" else None if given == "none" else given
@@ -166,13 +166,17 @@ def _sets(config: Config) -> _Sets:
     sets = _Sets({name: checked(part, scheme, config.model.spelling) for name, part in files.items()}, scheme, spelling)
     train = sets.checked["data.train"].sentences
     if config.model.reads_documents and len({one.document for one in train}) == len(train):
-        raise Mistake("model.reads_documents: true given, but no document of data.train has two sentences (-DOCSTART-)")
+        raise UserError(
+            "model.reads_documents: true given, but no document of data.train has two sentences (-DOCSTART-)"
+        )
     if scheme is None and config.training.metric == "f1":
-        raise Mistake("training.metric: 'f1' given, but the tags of data.train spell no spans; allowed: accuracy, loss")
+        raise UserError(
+            "training.metric: 'f1' given, but the tags of data.train spell no spans; allowed: accuracy, loss"
+        )
     return sets
 
 
-def _say(config: Config, sets: _Sets, console: Console) -> None:
+def _say(config: TagConfig, sets: _Sets, console: Console) -> None:
     """How much there is, and what had to be repaired."""
     for name, part in sets.checked.items():
         tokens = sum(len(one.words) for one in part.sentences)
@@ -192,15 +196,17 @@ def _say(config: Config, sets: _Sets, console: Console) -> None:
             watch.say(console, f"{name}: {what}", style="yellow")
 
 
-def _vectors(config: Config, console: Console) -> Vectors:
+def _vectors(config: TagConfig, console: Console) -> Vectors:
     path, *more = shards("model.vectors", str(config.model.vectors))
     if more:
-        raise Mistake(f"model.vectors: {config.model.vectors} stands for {1 + len(more)} files; there must be one")
+        raise UserError(f"model.vectors: {config.model.vectors} stands for {1 + len(more)} files; there must be one")
     with watch.busy(console, f"reading {path}"):
         found = read_vectors(path, most=config.model.max_vectors)
     width = found.table_VD.shape[1]
     if width != config.model.word_width:
-        raise Mistake(f"model.word_width: {config.model.word_width} given; the vectors in {path} have {width} numbers")
+        raise UserError(
+            f"model.word_width: {config.model.word_width} given; the vectors in {path} have {width} numbers"
+        )
     repeated = f" ({found.num_repeated:,} more are of words that came before)" if found.num_repeated else ""
     watch.say(console, f"{path}: {len(found.words):,} vectors of {width} numbers{repeated}")
     return found
@@ -219,7 +225,7 @@ def _put(vectors: Vectors, network: TagNetwork, lexicon: Lexicon) -> None:
     network.features.word.weight[list(chosen)] = table_VD[list(chosen.values())]
 
 
-def _hashes(config: Config) -> list[str]:
+def _hashes(config: TagConfig) -> list[str]:
     """Of the files it learns from."""
     fields = {"data.train": config.data.train, "model.vectors": config.model.vectors}
     paths = [path for field, pattern in fields.items() if pattern is not None for path in shards(field, pattern)]
@@ -229,12 +235,12 @@ def _hashes(config: Config) -> list[str]:
 class _Validator:
     """Validation by tagging, and the loss of the tags that the model knows."""
 
-    def __init__(self, config: Config, tagger: Tagger, valid: Checked) -> None:
+    def __init__(self, config: TagConfig, tagger: Tagger, valid: Checked) -> None:
         self.tagger, self.sentences, self.metric = tagger, valid.sentences, config.training.metric
         known = set(tagger.lexicon.tags)
         usable = [one for one in valid.sentences if known.issuperset(one.tags)]
         if not usable:
-            raise Mistake("data.valid: every sentence has a tag that is not in data.train")
+            raise UserError("data.valid: every sentence has a tag that is not in data.train")
         groups = list(tagger.read_together(usable))
         size = config.training.batch_size
         self.batches = [collate(tagger.lexicon, groups[start : start + size]) for start in range(0, len(groups), size)]
@@ -254,11 +260,11 @@ class _Validator:
         return {"score": score, **{f"valid_{name}": scores[name] for name in names}, "valid_loss": mean}
 
 
-def _columns(config: Config) -> Columns:
-    return Columns(config.data.word_column, config.data.tag_column)
+def _columns(config: TagConfig) -> TagColumns:
+    return TagColumns(config.data.word_column, config.data.tag_column)
 
 
-def _spans_marked(one: Sentence | Tagged) -> str:
+def _spans_marked(one: TaggedSentence | Tagged) -> str:
     """The sentence with its spans in brackets."""
     words = [escape(word) for word in one.words]
     for kind, first, last in spans_of(one.tags):
@@ -267,8 +273,11 @@ def _spans_marked(one: Sentence | Tagged) -> str:
     return " ".join(words)
 
 
-def _tags_marked(one: Sentence | Tagged) -> str:
+def _tags_marked(one: TaggedSentence | Tagged) -> str:
     """Each word with its tag."""
     return " ".join(
         f"{escape(word)}<small>/{escape(tag)}</small>" for word, tag in zip(one.words, one.tags, strict=True)
     )
+
+
+TAG = Task(TagConfig, prepare, load, examine)

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from saccade.data.text.corpus import Corpus, Pair, clean, kind_of, text_lines
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.align.heads import (
-    Agreement,
     AgreementTally,
     Coverage,
     CoverageTally,
     GoldTally,
+    HeadAgreement,
     HeadScore,
     all_weights,
     candidates,
@@ -43,7 +43,7 @@ def _with_bars(path: Path) -> Iterator[Pair]:
     for number, line in enumerate(text_lines(path), 1):
         sides = line.rstrip("\r\n").split(BAR)
         if len(sides) != 2:
-            raise Mistake(f"{path}:{number}: not 'source ||| target'; for two files give --target too")
+            raise UserError(f"{path}:{number}: not 'source ||| target'; for two files give --target too")
         yield Pair(*map(clean, sides))
 
 
@@ -87,7 +87,7 @@ def against_gold(translator: Translator, pairs: Iterable[Pair], gold: Sequence[G
     return tally.scores()
 
 
-def agreement(forward: Translator, backward: Translator, pairs: Sequence[Pair]) -> Agreement:
+def agreement(forward: Translator, backward: Translator, pairs: Sequence[Pair]) -> HeadAgreement:
     """The two heads of opposite directions that agree most about these pairs."""
     tally = AgreementTally(*(candidates(*num_layers_and_heads(run)) for run in (forward, backward)))
     both = word_weights(forward, pairs, all_weights), word_weights(backward, turned(pairs), all_weights)

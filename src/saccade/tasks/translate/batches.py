@@ -9,16 +9,16 @@ from torch import Tensor
 
 from saccade.attention.scores import SCORES, Score
 from saccade.data import packing
-from saccade.data.batches import Batch, of_pairs
+from saccade.data.batches import PairBatch, of_pairs
 from saccade.data.packing import PackedBatch
 from saccade.data.sound.recordings import Recordings
 from saccade.data.store import Store
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.ops.kernels import nvrtc
 from saccade.ops.kernels.availability import HAS_TRITON
 from saccade.tasks.devices import device_for
 from saccade.tasks.translate import corpora
-from saccade.tasks.translate.config import Config
+from saccade.tasks.translate.config import TranslateConfig
 from saccade.tasks.translate.networks import Network
 from saccade.training.batch_size import largest_fitting
 from saccade.training.losses import packed_loss, sequence_loss
@@ -27,7 +27,7 @@ from saccade.training.options import Plan
 MULTIPLE = 8  # of the widths of even batches
 
 
-def settled(config: Config, network: Network, stores: list[Store], console: Console) -> Config:
+def settled(config: TranslateConfig, network: Network, stores: list[Store], console: Console) -> TranslateConfig:
     """The config with what it leaves to be found here: the size of a batch, and its kind."""
     update: dict[str, Any] = {"batches": _kind(config)}
     if config.training.tokens_per_batch == "auto" and any(len(store) for store in stores):
@@ -37,7 +37,7 @@ def settled(config: Config, network: Network, stores: list[Store], console: Cons
     return config.model_copy(update={"training": training})
 
 
-def plan(config: Config, stores: list[Store], recordings: list[Recordings]) -> Plan:
+def plan(config: TranslateConfig, stores: list[Store], recordings: list[Recordings]) -> Plan:
     """Which pairs go together in each epoch."""
     options: dict[str, Any] = {"tokens_per_batch": int(config.training.tokens_per_batch), "seed": config.seed}
     options["weights"] = corpora.shares(config.data, len(stores))
@@ -47,7 +47,7 @@ def plan(config: Config, stores: list[Store], recordings: list[Recordings]) -> P
     return of_pairs(*stores, recordings=recordings, multiple=multiple, **options)
 
 
-def loss(config: Config, network: Network, batch: Batch | PackedBatch) -> tuple[Tensor, Tensor]:
+def loss(config: TranslateConfig, network: Network, batch: PairBatch | PackedBatch) -> tuple[Tensor, Tensor]:
     """As a run trains it."""
     training = config.training
     if isinstance(batch, PackedBatch):
@@ -55,7 +55,7 @@ def loss(config: Config, network: Network, batch: Batch | PackedBatch) -> tuple[
     return sequence_loss(network, batch, smoothing=training.label_smoothing, consistency=training.consistency)
 
 
-def is_steady(config: Config) -> bool:
+def is_steady(config: TranslateConfig) -> bool:
     """Whether batches come in few shapes and the loss asks the device nothing, so that a step may be captured."""
     training = config.training
     if not training.capture or training.recompute or not HAS_TRITON:
@@ -63,7 +63,7 @@ def is_steady(config: Config) -> bool:
     return training.batches == "packed" or (training.batches == "even" and _asks_nothing(config))
 
 
-def _asks_nothing(config: Config) -> bool:
+def _asks_nothing(config: TranslateConfig) -> bool:
     """RNNs with a softmax over the whole source, or without; Transformers whose additive heads are one kernel."""
     model = config.model
     if config.training.consistency:
@@ -74,13 +74,13 @@ def _asks_nothing(config: Config) -> bool:
     return is_soft and model.score == "additive" and nvrtc.refuses(device_for(config)) is None
 
 
-def _kind(config: Config) -> str:
+def _kind(config: TranslateConfig) -> str:
     """What was asked for; else on an accelerator those that make a steady run."""
     wanted, problem = config.training.batches, _unpackable(config)
     if wanted == "packed" and problem is not None:
-        raise Mistake(f"training.batches: 'packed' given, but {problem}; allowed: auto, even, padded")
+        raise UserError(f"training.batches: 'packed' given, but {problem}; allowed: auto, even, padded")
     if wanted == "even" and config.features is not None:
-        raise Mistake("training.batches: 'even' given, but sounds are padded; allowed: auto, padded")
+        raise UserError("training.batches: 'even' given, but sounds are padded; allowed: auto, padded")
     if wanted != "auto":
         return wanted
     if device_for(config).type != "cuda" or config.features is not None:
@@ -88,7 +88,7 @@ def _kind(config: Config) -> str:
     return "packed" if problem is None else "even" if _asks_nothing(config) else "padded"
 
 
-def _unpackable(config: Config) -> str | None:
+def _unpackable(config: TranslateConfig) -> str | None:
     """Why batches of this run can't be packed."""
     model = config.model
     if model.kind != "transformer":
@@ -104,13 +104,13 @@ def _unpackable(config: Config) -> str | None:
     return None
 
 
-def _fitting(config: Config, network: Network, stores: list[Store]) -> int:
+def _fitting(config: TranslateConfig, network: Network, stores: list[Store]) -> int:
     """The largest batch whose step fits into the memory."""
     sides = [side.lengths for store in stores for side in (store.source, store.target) if len(side)]
     device = device_for(config)
     network.to(device).train()
 
-    def step(batch: Batch) -> None:
+    def step(batch: PairBatch) -> None:
         loss(config, network, batch.to(device))[0].backward()
         network.zero_grad(set_to_none=True)
 

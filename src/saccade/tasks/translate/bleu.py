@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import sacrebleu
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.draw import by_class
 from saccade.tasks.translate.word_errors import word_error_rate
 
 LENGTHS = (5, 10, 15, 20, 25, 30, 40, 50, 100)
 
 
-class Scores(NamedTuple):
+class TextScores(NamedTuple):
     """Corpus scores, with the signatures that make them comparable."""
 
     bleu: float
@@ -43,20 +43,20 @@ class LengthScores(NamedTuple):
 def check_tokenize(tokenize: str) -> None:
     """Before anything is translated."""
     if tokenize not in sacrebleu.BLEU.TOKENIZERS:
-        raise Mistake(f"tokenize: {tokenize!r} given; allowed: {', '.join(sacrebleu.BLEU.TOKENIZERS)}")
+        raise UserError(f"tokenize: {tokenize!r} given; allowed: {', '.join(sacrebleu.BLEU.TOKENIZERS)}")
 
 
-def scored(outputs: Sequence[str], references: Sequence[str], *, tokenize: str = "13a") -> Scores:
+def scored(outputs: Sequence[str], references: Sequence[str], *, tokenize: str = "13a") -> TextScores:
     """BLEU and chrF as sacreBLEU counts them, and the word error rate."""
     check_tokenize(tokenize)
     if len(outputs) != len(references):
-        raise Mistake(f"references: {len(references):,} given for {len(outputs):,} outputs; there must be as many")
+        raise UserError(f"references: {len(references):,} given for {len(outputs):,} outputs; there must be as many")
     bleu = sacrebleu.BLEU(tokenize=tokenize, force=True)  # force: don't guess whether the text is tokenised
     chrf = sacrebleu.CHRF()
     bleu_score, chrf_score = bleu.corpus_score(outputs, [references]), chrf.corpus_score(outputs, [references])
     signatures = str(bleu.get_signature()), str(chrf.get_signature())
     wer = word_error_rate(outputs, references)
-    return Scores(bleu_score.score, signatures[0], chrf_score.score, signatures[1], wer)
+    return TextScores(bleu_score.score, signatures[0], chrf_score.score, signatures[1], wer)
 
 
 def by_length(
@@ -64,7 +64,7 @@ def by_length(
 ) -> list[LengthScores]:
     """Corpus scores of the pairs in each class of source length, counted in words; empty classes are left out."""
     if len(sources) != len(outputs):
-        raise Mistake(f"sources: {len(sources):,} given for {len(outputs):,} outputs; there must be as many")
+        raise UserError(f"sources: {len(sources):,} given for {len(outputs):,} outputs; there must be as many")
     lengths = [len(source.split()) for source in sources]
     found = []
     for shortest, longest in zip((0, *(length + 1 for length in LENGTHS)), (*LENGTHS, None), strict=True):
@@ -75,7 +75,7 @@ def by_length(
     return found
 
 
-def said(scores: Scores) -> list[str]:
+def said(scores: TextScores) -> list[str]:
     """Both scores with what is needed to compare them."""
     return [
         f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})",

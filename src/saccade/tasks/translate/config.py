@@ -12,12 +12,12 @@ from saccade.config import base
 from saccade.config.base import Positive, RunSection, Section, Share, TokenizerSection, one_of
 from saccade.decoding import BeamOptions
 from saccade.layers.subsampling import FACTOR
-from saccade.tasks.translate.corpora import Data
+from saccade.tasks.translate.corpora import TranslateData
 from saccade.tasks.translate.networks import RnnModel, TransformerModel
-from saccade.tasks.translate.sound import Features
+from saccade.tasks.translate.sound import SoundFeatures
 
 
-class Training(base.Training):
+class TranslateTraining(base.TrainingSection):
     """How a text-to-text model learns."""
 
     tokens_per_batch: Positive | Literal["auto"] = Field(
@@ -54,7 +54,7 @@ class Training(base.Training):
     )
 
 
-class Decoding(Section):
+class TranslateDecoding(Section):
     """How outputs are searched."""
 
     beam: Positive = Field(default=4, description="Hypotheses kept; 1 is greedy.")
@@ -76,7 +76,7 @@ class Decoding(Section):
     tokens_per_batch: Positive = 4096
 
     @model_validator(mode="after")
-    def _check(self) -> Decoding:
+    def _check(self) -> TranslateDecoding:
         self.options()
         return self
 
@@ -89,27 +89,27 @@ class Decoding(Section):
 LanguageCode = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$")]
 
 
-class Languages(Section):
+class LanguageCodes(Section):
     """Which languages a run translates between, as codes (en, fr, zh-Hans): `saccade serve` tells clients."""
 
     source: LanguageCode
     target: LanguageCode
 
 
-class Config(RunSection):
+class TranslateConfig(RunSection):
     """A whole run, one YAML file."""
 
     task: Literal["translate"] = "translate"
-    languages: Languages | None = Field(default=None, description="What is translated into what, for a server.")
+    languages: LanguageCodes | None = Field(default=None, description="What is translated into what, for a server.")
     input: Literal["text", "features"] = Field(
         default="text", description="What sources are: texts, or lists of WAV files, read as frames of sound."
     )
-    data: Data
-    features: Features | None = Field(default=None, description="With input: features. How sound is read.")
+    data: TranslateData
+    features: SoundFeatures | None = Field(default=None, description="With input: features. How sound is read.")
     tokenizer: TokenizerSection = TokenizerSection()
     model: Annotated[TransformerModel | RnnModel, Field(discriminator="kind")] = TransformerModel()
-    training: Training = Training()
-    decoding: Decoding = Decoding()
+    training: TranslateTraining = TranslateTraining()
+    decoding: TranslateDecoding = TranslateDecoding()
 
     @model_validator(mode="before")
     @classmethod
@@ -123,7 +123,7 @@ class Config(RunSection):
         return {**given, **{name: _over(section, given.get(name, {})) for name, section in filled.items()}}
 
     @model_validator(mode="after")
-    def _check(self) -> Config:
+    def _check(self) -> TranslateConfig:
         if self.model.tied == "three" and not self.tokenizer.shared:
             raise ValueError("model.tied: 'three' given; it needs one vocabulary (tokenizer.shared: true)")
         most = LOCATIONS * FACTOR if self.features else LOCATIONS

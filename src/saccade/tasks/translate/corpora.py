@@ -24,7 +24,7 @@ from saccade.data.text.tokenizer import (
     sample,
     train_tokenizer,
 )
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.tasks import console as watch
 
 
@@ -47,7 +47,7 @@ def _one_or_several(given: object) -> str:
     return ONE_OR_SEVERAL[isinstance(given, list | tuple)]
 
 
-class Data(Section):
+class TranslateData(Section):
     """Where texts come from."""
 
     train: Annotated[
@@ -79,7 +79,7 @@ class Texts(Protocol):
         """Of everything random."""
 
     @property
-    def data(self) -> Data:
+    def data(self) -> TranslateData:
         """The corpora."""
 
     @property
@@ -95,7 +95,7 @@ def corpus(files: CorpusFiles, name: str = "") -> Corpus:
     return Corpus(files.source, files.target, name)
 
 
-def training_corpora(data: Data) -> list[Corpus]:
+def training_corpora(data: TranslateData) -> list[Corpus]:
     """Every corpus to train on."""
     return [corpus(files, name) for name, files in data.corpora.items()]
 
@@ -164,7 +164,7 @@ def _encoder(tokenizer: SentencePiece | Vocabulary, alpha: float) -> Encode:
     return tokenizer.sampler(alpha) if alpha and isinstance(tokenizer, SentencePiece) else tokenizer.encode
 
 
-def shares(data: Data, num_stores: int) -> list[float]:
+def shares(data: TranslateData, num_stores: int) -> list[float]:
     """How often each store is read an epoch; of several variants of a corpus, each in part."""
     weights = [files.weight for files in data.corpora.values()]
     variants = num_stores // len(weights)
@@ -187,7 +187,7 @@ class HeldOut(NamedTuple):
     pairs: list[Pair]
 
 
-def held_out(data: Data) -> list[HeldOut]:
+def held_out(data: TranslateData) -> list[HeldOut]:
     """The validation and test pairs. Read first: a mistake in them shows before anything is learned."""
     for training in training_corpora(data):
         training.files()  # they are there
@@ -196,11 +196,11 @@ def held_out(data: Data) -> list[HeldOut]:
     held = [HeldOut(text, list(text.pairs())) for text in texts]
     for text, pairs in held:
         if not any(all(pair) for pair in pairs):
-            raise Mistake(f"{text.name}: no pair with text on both sides")
+            raise UserError(f"{text.name}: no pair with text on both sides")
     return held
 
 
-def say(data: Data, stores: list[Store], sets: list[HeldOut], console: Console) -> None:
+def say(data: TranslateData, stores: list[Store], sets: list[HeldOut], console: Console) -> None:
     """How many pairs there are to train on and why others aren't; warnings about the held-out ones."""
     texts = training_corpora(data)
     lines = [_pairs(len(store)) + _left_out(text, store) for text, store in zip(texts, stores, strict=True)]

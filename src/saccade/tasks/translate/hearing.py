@@ -21,7 +21,7 @@ from saccade.tasks.translate.word_errors import word_error_rate
 
 if TYPE_CHECKING:
     from saccade.tasks.translate.predictor import Translator
-    from saccade.tasks.translate.result import Translation
+    from saccade.tasks.translate.result import TranslationResult
 
 NUM_ALIGNED = 200  # sources whose weights are measured
 NUM_DRAWN = 4
@@ -59,7 +59,7 @@ def monotonic(translator: Translator, pairs: Sequence[Pair]) -> float | None:
 
 
 def evaluation(
-    translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str], scores: bleu.Scores
+    translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str], scores: bleu.TextScores
 ) -> Evaluation:
     """The scores of a set of sounds."""
     references = [pair.target for pair in pairs]
@@ -75,14 +75,14 @@ def evaluation(
     return Evaluation({**figures, "by_length": [row._asdict() for row in rows]}, [*lines, "", heading, *shown])
 
 
-class Examined(NamedTuple):
+class SoundReport(NamedTuple):
     """What a report adds for sounds."""
 
     scores: dict[str, float]
     sections: list[tuple[str, str]]
 
 
-def examined(translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str]) -> Examined:
+def examined(translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str]) -> SoundReport:
     """Word errors by length, and where in the sound some outputs looked."""
     rows = by_length(outputs, [pair.target for pair in pairs])
     cells = "".join(
@@ -92,14 +92,14 @@ def examined(translator: Translator, pairs: Sequence[Pair], outputs: Sequence[st
     sections = [("By length", table("Word errors by the number of words that were said", head, cells))]
     later, ranked = monotonic(translator, pairs), sorted(pairs, key=lambda pair: len(pair.target.split()))
     if later is None:
-        return Examined({}, sections)
+        return SoundReport({}, sections)
     chosen = [ranked[(2 * rank + 1) * len(ranked) // (2 * NUM_DRAWN)] for rank in range(min(NUM_DRAWN, len(ranked)))]
     drawn = zip(chosen, _looks(translator, chosen) or (), strict=True)
     sections.append(("Where it looked", "".join(_figure(pair, found) for pair, found in drawn)))
-    return Examined({"monotonic": later}, sections)
+    return SoundReport({"monotonic": later}, sections)
 
 
-def _figure(pair: Pair, found: Translation) -> str:
+def _figure(pair: Pair, found: TranslationResult) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "look.png"
         found.draw(path)
@@ -109,7 +109,7 @@ def _figure(pair: Pair, found: Translation) -> str:
     return f'<figure><img style="max-width:100%" alt="{said}" src="{source}"><figcaption>{said}</figcaption></figure>\n'
 
 
-def _looks(translator: Translator, pairs: Sequence[Pair]) -> list[Translation] | None:
+def _looks(translator: Translator, pairs: Sequence[Pair]) -> list[TranslationResult] | None:
     """Greedy outputs with their weights; None where a model has no attention."""
     if any(isinstance(part, PlainDecoder) for part in translator.model.modules()):
         return None

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from saccade.config.base import NormalizerName, Positive, ScoreName, Section, Share
 from saccade.config.fields import TransformerFields
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
-from saccade.models.seq2seq_attention import Look
+from saccade.models.seq2seq_attention import AttentionOptions
 from saccade.models.transformer import Transformer
 
 Size = Literal["tiny", "small", "base", "big"]
@@ -126,7 +126,7 @@ def rnn(section: RnnModel, common: dict[str, Any]) -> Seq2Seq:
             section.width, section.embedding_width, section.num_layers, cell=section.cell, dropout=section.dropout
         ),
         attention=section.attention,
-        look=Look(section.score, section.normalizer, section.scope, section.radius),
+        look=AttentionOptions(section.score, section.normalizer, section.scope, section.radius),
         direction=section.direction,
         feeds_input=section.feeds_input,
         **common,

@@ -22,22 +22,22 @@ from saccade.data.text.tokenizer import END, SPECIAL, START, Tokenizer
 from saccade.decoding import (
     Attending,
     BeamOptions,
+    DecodingEngine,
+    DecodingWork,
     Ensemble,
     Hypothesis,
     SamplingOptions,
     Started,
-    Work,
-    Writer,
     chosen,
     search,
 )
-from saccade.errors import Mistake
-from saccade.inspection.insight import Head, Insight, Map, Side, ended
+from saccade.errors import UserError
+from saccade.inspection.insight import Head, Insight, Map, TextSide, ended
 from saccade.inspection.record import KINDS, recording
 from saccade.tasks.evaluation import Evaluation, Watch
 from saccade.tasks.texts import aligned, by_length, windows
 from saccade.tasks.translate import bleu, hearing
-from saccade.tasks.translate.result import Heard, Look, Translation
+from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult
 
 WINDOW = 2048  # lines that are sorted by length together
 MOST_LOOKED_AT = 1024  # tokens: weights are as many as their square, for every layer and head
@@ -76,25 +76,25 @@ class Translator:
 
     def predict(
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
-    ) -> list[Translation]:
+    ) -> list[TranslationResult]:
         """The best output for each text."""
         return [best[0] for best in self.predict_best(texts, prefixes=prefixes, **decoding)]
 
     def predict_best(
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
-    ) -> list[list[Translation]]:
+    ) -> list[list[TranslationResult]]:
         """The `num_best` outputs for each text, best first."""
         return self._predict(list(aligned(texts, prefixes)), 1, *_request(self.options, decoding))
 
     def stream(
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
-    ) -> Iterator[Translation]:
+    ) -> Iterator[TranslationResult]:
         """Outputs in the order of the lines, in memory that doesn't grow with their number."""
         return (best[0] for best in self.stream_best(lines, prefixes=prefixes, **decoding))
 
     def stream_best(
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, window: int = WINDOW, **decoding: Any
-    ) -> Iterator[list[Translation]]:
+    ) -> Iterator[list[TranslationResult]]:
         """The `num_best` outputs for each line; `window` lines are read before the first is written."""
         request = _request(self.options, decoding)
         number = 1
@@ -117,15 +117,15 @@ class Translator:
         `kinds` of attention are cross, encoder and decoder; `norms=True` adds the lengths of what was weighed.
         """
         if isinstance(self.model, Ensemble):
-            raise Mistake("look: an ensemble has no attention of its own; look at one run")
+            raise UserError("look: an ensemble has no attention of its own; look at one run")
         options = chosen(self.options, decoding)
         given = [self._encode(*text, number) for number, text in enumerate(aligned(texts, targets, "targets"), 1)]
         for number, text in enumerate(given, 1):
             if len(text.ids) > MOST_LOOKED_AT and not isinstance(self.source, Sounds):
-                raise Mistake(
+                raise UserError(
                     f"line {number:,} has {len(text.ids):,} tokens; at most {MOST_LOOKED_AT:,} can be looked at"
                 )
-        found = [Insight("translate", Translation("", 0.0, [], []), {}, {}) for _ in given]
+        found = [Insight("translate", TranslationResult("", 0.0, [], []), {}, {}) for _ in given]
         for rows in by_length([len(text.ids) for text in given], self.tokens_per_batch):
             batch = [given[row] for row in rows]
             best = None if targets is None else self._scored(batch)
@@ -160,7 +160,7 @@ class Translator:
         """BLEU, chrF and word errors of line-aligned files, or of one with both sides; `watch` sees outputs go by."""
         bleu.check_tokenize(tokenize)
         if len(paths) > 2:
-            raise Mistake(f"{paths[2]}: one file too many; allowed: a source and its target, or one with both sides")
+            raise UserError(f"{paths[2]}: one file too many; allowed: a source and its target, or one with both sides")
         pairs = list(self.pairs(Corpus(*map(str, paths))))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
         outputs = [found.text for found in watch(self.stream(sources, **decoding), len(pairs))]
@@ -176,10 +176,10 @@ class Translator:
         )
 
     def _predict(
-        self, texts: list[tuple[str, str]], number: int, options: Way, look: Look | None
-    ) -> list[list[Translation]]:
+        self, texts: list[tuple[str, str]], number: int, options: Way, look: HeadChoice | None
+    ) -> list[list[TranslationResult]]:
         encoded = [self._encode(*text, number + row) for row, text in enumerate(texts)]
-        found: list[list[Translation]] = [[Translation("", 0.0, [], [])] for _ in texts]
+        found: list[list[TranslationResult]] = [[TranslationResult("", 0.0, [], [])] for _ in texts]
         rows = [row for row, text in enumerate(encoded) if len(text.ids)]
         for row, best in zip(rows, self._search([encoded[row] for row in rows], options), strict=True):
             found[row] = self._translations(encoded[row], best, look)
@@ -188,7 +188,9 @@ class Translator:
     def _search(self, texts: list[_Text], options: Way) -> list[list[Hypothesis]]:
         """The best outputs of each text: in slots on an accelerator; in batches on a CPU, where that is quicker."""
         lengths = [len(text.ids) + (not isinstance(self.source, Sounds)) for text in texts]
-        work = Work(lambda rows: self._padded([texts[row] for row in rows]), lengths, [t.prefix_ids for t in texts])
+        work = DecodingWork(
+            lambda rows: self._padded([texts[row] for row in rows]), lengths, [t.prefix_ids for t in texts]
+        )
         is_cuda = self._writer.device.type == "cuda"
         if is_cuda and isinstance(options, BeamOptions) and self._writer.refuses(options, work) is None:
             return self._writer.write(work, options)
@@ -200,8 +202,8 @@ class Translator:
         return found
 
     @cached_property
-    def _writer(self) -> Writer:
-        return Writer(self.model, self.dtype)
+    def _writer(self) -> DecodingEngine:
+        return DecodingEngine(self.model, self.dtype)
 
     def _encode(self, text: str, prefix: str, number: int) -> _Text:
         ids, limit, prefix = self.source.encode(clean(text)), self.max_source_length, clean(prefix)
@@ -211,7 +213,7 @@ class Translator:
             warnings.warn(f"{what}; only the first {limit:,} are read (max_source_length)", stacklevel=2)
         return _Text(text, ids[:limit], prefix, self.target.encode(prefix))
 
-    def _translations(self, text: _Text, found: list[Hypothesis], look: Look | None) -> list[Translation]:
+    def _translations(self, text: _Text, found: list[Hypothesis], look: HeadChoice | None) -> list[TranslationResult]:
         """The outputs of a text as they are shown."""
         model, shown = cast(Attending, self.model), [self._shown(text, one) for one in found]
         if look is None:
@@ -260,31 +262,36 @@ class Translator:
             maps = {kind: _map(kind, row, sides, weights[kind], lengths.get(kind)) for kind in weights}
             yield Insight("translate", first, sides, maps, self.aligning, others)
 
-    def _sides(self, text: _Text, shown: Translation) -> dict[str, Side]:
+    def _sides(self, text: _Text, shown: TranslationResult) -> dict[str, TextSide]:
         written = ended(shown.pieces, has_end=shown.ended)
         begins = self.target.begins_word
-        output, read = Side.of(shown.text, written, begins), Side.of("", [SPECIAL[START], *written[:-1]], begins)
+        output, read = (
+            TextSide.of(shown.text, written, begins),
+            TextSide.of("", [SPECIAL[START], *written[:-1]], begins),
+        )
         if isinstance(self.source, Sounds):
-            return {"source": Side.of("", self.source.pieces(text.ids)), "output": output, "read": read}
+            return {"source": TextSide.of("", self.source.pieces(text.ids)), "output": output, "read": read}
         pieces = ended(self.source.pieces(text.ids))
-        return {"source": Side.of(text.text, pieces, self.source.begins_word), "output": output, "read": read}
+        return {"source": TextSide.of(text.text, pieces, self.source.begins_word), "output": output, "read": read}
 
     def _read(self, ids: list[list[int]]) -> Tensor:
         """What the decoder reads to write these, padded."""
         rows = [torch.tensor([START, *row]) for row in ids]
         return pad_sequence(rows, batch_first=True).to(next(self.model.parameters()).device)
 
-    def _shown(self, text: _Text, found: Hypothesis) -> Translation:
+    def _shown(self, text: _Text, found: Hypothesis) -> TranslationResult:
         """The output as text; of the prefix, what no token stands for is still there."""
         decoded = self.target.decode(found.ids)
         if text.prefix_ids and decoded.startswith(start := self.target.decode(text.prefix_ids)):
             decoded = text.prefix + decoded[len(start) :]
-        return Translation(decoded, found.score, self.target.pieces(found.ids), found.log_probabilities, found.ended)
+        return TranslationResult(
+            decoded, found.score, self.target.pieces(found.ids), found.log_probabilities, found.ended
+        )
 
     @torch.no_grad()
     def _with_attention(
-        self, model: Attending, text: _Text, ids: list[int], shown: Translation, look: Look
-    ) -> Translation:
+        self, model: Attending, text: _Text, ids: list[int], shown: TranslationResult, look: HeadChoice
+    ) -> TranslationResult:
         """Read once more with the weights kept, one sentence at a time: nothing is asked of the fast path."""
         read_1T = self._read([ids])[:, : len(shown.log_probabilities)]
         weight_TS = look.of(model.cross_attention(*self._pad([text]), read_1T))[0].float().cpu()
@@ -304,7 +311,7 @@ class Translator:
         return pad_frames(sources) if isinstance(self.source, Sounds) else pad_sources(sources)
 
 
-def _map(kind: str, row: int, sides: dict[str, Side], weight_LBHTS: Tensor, norm_LBHTS: Tensor | None) -> Map:
+def _map(kind: str, row: int, sides: dict[str, TextSide], weight_LBHTS: Tensor, norm_LBHTS: Tensor | None) -> Map:
     """The weights of one text, without padding."""
     queries, keys = {"cross": ("output", "source"), "encoder": ("source", "source"), "decoder": ("output", "read")}[
         kind
@@ -313,12 +320,12 @@ def _map(kind: str, row: int, sides: dict[str, Side], weight_LBHTS: Tensor, norm
     return Map(queries, keys, weight_LBHTS[steps], None if norm_LBHTS is None else norm_LBHTS[steps])
 
 
-def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Way, Look | None]:
+def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Way, HeadChoice | None]:
     """The keywords of a call, checked: what has no effect is refused, not ignored."""
     given = dict(decoding)
-    look = {name: given.pop(name) for name in Look._fields if name in given}
+    look = {name: given.pop(name) for name in HeadChoice._fields if name in given}
     is_attention = given.pop("attention", False)
     if look and not is_attention:
-        raise Mistake(f"{next(iter(look))}: given without attention")
+        raise UserError(f"{next(iter(look))}: given without attention")
     options = chosen(default, given)
-    return options, Look(**look) if is_attention else None
+    return options, HeadChoice(**look) if is_attention else None

@@ -11,7 +11,7 @@ from rich.console import Console
 from torch import Tensor
 
 from saccade.data.text.tokenizer import END, SPECIAL
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.inspection.draw import heatmap, sound
 
 
@@ -22,7 +22,7 @@ class Heard(NamedTuple):
     hop: float
 
 
-class Translation(NamedTuple):
+class TranslationResult(NamedTuple):
     """An output: its text, its score, its pieces, and the log-probability of each.
 
     Where it `ended`, the last log-probability is that of </s>; otherwise it was cut at its maximum length or in a loop.
@@ -61,7 +61,7 @@ class Translation(NamedTuple):
         if not self.log_probabilities:
             return
         if self.attention is None or self.source_pieces is None:
-            raise Mistake(f"{path}: there are no weights to draw; ask for attention")
+            raise UserError(f"{path}: there are no weights to draw; ask for attention")
         if self.heard is not None:
             sound.to_file(
                 self.attention, path, words=self._written(), frames_SF=self.heard.frames_SF, hop=self.heard.hop
@@ -73,7 +73,7 @@ class Translation(NamedTuple):
         return [*self.pieces, SPECIAL[END]][: len(self.log_probabilities)]
 
 
-class Look(NamedTuple):
+class HeadChoice(NamedTuple):
     """Which weights to show: a decoder layer (the last), and a head of it or the mean of all."""
 
     layer: int = -1
@@ -83,9 +83,9 @@ class Look(NamedTuple):
         """[B, T, S]."""
         num_layers, num_heads = weight_BLHTS.shape[1:3]
         if not num_layers:
-            raise Mistake("attention: this model has none; it reads the source into one vector")
+            raise UserError("attention: this model has none; it reads the source into one vector")
         for name, value, count in (("layer", self.layer, num_layers), ("head", self.head or 0, num_heads)):
             if not -count <= value < count:
-                raise Mistake(f"{name}: {value} given; allowed: 0 to {count - 1}, or -1 for the last")
+                raise UserError(f"{name}: {value} given; allowed: 0 to {count - 1}, or -1 for the last")
         weight_BHTS = weight_BLHTS[:, self.layer]
         return weight_BHTS.mean(1) if self.head is None else weight_BHTS[:, self.head]

@@ -24,7 +24,7 @@ from saccade.tasks.translate.corpora import Texts
 Count = Annotated[int, Field(ge=0)]
 
 
-class Features(Section):
+class SoundFeatures(Section):
     """How sound becomes what a model reads: log-mel frames, and vectors of four frames each."""
 
     rate: Annotated[int, Field(ge=4000, le=48_000)] = Field(
@@ -47,7 +47,7 @@ class Features(Section):
     )
 
     @model_validator(mode="after")
-    def _refuse_what_has_no_effect(self) -> Features:
+    def _refuse_what_has_no_effect(self) -> SoundFeatures:
         for count, size in (("time_masks", "time_mask_frames"), ("frequency_masks", "frequency_mask_mels")):
             value, default = getattr(self, size), type(self).model_fields[size].default
             if value != default and not getattr(self, count):

@@ -18,10 +18,10 @@ from saccade.inspection.align import chosen_head
 from saccade.inspection.pages import report
 from saccade.inspection.pages.samples import Sample, articles
 from saccade.layers.subsampling import FACTOR, Listener
-from saccade.tasks.base import Examined, Job
+from saccade.tasks.base import Job, ReportPart, Task
 from saccade.tasks.devices import trained
 from saccade.tasks.translate import batches, bleu, corpora, hearing, networks, sound
-from saccade.tasks.translate.config import Config as Config
+from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
 from saccade.tasks.translate.networks import Network, RnnModel
 from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.validation import Judgement, Sources, Validator
@@ -31,7 +31,7 @@ NUM_SAMPLES = 6
 Sides = tuple[SentencePiece | Vocabulary | Sounds, SentencePiece | Vocabulary]
 
 
-def prepare(config: Config, folder: Path, console: Console) -> Job:
+def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     """Everything a run needs; held-out text is read first, so that a mistake in it shows before anything is learned."""
     held_out = corpora.held_out(config.data)
     if config.features is not None:
@@ -53,7 +53,9 @@ def prepare(config: Config, folder: Path, console: Console) -> Job:
     )
 
 
-def _validator(config: Config, whole: Translator, valid: corpora.HeldOut, root: Path, console: Console) -> Validator:
+def _validator(
+    config: TranslateConfig, whole: Translator, valid: corpora.HeldOut, root: Path, console: Console
+) -> Validator:
     training = config.training
     judgement = Judgement(training.metric, training.bleu_tokenize, config.features is not None)
     if isinstance(whole.source, Sounds):
@@ -64,28 +66,28 @@ def _validator(config: Config, whole: Translator, valid: corpora.HeldOut, root: 
     return Validator(valid.pairs, whole, sources, judgement, max_length=config.data.max_length)
 
 
-def _stores(config: Config, both: Sides, root: Path, console: Console) -> tuple[list[Store], list[Recordings]]:
+def _stores(config: TranslateConfig, both: Sides, root: Path, console: Console) -> tuple[list[Store], list[Recordings]]:
     source, target = both
     if isinstance(source, Sounds):
         return sound.stores(config, source.mel, target, root, console)
     return corpora.stores(config, (source, target), root, console), []
 
 
-def load(config: Config, folder: Path) -> Translator:
+def load(config: TranslateConfig, folder: Path) -> Translator:
     """A trained run, ready to predict."""
     both = sides(config, folder)
     found = translator(config, trained(model(config, both), config, folder), both)
     return replace(found, aligning=chosen_head.load(folder))
 
 
-def sides(config: Config, folder: Path, console: Console = corpora.QUIET) -> Sides:
+def sides(config: TranslateConfig, folder: Path, console: Console = corpora.QUIET) -> Sides:
     """What reads the sources, and the targets' tokenizer."""
     if config.features is None:
         return corpora.tokenizers(config, folder, console)
     return Sounds(config.features.mel, FACTOR), corpora.target_tokenizer(config, folder, console)
 
 
-def model(config: Config, both: Sides) -> Network:
+def model(config: TranslateConfig, both: Sides) -> Network:
     """The network, initialised by the run's seed."""
     torch.manual_seed(config.seed)
     tied = config.model.tied or ("three" if config.tokenizer.shared else "two")
@@ -102,13 +104,13 @@ def model(config: Config, both: Sides) -> Network:
     return network
 
 
-def _listener(config: Config) -> Listener:
+def _listener(config: TranslateConfig) -> Listener:
     assert config.features is not None
     width = config.model.embedding_width if isinstance(config.model, RnnModel) else config.model.width
     return config.features.listener(width, config.model.dropout)
 
 
-def translator(config: Config, network: Network, both: Sides) -> Translator:
+def translator(config: TranslateConfig, network: Network, both: Sides) -> Translator:
     """A network as it is used."""
     options, longest = config.decoding.options(), config.decoding.max_source_length
     if getattr(config.model, "positions", None) == "learned":  # there is none after the last
@@ -127,11 +129,11 @@ class Outputs(NamedTuple):
     name: str
     pairs: list[Pair]
     texts: list[str]
-    scores: bleu.Scores
+    scores: bleu.TextScores
     by_length: list[bleu.LengthScores]
 
 
-def outputs(config: Config, translator: Translator) -> Outputs:
+def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     """The scores of a model on its test set, or on the validation set where there is none."""
     name = "test" if config.data.test else "valid"
     pairs = [pair for pair in translator.pairs(corpora.corpus(config.data.test or config.data.valid)) if all(pair)]
@@ -142,17 +144,17 @@ def outputs(config: Config, translator: Translator) -> Outputs:
     return Outputs(name, pairs, written, scores, bleu.by_length(sources, written, references, tokenize=tokenize))
 
 
-def examine(config: Config, translator: Translator) -> Examined:
+def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     """What the report shows of a trained run."""
     found = outputs(config, translator)
     scores = {**found.scores._asdict(), "num_pairs": len(found.pairs)}
     if config.features is not None:
         heard = hearing.examined(translator, found.pairs, found.texts)
-        return Examined(found.name, {**scores, **heard.scores}, heard.sections)
+        return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)
     has_attention = getattr(config.model, "attention", "") != "none"
     lengths = [(part.label, part.num_pairs, part.bleu) for part in found.by_length]
     samples = articles([_sample(translator, pair, has_attention=has_attention) for pair in _spread(found.pairs)])
-    return Examined(found.name, scores, [("By length", report.by_length(lengths)), ("Samples", samples)])
+    return ReportPart(found.name, scores, [("By length", report.by_length(lengths)), ("Samples", samples)])
 
 
 def _spread(pairs: list[Pair]) -> list[Pair]:
@@ -166,3 +168,6 @@ def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> Sampl
     (found,) = translator.predict([pair.source], attention=has_attention)
     weights = None if found.attention is None else found.attention.tolist()
     return Sample(pair.source, found.text, pair.target, found.score, found.source_pieces or (), found.pieces, weights)
+
+
+TRANSLATE = Task(TranslateConfig, prepare, load, examine)

@@ -9,12 +9,12 @@ from typing import NamedTuple, final
 import numpy as np
 import torch
 
-from saccade.data.batches import Batch, Pad, collate, full_runs, pad_sources
+from saccade.data.batches import Pad, PairBatch, collate, full_runs, pad_sources
 from saccade.data.sound.recordings import Recordings, pad_frames
 from saccade.data.store import Encode, Measure
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import Tokenizer
-from saccade.errors import Mistake
+from saccade.errors import UserError
 from saccade.tasks.translate import bleu
 from saccade.tasks.translate.predictor import Translator
 from saccade.training.losses import sequence_loss
@@ -67,7 +67,7 @@ class Validator:
         )
         usable = [one for one in usable if one[0] <= max_length]
         if not usable:
-            raise Mistake("data.valid: every pair is longer than data.max_length")
+            raise UserError("data.valid: every pair is longer than data.max_length")
         width = np.array([one[0] + 1 for one in usable])
         self.runs = [usable[run] for run in full_runs(width, max(TOKENS, int(width[-1])))]
 
@@ -89,7 +89,7 @@ class Validator:
         losses = [(float(sequence_loss(model, batch.to(device))[1]), batch.num_items) for batch in self._batches()]
         return sum(loss for loss, _ in losses) / sum(count for _, count in losses)
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self) -> Iterator[PairBatch]:
         for run in self.runs:
             sources, targets = ([np.asarray(one[side], np.int32) for one in run] for side in (1, 2))
             yield collate(sources, targets, self.pad)

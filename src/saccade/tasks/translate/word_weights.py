@@ -16,8 +16,8 @@ from saccade.data.sound.recordings import Sounds
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import END, SPACE, SPECIAL, START, Tokenizer, Vocabulary
 from saccade.decoding import Attending, Ensemble
-from saccade.errors import Mistake
-from saccade.inspection.insight import Side, merged
+from saccade.errors import UserError
+from saccade.inspection.insight import TextSide, merged
 from saccade.tasks.translate.predictor import Translator
 
 WINDOW = 256  # pairs that are sorted by length together
@@ -30,8 +30,8 @@ class _Encoded(NamedTuple):
 
     source_ids: list[int]
     target_ids: list[int]
-    source: Side
-    target: Side
+    source: TextSide
+    target: TextSide
 
 
 def word_weights(translator: Translator, pairs: Iterable[Pair], pick: Pick) -> Iterator[Tensor]:
@@ -57,9 +57,11 @@ def word_weights(translator: Translator, pairs: Iterable[Pair], pick: Pick) -> I
 def check(translator: Translator) -> None:
     """Only words can be aligned with words, and only by attention."""
     if not isinstance(translator, Translator) or isinstance(translator.source, Sounds):
-        raise Mistake("--align: this model's task has no source words; allowed: a run that reads text and writes text")
+        raise UserError(
+            "--align: this model's task has no source words; allowed: a run that reads text and writes text"
+        )
     if isinstance(translator.model, Ensemble):
-        raise Mistake("--align: an ensemble has no heads of its own; align with one run")
+        raise UserError("--align: an ensemble has no heads of its own; align with one run")
 
 
 def _encoded(translator: Translator, pair: Pair, number: int) -> _Encoded:
@@ -74,13 +76,13 @@ def _encoded(translator: Translator, pair: Pair, number: int) -> _Encoded:
     return _Encoded(source_ids, target_ids, *sides)
 
 
-def _side(text: str, tokenizer: Tokenizer, ids: Sequence[int]) -> Side:
+def _side(text: str, tokenizer: Tokenizer, ids: Sequence[int]) -> TextSide:
     """White-space words, as gold alignments count them, whatever the script; </s> is the last."""
     words, pieces = text.split(), tokenizer.pieces(ids)
     is_word = isinstance(tokenizer, Vocabulary) and tokenizer.kind == "words"
     begins = (is_word or piece.startswith((SPACE, " ")) for piece in pieces[1:])
     of_piece = list(itertools.accumulate(begins, initial=0))[: len(pieces)]
-    return Side(text, [*pieces, SPECIAL[END]], [*words, SPECIAL[END]], [*of_piece, len(words)])
+    return TextSide(text, [*pieces, SPECIAL[END]], [*words, SPECIAL[END]], [*of_piece, len(words)])
 
 
 def _batches(pairs: Sequence[_Encoded]) -> Iterator[list[int]]:
@@ -115,5 +117,5 @@ def _read(translator: Translator, source_ids: Sequence[list[int]], target_ids: S
     model = cast(Attending, translator.model)
     weight_BLHTS = model.cross_attention(source_BS.to(device), length_B.to(device), read_BT.to(device))
     if not weight_BLHTS.shape[1]:
-        raise Mistake("--align: this model has no attention; it reads the source into one vector")
+        raise UserError("--align: this model has no attention; it reads the source into one vector")
     return weight_BLHTS

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast, final
 import torch
 from torch import Tensor, distributed
 
-from saccade.errors import Mistake
+from saccade.errors import UserError
 
 T = TypeVar("T")
 PATIENCE = dt.timedelta(hours=12)  # the others wait while the first validates
@@ -63,7 +63,7 @@ class Team:
         if self.is_first:
             try:
                 found[0] = work()
-            except (KeyboardInterrupt, Mistake) as stop:
+            except (KeyboardInterrupt, UserError) as stop:
                 found[1] = stop
         distributed.broadcast_object_list(found, src=0)
         if found[1] is not None:

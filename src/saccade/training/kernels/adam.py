@@ -13,14 +13,14 @@ import triton.language as tl
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from saccade.training.adam import Rules
+    from saccade.training.adam import AdamRules
 
 NUMBERS, WARPS = 1024, 2  # a program's
 MOST_PLACES = 256  # where gradients may lie: each captured pass has its own, and others come and go
 TARGETS = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 
-class Slot(NamedTuple):
+class AdamSlot(NamedTuple):
     """A weight with what a step reads and writes beside its gradient; its copy in half precision may be missing."""
 
     weight: Tensor
@@ -107,7 +107,7 @@ def _adam_kernel(  # type: ignore[no-untyped-def]
 class Update:
     """Steps of weights that stay where they are: one kernel, however often."""
 
-    def __init__(self, slots: Sequence[Slot], rules: Rules) -> None:
+    def __init__(self, slots: Sequence[AdamSlot], rules: AdamRules) -> None:
         self.weights, self.rules, self.device = [slot.weight for slot in slots], rules, slots[0].weight.device
         sizes = [slot.weight.numel() for slot in slots]
         places = [(piece, first) for piece, size in enumerate(sizes) for first in range(0, size, NUMBERS)]

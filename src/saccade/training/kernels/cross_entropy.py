@@ -18,7 +18,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 NO_LOGIT = tl.constexpr(0xFF80)  # -inf in bfloat16
 
 
-class Blocks(NamedTuple):
+class LossBlocks(NamedTuple):
     """How a row is cut: columns of a tile, and the warps and registers a thread of the program that has it."""
 
     columns: int
@@ -27,16 +27,16 @@ class Blocks(NamedTuple):
     keeps: bool = True  # the row, from the first look to the last
 
 
-TWICE = Blocks(4096, 16, keeps=False)
+TWICE = LossBlocks(4096, 16, keeps=False)
 
 
-def blocks_for(logits_NV: Tensor) -> Blocks:
+def blocks_for(logits_NV: Tensor) -> LossBlocks:
     """The row in registers where it fits: of 64 a thread, so that 32 warps run on a multiprocessor, or of 128."""
     vocabulary = logits_NV.shape[1]
     if logits_NV.dtype != torch.bfloat16 or vocabulary > 88 << 10 or not _is_aligned(logits_NV):
         return TWICE
     warps = min(16, triton.next_power_of_2(triton.cdiv(vocabulary, 2560)))  # 40 registers of pairs, 24 to work with
-    return Blocks(256 * warps, warps, 64 if vocabulary <= 40 << 10 else 128)
+    return LossBlocks(256 * warps, warps, 64 if vocabulary <= 40 << 10 else 128)
 
 
 def _is_aligned(logits_NV: Tensor) -> bool:
@@ -44,7 +44,7 @@ def _is_aligned(logits_NV: Tensor) -> bool:
 
 
 def differentiate_(
-    logits_NV: Tensor, target_N: Tensor, smoothing: float, answer_2N: Tensor, *, blocks: Blocks | None = None
+    logits_NV: Tensor, target_N: Tensor, smoothing: float, answer_2N: Tensor, *, blocks: LossBlocks | None = None
 ) -> None:
     """The logits become their gradients; losses and negative log-likelihoods go to `answer_2N`. A target < 0 is none.
 

@@ -85,7 +85,7 @@ class Beyond(NamedTuple):
         return _Beyond(pointer(self.range_N2), self.limit)
 
 
-class Raw(NamedTuple):
+class RawTerms(NamedTuple):
     """Queries, keys and v as they are given: their exponentials are taken where scores are made."""
 
     query: Tensor
@@ -124,9 +124,9 @@ class Prepared(NamedTuple):
     key_bound: Tensor
 
     @property
-    def raw(self) -> Raw:
+    def raw(self) -> RawTerms:
         """What it was made of."""
-        return Raw(self.query, self.key, self.v)
+        return RawTerms(self.query, self.key, self.v)
 
     def part(self, count: slice, steps: slice) -> Prepared:
         """Some batch entries, or some queries (whole blocks of them) of one."""
@@ -210,7 +210,7 @@ def tiling_to_attend_raw(query_NTA: Tensor, key_NSA: Tensor, value_NSD: Tensor) 
 
 
 def attend(
-    prepared: Prepared | Raw,
+    prepared: Prepared | RawTerms,
     value_NSD: Tensor,
     scope: Scope,
     dropout: Dropout,
@@ -229,7 +229,7 @@ def attend(
     width = value_NSD.shape[-1]
     if over is None:
         over = (value_NSD.new_empty(count, num_queries, width), prepared.v.new_empty(count, num_queries))
-    raw_width = prepared.padded if isinstance(prepared, Raw) else 0
+    raw_width = prepared.padded if isinstance(prepared, RawTerms) else 0
     defines = {**tiling.defines(value_NSD.dtype, raw=raw_width > 0), "BLOCKS": max(1, 512 // tiling.threads)}
     module = nvrtc.load((*TILED, *sources("additive_attend.cu")), defines, value_NSD.device)
     grid = (-(-num_queries // (32 * tiling.warps_t)), count, 1)
@@ -242,7 +242,7 @@ def attend(
 
 
 def attend_prepared_or_raw(
-    raw: Raw,
+    raw: RawTerms,
     value_NSD: Tensor,
     scope: Scope,
     dropout: Dropout,
@@ -252,7 +252,7 @@ def attend_prepared_or_raw(
 ) -> tuple[Tensor, Tensor]:
     """As `attend`, by what is quicker."""
     count, num_queries, _ = raw.sizes
-    prepared: Raw | Prepared = raw
+    prepared: RawTerms | Prepared = raw
     tiling = tiling_to_attend_raw(raw.query, raw.key, value_NSD)
     if tiling is None:
         prepared = prepare(*raw, beyond=beyond)

@@ -122,7 +122,7 @@ def additive_attention(
 ) -> tuple[Tensor, Tensor]:
     """softmax(v·tanh(q_t + k_s)) values, [N, T, D], and the log-sums [N, T]."""
     scope, drop = Scope(low, high, mask, inner), Dropout(dropout, seed)
-    return cuda.attend_prepared_or_raw(cuda.Raw(query_NTA, key_NSA, v_NA), value_NSD, scope, drop)
+    return cuda.attend_prepared_or_raw(cuda.RawTerms(query_NTA, key_NSA, v_NA), value_NSD, scope, drop)
 
 
 def attended_shapes(

@@ -34,7 +34,7 @@ class _Series(ctypes.Structure):
     _fields_ = [("base", ctypes.c_float), ("coefficient", ctypes.c_float * TERMS)]
 
 
-class Features(NamedTuple):
+class SineFeatures(NamedTuple):
     """Queries and keys as vectors whose dot product is the score, [N, steps, 2 TERMS A] in float16."""
 
     query: Tensor
@@ -50,7 +50,7 @@ def run(call: Call) -> Attended:
     return fused.run(call, additive_series)
 
 
-def features(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor) -> Features:
+def features(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor) -> SineFeatures:
     """Sines and cosines of both sides, v and the coefficients folded into the queries'."""
     count, _, width = query_NTA.shape
     range_N2 = v_NA.new_zeros(count, 2)
@@ -64,7 +64,7 @@ def features(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor) -> Features:
         sizes = [ctypes.c_int(x) for x in (steps, width, rows)]
         tensors = (pointer(tensor), pointer(v), series, pointer(made[-1]), pointer(range_N2))
         module.launch("features", (-(-steps // rows), count, 1), 256, 64, [*tensors, *sizes])
-    return Features(made[0], made[1], range_N2)
+    return SineFeatures(made[0], made[1], range_N2)
 
 
 @torch.library.custom_op("saccade::additive_series", mutates_args=())
@@ -91,7 +91,7 @@ def additive_series(
         masked = Masked(scope, drawing, part.start, steps.start)
         weight = _weights(score, log_sum[part, steps], masked, value_NSD.dtype)
         torch.bmm(weight, value_NSD[part], out=output[part, steps])
-    given, beyond = cuda.Raw(query_NTA, key_NSA, v_NA), cuda.Beyond(made.range_N2, RANGE)
+    given, beyond = cuda.RawTerms(query_NTA, key_NSA, v_NA), cuda.Beyond(made.range_N2, RANGE)
     cuda.attend_prepared_or_raw(given, value_NSD, scope, drawing, over=(output, log_sum), beyond=beyond)
     return output, log_sum
 

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 
-class Blocks(NamedTuple):
+class StepBlocks(NamedTuple):
     """How the work is cut: elements of keys that a program has at a time, its warps, and loads ahead."""
 
     tile: int
@@ -26,7 +26,7 @@ class Blocks(NamedTuple):
 
 FEW = 264  # rows up to here are two for a multiprocessor at most
 MOST_KEYS = 16  # at a time
-TILES = {True: Blocks(8192, 4, 3), False: Blocks(8192, 4, 2)}  # few rows; many
+TILES = {True: StepBlocks(8192, 4, 3), False: StepBlocks(8192, 4, 2)}  # few rows; many
 
 
 @triton.jit

@@ -90,7 +90,7 @@ def kept_attention(
     scope, drop = Scope(low, high, mask, inner), Dropout(dropout, seed)
     if (tiling := cuda.tiling_to_attend_raw(query_NTA, key_NSA, value_NSD)) is not None:
         a = v_NA.new_empty(*query_NTA.shape[:2], key_NSA.shape[1])
-        return cuda.attend(cuda.Raw(query_NTA, key_NSA, v_NA), value_NSD, scope, drop, tiling, kept=a)[0], a
+        return cuda.attend(cuda.RawTerms(query_NTA, key_NSA, v_NA), value_NSD, scope, drop, tiling, kept=a)[0], a
     with torch.autocast(query_NTA.device.type, enabled=False):
         a = cuda.scores(cuda.prepare(query_NTA, key_NSA, v_NA))
         return torch.bmm(softmax(a, scope, drop, value_NSD.dtype), value_NSD), a

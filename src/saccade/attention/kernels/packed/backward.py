@@ -15,10 +15,10 @@ import triton.language as tl
 from torch import Tensor
 
 from saccade.attention.kernels.packed.tiles import (
-    Blocks,
     Launch,
-    Rows,
-    Rules,
+    PackedBlocks,
+    PackedRules,
+    PackedTensor,
     Sentences,
     find_work,
     in_band,
@@ -33,19 +33,19 @@ from saccade.attention.kernels.packed.tiles import (
     turned,
     write,
 )
-from saccade.ops.kernels.columns import Blocks as Strip
+from saccade.ops.kernels.columns import ColumnBlocks as Strip
 
 TOTALS = Strip(rows=512, columns=8, warps=8)  # of slots
 
 
-def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[Blocks, Blocks]:
+def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[PackedBlocks, PackedBlocks]:
     """For short and for long sentences: as few registers as spill next to nothing, for many programs at once."""
     steps = short_steps(longest)
     if dtype == torch.float32:
-        return Blocks(steps, warps=8), Blocks(32, warps=8)
+        return PackedBlocks(steps, warps=8), PackedBlocks(32, warps=8)
     if width <= 64:
-        return Blocks(steps, warps=4), Blocks(64, warps=4, registers=168)
-    return Blocks(steps, warps=4), Blocks(32, warps=4)
+        return PackedBlocks(steps, warps=4), PackedBlocks(64, warps=4, registers=168)
+    return PackedBlocks(steps, warps=4), PackedBlocks(32, warps=4)
 
 
 class Sums(NamedTuple):
@@ -66,7 +66,7 @@ def backward(
     query_start: Tensor,
     key_start: Tensor | None,
     seed: Tensor | None,
-    rules: Rules,
+    rules: PackedRules,
     gradients: tuple[Tensor, Tensor, Tensor],
 ) -> Tensor:
     """Fill the gradients of query, key and value, given in the shape of each and with any strides.
@@ -75,7 +75,7 @@ def backward(
     """
     (num_heads, num_queries, width), (num_groups, num_keys, value_width) = query_HTK.shape, value_GSW.shape
     by_step = (output_THW.transpose(0, 1), grad_THW.transpose(0, 1))
-    tensors = [Rows.of(x) for x in (query_HTK, key_GSK, value_GSW, *by_step, *gradients)]
+    tensors = [PackedTensor.of(x) for x in (query_HTK, key_GSK, value_GSW, *by_step, *gradients)]
     sentences = Sentences(query_start, key_start, query_start.shape[0] - 1, num_queries, num_keys)
     cuts = blocks_for(rules.longest, max(width, value_width), query_HTK.dtype)
     parts = launches(cuts, sentences, rules.longest)

@@ -12,10 +12,10 @@ import triton.language as tl
 from torch import Tensor
 
 from saccade.attention.kernels.packed.tiles import (
-    Blocks,
     Launch,
-    Rows,
-    Rules,
+    PackedBlocks,
+    PackedRules,
+    PackedTensor,
     Sentences,
     find_work,
     in_band,
@@ -31,14 +31,14 @@ from saccade.attention.kernels.packed.tiles import (
 )
 
 
-def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[Blocks, Blocks]:
+def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[PackedBlocks, PackedBlocks]:
     """For short and for long sentences. A warp for a small tile: nothing is exchanged, and fourteen programs fit."""
     steps = short_steps(longest)
     if dtype == torch.float32:
-        return Blocks(steps, warps=8), Blocks(32, warps=8)  # no matrix unit multiplies float32 exactly
+        return PackedBlocks(steps, warps=8), PackedBlocks(32, warps=8)  # no matrix unit multiplies float32 exactly
     if width <= 64:
-        return Blocks(steps, warps=1, registers=144), Blocks(64, warps=4, registers=96)
-    return Blocks(steps, warps=2), Blocks(64, warps=4)
+        return PackedBlocks(steps, warps=1, registers=144), PackedBlocks(64, warps=4, registers=96)
+    return PackedBlocks(steps, warps=2), PackedBlocks(64, warps=4)
 
 
 def forward(
@@ -48,13 +48,13 @@ def forward(
     query_start: Tensor,
     key_start: Tensor | None,
     seed: Tensor | None,
-    rules: Rules,
+    rules: PackedRules,
 ) -> tuple[Tensor, Tensor]:
     """The output [T, H, W], as the next projection wants to read it, and the peaks [H, T]."""
     (num_heads, num_queries, width), (num_groups, num_keys, value_width) = query_HTK.shape, value_GSW.shape
     output = query_HTK.new_empty(num_queries, num_heads, value_width)
     peak = query_HTK.new_empty(num_heads, num_queries, dtype=torch.float32)
-    tensors = [Rows.of(x) for x in (query_HTK, key_GSK, value_GSW, output.transpose(0, 1))]
+    tensors = [PackedTensor.of(x) for x in (query_HTK, key_GSK, value_GSW, output.transpose(0, 1))]
     sentences = Sentences(query_start, key_start, query_start.shape[0] - 1, num_queries, num_keys)
     cuts = blocks_for(rules.longest, max(width, value_width), query_HTK.dtype)
 

@@ -95,9 +95,9 @@ def packed_attention(
     Without `key_start` the sentences attend to themselves.
     """
     from saccade.attention.kernels.packed import forward
-    from saccade.attention.kernels.packed.tiles import Rules
+    from saccade.attention.kernels.packed.tiles import PackedRules
 
-    rules = Rules(scale, low, high, dropout, longest)
+    rules = PackedRules(scale, low, high, dropout, longest)
     return forward.forward(query_HTK, key_GSK, value_GSW, query_start, key_start, seed, rules)
 
 
@@ -140,11 +140,11 @@ def packed_attention_backward(
 ) -> list[Tensor]:
     """The buffers that `layout` finds the gradients of query, key and value in, and the sums over rows of them all."""
     from saccade.attention.kernels.packed import backward
-    from saccade.attention.kernels.packed.tiles import Rules
+    from saccade.attention.kernels.packed.tiles import PackedRules
 
     buffers = _buffers(query_HTK, key_GSK, value_GSW, key_start)
     gradients = layout(buffers, query_HTK, key_GSK, value_GSW, key_start)
-    rules = Rules(scale, low, high, dropout, longest)
+    rules = PackedRules(scale, low, high, dropout, longest)
     inputs = (grad_THW, query_HTK, key_GSK, value_GSW, output_THW, peak_HT, query_start, key_start, seed)
     return [*buffers, backward.backward(*inputs, rules, gradients)]
 

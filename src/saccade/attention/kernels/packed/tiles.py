@@ -25,7 +25,7 @@ TO_BITS = 1 / math.log(2)  # exponentials are powers of two: exp(x) = 2 ** (x TO
 THRESHOLDS = 1 << 31
 
 
-class Blocks(NamedTuple):
+class PackedBlocks(NamedTuple):
     """How the work is cut: steps in a tile, warps of a program, registers a thread may take."""
 
     steps: int
@@ -37,7 +37,7 @@ class Blocks(NamedTuple):
         return {"BLOCK": self.steps, "num_warps": self.warps, "num_stages": 1, "maxnreg": self.registers}
 
 
-class Rows(NamedTuple):
+class PackedTensor(NamedTuple):
     """A tensor [H, T, K] as a kernel reads it, the numbers of one step side by side."""
 
     data: Tensor
@@ -47,11 +47,11 @@ class Rows(NamedTuple):
     padded: tl.constexpr  # to a power of two; a product wants 16 at least
 
     @staticmethod
-    def of(tensor: Tensor) -> Rows:
+    def of(tensor: Tensor) -> PackedTensor:
         """Copied only where a step's numbers lie apart."""
         tensor = rows(tensor)
         sizes = (tensor.stride(1), tensor.shape[2], padded(tensor.shape[2]))
-        return Rows(tensor, tensor.stride(0), *(tl.constexpr(n) for n in sizes))
+        return PackedTensor(tensor, tensor.stride(0), *(tl.constexpr(n) for n in sizes))
 
 
 class Sentences(NamedTuple):
@@ -86,7 +86,7 @@ class Band(NamedTuple):
     has_high: tl.constexpr
 
 
-class Rules(NamedTuple):
+class PackedRules(NamedTuple):
     """What a call asks beside its tensors."""
 
     scale: float
@@ -119,7 +119,7 @@ class Launch(NamedTuple):
         return self.first + self.slots
 
 
-def launches(cuts: tuple[Blocks, Blocks], sentences: Sentences, longest: int) -> list[Launch]:
+def launches(cuts: tuple[PackedBlocks, PackedBlocks], sentences: Sentences, longest: int) -> list[Launch]:
     """For the long sentences if there may be any, with the padding, and for the short ones.
 
     The long begin first: what is left of them at the end would take longest.

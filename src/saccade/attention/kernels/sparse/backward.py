@@ -15,8 +15,8 @@ from torch import Tensor
 
 from saccade.attention.kernels.packed.tiles import fetch, in_reach, product, put, widths
 from saccade.attention.kernels.sparse.tiles import (
-    Asked,
-    Rows,
+    SparseCall,
+    SparseTensor,
     Tiles,
     centres_of,
     kept_share,
@@ -45,14 +45,14 @@ def backward(
     key_BGSK: Tensor,
     value_BGSW: Tensor,
     peak_BHT2: Tensor,
-    asked: Asked,
+    asked: SparseCall,
     gradients: list[Tensor],
 ) -> None:
     """Fill the gradients of query, key, value and, where there are some, centres."""
     (batch, heads, num_queries, width), (groups, num_keys) = query_BHTK.shape, key_BGSK.shape[1:3]
     of_query, of_key, of_value, *of_centre = gradients
     mean = peak_BHT2.new_empty(batch, heads, num_queries)
-    inputs = [Rows.of(x) for x in (query_BHTK, key_BGSK, value_BGSW, grad_BHTW)]
+    inputs = [SparseTensor.of(x) for x in (query_BHTK, key_BGSK, value_BGSW, grad_BHTW)]
     common = asked.arguments(query_BHTK, key_BGSK) | widths(key_BGSK, value_BGSW) | {"scale": asked.scale}
     by_query, by_key = (
         tiles.fitted(num_queries, num_keys)
@@ -60,7 +60,7 @@ def backward(
     )
     query_kernel[(batch * heads * triton.cdiv(num_queries, by_query.queries),)](
         *inputs,
-        Rows.of(of_query),
+        SparseTensor.of(of_query),
         of_centre[0] if of_centre else None,
         peak_BHT2,
         mean,
@@ -70,8 +70,8 @@ def backward(
     )
     key_kernel[(batch * groups * triton.cdiv(num_keys, by_key.keys),)](
         *inputs,
-        Rows.of(of_key),
-        Rows.of(of_value),
+        SparseTensor.of(of_key),
+        SparseTensor.of(of_value),
         peak_BHT2,
         mean,
         **common,

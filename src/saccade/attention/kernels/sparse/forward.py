@@ -18,8 +18,8 @@ from torch import Tensor
 from saccade.attention.kernels.packed.forward import above
 from saccade.attention.kernels.packed.tiles import fetch, product, put, widths
 from saccade.attention.kernels.sparse.tiles import (
-    Asked,
-    Rows,
+    SparseCall,
+    SparseTensor,
     Tiles,
     centres_of,
     kept_share,
@@ -42,7 +42,7 @@ def tiles_for(num_keys: int, width: int, dtype: torch.dtype) -> Tiles:
     return Tiles(64, 64 if width <= 128 else 32, warps=4 if width <= 64 else 8)
 
 
-def forward(query_BHTK: Tensor, key_BGSK: Tensor, value_BGSW: Tensor, asked: Asked) -> tuple[Tensor, Tensor]:
+def forward(query_BHTK: Tensor, key_BGSK: Tensor, value_BGSW: Tensor, asked: SparseCall) -> tuple[Tensor, Tensor]:
     """The output [B, H, T, W], laid out as [B, T, H, W] for the next projection, and each row's top and edge."""
     (batch, heads, num_queries, width), num_keys = query_BHTK.shape, key_BGSK.shape[2]
     output = query_BHTK.new_empty(batch, num_queries, heads, value_BGSW.shape[-1]).transpose(1, 2)
@@ -50,7 +50,7 @@ def forward(query_BHTK: Tensor, key_BGSK: Tensor, value_BGSW: Tensor, asked: Ask
     widest = max(width, value_BGSW.shape[-1])
     tiles = tiles_for(num_keys, widest, query_BHTK.dtype).fitted(num_queries, num_keys)
     forward_kernel[(batch * heads * triton.cdiv(num_queries, tiles.queries),)](
-        *(Rows.of(x) for x in (query_BHTK, key_BGSK, value_BGSW, output)),
+        *(SparseTensor.of(x) for x in (query_BHTK, key_BGSK, value_BGSW, output)),
         peak,
         **asked.arguments(query_BHTK, key_BGSK),
         **widths(key_BGSK, value_BGSW),

@@ -125,9 +125,9 @@ def streamed_attention(
 ) -> tuple[Tensor, Tensor]:
     """The output [B, H, T, W], and two numbers for each row, from which its weights can be had again."""
     from saccade.attention.kernels.sparse import forward
-    from saccade.attention.kernels.sparse.tiles import Asked
+    from saccade.attention.kernels.sparse.tiles import SparseCall
 
-    asked = Asked(kind, scale, Scope(low, high, mask), centre_BHT, radius, dropout, seed)
+    asked = SparseCall(kind, scale, Scope(low, high, mask), centre_BHT, radius, dropout, seed)
     return forward.forward(query_BHTK, key_BGSK, value_BGSW, asked)
 
 
@@ -157,10 +157,10 @@ def streamed_attention_backward(
 ) -> list[Tensor]:
     """Gradients for query, key, value and, where there are some, centres."""
     from saccade.attention.kernels.sparse import backward
-    from saccade.attention.kernels.sparse.tiles import Asked
+    from saccade.attention.kernels.sparse.tiles import SparseCall
 
     gradients = _gradients(query_BHTK, key_BGSK, value_BGSW, centre_BHT)
-    asked = Asked(kind, scale, Scope(low, high, mask), centre_BHT, radius, dropout, seed)
+    asked = SparseCall(kind, scale, Scope(low, high, mask), centre_BHT, radius, dropout, seed)
     backward.backward(grad_BHTW, query_BHTK, key_BGSK, value_BGSW, peak_BHT2, asked, gradients)
     return gradients
 

@@ -21,7 +21,7 @@ from saccade.attention.kernels.packed.tiles import TO_BITS, Dropping, in_band, i
 UNITS = {"softmax": TO_BITS, "sparsemax": 1.0, "entmax15": 0.5}
 
 
-class Asked(NamedTuple):
+class SparseCall(NamedTuple):
     """What a call asks beside query, key and value."""
 
     kind: str  # of normaliser, a key of UNITS
@@ -47,7 +47,7 @@ class Asked(NamedTuple):
             "dropping": Dropping.of(self.dropout, self.seed),
             "unit": self.scale * UNITS[self.kind],
             "REPEATS": query.shape[1] // key.shape[1],
-            "RULES": Rules(
+            "RULES": SparseRules(
                 self.kind, low is not None, high is not None, masked, self.centre_BHT is not None, self.dropout > 0
             ),
         }
@@ -72,7 +72,7 @@ class Tiles(NamedTuple):
         return self._replace(queries=min(self.queries, queries), keys=min(self.keys, keys))
 
 
-class Rows(NamedTuple):
+class SparseTensor(NamedTuple):
     """A tensor [B, H, T, K] as a kernel reads it, the numbers of one step side by side."""
 
     data: Tensor
@@ -81,10 +81,10 @@ class Rows(NamedTuple):
     step: int
 
     @staticmethod
-    def of(tensor: Tensor) -> Rows:
+    def of(tensor: Tensor) -> SparseTensor:
         """Copied only where a step's numbers lie apart."""
         tensor = rows(tensor)
-        return Rows(tensor, *tensor.stride()[:3])
+        return SparseTensor(tensor, *tensor.stride()[:3])
 
 
 class Pairs(NamedTuple):
@@ -104,7 +104,7 @@ class Pairs(NamedTuple):
     radius: int
 
 
-class Rules(NamedTuple):
+class SparseRules(NamedTuple):
     """What a kernel is compiled for."""
 
     kind: str
