@@ -75,6 +75,15 @@ def test_location_by_hand() -> None:
     assert scored(Location(2, 2, max_length=3), W=[[1.0, 0.0], [0.0, 1.0], [5.0, 5.0]]) == [1, 2]
 
 
+@pytest.mark.parametrize("name", SCORES)
+def test_a_decoder_can_cache_the_memory_of_scores_that_say_so(name: str) -> None:
+    score = SCORES[name](3, 3)
+    memory = score.memory(torch.randn(5, 3))
+    form = score.as_dot(torch.randn(2, 3), memory)
+    holds = form is not None and form.key is memory and memory.shape == (5, 3)
+    assert score.dots_memory == holds
+
+
 @pytest.mark.parametrize("name", ["general", "reduced_rank", "additive", "concat", "cosine", "location"])
 def test_scores_start_with_about_unit_variance(name: str) -> None:
     score = SCORES[name](512, 512)

@@ -17,7 +17,7 @@ from saccade.attention.attend import attend
 from saccade.attention.kernels.decode.step import attend_step
 from saccade.attention.masks import Mask
 from saccade.attention.normalizers import Softmax
-from saccade.attention.scores import Cosine, Dot, General, ScaledDot, Score
+from saccade.attention.scores import Score
 from saccade.ops.kernels.availability import runs_on
 
 
@@ -210,8 +210,8 @@ def _stepped(
 
 
 def can_step(score: Score, normalizer: object, device: torch.device) -> bool:
-    """Whether the kernel for steps computes this attention there."""
-    is_dot = isinstance(score, Dot | ScaledDot | General | Cosine)  # their memory is as wide as the values
+    """Return True if the kernel for decoder steps computes this attention on the device."""
+    is_dot = isinstance(score, Score) and score.dots_memory
     return is_dot and isinstance(normalizer, Softmax) and device.type == "cuda" and runs_on(device)
 
 

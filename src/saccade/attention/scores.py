@@ -38,6 +38,7 @@ class Score(nn.Module):
     reads_position: ClassVar[bool] = False  # the score depends on where the key stands, not only on what it is
     reads_query: ClassVar[bool] = True  # False: after normalising, every query gets the same weights
     equal_widths: ClassVar[bool] = False  # the equation needs D_q = D_k
+    dots_memory: ClassVar[bool] = False  # `as_dot` takes the memory as its key, and both are as wide as the query
 
     def __init__(
         self, query_width: int | None = None, key_width: int | None = None, *, heads: tuple[int, ...] = ()
@@ -112,6 +113,7 @@ class Dot(Score):
     """e = q·k (Luong 2015, section 3.1)."""
 
     equal_widths = True
+    dots_memory = True
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
         """e = q·k."""
@@ -127,6 +129,7 @@ class ScaledDot(Score):
     """e = q·k / sqrt(d), of variance 1 where q and k have it (Vaswani 2017, section 3.2.1)."""
 
     equal_widths = True
+    dots_memory = True
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
         """e = q·k / sqrt(d); the query is divided first, so that float16 overflows only where the score itself does."""
@@ -140,6 +143,8 @@ class ScaledDot(Score):
 @final
 class General(LearnedScore):
     """e = qᵀ W k, the bilinear score (Luong 2015, section 3.1). W: [D_q, D_k]."""
+
+    dots_memory = True
 
     def __init__(self, query_width: int, key_width: int, *, heads: tuple[int, ...] = ()) -> None:
         super().__init__(query_width, key_width, heads=heads)
@@ -272,6 +277,7 @@ class Cosine(LearnedScore):
     """
 
     equal_widths = True
+    dots_memory = True
 
     def __init__(self, query_width: int, key_width: int, *, heads: tuple[int, ...] = ()) -> None:
         super().__init__(query_width, key_width, heads=heads)
