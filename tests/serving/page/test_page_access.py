@@ -145,7 +145,9 @@ def test_it_fits_a_phone(browser: Browser, site: Serving) -> None:
 
 def test_files_name_nobody_outside_and_build_no_markup() -> None:
     folder = Path(__file__).parents[3] / "src" / "saccade" / "serving" / "static"
-    for path in folder.iterdir():
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert folder / "main.js" in files
+    for path in files:
         text = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?:|//[a-z]+\.[a-z]", text), path
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", text), path

@@ -1,17 +1,17 @@
 // The page: an input on one side, one or two models on the other, and the gaze between them.
 
-import { ask, key, Trouble } from "./api.js";
-import { looked } from "./asking.js";
-import { $, make } from "./dom.js";
-import { editor } from "./editor.js";
-import { eye } from "./eye.js";
-import { figure } from "./figure.js";
-import * as fragment from "./fragment.js";
-import { gaze } from "./gaze.js";
+import { gaze } from "./attention/arcs.js";
+import { looked } from "./look.js";
 import { panel } from "./panel.js";
-import { transferred } from "./passage.js";
-import { share } from "./share.js";
-import { sight } from "./sight.js";
+import { ask, key, Trouble } from "./parts/api.js";
+import { $, make } from "./parts/dom.js";
+import { sight } from "./pictures/picture.js";
+import { figure } from "./shell/figure.js";
+import * as fragment from "./shell/link.js";
+import { eye } from "./shell/logo.js";
+import { share } from "./shell/share.js";
+import { editor } from "./text/editor.js";
+import { transferred } from "./text/positions.js";
 
 const PAUSE = 300; // milliseconds without a key before it is asked
 const FULL = 0.4; // a weight that lights in full even where none is greater

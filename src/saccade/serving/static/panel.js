@@ -1,12 +1,13 @@
 // One model: its answer, and what is inside of it.
 
-import { choice, copy, make } from "./dom.js";
-import { idle } from "./idle.js";
-import { inside } from "./inside.js";
-import { glimpsed, judged } from "./label.js";
-import { places } from "./passage.js";
-import { sentence } from "./sentence.js";
-import { tagged } from "./spans.js";
+import { inside } from "./attention/inside.js";
+import { choice, copy, make } from "./parts/dom.js";
+import { glimpsed } from "./pictures/glimpses.js";
+import { idle } from "./shell/empty.js";
+import { judged } from "./text/labels.js";
+import { sentence } from "./text/output.js";
+import { places } from "./text/positions.js";
+import { tagged } from "./text/spans.js";
 
 const VIEWS = { translate: sentence, caption: sentence, classify: judged, tag: tagged, glimpse: glimpsed };
 const TASKS = { translate: "Translate", classify: "Label texts", tag: "Tag words", caption: "Tell pictures", glimpse: "Glimpse at pictures" };

@@ -1,6 +1,6 @@
 // Where one types. Behind the text area lies a mirror of it, letter by letter, that says where words lie; lights lie there.
 
-import { $, make } from "./dom.js";
+import { $, make } from "../parts/dom.js";
 
 const STEERING = /^(Arrow|Home|End|Page)/;
 const LIT = 0.05;

@@ -1,11 +1,11 @@
 // An output that was written word by word: a translation, sentence after sentence, or what is told of a picture.
 
-import { mapOf, sides, spaced, strongest, toWords } from "../shared/insight.js";
-import { words } from "../shared/words.js";
-import { make, percent } from "./dom.js";
-import { film } from "./film.js";
-import { at } from "./passage.js";
-import { scrubber } from "./scrubber.js";
+import { mapOf, sides, spaced, strongest, toWords } from "../../shared/insight.js";
+import { words } from "../../shared/words.js";
+import { make, percent } from "../parts/dom.js";
+import { scrubber } from "../parts/steps.js";
+import { film } from "../pictures/thumbnails.js";
+import { at } from "./positions.js";
 
 const END = "</s>";
 const FULL = 0.4; // a weight that lights in full even where none is greater

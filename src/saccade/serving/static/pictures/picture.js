@@ -1,7 +1,7 @@
 // The picture that a model looks at: dropped, chosen, pasted, painted by chance, or drawn here; and where it looked.
 
-import { $, draw, make } from "./dom.js";
-import { paint } from "./pictures.js";
+import { $, draw, make } from "../parts/dom.js";
+import { paint } from "./examples.js";
 
 const [DARK, WARM] = [[12, 8, 24, 205], [255, 176, 64, 60]]; // red, green, blue, how thick
 const LARGEST = 1024; // pixels a side, that are sent

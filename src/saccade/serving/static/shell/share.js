@@ -1,7 +1,7 @@
 // Copy as a link, save as PNG, SVG or JSON. Nothing is sent anywhere.
 
-import { download } from "../shared/save.js";
-import { $, copy, make } from "./dom.js";
+import { download } from "../../shared/save.js";
+import { $, copy, make } from "../parts/dom.js";
 
 const LONG = 8000; // characters
 

@@ -1,6 +1,6 @@
 // Two rows of words with a thread for every weight between them; two columns where rows don't fit.
 
-import { draw } from "./dom.js";
+import { draw } from "../parts/dom.js";
 
 const LEAST = 0.04;
 const FONT = 15;

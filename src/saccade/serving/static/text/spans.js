@@ -1,7 +1,7 @@
 // A text whose words were tagged: what belongs together is framed in the colour of its kind.
 
-import { make, percent } from "./dom.js";
-import { at } from "./passage.js";
+import { make, percent } from "../parts/dom.js";
+import { at } from "./positions.js";
 
 const COLOURS = 8;
 const MOVES = { ArrowRight: 1, ArrowLeft: -1 };

@@ -1,6 +1,6 @@
 // The eye in the corner: it looks where the model looks, follows the pointer otherwise, and blinks when an answer comes.
 
-import { isStill } from "./dom.js";
+import { isStill } from "../parts/dom.js";
 
 const REACH = { x: 11, y: 5 };
 

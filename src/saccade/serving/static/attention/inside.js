@@ -1,11 +1,11 @@
 // Inside one model: the heat map of what was chosen, the same as threads, and all heads at a glance.
 
-import { heatmap } from "../shared/heatmap.js";
-import { mapOf } from "../shared/insight.js";
+import { heatmap } from "../../shared/heatmap.js";
+import { mapOf } from "../../shared/insight.js";
+import { make } from "../parts/dom.js";
 import { controls, KINDS, VIEWS } from "./controls.js";
-import { make } from "./dom.js";
 import { heads } from "./heads.js";
-import { threads } from "./threads.js";
+import { threads } from "./lines.js";
 
 const NARROWEST = 240; // pixels, for threads
 const LONG = 16; // keys: more leave no room beside the heat map

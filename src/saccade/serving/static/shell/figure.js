@@ -1,9 +1,9 @@
 // The picture that is saved: a drawing that stands alone, with its colours and fonts written into it.
 
-import { colour, palette } from "../shared/palette.js";
-import { draw, make, percent } from "./dom.js";
-import { spotlight } from "./sight.js";
-import { layout, lines, measured, names, natural } from "./threads.js";
+import { colour, palette } from "../../shared/palette.js";
+import { layout, lines, measured, names, natural } from "../attention/lines.js";
+import { draw, make, percent } from "../parts/dom.js";
+import { spotlight } from "../pictures/picture.js";
 
 const WIDEST = 780;
 const MARGIN = 40;

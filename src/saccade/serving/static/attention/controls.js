@@ -1,6 +1,6 @@
 // Which map to show: kind of attention, view, layer, head, words or pieces.
 
-import { choice, make } from "./dom.js";
+import { choice, make } from "../parts/dom.js";
 
 export const KINDS = {
   cross: "Output reads source", encoder: "Source reads source", decoder: "Output reads output", pooling: "Label reads words",

@@ -1,8 +1,8 @@
-// Labels with their probabilities, the likeliest first.
+// The most probable label, and all labels with their probabilities, the most probable first.
 
 import { make, percent } from "./dom.js";
 
-const FIRST = 10; // so many are shown at once (parts.css says the same)
+const FIRST = 10; // so many are shown at once (components.css says the same)
 
 export function bars() {
   const list = make("ol", { class: "bars", "aria-label": "Labels and their probabilities" });
@@ -32,3 +32,16 @@ export function bars() {
   const turn = (probabilities) => Object.entries(probabilities).forEach(([name, share]) => set(name, share));
   return { element, show, turn };
 }
+
+/** The most probable label and its probability. */
+export function headline() {
+  const name = make("strong", { dir: "auto" });
+  const share = make("span");
+  const show = ({ label, probabilities }) => {
+    name.textContent = label;
+    share.textContent = percent(probabilities[label]);
+  };
+  return { element: make("p", { class: "verdict" }, name, share), show };
+}
+
+export const named = ({ label, probabilities }) => `${label}, ${percent(probabilities[label])}`;

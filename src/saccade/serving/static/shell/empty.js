@@ -1,6 +1,6 @@
 // What is there before anything is typed: a gaze that reads lines nobody has written yet.
 
-import { draw, make } from "./dom.js";
+import { draw, make } from "../parts/dom.js";
 
 const LINES = [[34, 58, 46, 72, 40], [64, 30, 82, 44], [48, 70, 36]];
 const HEIGHT = 9;

@@ -1,8 +1,8 @@
 // From an input to what a model saw of it. Sentences are asked for one by one, all at once, and remembered: while one
 // types, only the sentence that changes is asked for again.
 
-import { ask } from "./api.js";
-import { sentences } from "./passage.js";
+import { ask } from "./parts/api.js";
+import { sentences } from "./text/positions.js";
 
 const OTHERS = 4; // outputs, the best included
 const REMEMBERED = 300;

@@ -1,6 +1,6 @@
 // The gaze: arcs from a word to what it read, and a dot that jumps there, as eyes do.
 
-import { draw, isStill } from "./dom.js";
+import { draw, isStill } from "../parts/dom.js";
 
 const LEAST = 0.05;
 const MOST = 6; // arcs at once

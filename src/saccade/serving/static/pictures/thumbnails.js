@@ -1,7 +1,7 @@
 // What each word of a caption looked at: the picture once for each.
 
-import { make } from "./dom.js";
-import { spotlight } from "./sight.js";
+import { make } from "../parts/dom.js";
+import { spotlight } from "./picture.js";
 
 /** `onChoose(word)` when one is pressed. */
 export function film({ onChoose }) {

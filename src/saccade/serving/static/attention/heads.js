@@ -1,7 +1,7 @@
 // Every layer and head of a kind as a small picture; the chosen one is framed, and a click chooses.
 
-import { tiles } from "../shared/tiles.js";
-import { make } from "./dom.js";
+import { tiles } from "../../shared/tiles.js";
+import { make } from "../parts/dom.js";
 
 const MOST = 96; // pictures; a larger model is chosen from with the selectors
 
