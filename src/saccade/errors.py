@@ -1,4 +1,4 @@
-"""What a user got wrong, in one line."""
+"""The error that stands for a user's mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, then moved into it; folders with one writer."""
+"""Files that are never half written, and folders that one process at a time writes in."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from saccade.errors import UserError
+from filelock import FileLock, Timeout
 
-try:
-    import fcntl
-except ImportError:  # not on Windows, where two writers go unnoticed
-    fcntl = None  # type: ignore[assignment]
+from saccade.errors import UserError
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to; it takes the place of `path` when the block ends well, and vanishes when it doesn't."""
+    """Give a draft's path to write to: it takes the place of `path` when the block ends well, else it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
     os.close(handle)
@@ -36,15 +33,14 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def sole_writer(folder: Path) -> Iterator[None]:
-    """Whoever else wants to write in this folder is refused until the block, or the process, ends."""
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Refuse other processes that want to train in this folder, until the block or this process ends."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"{folder}: another process is training in it; wait, or give another folder") from None
+    try:
+        lock = FileLock(folder / ".lock").acquire(timeout=0)
+    except Timeout:
+        raise UserError(f"{folder}: another process is training in it; wait, or give another folder") from None
+    with lock:
         yield
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from saccade.config.base import RunSection
 from saccade.errors import UserError
-from saccade.files import replacing, sole_writer
+from saccade.files import lock_folder, replacing
 from saccade.ops.float8 import train_in_float8
 from saccade.runs import config as config_file
 from saccade.runs import report
@@ -63,7 +63,7 @@ def train(config: Any, folder: Path, console: Console) -> checkpoints.Progress:
 def _train_first(config: Any, folder: Path, console: Console, team: Team) -> checkpoints.Progress:
     is_new = not folder.exists()
     try:
-        with sole_writer(folder):
+        with lock_folder(folder):
             return _train(config, folder, console, team)
     except UserError:
         if is_new and not _has_learned(folder):  # a mistake in the data leaves nothing behind

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from saccade.data.batches import of_pairs
 from saccade.errors import UserError
-from saccade.files import sole_writer
+from saccade.files import lock_folder
 from saccade.runs import config as config_file
 from saccade.runs import train as runs
 from saccade.runs.load import load_run
@@ -122,9 +122,9 @@ def test_a_mistake_in_the_data_leaves_no_run_behind(tmp_path: Path) -> None:
 
 def test_a_folder_has_one_training_at_a_time(tmp_path: Path) -> None:
     written(tmp_path, train=PAIRS, valid=["black\twhite"])
-    with sole_writer(tmp_path / "run"), pytest.raises(UserError, match="another process is training in it"):
+    with lock_folder(tmp_path / "run"), pytest.raises(UserError, match="another process is training in it"):
         runs.train(config_of(tmp_path, "train"), tmp_path / "run", Console(quiet=True))
-    with sole_writer(tmp_path / "run"):
+    with lock_folder(tmp_path / "run"):
         pass
 
 

@@ -1,17 +1,16 @@
 """Whether Triton can run here: on a CUDA device; on CPU tensors only in its interpreter, for tests of kernels.
 
-`SACCADE_TRITON=0` does without it: everything is then computed as it is spelled out.
+Where the package `triton` is missing, torch's operators compute everything.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import os
 
 import torch
 from torch import Tensor
 
-HAS_TRITON = importlib.util.find_spec("triton") is not None and os.environ.get("SACCADE_TRITON") != "0"
+HAS_TRITON = importlib.util.find_spec("triton") is not None
 KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 INTERPRETED = False  # tests of kernels say otherwise: interpreted, everything else would take hours
 
