@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import oracle
-from cases import NORMALIZER_NAMES, build_score, random_inputs
+from cases import NORMALIZER_NAMES, SCORE_NAMES, build_score, random_inputs
 from saccade import SCORES, LocalP, MultiHeadAttention, StructuredSelfAttention, attend, masks, self_attend
 
 LENGTHS = torch.tensor([4, 0])
@@ -22,20 +22,9 @@ SCOPES = {
         oracle.document(np.arange(T) // 2, np.arange(S) // 3),
     ),
 }
-ORACLE_SCORES = [
-    "mean",
-    "dot",
-    "scaled_dot",
-    "general",
-    "reduced_rank",
-    "additive",
-    "concat",
-    "cosine",
-    "location",
-]
 
 
-@pytest.mark.parametrize("score_name", ORACLE_SCORES)
+@pytest.mark.parametrize("score_name", SCORE_NAMES)
 @pytest.mark.parametrize("normalizer", NORMALIZER_NAMES)
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("backend", ["auto", "reference"])

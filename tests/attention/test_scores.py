@@ -10,7 +10,7 @@ from torch import Tensor
 
 from saccade import SCORES, attend
 from saccade.attention import Score
-from saccade.attention.scores import Additive, Concat, Cosine, General, Location, ReducedRank
+from saccade.attention.scores import Additive, Concat, Cosine, General, LearnedScore, Location, ReducedRank
 from saccade.ops.kernels.unit import set_length, unit
 
 QUERY = torch.tensor([[1.0, 2.0]])
@@ -53,6 +53,19 @@ def test_concat_by_hand() -> None:
 def test_cosine_by_hand() -> None:
     expected = [3 * 11 / (math.sqrt(5) * 5), 3 * -2 / math.sqrt(5)]
     assert scored(Cosine(2, 2), beta=3.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("heads", [(), (3,), (3, 1)])
+def test_a_learned_parameter_may_be_one_number(heads: tuple[int, ...]) -> None:
+    class Scaled(LearnedScore):
+        def __init__(self, query_width: int, key_width: int, *, heads: tuple[int, ...] = ()) -> None:
+            super().__init__(query_width, key_width, heads=heads)
+            self.drawn, self.set = self._parameter(std=0.5), self._parameter(value=2.0)
+
+    score = Scaled(4, 4, heads=heads)
+    assert score.drawn.shape == score.set.shape == heads
+    assert score.set.eq(2).all()
+    assert score.drawn.abs().gt(0).all()
 
 
 def test_cosine_of_a_zero_vector_is_zero_in_every_precision() -> None:

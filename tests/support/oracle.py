@@ -51,6 +51,7 @@ def pair_score(name: str, q: Array, k: Array, s: int, parameters: Parameters) ->
         "cosine": lambda: p["beta"] * cosine(q, k),  # Graves 2014, section 3.3.1
         "location": lambda: p["W"][s] @ q,  # Luong 2015, section 3.1, equation 8
     }
+    assert name in equations, f"write the equation of the score {name!r} here, from its paper"
     return float(double(equations[name]()))
 
 

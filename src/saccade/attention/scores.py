@@ -71,8 +71,10 @@ class Score(nn.Module):
         """The widths, as print shows them."""
         return f"query_width={self.query_width}, key_width={self.key_width}"
 
-    def _parameter(self, *shape: int, std: float) -> nn.Parameter:
-        return nn.Parameter(torch.randn(*self.heads, *shape) * std)
+    def _parameter(self, *shape: int, std: float = 0.0, value: float | None = None) -> nn.Parameter:
+        """Make a parameter of this shape for each head: normal with `std`, or all `value`. No shape: one number."""
+        size = (*self.heads, *shape)
+        return nn.Parameter(torch.randn(size) * std if value is None else torch.full(size, value))
 
 
 class LearnedScore(Score):
@@ -281,7 +283,7 @@ class Cosine(LearnedScore):
 
     def __init__(self, query_width: int, key_width: int, *, heads: tuple[int, ...] = ()) -> None:
         super().__init__(query_width, key_width, heads=heads)
-        self.beta = nn.Parameter(torch.full(heads, math.sqrt(key_width)))
+        self.beta = self._parameter(value=math.sqrt(key_width))
 
     def memory(self, key_BSD: Tensor) -> Tensor:
         """k / |k|, once per source."""
