@@ -69,6 +69,12 @@ def test_every_room_has_a_floor() -> None:
     assert rooms - {"__init__"} <= set.union(*FLOORS)
 
 
+def test_no_folder_holds_more_than_16_files() -> None:
+    for root in (PACKAGE, ROOT / "tests"):
+        for folder in (root, *(path for path in root.rglob("*") if path.is_dir() and path.name != "__pycache__")):
+            assert sum(path.is_file() for path in folder.iterdir()) <= 16, folder
+
+
 def test_triton_is_imported_only_in_kernels() -> None:
     for path in PACKAGE.rglob("*.py"):
         if "kernels" not in path.parts:
@@ -92,7 +98,7 @@ def test_every_score_has_its_page_and_picture(name: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [ROOT / "README.md", *sorted((ROOT / "docs" / "scores").glob("*.md"))],
+    [ROOT / "README.md", ROOT / "docs" / "attention.md", *sorted((ROOT / "docs" / "scores").glob("*.md"))],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_the_python_in_the_documentation_runs(path: Path) -> None:
@@ -103,9 +109,76 @@ def test_the_python_in_the_documentation_runs(path: Path) -> None:
     assert blocks or path.name == "README.md"
 
 
-@pytest.mark.parametrize(
-    "path", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.name
-)
+def documents(*, with_history: bool) -> list[Path]:
+    """All pages; the log, decisions and changes of the past keep the names that things had then."""
+    history = {ROOT / "CHANGELOG.md", ROOT / "docs" / "log.md", *(ROOT / "docs" / "decisions").glob("*.md")}
+    found = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    return [path for path in found if with_history or path not in history]
+
+
+def anchors_of(path: Path) -> set[str]:
+    """The names that GitHub gives to the headings of a page."""
+    titles = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", documents(with_history=True), ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(path: Path) -> None:
-    for link in re.findall(r"\]\(([^)#\s]+)\)", path.read_text(encoding="utf-8")):
-        assert "://" in link or (path.parent / link).exists(), f"{path}: {link}"
+    for link, _, anchor in re.findall(r"\]\(([^)#\s]*)(#([^)\s]+))?\)", path.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        page = path.parent / link if link else path
+        assert page.exists(), f"{path}: {link}"
+        assert not anchor or anchor in anchors_of(page), f"{path}: {link}#{anchor}"
+
+
+@pytest.mark.parametrize("path", documents(with_history=False), ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_pages_name_exist(path: Path) -> None:
+    """A path begins at the root or in the package."""
+    for name in re.findall(r"`(\w[\w./]*/\w+\.(?:py|cu|cuh|hpp|cpp))`", path.read_text(encoding="utf-8")):
+        assert (ROOT / name).exists() or (PACKAGE / name).exists(), f"{path}: {name}"
+
+
+def test_the_readme_is_short_and_begins_with_how_to_use_it() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
+    assert next(number for number, line in enumerate(lines, 1) if "pip install" in line) <= 20
+    assert lines.index("```python") + 1 <= 35
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_the_tree_of_a_page_names_every_folder(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for folder in (path.parent for path in PACKAGE.glob("*/__init__.py")):
+        assert f" {folder.name}/" in text, f"{page}: {folder.name}/ is missing from the tree"
+
+
+def test_contributing_quotes_the_three_lines_of_attention() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"```python\n(.*?)```", text.split("## The three lines")[1], re.DOTALL)[0].strip().splitlines()
+    files = [PACKAGE / "attention" / name for name in ("attend.py", "reference.py")]
+    source = "".join(path.read_text(encoding="utf-8") for path in files if path.exists())
+    assert len(quoted) == 3
+    for line in quoted:
+        assert line in map(str.strip, source.splitlines()), f"CONTRIBUTING.md quotes a line that is gone: {line}"
+
+
+def functions_of(path: Path) -> set[str]:
+    """The functions of a module and the methods of its classes, as `Class.method`."""
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)}
+    return found
+
+
+def test_the_reading_path_of_a_training_step_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.split("## A training step")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `([\w/]+\.py)` \| (.*) \|$", section, re.MULTILINE)
+    assert 4 <= len(rows) <= 6
+    for file, functions in rows:
+        missing = set(re.findall(r"`([\w.]+)`", functions)) - functions_of(PACKAGE / file)
+        assert not missing, f"CONTRIBUTING.md: {file} has no {', '.join(sorted(missing))}"
