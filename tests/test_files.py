@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from saccade.errors import UserError
-from saccade.files import lock_folder, replacing
+from saccade.files import lock_folder, replace_file
 
 HOLD = "import sys, time, pathlib; from saccade.files import lock_folder\n"
 HOLD += "with lock_folder(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
@@ -38,9 +38,9 @@ def test_a_folder_is_made_and_freed_when_the_block_fails(tmp_path: Path) -> None
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     for text in ("old", "new"):
-        with replacing(path) as draft:
+        with replace_file(path) as draft:
             draft.write_text(text, "utf-8")
-    with pytest.raises(UnicodeEncodeError), replacing(path) as draft:
+    with pytest.raises(UnicodeEncodeError), replace_file(path) as draft:
         draft.write_text("half\udcff", "utf-8")
     assert path.read_text("utf-8") == "new"
     assert list(tmp_path.iterdir()) == [path]

@@ -10,7 +10,7 @@ from PIL import Image
 from rich.console import Console
 
 from page_runs import digits, shapes
-from saccade.data.pictures.shapes import make
+from saccade.data.pictures.shapes import paint_shapes
 from saccade.runs import config as config_file
 from saccade.runs import train
 
@@ -21,6 +21,6 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("seeing")
     for name, content in {"shapes": shapes(), "digits": digits(folder)}.items():
         train.train(config_file.check({"device": "cpu", **content}, name), folder / name, Console(quiet=True))
-    Image.fromarray(make(1, side=24).picture_NCYX[0].transpose(1, 2, 0)).save(folder / "shapes.png")
+    Image.fromarray(paint_shapes(1, side=24).picture_NCYX[0].transpose(1, 2, 0)).save(folder / "shapes.png")
     Image.fromarray(np.full((40, 40), 255, np.uint8)).save(folder / "digits.png")
     return folder

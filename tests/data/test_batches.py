@@ -12,8 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.data.batches import collate, full_runs, of_pairs
-from saccade.data.store import Store, count_seen, prepare
+from saccade.data.batches import bucket_pairs, collate, decoder_input
+from saccade.data.grouping import group_by_length, split_by_budget
+from saccade.data.store import Store, count_duplicates, prepare_store
 from saccade.data.text.corpus import Corpus, Pair
 from saccade.data.text.tokenizer import END, PAD, START, train_tokenizer
 from saccade.errors import UserError
@@ -29,7 +30,7 @@ def store_of(folder: Path, pairs: list[Pair], *, max_length: int = 50, version: 
     folder.mkdir(exist_ok=True)
     file = folder / "data.txt"
     file.write_text(repr(pairs), encoding="utf-8")
-    return prepare(
+    return prepare_store(
         folder / "stores",
         lambda: pairs,
         [file],
@@ -56,7 +57,7 @@ def test_a_store_holds_what_was_encoded(tmp_path: Path) -> None:
 
 def test_batches_are_gathered_from_several_stores(tmp_path: Path) -> None:
     stores = [store_of(tmp_path / str(i), random_pairs(40 + i), version=i) for i in range(3)]
-    plan = of_pairs(*stores, tokens_per_batch=90, seed=2)
+    plan = bucket_pairs(*stores, tokens_per_batch=90, seed=2)
     sources, targets = ([row for store in stores for row in getattr(store, side)] for side in ("source", "target"))
     for rows in plan.epoch(0):
         expected = collate([sources[row] for row in rows], [targets[row] for row in rows])
@@ -76,9 +77,9 @@ def test_pairs_that_were_seen_are_counted(tmp_path: Path, monkeypatch: pytest.Mo
         store_of(tmp_path / "b", [Pair("1", "2")]),
     ]
     seen, unseen = [Pair("7", "8"), Pair("7", "8"), Pair("1", "2")], [Pair("5", "6 7"), Pair("8", "7"), Pair("", "9")]
-    assert count_seen([*seen, *unseen], stores) == 3
-    assert count_seen(unseen, stores) == 0
-    assert count_seen([], stores) == 0
+    assert count_duplicates([*seen, *unseen], stores) == 3
+    assert count_duplicates(unseen, stores) == 0
+    assert count_duplicates([], stores) == 0
 
 
 def test_a_store_is_found_again_and_made_anew_when_something_changed(tmp_path: Path) -> None:
@@ -101,13 +102,13 @@ def test_an_interrupted_store_leaves_nothing_behind(tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_text("x", encoding="utf-8")
     with pytest.raises(KeyboardInterrupt):
-        prepare(tmp_path / "stores", broken, [file], encode=(numbers, numbers), identity={}, max_length=9)
+        prepare_store(tmp_path / "stores", broken, [file], encode=(numbers, numbers), identity={}, max_length=9)
     assert list((tmp_path / "stores").iterdir()) == []
 
 
 def test_every_sentence_once_an_epoch_within_the_budget(tmp_path: Path) -> None:
     pairs = random_pairs(500)
-    plan = of_pairs(store_of(tmp_path, pairs), tokens_per_batch=200, seed=3)
+    plan = bucket_pairs(store_of(tmp_path, pairs), tokens_per_batch=200, seed=3)
     epoch = plan.epoch(0)
     assert sorted(np.concatenate(epoch).tolist()) == list(range(500))
     for rows in epoch:
@@ -119,7 +120,7 @@ def test_every_sentence_once_an_epoch_within_the_budget(tmp_path: Path) -> None:
 
 
 def test_batches_vary_with_the_epoch(tmp_path: Path) -> None:
-    plan = of_pairs(store_of(tmp_path, random_pairs(500)), tokens_per_batch=200, seed=3)
+    plan = bucket_pairs(store_of(tmp_path, random_pairs(500)), tokens_per_batch=200, seed=3)
     kept = [{frozenset(rows.tolist()) for rows in plan.epoch(number)} for number in range(8)]
     again = [len(one & other) / len(one) for one, other in itertools.combinations(kept, 2)]
     assert sum(again) / len(again) < 0.25
@@ -128,7 +129,7 @@ def test_batches_vary_with_the_epoch(tmp_path: Path) -> None:
 def test_weights_say_how_often_a_corpus_is_read(tmp_path: Path) -> None:
     sizes, weights = (40, 31, 20, 3), (1.0, 2.0, 0.5, 0.01)
     stores = [store_of(tmp_path / str(size), random_pairs(size)) for size in sizes]
-    plan = of_pairs(*stores, tokens_per_batch=200, seed=3, weights=weights)
+    plan = bucket_pairs(*stores, tokens_per_batch=200, seed=3, weights=weights)
     halves = []
     for number in range(3):
         counts = np.bincount(np.concatenate(plan.epoch(number)), minlength=94)
@@ -137,7 +138,7 @@ def test_weights_say_how_often_a_corpus_is_read(tmp_path: Path) -> None:
         assert (counts[71:91].max(), counts[71:91].sum()) == (1, 10)
         assert counts[91:].sum() == 1  # a corpus is never forgotten
         halves.append(tuple(counts[71:91]))
-        again = of_pairs(*stores, tokens_per_batch=200, seed=3, weights=weights).epoch(number)
+        again = bucket_pairs(*stores, tokens_per_batch=200, seed=3, weights=weights).epoch(number)
         assert all(np.array_equal(*rows) for rows in zip(plan.epoch(number), again, strict=True))
     assert len(set(halves)) == 3
 
@@ -145,13 +146,13 @@ def test_weights_say_how_often_a_corpus_is_read(tmp_path: Path) -> None:
 def test_rows_count_through_all_stores(tmp_path: Path) -> None:
     rows = [[Pair("5", "6"), Pair("6", "7")], [Pair("", "")], [Pair("8 9", "9")]]
     stores = [store_of(tmp_path / str(index), pairs) for index, pairs in enumerate(rows)]
-    plan = of_pairs(*stores, tokens_per_batch=100, seed=1)
+    plan = bucket_pairs(*stores, tokens_per_batch=100, seed=1)
     assert plan.load([2, 0, 1]).source_BS.tolist() == [[8, 9, END], [5, END, PAD], [6, END, PAD]]
 
 
 @given(st.lists(st.integers(1, 10), min_size=1), st.integers(10, 60))
 def test_runs_are_as_long_as_can_be(widths: list[int], budget: int) -> None:
-    found = list(full_runs(np.array(widths), budget))
+    found = list(split_by_budget(np.array(widths), budget))
     assert [at for run in found for at in range(len(widths))[run]] == list(range(len(widths)))
     for run in found:
         assert (run.stop - run.start) * max(widths[run]) <= budget
@@ -159,8 +160,31 @@ def test_runs_are_as_long_as_can_be(widths: list[int], budget: int) -> None:
         assert len(one_more) * max(one_more) > budget or run.stop == len(widths)
 
 
+@given(st.lists(st.tuples(st.integers(1, 10), st.integers(1, 10))), st.integers(1, 300))
+def test_groups_are_of_like_sizes_and_as_large_as_can_be(sizes: list[tuple[int, int]], budget: int) -> None:
+    def cost(rows: list[int]) -> int:
+        return len(rows) * max(sizes[row][0] for row in rows) * max(sizes[row][1] for row in rows)
+
+    found = list(group_by_length(sizes, budget))
+    assert list(itertools.chain.from_iterable(found)) == sorted(range(len(sizes)), key=sizes.__getitem__)
+    assert all(cost(rows) <= budget or len(rows) == 1 for rows in found)
+    assert all(cost([*rows, following[0]]) > budget for rows, following in itertools.pairwise(found))
+
+
+def test_groups_by_hand() -> None:
+    sizes = [(3,), (1,), (2,), (1,), (9,)]
+    assert list(group_by_length(sizes, 6)) == [[1, 3, 2], [0], [4]]
+    assert list(group_by_length(sizes, 6, counts=[1, 2, 2, 1, 1])) == [[1, 3], [2], [0], [4]]
+    assert list(group_by_length(sizes, 2, cost=lambda count, longest: count)) == [[1, 3], [2, 0], [4]]
+    assert list(group_by_length([], 6)) == []
+
+
+def test_what_a_decoder_reads_by_hand() -> None:
+    assert decoder_input([[7], [], [8, 9]]).tolist() == [[START, 7, PAD], [START, PAD, PAD], [START, 8, 9]]
+
+
 def test_a_batch_by_hand(tmp_path: Path) -> None:
-    plan = of_pairs(store_of(tmp_path, [Pair("5 6", "7"), Pair("8", "9 10")]), tokens_per_batch=100, seed=1)
+    plan = bucket_pairs(store_of(tmp_path, [Pair("5 6", "7"), Pair("8", "9 10")]), tokens_per_batch=100, seed=1)
     batch = plan.load([0, 1])
     assert batch.source_BS.tolist() == [[5, 6, END], [8, END, PAD]]
     assert batch.source_length_B.tolist() == [3, 2]
@@ -175,9 +199,9 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"tokens_per_batch: 3 given, but one sentence has 4 tokens; allowed: 4 or more"
     ):
-        of_pairs(store, tokens_per_batch=3, seed=1)
+        bucket_pairs(store, tokens_per_batch=3, seed=1)
     with pytest.raises(UserError, match=r"data: nothing is left to train on"):
-        of_pairs(store_of(tmp_path, [Pair("", "8")]), tokens_per_batch=3, seed=1)
+        bucket_pairs(store_of(tmp_path, [Pair("", "8")]), tokens_per_batch=3, seed=1)
 
 
 @pytest.mark.skipif(not (DATA / "multi30k").exists(), reason=f"needs Multi30k at {DATA} (set SACCADE_DATA)")
@@ -186,7 +210,7 @@ def test_multi30k_batches_are_mostly_real(tmp_path: Path) -> None:
     corpus = Corpus(*sides)
     tokenizer = train_tokenizer("words", (text for pair in corpus.pairs() for text in pair), 6000)
     encode = (tokenizer.encode, tokenizer.encode)
-    store = prepare(tmp_path, corpus.pairs, corpus.files(), encode=encode, identity={}, max_length=100)
+    store = prepare_store(tmp_path, corpus.pairs, corpus.files(), encode=encode, identity={}, max_length=100)
     assert len(store) == 29_000
-    assert of_pairs(store, tokens_per_batch=2048, seed=1).real_share() >= 0.975
-    assert of_pairs(store, tokens_per_batch=4096, seed=1).real_share() >= 0.965
+    assert bucket_pairs(store, tokens_per_batch=2048, seed=1).real_share() >= 0.975
+    assert bucket_pairs(store, tokens_per_batch=4096, seed=1).real_share() >= 0.965

@@ -10,7 +10,7 @@ import torch
 
 from saccade.data import packing
 from saccade.data.packing import IGNORED, PackedBatch
-from saccade.data.store import Store, prepare
+from saccade.data.store import Store, prepare_store
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import END, START
 from saccade.errors import UserError
@@ -27,7 +27,7 @@ def store(folder: Path, name: str, count: int, seed: int) -> Store:
     def encode(text: str) -> list[int]:
         return [int(word) for word in text.split()]
 
-    return prepare(folder / ".data", lambda: pairs, [path], encode=(encode, encode), identity={}, max_length=50)
+    return prepare_store(folder / ".data", lambda: pairs, [path], encode=(encode, encode), identity={}, max_length=50)
 
 
 def unpacked(batch: PackedBatch) -> list[tuple[list[int], list[int], list[int]]]:
@@ -44,7 +44,7 @@ def unpacked(batch: PackedBatch) -> list[tuple[list[int], list[int], list[int]]]
 @pytest.mark.parametrize("num_stores", [1, 3])
 def test_every_pair_is_in_one_batch_of_an_epoch_as_it_was(tmp_path: Path, num_stores: int) -> None:
     stores = [store(tmp_path, f"{number}.txt", 40 + number, number) for number in range(num_stores)]
-    plan = packing.of_stores(*stores, tokens_per_batch=64, seed=3)
+    plan = packing.pack_pairs(*stores, tokens_per_batch=64, seed=3)
     batches = [plan.load(rows) for rows in plan.epoch(0)]
     found = sorted(pair for batch in batches for pair in unpacked(batch))
     wanted = [(own.source[row].tolist(), own.target[row].tolist()) for own in stores for row in range(len(own))]
@@ -69,10 +69,10 @@ def test_every_pair_is_in_one_batch_of_an_epoch_as_it_was(tmp_path: Path, num_st
 
 
 def test_little_is_padding(tmp_path: Path) -> None:
-    plan = packing.of_stores(store(tmp_path, "a.txt", 2000, 1), tokens_per_batch=1024, seed=1)
+    plan = packing.pack_pairs(store(tmp_path, "a.txt", 2000, 1), tokens_per_batch=1024, seed=1)
     assert plan.real_share() > 0.95
 
 
 def test_a_sentence_that_fits_nowhere_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"tokens_per_batch: 5 given, but one sentence has 12 tokens"):
-        packing.of_stores(store(tmp_path, "a.txt", 30, 1), tokens_per_batch=5, seed=1)
+        packing.pack_pairs(store(tmp_path, "a.txt", 30, 1), tokens_per_batch=5, seed=1)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from saccade.data.sound.mel import parts
-from saccade.data.sound.recordings import named_files
+from saccade.data.sound.mel import parse_source
+from saccade.data.sound.recordings import find_named_files
 from saccade.data.text.corpus import Corpus, Pair
 from saccade.errors import UserError
 from saccade.lab import digits
@@ -35,17 +35,19 @@ def test_lists_are_right(recordings: Path) -> None:
     seen = {}
     for name, path in written.items():
         pairs = read(path)
-        files = [[part for part in parts(pair.source) if isinstance(part, str)] for pair in pairs]
+        files = [[part for part in parse_source(pair.source) if isinstance(part, str)] for pair in pairs]
         assert {len(one) for one in files} == set(range(1 if name == "train" else 3, 8))
         named = [[Path(file).stem.split("_") for file in one] for one in files]
         assert all(len({speaker for _, speaker, _ in one}) == 1 for one in named)
         said = [" ".join(digits.WORDS[int(digit)] for digit, _, _ in one) for one in named]
         assert said == [pair.target for pair in pairs]
         seen[name] = {int(number) for one in named for _, _, number in one}
-        assert named_files([pair.source for pair in pairs], out, str)  # from where the list lies
+        assert find_named_files([pair.source for pair in pairs], out, str)  # from where the list lies
     assert seen == {"test": {0, 1, 2, 3, 4}, "valid": {5, 6, 7}, "train": {8, 9, 10}}
     assert [len(read(path)) for path in written.values()] == [300, 200, 100]
-    silences = [part for pair in read(written["train"]) for part in parts(pair.source) if isinstance(part, float)]
+    silences = [
+        part for pair in read(written["train"]) for part in parse_source(pair.source) if isinstance(part, float)
+    ]
     assert 0 <= min(silences) < 0.03
     assert 0.27 < max(silences) <= 0.3
 

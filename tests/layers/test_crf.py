@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.data.tags.spans import allowed_pairs, repaired
+from saccade.data.tags.spans import allowed_pairs, repair_tags
 from saccade.layers.crf import LinearChain
 
 TAGS = ["O", "B-X", "I-X"]
@@ -53,7 +53,7 @@ def test_it_sums_and_finds_the_best_of_every_sequence(is_constrained: bool) -> N
             torch.testing.assert_close(marginal_BTV[row, step, tag], torch.as_tensor(wanted))
         assert not marginal_BTV[row, length:].any()
         if is_constrained:
-            assert repaired([TAGS[tag] for tag in tags], "bio").num_changed == 0
+            assert repair_tags([TAGS[tag] for tag in tags], "bio").num_changed == 0
 
 
 def test_the_probability_of_tags_by_hand() -> None:

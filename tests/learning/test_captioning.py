@@ -11,7 +11,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from saccade.data.batches import Shuffled
+from saccade.data.batches import ShuffledBatches
 from saccade.data.pictures import shapes
 from saccade.data.pictures.captions import CaptionBatch
 from saccade.data.text.tokenizer import START
@@ -51,8 +51,8 @@ def test_it_learns_to_tell_shapes(tmp_path: Path) -> None:
     Trainer(job.network, job.plan, job.loss, options, tmp_path).run(lambda: {"score": 0.0}, lambda *_: None)
     job.network.eval()
     found = job.validate()
-    valid = shapes.make(100, side=24, seed=1)
-    touched = shapes.overlap(valid.mask_N2YX.reshape(-1, 24, 24), 6, 6).mean()
+    valid = shapes.paint_shapes(100, side=24, seed=1)
+    touched = shapes.touched_cells(valid.mask_N2YX.reshape(-1, 24, 24), 6, 6).mean()
     assert blind(valid.sentences) > 0.70
     assert found["valid_loss"] < 0.65
     assert found["valid_noun_attention"] > 1.5 * 100 * touched  # nouns look at their things, not just anywhere
@@ -83,7 +83,7 @@ def test_the_place_that_matters_is_found(tmp_path: Path, attention: str) -> None
         places_B, length_B = torch.full((len(rows),), PLACES), torch.ones(len(rows), dtype=torch.long)
         return CaptionBatch(feature_NSC[rows], places_B, read_BT, write_BT, length_B)
 
-    plan = Shuffled(COUNT - 200, size=64, seed=1, load=load)
+    plan = ShuffledBatches(COUNT - 200, size=64, seed=1, load=load)
     options = TrainingOptions(
         max_steps=400, learning_rate=0.01, warmup_steps=20, schedule="constant", validate_every=400
     )

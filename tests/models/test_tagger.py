@@ -16,7 +16,7 @@ from saccade.models.transformer import BlockSizes, Dropouts
 
 FIRST = [TaggedSentence(("Blue", "cats", "saw", "Blue")), TaggedSentence(("the", "BLUE", "dog", "and", "cats"))]
 SECOND = [TaggedSentence(("a", "cat", "slept")), TaggedSentence(("cats", "and", "dogs", "slept", "a", "lot", "here"))]
-LEXICON = Lexicon.learned([*FIRST, *SECOND], ["O", "B-X", "I-X"], spelling="bio", min_count=1)
+LEXICON = Lexicon.learn([*FIRST, *SECOND], ["O", "B-X", "I-X"], spelling="bio", min_count=1)
 SIZES = FeatureSizes(7, 4, 3)
 
 

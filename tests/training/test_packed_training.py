@@ -11,9 +11,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from saccade.data.batches import of_pairs
-from saccade.data.packing import of_stores
-from saccade.data.prefetch import Ahead
+from saccade.data.batches import bucket_pairs
+from saccade.data.packing import pack_pairs
+from saccade.data.prefetch import Prefetcher
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
@@ -46,7 +46,7 @@ def test_a_packed_batch_has_the_loss_and_gradients_of_its_sentences(tmp_path: Pa
     (store,) = task._stores(made, both, tmp_path / ".data", Console(quiet=True))[0]
     network = task.model(made, both).eval()
     rows, found = np.arange(17), []
-    for plan in (of_stores(store, tokens_per_batch=128, seed=1), of_pairs(store, tokens_per_batch=128, seed=1)):
+    for plan in (pack_pairs(store, tokens_per_batch=128, seed=1), bucket_pairs(store, tokens_per_batch=128, seed=1)):
         batch = plan.load(rows)
         loss, likelihood = batching.loss(made, network, batch)
         gradients = torch.autograd.grad(loss, list(network.parameters()))
@@ -96,7 +96,7 @@ def test_even_batches_have_few_sizes_and_the_same_losses(tmp_path: Path, kind: s
     both = task.sides(made, tmp_path)
     (store,) = task._stores(made, both, tmp_path / ".data", Console(quiet=True))[0]
     network = task.model(made, both).eval()
-    even, padded = batching.plan(made, [store], []), of_pairs(store, tokens_per_batch=64, seed=1)
+    even, padded = batching.plan(made, [store], []), bucket_pairs(store, tokens_per_batch=64, seed=1)
     rows = even.epoch(0)
     assert sorted(row for batch in rows for row in batch) == list(range(60))
     batches = [even.load(batch) for batch in rows]
@@ -124,7 +124,7 @@ def test_batches_are_loaded_ahead_in_order() -> None:
         threads.append(threading.current_thread().name)
         return row[0]
 
-    ahead = Ahead(loaded, depth=2)
+    ahead = Prefetcher(loaded, depth=2)
     order = [0, 1, 2, 5, 6]  # a jump, as at the end of an epoch
     assert [ahead.take(rows[at], rows[at + 1 : at + 4]) for at in order] == order
     ahead.close()
@@ -137,7 +137,7 @@ def test_a_mistake_while_loading_ahead_reaches_the_one_who_waits() -> None:
             raise UserError("row 1 is bad")
         return row
 
-    ahead, rows = Ahead(loaded, depth=1), [0, 1]
+    ahead, rows = Prefetcher(loaded, depth=1), [0, 1]
     assert ahead.take(rows[0], rows[1:]) == 0
     with pytest.raises(UserError, match="row 1 is bad"):
         ahead.take(rows[1], [])

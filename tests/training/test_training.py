@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
-from saccade.data.batches import PairBatch, of_pairs
-from saccade.data.store import prepare
+from saccade.data.batches import PairBatch, bucket_pairs
+from saccade.data.store import prepare_store
 from saccade.data.text.corpus import Pair
 from saccade.errors import UserError
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
@@ -50,7 +50,7 @@ def test_consistency_reads_twice_and_adds_the_disagreement(tmp_path: Path) -> No
         torch.testing.assert_close(one, other)
     trainer.model.train()
     torch.manual_seed(3)
-    without = sequence_loss(trainer.model, batch.twice())[0] / 2
+    without = sequence_loss(trainer.model, batch.repeat_rows())[0] / 2
     torch.manual_seed(3)
     assert sequence_loss(trainer.model, batch, consistency=5.0)[0] > without + 1.0
 
@@ -94,7 +94,7 @@ def build(folder: Path, max_steps: int, **options: float) -> Trainer:
         return [int(word) for word in text.split()]
 
     pairs = [Pair(row, row) for row in rows]
-    store = prepare(folder / "data", lambda: pairs, [file], encode=(ids, ids), identity={}, max_length=50)
+    store = prepare_store(folder / "data", lambda: pairs, [file], encode=(ids, ids), identity={}, max_length=50)
     torch.manual_seed(5)
     model = Transformer(
         source=19,
@@ -105,7 +105,7 @@ def build(folder: Path, max_steps: int, **options: float) -> Trainer:
         share_embeddings=True,
     )
     given = {"learning_rate": 1e-2, "warmup_steps": 5, "validate_every": 7, "save_every": 3, **options}
-    plan = of_pairs(store, tokens_per_batch=100, seed=1)
+    plan = bucket_pairs(store, tokens_per_batch=100, seed=1)
     loss = functools.partial(sequence_loss, model, smoothing=0.1)
     return Trainer(model, plan, loss, TrainingOptions(max_steps=max_steps, **given), folder)  # type: ignore[arg-type]
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from saccade.bench.measure import medians_side_by_side
-from saccade.files import replacing
+from saccade.files import replace_file
 from saccade.models.glimpse_network import GlimpseNetwork
 
 SIDES = (28, 60, 100, 200, 400)
@@ -125,5 +125,5 @@ def plot(rows: Sequence[GlimpseRow], path: Path) -> None:
         axes.set_ylabel(label)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].legend(frameon=False)
-    with replacing(path) as draft:
+    with replace_file(path) as draft:
         figure.savefig(draft, dpi=150, format="png")

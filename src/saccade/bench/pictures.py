@@ -9,7 +9,7 @@ from typing import Any
 from saccade.bench import decoding
 from saccade.bench.training import accelerator
 from saccade.bench.training.accelerator import OURS
-from saccade.files import replacing
+from saccade.files import replace_file
 
 OUR_COLOUR = "tab:orange"
 GREYS = ("0.72", "0.45")
@@ -111,5 +111,5 @@ def _short(value: float) -> str:
 
 
 def _save(figure: Any, path: Path) -> None:
-    with replacing(path) as draft:
+    with replace_file(path) as draft:
         figure.savefig(draft, dpi=150, format="png")

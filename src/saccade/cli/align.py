@@ -18,7 +18,7 @@ from rich.table import Table
 from saccade.cli import terminal
 from saccade.data.text.corpus import Pair
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import replace_file
 from saccade.inspection.align import chosen_head
 from saccade.inspection.align.gold import read_gold
 from saccade.inspection.align.heads import HeadScore, best, candidates
@@ -197,7 +197,7 @@ def _write(found: Iterator[Links], job: AlignJob) -> None:
         for line in lines:
             typer.echo(line)
         return
-    with replacing(job.output) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:
+    with replace_file(job.output) as draft, draft.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{line}\n" for line in lines)
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from saccade.config.base import ONE_OR_SEVERAL, RunSection
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import replace_file
 
 Kinds = Mapping[str, type[RunSection]]  # the config of each task by its name; the first is the default
 
@@ -48,7 +48,7 @@ def check(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
 
 def save(config: RunSection, path: Path) -> None:
     """The filled-in config, as YAML."""
-    with replacing(path) as draft:
+    with replace_file(path) as draft:
         draft.write_text(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True), "utf-8")
 
 

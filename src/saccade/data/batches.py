@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.data.gather import Gathered, gathered
+from saccade.data.gather import FlatSentences, gather_sentences
+from saccade.data.grouping import split_by_budget
 from saccade.data.sound.recordings import Recordings, pad_frames
 from saccade.data.store import Store
 from saccade.data.text.tokenizer import END, PAD, START
@@ -32,7 +33,7 @@ class PairBatch(NamedTuple):
         """The same on a device."""
         return PairBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
-    def grown(self, num_rows: int, num_steps: int) -> PairBatch:
+    def pad_to(self, num_rows: int, num_steps: int) -> PairBatch:
         """With more padding: steps on both sides, and rows that read </s> and write nothing."""
         rows = num_rows - len(self.source_BS)
         source_BS, read_BT, write_BT = (
@@ -43,7 +44,7 @@ class PairBatch(NamedTuple):
         lengths = F.pad(self.source_length_B, (0, rows), value=1), F.pad(self.target_length_B, (0, rows))
         return PairBatch(source_BS, lengths[0], read_BT, write_BT, lengths[1])
 
-    def twice(self) -> PairBatch:
+    def repeat_rows(self) -> PairBatch:
         """Every row once more, behind all of them."""
         return PairBatch(*(torch.cat([tensor, tensor]) for tensor in self))
 
@@ -59,7 +60,7 @@ Load = Callable[[Any], Any]  # from rows to a batch
 
 
 @final
-class Shuffled:
+class ShuffledBatches:
     """Batches of `size` rows by chance, every row once an epoch; the last one may be smaller."""
 
     def __init__(self, num_rows: int, *, size: int, seed: int, load: Load) -> None:
@@ -74,7 +75,7 @@ class Shuffled:
         return np.split(rows, range(self._size, self._num_rows, self._size))
 
 
-class Part(NamedTuple):
+class CorpusPart(NamedTuple):
     """So many rows, read `weight` times an epoch: one of weight 0.5 by half, another half by chance each time."""
 
     num_rows: int
@@ -96,13 +97,13 @@ class Buckets:
         tokens_per_batch: int,
         seed: int,
         load: Load,
-        parts: Sequence[Part] = (),
+        parts: Sequence[CorpusPart] = (),
         multiple: int = 1,
     ) -> None:
         self.load, self._multiple = load, multiple
         self._sides, self._tokens, self._seed = [side.astype(np.int32) for side in lengths], tokens_per_batch, seed
         self._widest: NDArray[np.int32] = np.maximum.reduce(self._sides)
-        self._parts = parts or [Part(len(self._widest))]
+        self._parts = parts or [CorpusPart(len(self._widest))]
         if len(self._widest) == 0:
             raise UserError("data: nothing is left to train on; everything was blank or too long")
         longest = int(self._widest.max())
@@ -113,7 +114,7 @@ class Buckets:
     def epoch(self, number: int) -> list[Rows]:
         """The batches of an epoch, as rows."""
         random = np.random.default_rng([self._seed, number])
-        batches = list(self._cut(self._sorted(drawn(self._parts, random), random), random))
+        batches = list(self._cut(self._sorted(draw_rows(self._parts, random), random), random))
         return [batches[index] for index in random.permutation(len(batches))]
 
     def _sorted(self, rows: Rows, random: np.random.Generator) -> Rows:
@@ -131,25 +132,25 @@ class Buckets:
             yield from self._cut_evenly(rows)
             return
         width = self._widest[rows]
-        full = next(full_runs(width, self._tokens)).stop
+        full = next(split_by_budget(width, self._tokens)).stop
         first = int(random.integers(full)) if full < len(rows) else 0
         if first:
             yield rows[:first]
-        for run in full_runs(width[first:], self._tokens):
+        for run in split_by_budget(width[first:], self._tokens):
             yield rows[first:][run]
 
     def _cut_evenly(self, rows: Rows) -> Iterator[Rows]:
         """Batches of one width each."""
-        width = self.even_width(self._widest[rows])
+        width = self.round_width(self._widest[rows])
         for same in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(width)) + 1):
-            size = self.even_size(int(width[same[0]]))
+            size = self.rows_per_batch(int(width[same[0]]))
             yield from (rows[same[start : start + size]] for start in range(0, len(same), size))
 
-    def even_width(self, longest: Any) -> Any:
+    def round_width(self, longest: Any) -> Any:
         """What a width is rounded up to."""
         return np.minimum(-(-longest // self._multiple) * self._multiple, self._tokens)
 
-    def even_size(self, width: int) -> int:
+    def rows_per_batch(self, width: int) -> int:
         """Rows in a batch of this width."""
         return max(1, self._tokens // width)
 
@@ -163,7 +164,7 @@ class Buckets:
         return real / padded
 
 
-def of_pairs(
+def bucket_pairs(
     *stores: Store,
     tokens_per_batch: int,
     seed: int,
@@ -179,23 +180,23 @@ def of_pairs(
     sources, targets = [store.source for store in stores], [store.target for store in stores]
     starts = np.cumsum([0, *(len(store) for store in stores)]).tolist()
 
-    def heard(row: int) -> Any:
+    def load_frames(row: int) -> Any:
         index = bisect_right(starts, row) - 1
-        return recordings[index].source(sources[index][row - starts[index]])
+        return recordings[index].load(sources[index][row - starts[index]])
 
     def load(rows: Rows) -> PairBatch:
-        target = gathered(targets, rows)
+        target = gather_sentences(targets, rows)
         if recordings:
-            source_BS, source_length_B = pad_frames([heard(int(row)) for row in rows])
+            source_BS, source_length_B = pad_frames([load_frames(int(row)) for row in rows])
         else:
-            source = gathered(sources, rows)
-            source_BS, source_length_B = torch.from_numpy(source.padded(END, first=False)), _lengths(source)
-        read, write = (torch.from_numpy(target.padded(mark, first=mark == START)) for mark in (START, END))
+            source = gather_sentences(sources, rows)
+            source_BS, source_length_B = torch.from_numpy(source.pad(END, first=False)), _lengths(source)
+        read, write = (torch.from_numpy(target.pad(mark, first=mark == START)) for mark in (START, END))
         batch = PairBatch(source_BS, source_length_B, read, write, _lengths(target))
         if multiple == 1:
             return batch
-        width = int(plan.even_width(max(batch.source_BS.shape[1], batch.read_BT.shape[1])))
-        return batch.grown(plan.even_size(width), width)
+        width = int(plan.round_width(max(batch.source_BS.shape[1], batch.read_BT.shape[1])))
+        return batch.pad_to(plan.rows_per_batch(width), width)
 
     all_heard = [own.all_lengths(side) for own, side in zip(recordings, sources, strict=False)]
     sides = all_heard or [side.lengths + 1 for side in sources], [side.lengths + 1 for side in targets]
@@ -204,38 +205,33 @@ def of_pairs(
         tokens_per_batch=tokens_per_batch,
         seed=seed,
         load=load,
-        parts=[Part(len(store), weight) for store, weight in zip(stores, weights or [1.0] * len(stores), strict=True)],
+        parts=weigh_stores(stores, weights),
         multiple=multiple,
     )
     return plan
 
 
-def full_runs(width: NDArray[np.integer], budget: int) -> Iterator[slice]:
-    """Runs of rows whose number times their greatest width stays within the budget, each as long as can be."""
-    start, numbers = 0, np.arange(1, budget + 1)
-    while start < len(width):
-        widest = np.maximum.accumulate(width[start : start + budget // int(width[start])])
-        padded = widest * numbers[: len(widest)]
-        run = slice(start, start + int(np.searchsorted(padded, budget, side="right")))
-        yield run
-        start = run.stop
+def weigh_stores(stores: Sequence[Store], weights: Sequence[float]) -> list[CorpusPart]:
+    """Return each store's number of rows with its weight, 1 for all if none are given."""
+    shares = weights or [1.0] * len(stores)
+    return [CorpusPart(len(store), weight) for store, weight in zip(stores, shares, strict=True)]
 
 
-def drawn(parts: Sequence[Part], random: np.random.Generator) -> Rows:
+def draw_rows(parts: Sequence[CorpusPart], random: np.random.Generator) -> Rows:
     """The rows that an epoch reads, by the weights, in an order by chance."""
     starts = np.cumsum([0, *(part.num_rows for part in parts)])
-    found = [start + _some(*part, random) for start, part in zip(starts, parts, strict=False)]
+    found = [start + _draw_part(*part, random) for start, part in zip(starts, parts, strict=False)]
     return random.permutation(np.concatenate(found))
 
 
-def _some(count: int, weight: float, random: np.random.Generator) -> Rows:
+def _draw_part(count: int, weight: float, random: np.random.Generator) -> Rows:
     """Every number below `count` as often as the weight is whole; of its rest, that share by chance, never none."""
     whole = int(weight)
     rest = min(count, max(round(count * (weight - whole)), 0 if whole else 1))
     return np.concatenate([np.tile(np.arange(count), whole), random.choice(count, rest, replace=False, shuffle=False)])
 
 
-def _lengths(side: Gathered) -> Tensor:
+def _lengths(side: FlatSentences) -> Tensor:
     """With </s>."""
     return torch.from_numpy(side.length_N + 1)
 
@@ -243,18 +239,23 @@ def _lengths(side: Gathered) -> Tensor:
 def collate(sources: Sequence[NDArray[Any]], targets: Sequence[NDArray[np.int32]], pad: Pad | None = None) -> PairBatch:
     """Ids of sentences as one batch; sources of something else with their own padding."""
     source_BS, source_length_B = (pad or pad_sources)(sources)
-    read = _padded([np.concatenate([[START], target]) for target in targets])
-    write = _padded([np.concatenate([target, [END]]) for target in targets])
-    return PairBatch(source_BS, source_length_B, read, write, torch.tensor([len(target) + 1 for target in targets]))
+    write_BT = _pad([np.concatenate([target, [END]]) for target in targets])
+    length_B = torch.tensor([len(target) + 1 for target in targets])
+    return PairBatch(source_BS, source_length_B, decoder_input(targets), write_BT, length_B)
+
+
+def decoder_input(targets: Sequence[NDArray[np.int32] | Sequence[int]]) -> Tensor:
+    """Return the ids [B, T] that a decoder reads to write these targets: <s>, the target's ids, padding."""
+    return _pad([np.concatenate([[START], np.asarray(target, np.int64)]) for target in targets])
 
 
 def pad_sources(sources: Sequence[NDArray[np.int32] | Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Source ids with </s> behind them, padded, and their lengths."""
     rows = [np.concatenate([np.asarray(source, np.int64), [END]]) for source in sources]
-    return _padded(rows), torch.tensor([len(row) for row in rows])
+    return _pad(rows), torch.tensor([len(row) for row in rows])
 
 
-def _padded(rows: Sequence[NDArray[np.int64]]) -> Tensor:
+def _pad(rows: Sequence[NDArray[np.int64]]) -> Tensor:
     table = np.full((len(rows), max(len(row) for row in rows)), PAD, np.int64)
     for index, row in enumerate(rows):
         table[index, : len(row)] = row

@@ -12,7 +12,7 @@ from saccade.data.store import Ragged
 from saccade.data.text.tokenizer import PAD
 
 
-class Gathered(NamedTuple):
+class FlatSentences(NamedTuple):
     """Ids of some sentences one behind the other, and how many each has."""
 
     ids: NDArray[np.int64]
@@ -28,7 +28,7 @@ class Gathered(NamedTuple):
         row_T[np.arange(len(self.ids)) + np.repeat(np.arange(len(self.length_N)) + first, self.length_N)] = self.ids
         row_T[start_N[:-1] if first else start_N[1:] - 1] = mark
 
-    def padded(self, mark: int, *, first: bool) -> NDArray[np.int64]:
+    def pad(self, mark: int, *, first: bool) -> NDArray[np.int64]:
         """One below the other, with a mark before or behind each."""
         table = np.full((len(self.length_N), int(self.length_N.max()) + 1), PAD, np.int64)
         is_real = np.arange(table.shape[1]) <= self.length_N[:, None]
@@ -38,7 +38,7 @@ class Gathered(NamedTuple):
         return table
 
 
-def gathered(sides: Sequence[Ragged], rows: NDArray[np.int64]) -> Gathered:
+def gather_sentences(sides: Sequence[Ragged], rows: NDArray[np.int64]) -> FlatSentences:
     """Rows, counted through all the stores, in the order given; each store is read at once."""
     starts = np.cumsum([0, *(len(side) for side in sides)])
     store_N = np.searchsorted(starts, rows, side="right") - 1
@@ -52,9 +52,9 @@ def gathered(sides: Sequence[Ragged], rows: NDArray[np.int64]) -> Gathered:
     first_N = np.cumsum(length_N) - length_N
     at = np.arange(int(length_N.sum())) + np.repeat(begin_N - first_N, length_N)
     if len(used) == 1:
-        return Gathered(sides[used[0]].steps[at].astype(np.int64), length_N)
+        return FlatSentences(sides[used[0]].steps[at].astype(np.int64), length_N)
     ids, store_T = np.zeros(len(at), np.int64), np.repeat(store_N, length_N)
     for store in used:
         own = store_T == store
         ids[own] = sides[store].steps[at[own]]
-    return Gathered(ids, length_N)
+    return FlatSentences(ids, length_N)

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.data.batches import Load, Part, Rows, drawn
-from saccade.data.gather import Gathered, gathered
+from saccade.data.batches import CorpusPart, Load, Rows, draw_rows, weigh_stores
+from saccade.data.gather import FlatSentences, gather_sentences
 from saccade.data.store import Store
 from saccade.data.text.tokenizer import END, PAD, START
 from saccade.errors import UserError
@@ -63,7 +63,7 @@ class PackedShape(NamedTuple):
 
 
 @final
-class Packed:
+class PackedBatches:
     """Batches of rows by chance, each filled until a side or the slots are full; every row once an epoch."""
 
     def __init__(
@@ -73,16 +73,16 @@ class Packed:
         tokens_per_batch: int,
         seed: int,
         load: Load,
-        parts: Sequence[Part] = (),
+        parts: Sequence[CorpusPart] = (),
     ) -> None:
         self.load, self._seed = load, seed
         self._sides = [side.astype(np.int64) for side in lengths]
-        self._parts = parts or [Part(len(self._sides[0]))]
-        self.shape = shape_of(self._sides, tokens_per_batch)
+        self._parts = parts or [CorpusPart(len(self._sides[0]))]
+        self.shape = choose_shape(self._sides, tokens_per_batch)
 
     def epoch(self, number: int) -> list[Rows]:
         """The batches of an epoch, as rows."""
-        return list(self._cut(drawn(self._parts, np.random.default_rng([self._seed, number]))))
+        return list(self._cut(draw_rows(self._parts, np.random.default_rng([self._seed, number]))))
 
     def _cut(self, rows: Rows) -> Iterator[Rows]:
         ends = [np.cumsum(side[rows]) for side in self._sides]
@@ -104,7 +104,7 @@ class Packed:
         return real / (len(batches) * (self.shape.source + self.shape.target))
 
 
-def shape_of(sides: Sequence[NDArray[np.int64]], tokens: int) -> PackedShape:
+def choose_shape(sides: Sequence[NDArray[np.int64]], tokens: int) -> PackedShape:
     """The longer side of the whole corpus gets `tokens`, the other its share and a little room."""
     if not len(sides[0]):
         raise UserError("data: nothing is left to train on; everything was blank or too long")
@@ -121,35 +121,35 @@ def shape_of(sides: Sequence[NDArray[np.int64]], tokens: int) -> PackedShape:
     return PackedShape(source, target, int(SLOTS * tokens / max(means)) + 1)
 
 
-def of_stores(*stores: Store, tokens_per_batch: int, seed: int, weights: Sequence[float] = ()) -> Packed:
+def pack_pairs(*stores: Store, tokens_per_batch: int, seed: int, weights: Sequence[float] = ()) -> PackedBatches:
     """Packed pairs from one store or several, each with its weight."""
     sources, targets = [store.source for store in stores], [store.target for store in stores]
     longest = [int(max(side.lengths.max() for side in sides if len(side))) + 1 for sides in (sources, targets)]
 
     def load(rows: Rows) -> PackedBatch:
-        source, target = gathered(sources, rows), gathered(targets, rows)
+        source, target = gather_sentences(sources, rows), gather_sentences(targets, rows)
         write = np.full(plan.shape.target, IGNORED, np.int64)
         target.put(write, END, first=False)
         return PackedBatch(
-            _row(source, plan.shape.source, plan.shape.slots, END, longest[0], first=False),
-            _row(target, plan.shape.target, plan.shape.slots, START, longest[1], first=True),
+            _pack_row(source, plan.shape.source, plan.shape.slots, END, longest[0], first=False),
+            _pack_row(target, plan.shape.target, plan.shape.slots, START, longest[1], first=True),
             torch.from_numpy(write),
         )
 
-    plan = Packed(
+    plan = PackedBatches(
         [np.concatenate([side.lengths + 1 for side in sides]) for sides in (sources, targets)],  # ids with </s>
         tokens_per_batch=tokens_per_batch,
         seed=seed,
         load=load,
-        parts=[Part(len(store), weight) for store, weight in zip(stores, weights or [1.0] * len(stores), strict=True)],
+        parts=weigh_stores(stores, weights),
     )
     return plan
 
 
-def _row(gathered: Gathered, size: int, slots: int, mark: int, longest: int, *, first: bool) -> PackedRow:
+def _pack_row(sentences: FlatSentences, size: int, slots: int, mark: int, longest: int, *, first: bool) -> PackedRow:
     """One behind the other, each with a mark before or behind it."""
-    ids, start_N = np.full(size, PAD, np.int64), gathered.starts()
-    gathered.put(ids, mark, first=first)
+    ids, start_N = np.full(size, PAD, np.int64), sentences.starts()
+    sentences.put(ids, mark, first=first)
     starts = np.full(slots + 1, start_N[-1], np.int32)
     starts[: len(start_N)] = start_N
     place = np.zeros(size, np.int64)

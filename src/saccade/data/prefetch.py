@@ -9,7 +9,7 @@ from typing import Any, final
 
 
 @final
-class Ahead:
+class Prefetcher:
     """`take(rows, later)` is `load(rows)`; a thread meanwhile loads the first few of those that come `later`."""
 
     def __init__(self, load: Callable[[Any], Any], *, depth: int) -> None:

@@ -35,9 +35,9 @@ class Ragged:
     """
 
     def __init__(self, folder: Path, name: str, dtype: DTypeLike = np.int32, width: int | None = None) -> None:
-        values = _mapped(folder / f"{name}.values", dtype)
+        values = _map_file(folder / f"{name}.values", dtype)
         self.steps: NDArray[Any] = values if width is None else values.reshape(-1, width)
-        self.offsets: NDArray[np.int64] = _mapped(folder / f"{name}.offsets", np.int64)
+        self.offsets: NDArray[np.int64] = _map_file(folder / f"{name}.offsets", np.int64)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -102,7 +102,7 @@ Encode = Callable[[str], Sequence[int]]
 Measure = Callable[[Sequence[int]], int]
 
 
-def prepare(
+def prepare_store(
     root: Path,
     pairs: Callable[[], Iterable[Pair]],
     files: Iterable[Path],
@@ -118,10 +118,10 @@ def prepare(
     as many steps as `measure` says.
     """
     key = content_hash(files, {**identity, "max_length": max_length, "format": FORMAT})
-    return _opened(made_once(root, key, lambda folder: _write(folder, pairs(), encode, (measure, len), max_length)))
+    return _open_store(make_once(root, key, lambda folder: _write(folder, pairs(), encode, (measure, len), max_length)))
 
 
-def made_once(root: Path, key: str, write: Callable[[Path], None]) -> Path:
+def make_once(root: Path, key: str, write: Callable[[Path], None]) -> Path:
     """The folder `root/key`, found, or written now; whole or not there. Its `meta.json` is written last."""
     folder = root / key
     if not (folder / "meta.json").exists():
@@ -146,14 +146,14 @@ def _forget_old_drafts(root: Path) -> None:
             shutil.rmtree(draft, ignore_errors=True)
 
 
-def hashed(pair: Pair) -> bytes:
+def hash_pair(pair: Pair) -> bytes:
     """Eight bytes that stand for a pair's text."""
     return hashlib.blake2b(f"{pair.source}\t{pair.target}".encode(), digest_size=8).digest()
 
 
-def count_seen(pairs: Iterable[Pair], stores: Iterable[Store]) -> int:
+def count_duplicates(pairs: Iterable[Pair], stores: Iterable[Store]) -> int:
     """How many of the pairs are in a store too; memory grows with these pairs, not with the stores."""
-    own = np.frombuffer(b"".join(map(hashed, pairs)), np.uint64)
+    own = np.frombuffer(b"".join(map(hash_pair, pairs)), np.uint64)
     known = np.unique(own)
     seen = np.zeros(len(known), bool)
     for store in stores:
@@ -164,11 +164,11 @@ def count_seen(pairs: Iterable[Pair], stores: Iterable[Store]) -> int:
     return int(np.isin(own, known[seen]).sum())
 
 
-def _opened(folder: Path) -> Store:
+def _open_store(folder: Path) -> Store:
     stored = json.loads((folder / "meta.json").read_text("utf-8"))
     first = {reason: (row, side) for reason, (row, side) in stored["first_left_out"].items()}
     sides = Ragged(folder, "source"), Ragged(folder, "target")
-    return Store(*sides, _mapped(folder / "pairs.hashes", np.uint64), stored["left_out"], first, folder.name)
+    return Store(*sides, _map_file(folder / "pairs.hashes", np.uint64), stored["left_out"], first, folder.name)
 
 
 def _write(
@@ -187,7 +187,7 @@ def _write(
                 left_out[reason] += 1
                 first.setdefault(reason, (row, side))
                 continue
-            hashes.write(hashed(pair))
+            hashes.write(hash_pair(pair))
             for writer, tokens in zip(sides, ids, strict=True):
                 writer.add(tokens)
     (folder / "meta.json").write_text(json.dumps({"left_out": left_out, "first_left_out": first}), "utf-8")
@@ -201,7 +201,7 @@ def _problem(pair: Pair, lengths: Sequence[int], max_length: int) -> tuple[str, 
     return ("too long", long[0]) if long else None
 
 
-def _mapped(path: Path, dtype: Any) -> NDArray[Any]:
+def _map_file(path: Path, dtype: Any) -> NDArray[Any]:
     if path.stat().st_size == 0:
         return np.zeros(0, dtype)
     return np.memmap(path, dtype, mode="r")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from saccade.data.text.corpus import Corpus, Pair
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import replace_file
 from saccade.inspection.draw import braille, heatmap
 from saccade.inspection.insight import merged
 from saccade.lab.phrasebook import grammar
@@ -58,7 +58,7 @@ def write_phrasebook(folder: Path, *, sentences: int, seed: int) -> None:
     parts = zip(("train", "valid", "test"), grammar.split(sentences, NUM_VALID, NUM_TEST, seed=seed), strict=True)
     for name, pairs in reversed(list(parts)):
         for ending, side in (("fr", 1), ("en", 0)):
-            with replacing(folder / f"{name}.{ending}") as draft:
+            with replace_file(folder / f"{name}.{ending}") as draft:
                 draft.write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
 
 
@@ -127,7 +127,7 @@ def show_alignments(translator: Translator, pairs: Sequence[Pair], out: Path, co
 
 def write_examples(pairs: Sequence[Pair], out: Path) -> None:
     """What there is to try when the run is served."""
-    with replacing(out / "examples.txt") as draft:
+    with replace_file(out / "examples.txt") as draft:
         draft.write_text("".join(f"{pair.source}\n" for pair in chosen(pairs, SHORT)), "utf-8")
 
 

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import replace_file
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 NAME = re.compile(r"(?P<digit>\d)_(?P<speaker>[^_]+)_(?P<number>\d+)\.wav")
@@ -35,7 +35,7 @@ def run(
     for name, count in counts.items():
         chance = random.Random(f"{seed} {name}")
         written[name] = out / f"{name}.tsv"
-        with replacing(written[name]) as draft, draft.open("w", encoding="utf-8", newline="\n") as lines:
+        with replace_file(written[name]) as draft, draft.open("w", encoding="utf-8", newline="\n") as lines:
             lines.writelines(_string(found[name], chance, *LENGTHS[name]) for _ in range(count))
     return written
 

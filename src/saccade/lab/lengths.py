@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import replace_file
 from saccade.inspection.draw import by_class
 from saccade.runs import config as config_file
 from saccade.runs import process, report
@@ -49,7 +49,7 @@ def run(configs: Sequence[Path], *, seeds: int, jobs: int, out: Path, console: C
     with ThreadPoolExecutor(jobs) as pool:
         outcomes = list(pool.map(lambda pair: _outcome(pair[0], pair[1], out, console), wanted))
     console.print(_table(outcomes))
-    with replacing(out / "lengths.json") as draft:
+    with replace_file(out / "lengths.json") as draft:
         draft.write_text(json.dumps([outcome._asdict() for outcome in outcomes], indent=1), "utf-8")
     _draw(outcomes, out / "lengths.png")
     console.print(f"BLEU by source length: {out / 'lengths.png'}")

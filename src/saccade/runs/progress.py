@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import replace_file
 from saccade.inspection.pages.report import name_of
 from saccade.training import checkpoints
 from saccade.training.loop import Trainer
@@ -125,7 +125,7 @@ def _forget_after(path: Path, progress: checkpoints.Progress) -> None:
     """Lines after the checkpoint will be written again."""
     if path.exists():
         rows = [line for line in path.read_text("utf-8").splitlines() if _is_before(line, progress)]
-        with replacing(path) as draft:
+        with replace_file(path) as draft:
             draft.write_text("".join(row + "\n" for row in rows), "utf-8")
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from saccade.config.base import RunSection
 from saccade.errors import UserError
-from saccade.files import lock_folder, replacing
+from saccade.files import lock_folder, replace_file
 from saccade.ops.float8 import train_in_float8
 from saccade.runs import config as config_file
 from saccade.runs import report
@@ -122,7 +122,7 @@ def _store(config: Any, job: Job, folder: Path) -> None:
     """What a trained run needs beside its weights; not before: a refused run stays as it was."""
     _check_same_data(job.data, folder)
     for name, text in job.stored.items():
-        with replacing(folder / name) as draft:
+        with replace_file(folder / name) as draft:
             draft.write_text(text, "utf-8")
     config_file.save(config, folder / "config.yaml")
 
@@ -168,7 +168,7 @@ def _check_same_data(keys: list[str], folder: Path) -> None:
     has_begun = bool(checkpoints.steps(folder / "checkpoints"))
     if has_begun and path.exists() and json.loads(path.read_text("utf-8")) != keys:
         raise UserError(f"{folder}: the training data have changed since this run began; give another folder (--run)")
-    with replacing(path) as draft:
+    with replace_file(path) as draft:
         draft.write_text(json.dumps(keys), "utf-8")
 
 
@@ -177,5 +177,5 @@ def _write_versions(path: Path, options: TrainingOptions) -> None:
     versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
     device = torch.cuda.get_device_name() if options.device.type == "cuda" else platform.processor() or "cpu"
     place = {"python": platform.python_version(), "system": platform.platform(), "device": device}
-    with replacing(path) as draft:
+    with replace_file(path) as draft:
         draft.write_text(json.dumps({**versions, **place, "precision": str(options.dtype)}, indent=1), "utf-8")

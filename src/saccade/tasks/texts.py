@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
+from saccade.data.grouping import group_by_length
 from saccade.errors import UserError
 from saccade.tasks.evaluation import several
 
@@ -39,12 +40,7 @@ def windows(texts: Iterator[tuple[str, str]], size: int) -> Iterator[list[tuple[
 
 
 def by_length(lengths: list[int], budget: int) -> Iterator[list[int]]:
-    """Rows of like lengths within the token budget; blank ones are left out."""
-    batch: list[int] = []
-    for row in sorted((row for row, n in enumerate(lengths) if n), key=lambda row: lengths[row]):
-        if batch and (len(batch) + 1) * (lengths[row] + 1) > budget:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
+    """Yield rows of like lengths within the token budget; blank ones are left out."""
+    rows = [row for row, length in enumerate(lengths) if length]
+    for batch in group_by_length([(lengths[row] + 1,) for row in rows], budget):
+        yield [rows[index] for index in batch]

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import replace_file
 from saccade.training.distributed.shards import cut_like, gathered
 
 NAME = re.compile(r"step-(\d{9})\.safetensors")
@@ -56,7 +56,7 @@ def save(
     tensors |= {f"average.{name}": value for name, value in average.items()}
     tensors = gathered(tensors, keep=writes)
     if writes:
-        with replacing(path_of(folder, progress.step)) as draft:
+        with replace_file(path_of(folder, progress.step)) as draft:
             _write(tensors, draft, {"progress": json.dumps(asdict(progress))})
         forget_all_but(folder, keep)
 
@@ -76,7 +76,7 @@ def save_weights(path: Path, model: nn.Module, *, writes: bool = True) -> None:
     """The weights alone, for prediction."""
     weights = gathered(unique_state(model), keep=writes)
     if writes:
-        with replacing(path) as draft:
+        with replace_file(path) as draft:
             _write(weights, draft, None)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from saccade.data.prefetch import Ahead
+from saccade.data.prefetch import Prefetcher
 from saccade.ops.unit_gradient import differentiate
 from saccade.training import checkpoints
 from saccade.training.adam import Adam
@@ -74,7 +74,7 @@ class Trainer:
         self.lag = int(is_cuda)  # an accelerator gets a step before the last one's figures are read
         self.sent: deque[tuple[Stepped, Progress]] = deque()
         self.read_at = time.perf_counter()
-        self.batches = Ahead(self._loaded, depth=2 * options.accumulate if is_cuda else 0)
+        self.batches = Prefetcher(self._loaded, depth=2 * options.accumulate if is_cuda else 0)
         self.backward: Backward = self._backward
         if options.capture and is_cuda:
             captured = Captured(self._backward, model.parameters(), options.device, adds=options.accumulate > 1)

@@ -39,7 +39,7 @@ def sequence_loss(
     is added to the mean of their losses.
     """
     if consistency:
-        batch = batch.twice()
+        batch = batch.repeat_rows()
     vectors_BTD = network(batch.source_BS, batch.source_length_B, batch.read_BT)
     real_BT = torch.arange(batch.write_BT.shape[1], device=vectors_BTD.device) < batch.target_length_B[:, None]
     matrix_VD = network.get_parameter("output.weight")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from saccade.data.labels.labelled import LabelColumns, Spelling, Text, plain_lines, read_labelled
+from saccade.data.labels.labelled import LabelColumns, Spelling, Text, parse_lines, read_labelled
 from saccade.errors import UserError
 
 POSITIONS = LabelColumns(3, 2, 0, 1)
@@ -115,8 +115,8 @@ def test_spelling() -> None:
 
 def test_plain_lines() -> None:
     lines = ["Hi  there\n", "A\tYes.\n", "\n", "No.\n"]
-    assert [text.text for text in plain_lines(lines, as_dialogue=False)] == ["Hi there", "A Yes.", "", "No."]
-    assert list(plain_lines(lines, as_dialogue=True)) == [
+    assert [text.text for text in parse_lines(lines, as_dialogue=False)] == ["Hi there", "A Yes.", "", "No."]
+    assert list(parse_lines(lines, as_dialogue=True)) == [
         Text("Hi there", dialogue="0"),
         Text("Yes.", dialogue="0", speaker="A"),
         Text("No.", dialogue="1"),

@@ -21,7 +21,7 @@ def corners(canvas_CYX: Tensor) -> tuple[int, int]:
 
 def test_a_plain_canvas_is_the_picture() -> None:
     assert torch.equal(Canvases().draw(PIXELS, ROWS), PIXELS.float() / 255)
-    assert torch.equal(Canvases().fixed(PIXELS, seed=1), PIXELS)
+    assert torch.equal(Canvases().draw_fixed(PIXELS, seed=1), PIXELS)
 
 
 def test_a_translated_picture_is_whole_and_alone() -> None:
@@ -36,7 +36,7 @@ def test_a_translated_picture_is_whole_and_alone() -> None:
 
 def test_clutter_comes_from_the_other_pictures_and_covers_nothing() -> None:
     own, other = torch.full((1, 1, 5, 5), 50, dtype=torch.uint8), torch.full((1, 1, 5, 5), 200, dtype=torch.uint8)
-    canvas_BCYX = Canvases(23, num_pieces=4, piece=2).fixed(torch.cat([own, other]), seed=3)
+    canvas_BCYX = Canvases(23, num_pieces=4, piece=2).draw_fixed(torch.cat([own, other]), seed=3)
     assert set(canvas_BCYX[0].flatten().tolist()) == {0, 50, 200}
     assert 4 <= int((canvas_BCYX[0] == 200).sum()) <= 4 * 4  # pieces may lie on one another
     assert int((canvas_BCYX[1] == 200).sum()) == 25  # the brighter picture stays whole below darker pieces
@@ -45,7 +45,7 @@ def test_clutter_comes_from_the_other_pictures_and_covers_nothing() -> None:
 
 def test_pieces_are_cut_from_anywhere() -> None:
     ramp = torch.arange(1, 36, dtype=torch.uint8).view(1, 1, 5, 7)
-    pieces_BNCYX = Canvases(9, num_pieces=97, piece=3)._pieces(ramp.repeat(2, 1, 1, 1), torch.tensor([0]), None)
+    pieces_BNCYX = Canvases(9, num_pieces=97, piece=3)._cut_pieces(ramp.repeat(2, 1, 1, 1), torch.tensor([0]), None)
     corner = (pieces_BNCYX[0, :, 0, 0, 0] * 255).round().unique().tolist()
     assert corner == [y * 7 + x + 1 for y in range(3) for x in range(5)]
     step = (pieces_BNCYX[0, :, 0] * 255).round()
@@ -55,11 +55,11 @@ def test_pieces_are_cut_from_anywhere() -> None:
 
 def test_a_fixed_set_depends_on_the_seed_alone() -> None:
     canvases = Canvases(29, num_pieces=2, piece=3, jitter=0.3)
-    first = canvases.fixed(PIXELS, seed=1)
+    first = canvases.draw_fixed(PIXELS, seed=1)
     torch.manual_seed(99)
-    assert torch.equal(first, canvases.fixed(PIXELS, seed=1))
-    assert not torch.equal(first, canvases.fixed(PIXELS, seed=2))
-    assert torch.equal(first, Canvases(29, num_pieces=2, piece=3).fixed(PIXELS, seed=1))  # never bent
+    assert torch.equal(first, canvases.draw_fixed(PIXELS, seed=1))
+    assert not torch.equal(first, canvases.draw_fixed(PIXELS, seed=2))
+    assert torch.equal(first, Canvases(29, num_pieces=2, piece=3).draw_fixed(PIXELS, seed=1))  # never bent
 
 
 def test_drawing_is_repeated_by_torchs_seed() -> None:

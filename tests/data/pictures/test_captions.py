@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from saccade.data.pictures.captions import Captioned, CaptionReader, Lines, of_shapes
+from saccade.data.pictures.captions import CaptionReader, CaptionRows, CaptionSet, make_shape_captions
 from saccade.data.text.tokenizer import END, PAD, START, Vocabulary
 
 TSV = "b.png\t0\tA Dog , runs .\nb.png\t1\ta dog\na.png\t0\tTwo cats\n"
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(folder: Path, source: str = "features.npy", captions: str = "captions.tsv", **how: Any) -> Captioned:
+def read(folder: Path, source: str = "features.npy", captions: str = "captions.tsv", **how: Any) -> CaptionSet:
     return CaptionReader(**how).read(str(folder / captions), str(folder / source), field="data.train")
 
 
@@ -54,10 +54,10 @@ def test_every_format_of_feature_maps_gives_the_same(folder: Path) -> None:
         assert other.grid == (2, 2)
     np.savez(folder / "named.npz", features=FEATURES[::-1], names=["a.png", "b.png"], scale=0.5)
     assert torch.equal(read(folder, "named.npz").load(slice(None)), expected)
-    seen = list(CaptionReader().inputs(folder / "named.npz"))
+    seen = list(CaptionReader().read_inputs(folder / "named.npz"))
     assert [one.name for one in seen] == ["a.png", "b.png"]
     assert np.array_equal(seen[1].source, expected[0].numpy())
-    assert [one.name.rsplit(":", 1)[1] for one in CaptionReader().inputs(folder / "features.npy")] == ["1", "2"]
+    assert [one.name.rsplit(":", 1)[1] for one in CaptionReader().read_inputs(folder / "features.npy")] == ["1", "2"]
 
 
 def test_statistics_are_those_of_the_features(folder: Path) -> None:
@@ -73,16 +73,16 @@ def test_pictures_are_read_and_made_one_size(folder: Path) -> None:
         Image.new("RGB", size, (255, 0, 0)).save(folder / name)
     told = read(folder, ".", side=8)
     assert told.source.shape == (2, 3, 8, 8)
-    assert told.seen(1).name == "a.png"
-    assert told.seen(1).picture is not None
+    assert told.item(1).name == "a.png"
+    assert told.item(1).picture is not None
     assert (told.source[:, 0] == 255).all()
-    assert [one.source.shape for one in CaptionReader(side=8).inputs(folder / "a.png")] == [(3, 8, 8)]
+    assert [one.source.shape for one in CaptionReader(side=8).read_inputs(folder / "a.png")] == [(3, 8, 8)]
 
 
 def test_batches_of_captions(folder: Path) -> None:
     told = read(folder)
     tokenizer = Vocabulary.train("words", ["a dog", "two cats"], 100)
-    lines = Lines(told, tokenizer, places=4)
+    lines = CaptionRows(told, tokenizer, places=4)
     assert lines.lengths.tolist() == [6, 3, 3]
     batch = lines.load(np.array([1, 0]))
     a, dog = tokenizer.encode("a dog")
@@ -95,7 +95,7 @@ def test_batches_of_captions(folder: Path) -> None:
 
 
 def test_shapes_have_masks_and_a_key() -> None:
-    one, same, other = (of_shapes(5, side=24, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (make_shape_captions(5, side=24, seed=seed) for seed in (1, 1, 2))
     assert one.key() == same.key() != other.key()
     assert one.mask_N2YX is not None
     assert len(one) == 5

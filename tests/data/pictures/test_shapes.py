@@ -7,11 +7,11 @@ import pytest
 
 from saccade.data.pictures import shapes
 
-MADE = shapes.make(97, side=48, seed=3)
+MADE = shapes.paint_shapes(97, side=48, seed=3)
 
 
 def test_a_seed_is_a_set() -> None:
-    again, other = shapes.make(97, side=48, seed=3), shapes.make(97, side=48, seed=4)
+    again, other = shapes.paint_shapes(97, side=48, seed=3), shapes.paint_shapes(97, side=48, seed=4)
     assert again.sentences == MADE.sentences
     assert (again.picture_NCYX == MADE.picture_NCYX).all()
     assert other.sentences != MADE.sentences
@@ -53,7 +53,7 @@ def test_things_lie_apart_and_inside() -> None:
 
 
 def test_every_word_comes() -> None:
-    words = {word for sentence in shapes.make(300, side=24).sentences for word in sentence.split()}
+    words = {word for sentence in shapes.paint_shapes(300, side=24).sentences for word in sentence.split()}
     spoken = [*shapes.COLOURS, *shapes.SHAPES, *shapes.SIZES, *" ".join(shapes.RELATIONS).split(), "a"]
     assert words == set(spoken)
 
@@ -62,9 +62,9 @@ def test_nouns_and_the_cells_they_name() -> None:
     assert shapes.noun_steps(["a", "small", "red", "circle", "left", "of", "a", "large", "blue", "square"]) == [3, 9]
     mask_1YX = np.zeros((1, 4, 6), bool)
     mask_1YX[0, 1, 2] = mask_1YX[0, 3, 5] = True
-    assert shapes.overlap(mask_1YX, 2, 3).tolist() == [[False, True, False, False, False, True]]
+    assert shapes.touched_cells(mask_1YX, 2, 3).tolist() == [[False, True, False, False, False, True]]
 
 
 def test_pictures_have_a_least_size() -> None:
     with pytest.raises(ValueError, match="side: 20 given; shapes need 24 pixels or more"):
-        shapes.make(1, side=20)
+        shapes.paint_shapes(1, side=20)

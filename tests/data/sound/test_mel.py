@@ -10,7 +10,18 @@ import pytest
 import torch
 
 from saccade.data.sound import mel as sound
-from saccade.data.sound.mel import FLOOR, RANGE, Mel, filters, frames_of, joined, log_mel, parts, read_wav, resampled
+from saccade.data.sound.mel import (
+    FLOOR,
+    RANGE,
+    Mel,
+    join_frames,
+    log_mel,
+    mel_filters,
+    parse_source,
+    read_frames,
+    read_wav,
+    resample,
+)
 from saccade.errors import UserError
 from sounds import tone, write_wav
 
@@ -34,7 +45,7 @@ def test_channels_are_mixed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rate", "wanted"), [(44_100, 8000), (8000, 16_000), (11_025, 8000), (22_051, 7919)])
 def test_a_resampled_tone_is_the_tone_at_the_other_rate(rate: int, wanted: int) -> None:
-    found = resampled(tone(700.0, 0.3, rate=rate), rate, wanted)
+    found = resample(tone(700.0, 0.3, rate=rate), rate, wanted)
     expected = tone(700.0, 0.3, rate=wanted)
     assert abs(len(found) - len(expected)) <= 1
     middle = slice(len(expected) // 4, len(expected) // 2)
@@ -42,21 +53,21 @@ def test_a_resampled_tone_is_the_tone_at_the_other_rate(rate: int, wanted: int) 
 
 
 def test_what_a_lower_rate_cannot_hold_is_filtered_out() -> None:
-    found = resampled(tone(6000.0, 0.3, rate=16_000), 16_000, 8000)
+    found = resample(tone(6000.0, 0.3, rate=16_000), 16_000, 8000)
     assert np.abs(found[200:-200]).max() < 1e-2  # it would fold to 2000 Hz
 
 
 def test_resampling_in_parts_is_resampling_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = tone(700.0, 0.1)
-    whole = resampled(samples, 8000, 11_025)
+    whole = resample(samples, 8000, 11_025)
     monkeypatch.setattr(sound, "AT_ONCE", 101)
-    np.testing.assert_array_equal(resampled(samples, 8000, 11_025), whole)
+    np.testing.assert_array_equal(resample(samples, 8000, 11_025), whole)
 
 
 def test_filters_are_triangles_by_hand() -> None:
     # Three of them up to 4000 Hz: edges at 0, 1/4, 2/4, 3/4 and all of 2146.06 mel.
     edges = [700 * (10 ** (2146.0645 * share / 4 / 2595) - 1) for share in range(5)]
-    found = filters(Mel(rate=8000, num_mels=3), 8000)  # a bin is one Hertz
+    found = mel_filters(Mel(rate=8000, num_mels=3), 8000)  # a bin is one Hertz
     assert found.shape == (3, 4001)
     for row in range(3):
         assert found[row].argmax() == round(edges[row + 1])
@@ -66,18 +77,18 @@ def test_filters_are_triangles_by_hand() -> None:
     between = found[:, round(edges[1]) + 1 : math.floor(edges[3])]
     torch.testing.assert_close(between.sum(0), torch.ones(between.shape[1]))
     for mel in (SMALL, Mel(), Mel(rate=8000, num_mels=128)):
-        assert filters(mel, 1 << (2 * round(mel.window * mel.rate) - 1).bit_length()).sum(1).gt(0).all()
+        assert mel_filters(mel, 1 << (2 * round(mel.window * mel.rate) - 1).bit_length()).sum(1).gt(0).all()
 
 
 def test_a_tone_lights_its_mel_and_frames_are_a_hop_apart() -> None:
     frames_SF = log_mel(tone(1000.0, 1.0), SMALL)
     assert frames_SF.shape == (101, 40)
-    bands = filters(SMALL, 512) @ (torch.linspace(0, 4000, 257) - 1000).abs().lt(8).float()
+    bands = mel_filters(SMALL, 512) @ (torch.linspace(0, 4000, 257) - 1000).abs().lt(8).float()
     assert frames_SF[50].argmax() == bands.argmax()
     window = tone(1000.0, 1.0)[50 * 80 - 100 : 50 * 80 + 100] * np.sin(np.pi * np.arange(200) / 200) ** 2
     power = np.abs(np.fft.rfft(window, 512)) ** 2
     assert power.max() == pytest.approx((0.5 / 2 * 100) ** 2, rel=0.01)  # half an amplitude, half a window
-    np.testing.assert_allclose(frames_SF[50], np.log(filters(SMALL, 512).numpy() @ power + 1e-10), atol=0.01)
+    np.testing.assert_allclose(frames_SF[50], np.log(mel_filters(SMALL, 512).numpy() @ power + 1e-10), atol=0.01)
     assert log_mel(np.zeros(80, np.float32), SMALL) == pytest.approx(FLOOR, abs=0.02)
     np.testing.assert_allclose(log_mel(tone(1000.0, 1.0) + np.float32(0.3), SMALL), frames_SF, atol=0.1)  # no click
     assert len(log_mel(tone(1000.0, 0.001), SMALL)) == 1  # shorter than a window
@@ -86,11 +97,11 @@ def test_a_tone_lights_its_mel_and_frames_are_a_hop_apart() -> None:
 def test_sources_are_normalised_and_loudness_is_gone() -> None:
     random = np.random.default_rng(1)
     samples = np.asarray(random.normal(0, 0.1, 4001), np.float32)
-    loud, quiet = (joined([log_mel(samples * volume, SMALL)], 40) for volume in (1.0, 0.2))
+    loud, quiet = (join_frames([log_mel(samples * volume, SMALL)], 40) for volume in (1.0, 0.2))
     assert abs(loud.mean()) < 1e-5
     assert loud.std() == pytest.approx(1, abs=1e-4)
     np.testing.assert_allclose(loud, quiet, atol=0.05)
-    silent = joined([log_mel(np.zeros(800, np.float32), SMALL)], 40)
+    silent = join_frames([log_mel(np.zeros(800, np.float32), SMALL)], 40)
     assert np.abs(silent).max() == 0
 
 
@@ -106,9 +117,9 @@ def test_joined_frames_are_nearly_those_of_joined_sound() -> None:
 
 
 def test_a_line_names_files_and_silences() -> None:
-    assert parts("a.wav 0.25 my files/b c.WAV 3 d.wav") == ["a.wav", 0.25, "my files/b c.WAV", 3.0, "d.wav"]
-    assert parts("/x/7.wav.d/8.wav") == ["/x/7.wav.d/8.wav"]
-    assert parts("") == []
+    assert parse_source("a.wav 0.25 my files/b c.WAV 3 d.wav") == ["a.wav", 0.25, "my files/b c.WAV", 3.0, "d.wav"]
+    assert parse_source("/x/7.wav.d/8.wav") == ["/x/7.wav.d/8.wav"]
+    assert parse_source("") == []
 
 
 @pytest.mark.parametrize(
@@ -122,28 +133,28 @@ def test_a_line_names_files_and_silences() -> None:
 )
 def test_a_line_that_names_something_else(line: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        parts(line)
+        parse_source(line)
 
 
 def test_files_that_hold_no_sound(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"there is no file at .*none\.wav"):
-        frames_of(tmp_path / "none.wav", SMALL)
+        read_frames(tmp_path / "none.wav", SMALL)
     with pytest.raises(UserError, match=r"not a PCM WAV file \(.*directory"):
-        frames_of(tmp_path, SMALL)
+        read_frames(tmp_path, SMALL)
     path = tmp_path / "bad.wav"
     for content, message in ((b"", "it ends too early"), (b"RIFX" + bytes(60), "RIFF"), (b"RIFF1234AVI ", "WAVE")):
         path.write_bytes(content)
         with pytest.raises(UserError, match=rf"bad\.wav: not a PCM WAV file \(.*{message}"):
-            frames_of(path, SMALL)
+            read_frames(path, SMALL)
     write_wav(path, np.zeros(0, np.float32))
     with pytest.raises(UserError, match=r"bad\.wav: no sound in it \(0 samples at 8000 Hz\)"):
-        frames_of(path, SMALL)
+        read_frames(path, SMALL)
     write_wav(path, tone(440.0, 0.1))
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(UserError, match=r"bad\.wav: cut short; 1,100 of 1,600 bytes are there"):
-        frames_of(path, SMALL)
+        read_frames(path, SMALL)
     raw = bytearray(write_wav(path, tone(440.0, 0.1)).read_bytes())
     raw[20:22] = (3).to_bytes(2, "little")  # floats
     path.write_bytes(raw)
     with pytest.raises(UserError, match=r"bad\.wav: not a PCM WAV file \(unknown format: 3\)"):
-        frames_of(path, SMALL)
+        read_frames(path, SMALL)

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from saccade.data.sound.mel import Mel, frames_of, joined
-from saccade.data.sound.recordings import named_files, pad_frames, prepare_recordings
-from saccade.data.store import prepare
+from saccade.data.sound.mel import Mel, join_frames, read_frames
+from saccade.data.sound.recordings import find_named_files, pad_frames, prepare_recordings
+from saccade.data.store import prepare_store
 from saccade.data.text.corpus import Pair
 from saccade.errors import UserError
 from sounds import tone, write_wav
@@ -30,9 +30,9 @@ def test_sources_are_references_to_files_that_are_made_once(tmp_path: Path) -> N
     found = prepare_recordings(tmp_path / "store", files(tmp_path), SMALL)
     assert found.frames.steps.dtype == np.float16
     assert found.encode("b.wav 0.25 a.wav 0.004 b.wav") == [1, -25, 0, 1]
-    alone = [frames_of(tmp_path / name, SMALL) for name in ("b.wav", "a.wav")]
-    np.testing.assert_array_equal(found.source([1, -25, 0, 1]), joined([alone[0], 25, alone[1], alone[0]], 11))
-    assert found.length([1, -25, 0, 1]) == len(found.source([1, -25, 0, 1])) == 8 + 25 + 14 + 8
+    alone = [read_frames(tmp_path / name, SMALL) for name in ("b.wav", "a.wav")]
+    np.testing.assert_array_equal(found.load([1, -25, 0, 1]), join_frames([alone[0], 25, alone[1], alone[0]], 11))
+    assert found.length([1, -25, 0, 1]) == len(found.load([1, -25, 0, 1])) == 8 + 25 + 14 + 8
 
 
 def test_a_store_is_found_again_until_a_file_or_setting_changes(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_store_is_found_again_until_a_file_or_setting_changes(tmp_path: Path) 
 def test_pairs_are_measured_in_frames(tmp_path: Path) -> None:
     found = prepare_recordings(tmp_path / "store", files(tmp_path), SMALL)
     pairs = [Pair("a.wav 0.10 b.wav", "x y"), Pair("c.wav 1.00 a.wav", "x"), Pair("b.wav", "y"), Pair("", "y")]
-    store = prepare(
+    store = prepare_store(
         tmp_path / "store",
         lambda: pairs,
         [],
@@ -71,11 +71,11 @@ def test_pairs_are_measured_in_frames(tmp_path: Path) -> None:
 def test_files_are_named_once_and_looked_for(tmp_path: Path) -> None:
     files(tmp_path)
     lines = ["a.wav 0.1 b.wav", "b.wav", "a.wav c.wav"]
-    assert list(named_files(lines, tmp_path, place)) == ["a.wav", "b.wav", "c.wav"]
+    assert list(find_named_files(lines, tmp_path, place)) == ["a.wav", "b.wav", "c.wav"]
     with pytest.raises(UserError, match=r"list\.tsv:2: there is no file at .*d\.wav"):
-        named_files(["a.wav", "b.wav d.wav"], tmp_path, place)
+        find_named_files(["a.wav", "b.wav d.wav"], tmp_path, place)
     with pytest.raises(UserError, match=r"list\.tsv:1: 'seven' is neither a WAV file"):
-        named_files(["seven"], tmp_path, place)
+        find_named_files(["seven"], tmp_path, place)
 
 
 def test_padding_is_zero() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from saccade.data.tags.columns import TagColumns, looks_like_columns, read_columns, sentences, written
+from saccade.data.tags.columns import TagColumns, format_sentence, looks_like_columns, parse_sentences, read_columns
 from saccade.errors import UserError
 
 CONLL = """-DOCSTART- -X- -X- O
@@ -45,8 +45,8 @@ def test_windows_lines_gzip_tabs_and_many_blank_lines(tmp_path: Path) -> None:
 def test_other_columns(tmp_path: Path) -> None:
     (found, *_) = read_columns(write(tmp_path / "a.txt", CONLL), TagColumns(0, 1))
     assert found.tags == ("NNP", "VBZ")
-    assert [one.tags for one in sentences("x", ["a b", "c d"], TagColumns(1, None))] == [()]
-    assert [one.words for one in sentences("x", ["a b", "c d"], TagColumns(1, None))] == [("b", "d")]
+    assert [one.tags for one in parse_sentences("x", ["a b", "c d"], TagColumns(1, None))] == [()]
+    assert [one.words for one in parse_sentences("x", ["a b", "c d"], TagColumns(1, None))] == [("b", "d")]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_columns_are_told_from_sentences() -> None:
 
 
 def test_what_is_written_is_read_again() -> None:
-    text = written(["New York", "a"], ["B-LOC", "O"])
+    text = format_sentence(["New York", "a"], ["B-LOC", "O"])
     assert text == "New York\tB-LOC\na\tO\n"
-    (found,) = sentences("x", text.splitlines())
+    (found,) = parse_sentences("x", text.splitlines())
     assert found[:2] == (("New York", "a"), ("B-LOC", "O"))

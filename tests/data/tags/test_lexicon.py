@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from saccade.data.tags.columns import TaggedSentence
-from saccade.data.tags.lexicon import LONGEST_WORD, MOST_PLACES, Lexicon, plain, shape
+from saccade.data.tags.lexicon import LONGEST_WORD, MOST_PLACES, Lexicon, normalize_word, word_shape
 from saccade.data.text.tokenizer import END, START, UNKNOWN
 from saccade.errors import UserError
 
@@ -16,7 +16,7 @@ TEXT = [
     TaggedSentence(("The", "cat", "saw", "the", "CAT", "in", "1997")),
     TaggedSentence(("In", "1998", "it", "slept")),
 ]
-LEXICON = Lexicon.learned(TEXT, ["O", "B-X"], spelling="bio")
+LEXICON = Lexicon.learn(TEXT, ["O", "B-X"], spelling="bio")
 
 
 @pytest.mark.parametrize(
@@ -31,11 +31,11 @@ LEXICON = Lexicon.learned(TEXT, ["O", "B-X"], spelling="bio")
     ],
 )
 def test_shapes(word: str, wanted: str) -> None:
-    assert shape(word) == wanted
+    assert word_shape(word) == wanted
 
 
 def test_plain_words() -> None:
-    assert plain("B2B-Café 19") == "b0b-café00"
+    assert normalize_word("B2B-Café 19") == "b0b-café00"
 
 
 def test_words_of_the_text_at_least_twice_are_known() -> None:
@@ -74,7 +74,7 @@ def test_no_repeated_word_no_place() -> None:
 
 
 def test_it_is_stored_and_found_again(tmp_path: Path) -> None:
-    (tmp_path / "lexicon.json").write_text(LEXICON.joined(["Dog", "cat", "dog"]).text(), "utf-8")
+    (tmp_path / "lexicon.json").write_text(LEXICON.with_words(["Dog", "cat", "dog"]).to_json(), "utf-8")
     found = Lexicon.load(tmp_path / "lexicon.json")
     assert found.words.symbols == [*LEXICON.words.symbols, "dog"]
     assert (found.tags, found.spelling) == (["O", "B-X"], "bio")

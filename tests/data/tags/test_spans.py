@@ -14,12 +14,12 @@ from saccade.data.tags.spans import (
     allowed_pairs,
     bio,
     bioes,
-    converted,
+    convert_tags,
+    detect_scheme,
+    find_spans,
     iob1,
-    repaired,
-    scheme_of,
+    repair_tags,
     span_scores,
-    spans_of,
 )
 
 SPANS = [Span("PER", 0, 1), Span("LOC", 3, 3), Span("LOC", 4, 6)]
@@ -33,12 +33,12 @@ SPELLED = {
 @pytest.mark.parametrize("scheme", list(SPELLED))
 def test_spans_are_spelled_and_read_in_every_scheme(scheme: str) -> None:
     tags = SPELLED[scheme].split()
-    assert spans_of(tags) == SPANS
+    assert find_spans(tags) == SPANS
     assert {"bio": bio, "iob1": iob1, "bioes": bioes}[scheme](SPANS, 7) == tags
-    assert repaired(tags, scheme) == (tags, 0)
-    assert scheme_of([tags]) == scheme
+    assert repair_tags(tags, scheme) == (tags, 0)
+    assert detect_scheme([tags]) == scheme
     for other in SPELLED.values():
-        assert converted(other.split(), scheme) == tags
+        assert convert_tags(other.split(), scheme) == tags
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_spans_are_spelled_and_read_in_every_scheme(scheme: str) -> None:
     ],
 )
 def test_broken_tags_are_repaired_and_counted(scheme: str, broken: str, mended: str, count: int) -> None:
-    assert repaired(broken.split(), scheme) == (mended.split(), count)
+    assert repair_tags(broken.split(), scheme) == (mended.split(), count)
 
 
 def test_tags_that_spell_no_spans_have_no_scheme() -> None:
-    assert scheme_of([["NN", "VB"]]) is None
-    assert scheme_of([["O", "B-"]]) is None
-    assert scheme_of([["O", "O"]]) == "bio"
+    assert detect_scheme([["NN", "VB"]]) is None
+    assert detect_scheme([["O", "B-"]]) is None
+    assert detect_scheme([["O", "O"]]) == "bio"
 
 
 def random_tags(chance: random.Random, length: int) -> list[str]:
@@ -98,4 +98,4 @@ def test_allowed_pairs_are_just_those_that_need_no_repair(scheme: str) -> None:
     for row in itertools.product(range(len(tags)), repeat=3):
         edge = len(tags)
         keeps = all(table[before][after] for before, after in itertools.pairwise([edge, *row, edge]))
-        assert keeps == (repaired([tags[index] for index in row], scheme).num_changed == 0)
+        assert keeps == (repair_tags([tags[index] for index in row], scheme).num_changed == 0)

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saccade.data.text.corpus import clean
-from saccade.data.text.tokenizer import SPECIAL, UNKNOWN, file_name, load_tokenizer, sample, train_tokenizer
+from saccade.data.text.tokenizer import (
+    SPECIAL,
+    UNKNOWN,
+    load_tokenizer,
+    sample_texts,
+    tokenizer_file_name,
+    train_tokenizer,
+)
 from saccade.errors import UserError
 
 TEXTS = [f"{a} {b} {c}" for a in ("the", "a") for b in ("red", "small", "old") for c in ("house", "horse", "mouse")]
@@ -72,7 +79,7 @@ def test_the_first_ids_mean_the_same_everywhere(kind: str) -> None:
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_stored_and_loaded_is_the_same(kind: str, tmp_path: Path) -> None:
     tokenizer = TOKENIZERS[kind]
-    path = tmp_path / file_name(tokenizer, "source")
+    path = tmp_path / tokenizer_file_name(tokenizer, "source")
     tokenizer.save(path)
     loaded = load_tokenizer(path)
     assert [loaded.encode(text) for text in TEXTS] == [tokenizer.encode(text) for text in TEXTS]
@@ -101,11 +108,11 @@ def test_blank_lines_teach_nothing(kind: str) -> None:
 
 def test_a_sample_is_fair_and_the_same_for_the_same_seed() -> None:
     texts = [f"{number:03}" for number in range(1000)]
-    assert sample(["", *texts], most=3000) == (texts, 1000)
-    chosen = sample(texts, most=300, seed=1)
-    assert chosen == sample(iter(texts), most=300, seed=1)
+    assert sample_texts(["", *texts], most=3000) == (texts, 1000)
+    chosen = sample_texts(texts, most=300, seed=1)
+    assert chosen == sample_texts(iter(texts), most=300, seed=1)
     assert chosen.num_seen == 1000
     assert 30 < len(set(chosen.texts)) == len(chosen.texts) <= 100
-    counts = Counter(text for seed in range(400) for text in sample(texts, most=300, seed=seed).texts)
+    counts = Counter(text for seed in range(400) for text in sample_texts(texts, most=300, seed=seed).texts)
     late = sum(counts[text] for text in texts[500:]) / counts.total()
     assert 0.48 < late < 0.52

@@ -14,7 +14,7 @@ from PIL import Image
 from rich.console import Console
 
 import saccade
-from saccade.data.pictures.captions import Captioned, CaptionReader, CaptionSource, of_shapes
+from saccade.data.pictures.captions import CaptionReader, CaptionSet, CaptionSource, make_shape_captions
 from saccade.data.text.tokenizer import Vocabulary
 from saccade.layers.image_encoder import ImageEncoder
 from saccade.models.captioner import Captioner
@@ -97,7 +97,7 @@ def test_the_share_of_a_noun_on_its_thing() -> None:
     mask_N2YX[0, 0, 0, 0] = mask_N2YX[0, 1, 5, 23] = True  # cells 0 and 11 of 6 x 6
     sentence = "a small red circle above a large blue cross"
     picture = np.zeros((1, 3, 24, 24), np.uint8)
-    told = Captioned(["one"], [[sentence]], picture, mask_N2YX=mask_N2YX)
+    told = CaptionSet(["one"], [[sentence]], picture, mask_N2YX=mask_N2YX)
     weight_BTS = torch.zeros(1, 10, 36)
     weight_BTS[0, 3, 0], weight_BTS[0, 3, 7] = 0.25, 0.75
     weight_BTS[0, 8, 11] = 0.5
@@ -108,8 +108,8 @@ def test_the_share_of_a_noun_on_its_thing() -> None:
 
 def test_a_run_from_its_config(run: Path) -> None:
     writer = saccade.load(run)
-    seen = of_shapes(3, side=24, seed=9)
-    found = writer.predict([seen.seen(row) for row in range(3)])
+    seen = make_shape_captions(3, side=24, seed=9)
+    found = writer.predict([seen.item(row) for row in range(3)])
     assert [one.name for one in found] == seen.names
     one = found[0]
     assert one.line() == one.text == " ".join(one.words)
@@ -143,7 +143,7 @@ def test_it_reads_draws_and_evaluates(run: Path, tmp_path: Path) -> None:
     (tmp_path / "captions.tsv").write_text("a.png\t0\ta red circle\nb.jpg\t0\ta cross\n", "utf-8")
     scores = writer.evaluate([tmp_path / "captions.tsv", tmp_path]).scores
     assert scores["num_pictures"] == 2
-    judged = writer.judge(of_shapes(5, side=24, seed=2))
+    judged = writer.judge(make_shape_captions(5, side=24, seed=2))
     assert "noun_attention" in judged.scores
     assert any("BLEU-4" in line for line in judged.lines)
 

@@ -13,7 +13,7 @@ import torch
 from saccade.data.tags import tagged
 from saccade.data.tags.columns import TaggedSentence
 from saccade.data.tags.lexicon import Lexicon
-from saccade.data.tags.spans import Span, allowed_pairs, scheme_of
+from saccade.data.tags.spans import Span, allowed_pairs, detect_scheme
 from saccade.errors import UserError
 from saccade.layers.crf import LinearChain
 from saccade.models.tagger import FeatureSizes, OtherPlaces, TagNetwork, WordFeatures
@@ -27,7 +27,7 @@ TEXT = [TaggedSentence(("Anna", "lives", "in", "New", "York")), TaggedSentence((
 
 def tagger(*, is_plain: bool = False) -> Tagger:
     torch.manual_seed(3)
-    lexicon = Lexicon.learned(
+    lexicon = Lexicon.learn(
         TEXT, ["N", "V", "O"] if is_plain else TAGS, spelling=None if is_plain else "bioes", min_count=1
     )
     allowed = None if is_plain else allowed_pairs(TAGS, "bioes")
@@ -183,5 +183,5 @@ def test_the_loss_is_minus_the_log_probability_of_the_tags() -> None:
 
 
 def test_a_misspelled_tag_among_spans_is_no_part_of_speech() -> None:
-    assert scheme_of([("B-X", "I-X", "O"), ("X-BAR", "O")]) == "bio"
-    assert scheme_of([("DT", "NN"), ("O", "NN")]) is None
+    assert detect_scheme([("B-X", "I-X", "O"), ("X-BAR", "O")]) == "bio"
+    assert detect_scheme([("DT", "NN"), ("O", "NN")]) is None

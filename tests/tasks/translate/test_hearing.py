@@ -112,7 +112,7 @@ def test_what_is_stored_is_what_is_read_anew(place: Path) -> None:
     anew = next(load_run(place / "run").pairs(valid))
     assert anew.source.startswith(f"{place}/sounds/")
     np.testing.assert_array_equal(source.encode(anew.source), replace(source, stored=stored).encode(pair.source))
-    np.testing.assert_array_equal(source.encode(anew.source), stored.source(stored.encode(pair.source)))
+    np.testing.assert_array_equal(source.encode(anew.source), stored.load(stored.encode(pair.source)))
 
 
 def test_the_command_line_predicts_evaluates_and_draws(place: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from saccade.files import replacing
+from saccade.files import replace_file
 
 TIME_LIMIT = 3600.0  # seconds, for one command
 
@@ -44,7 +44,7 @@ class Environment:
         self.folder.mkdir(parents=True, exist_ok=True)
         _run([sys.executable, "-m", "venv", "--clear", str(self.folder / "venv")], self.folder)
         self.run(["python", "-m", "pip", "install", "-q", *self.requirements], self.folder)
-        with replacing(self.folder / "installed.json") as draft:
+        with replace_file(self.folder / "installed.json") as draft:
             draft.write_text(json.dumps(self.requirements), "utf-8")
 
     def versions(self, *packages: str) -> list[str]:

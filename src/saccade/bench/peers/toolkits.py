@@ -15,7 +15,7 @@ import yaml
 from saccade.bench.peers import configs
 from saccade.bench.peers.configs import CONFIG, OUTPUT, ToolkitJob
 from saccade.bench.peers.environments import Environment, Failed
-from saccade.files import replacing
+from saccade.files import replace_file
 
 
 class Mark(NamedTuple):
@@ -73,7 +73,7 @@ class Toolkit:
     def train(self, job: ToolkitJob, data: Path, threads: int) -> ToolkitOutcome:
         """Train in the folder of the data, and read the log."""
         shutil.rmtree(data / OUTPUT, ignore_errors=True)  # what the one before left
-        with replacing(data / CONFIG) as draft:
+        with replace_file(data / CONFIG) as draft:
             draft.write_text(yaml.safe_dump(self.peer.config(job), sort_keys=False, allow_unicode=True), "utf-8")
         count = str(threads)
         quiet = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "CUDA_VISIBLE_DEVICES": ""}

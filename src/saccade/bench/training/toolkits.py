@@ -24,7 +24,7 @@ from saccade.bench.peers.environments import Failed
 from saccade.bench.peers.toolkits import PEERS, Mark, Toolkit, ToolkitOutcome, Versions
 from saccade.data.text.tokenizer import UNKNOWN, SentencePiece
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import replace_file
 from saccade.tasks import devices
 from saccade.tasks.translate import batches, corpora, task
 from saccade.tasks.translate.config import TranslateConfig
@@ -187,7 +187,7 @@ def prepare(config: TranslateConfig, folder: Path) -> None:
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    with replacing(path) as draft:
+    with replace_file(path) as draft:
         draft.write_text("".join(line + "\n" for line in lines), "utf-8")
 
 
@@ -257,5 +257,5 @@ def plot(rows: Sequence[ToolkitRow], path: Path) -> None:
     axes.margins(x=0.15)
     axes.set_xlabel("real target tokens a second")
     axes.spines[["top", "right"]].set_visible(False)
-    with replacing(path) as draft:
+    with replace_file(path) as draft:
         figure.savefig(draft, dpi=150, format="png")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from saccade.data.text.corpus import clean, kind_of, text_lines
+from saccade.data.text.corpus import clean, kind_of, read_raw_lines
 from saccade.errors import UserError
 
 TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
@@ -37,7 +37,7 @@ class LabelColumns(NamedTuple):
     dialogue: str | int | None = None
     speaker: str | int | None = None
 
-    def named(self) -> dict[str, str | int]:
+    def present(self) -> dict[str, str | int]:
         """The columns that are there, by what they hold."""
         return {name: column for name, column in self._asdict().items() if column is not None}
 
@@ -74,7 +74,7 @@ def read_labelled(paths: Iterable[Path], columns: LabelColumns, *, needs_label: 
     return itertools.chain([first], found)
 
 
-def plain_lines(lines: Iterable[str], *, as_dialogue: bool) -> Iterator[Text]:
+def parse_lines(lines: Iterable[str], *, as_dialogue: bool) -> Iterator[Text]:
     """A text a line; as a dialogue, the lines up to a blank one follow each other, each perhaps `speaker TAB text`."""
     number = 0
     for line in lines:
@@ -92,7 +92,7 @@ def _reader(path: Path) -> Callable[[Path, LabelColumns, bool], Iterator[Text]]:
 
 
 def _tsv(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]:
-    rows = ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(text_lines(path), 1))
+    rows = ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(read_raw_lines(path), 1))
     return _table(path, rows, columns, needs_label)
 
 
@@ -102,7 +102,7 @@ def _csv(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(LONGEST_FIELD)
-    reader = csv.reader(text_lines(path), strict=True)
+    reader = csv.reader(read_raw_lines(path), strict=True)
     while True:
         number = reader.line_num + 1
         try:
@@ -116,20 +116,20 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 def _table(
     path: Path, rows: Iterator[tuple[int, list[str]]], columns: LabelColumns, needs_label: bool
 ) -> Iterator[Text]:
-    places = _places(path, rows, columns, needs_label)
+    places = _find_columns(path, rows, columns, needs_label)
     for number, fields in rows:
         if any(field.strip() for field in fields):
-            yield _checked(path, number, _picked(path, number, fields, places, needs_label), needs_label)
+            yield _check_text(path, number, _pick_fields(path, number, fields, places, needs_label), needs_label)
 
 
-def _places(
+def _find_columns(
     path: Path, rows: Iterator[tuple[int, list[str]]], columns: LabelColumns, needs_label: bool
 ) -> dict[str, int]:
     """Which field of a row holds what, from 0 on: as counted, or as the header says."""
     if columns.are_positions:
-        return {name: int(column) for name, column in columns.named().items()}
+        return {name: int(column) for name, column in columns.present().items()}
     header = [clean(name) for name in next(rows, (1, []))[1]]
-    wanted = {name: column for name, column in columns.named().items() if needs_label or name != "label"}
+    wanted = {name: column for name, column in columns.present().items() if needs_label or name != "label"}
     for name, column in wanted.items():
         if header and column not in header:
             said = f"no column {column!r} (data.columns.{name}) in its header: {', '.join(header)}"
@@ -137,7 +137,7 @@ def _places(
     return {name: header.index(str(column)) for name, column in wanted.items() if header}
 
 
-def _picked(
+def _pick_fields(
     path: Path, number: int, fields: Sequence[str], places: dict[str, int], needs_label: bool
 ) -> dict[str, str]:
     picked = {}
@@ -155,12 +155,12 @@ def _picked(
 def _jsonl(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]:
     if columns.are_positions:
         raise UserError(f"data.columns: positions given, but {path} is JSONL; its columns are keys, such as 'text'")
-    wanted = {name: column for name, column in columns.named().items() if needs_label or name != "label"}
-    for number, line in enumerate(text_lines(path), 1):
+    wanted = {name: column for name, column in columns.present().items() if needs_label or name != "label"}
+    for number, line in enumerate(read_raw_lines(path), 1):
         if line.strip():
             row = _object(path, number, line)
             values = {name: _value(path, number, row, str(column)) for name, column in wanted.items()}
-            yield _checked(path, number, values, needs_label)
+            yield _check_text(path, number, values, needs_label)
 
 
 def _object(path: Path, number: int, line: str) -> dict[str, Any]:
@@ -186,15 +186,15 @@ def _label_first(path: Path, columns: LabelColumns, needs_label: bool) -> Iterat
     if columns != LabelColumns():
         said = f"given, but {path} is plain text, label first"
         raise UserError(f"data.columns: {said}; files with columns end in .tsv, .csv or .jsonl")
-    for number, line in enumerate(text_lines(path), 1):
+    for number, line in enumerate(read_raw_lines(path), 1):
         if cleaned := clean(line):
             label, _, text = cleaned.partition(" ") if needs_label else ("", "", cleaned)
             if not text:
                 raise UserError(f"{path}:{number}: no text behind {label!r}; a line is a label, a space, a text")
-            yield _checked(path, number, {"label": label, "text": text}, needs_label)
+            yield _check_text(path, number, {"label": label, "text": text}, needs_label)
 
 
-def _checked(path: Path, number: int, values: dict[str, str], needs_label: bool) -> Text:
+def _check_text(path: Path, number: int, values: dict[str, str], needs_label: bool) -> Text:
     cleaned = {name: clean(value) for name, value in values.items()}
     if needs_label and not cleaned["label"]:
         raise UserError(f"{path}:{number}: no label")

@@ -85,11 +85,11 @@ class EncodedTexts:
         speaker_BW, own_B1 = self.speaker[row_U][window_BW], self.speaker[row_B][:, None]
         same_BW = np.where(speaker_BW == own_B1, SAME, OTHER)
         same_BW[np.minimum(speaker_BW, own_B1) < 0] = UNKNOWN_SPEAKER
-        ids_US, length_U = self._padded(row_U)
+        ids_US, length_U = self._pad(row_U)
         arrays = (ids_US, length_U, window_BW, length_B, same_BW, self.label[row_B])
         return TextBatch(*(torch.from_numpy(np.ascontiguousarray(array, np.int64)) for array in arrays))
 
-    def _padded(self, row_U: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _pad(self, row_U: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         start_U1, length_U = self.start[row_U][:, None], self.start[row_U + 1] - self.start[row_U]
         step_S = np.arange(int(length_U.max()))
         real_US = step_S < length_U[:, None]

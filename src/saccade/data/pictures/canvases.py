@@ -43,47 +43,48 @@ class Canvases:
         """Canvases [B, C, Y, X], 0 to 1, of some rows of uint8 pictures, with clutter from the others."""
         picture_BCYX = pixel_NCYX[row_B].float() / 255
         if self.jitter:
-            picture_BCYX = _bent(picture_BCYX, self.jitter, generator)
+            picture_BCYX = _distort(picture_BCYX, self.jitter, generator)
         rows, columns = (self.size, self.size) if self.size else pixel_NCYX.shape[-2:]
         if (rows, columns) == picture_BCYX.shape[-2:] and not self.num_pieces:
             return picture_BCYX
-        layers = [_placed(picture_BCYX[:, None], rows, columns, generator)]
+        layers = [_place(picture_BCYX[:, None], rows, columns, generator)]
         if self.num_pieces:
-            layers.append(_placed(self._pieces(pixel_NCYX, row_B, generator), rows, columns, generator))
+            layers.append(_place(self._cut_pieces(pixel_NCYX, row_B, generator), rows, columns, generator))
         index_BN, value_BCN = (torch.cat(parts, -1) for parts in zip(*layers, strict=True))
         empty_BCN = value_BCN.new_zeros(*value_BCN.shape[:2], rows * columns)
         drawn_BCN = empty_BCN.scatter_reduce_(2, index_BN[:, None].expand_as(value_BCN), value_BCN, "amax")
         return drawn_BCN.unflatten(2, (rows, columns))
 
-    def fixed(self, pixel_NCYX: Tensor, seed: int) -> Tensor:
+    def draw_fixed(self, pixel_NCYX: Tensor, seed: int) -> Tensor:
         """One canvas for each picture as uint8, a function of the seed: always drawn on the CPU, never bent."""
         self.check(pixel_NCYX)
         generator, plain = torch.Generator().manual_seed(seed), Canvases(self.size, self.num_pieces, self.piece)
         rows = torch.arange(len(pixel_NCYX)).split(FIXED_AT_ONCE)
         return torch.cat([(plain.draw(pixel_NCYX, row_B, generator) * 255).round().byte() for row_B in rows])
 
-    def _pieces(self, pixel_NCYX: Tensor, row_B: Tensor, generator: torch.Generator | None) -> Tensor:
+    def _cut_pieces(self, pixel_NCYX: Tensor, row_B: Tensor, generator: torch.Generator | None) -> Tensor:
         """Pieces [B, N, C, Y, X] from anywhere in other pictures than a row's own."""
         count, _, rows, columns = pixel_NCYX.shape
         shape, device = (len(row_B), self.num_pieces), row_B.device
-        other_BN = (row_B[:, None] + _below(count - 1, shape, device, generator) + 1) % count
+        other_BN = (row_B[:, None] + _random_integers(count - 1, shape, device, generator) + 1) % count
         inside = torch.arange(self.piece, device=device)
-        y_BNY = _below(rows - self.piece + 1, shape, device, generator)[..., None] + inside
-        x_BNX = _below(columns - self.piece + 1, shape, device, generator)[..., None] + inside
+        y_BNY = _random_integers(rows - self.piece + 1, shape, device, generator)[..., None] + inside
+        x_BNX = _random_integers(columns - self.piece + 1, shape, device, generator)[..., None] + inside
         piece_BNYXC = pixel_NCYX[other_BN[..., None, None], :, y_BNY[..., None], x_BNX[:, :, None]]
         return piece_BNYXC.movedim(-1, 2).float() / 255
 
 
-def _placed(patch_BNCYX: Tensor, rows: int, columns: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+def _place(patch_BNCYX: Tensor, rows: int, columns: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
     """Patches anywhere on a canvas: the places of their pixels [B, N Y X], and the pixels [B, C, N Y X]."""
     shape, (height, width), device = patch_BNCYX.shape[:2], patch_BNCYX.shape[-2:], patch_BNCYX.device
-    y_BNY = _below(rows - height + 1, shape, device, generator)[..., None] + torch.arange(height, device=device)
-    x_BNX = _below(columns - width + 1, shape, device, generator)[..., None] + torch.arange(width, device=device)
+    y_BN1 = _random_integers(rows - height + 1, shape, device, generator)[..., None]
+    x_BN1 = _random_integers(columns - width + 1, shape, device, generator)[..., None]
+    y_BNY, x_BNX = y_BN1 + torch.arange(height, device=device), x_BN1 + torch.arange(width, device=device)
     index_BNYX = y_BNY[..., None] * columns + x_BNX[..., None, :]
     return index_BNYX.flatten(1), patch_BNCYX.movedim(2, 1).flatten(2)
 
 
-def _bent(picture_BCYX: Tensor, jitter: float, generator: torch.Generator | None) -> Tensor:
+def _distort(picture_BCYX: Tensor, jitter: float, generator: torch.Generator | None) -> Tensor:
     """Every picture through an affine map near the identity."""
     noise_B23 = torch.rand(len(picture_BCYX), 2, 3, device=picture_BCYX.device, generator=generator) * 2 - 1
     map_B23 = torch.eye(2, 3, device=picture_BCYX.device) + jitter * noise_B23
@@ -91,7 +92,7 @@ def _bent(picture_BCYX: Tensor, jitter: float, generator: torch.Generator | None
     return F.grid_sample(picture_BCYX, grid_BYX2, align_corners=False)
 
 
-def _below(
+def _random_integers(
     end: int, shape: tuple[int, ...] | torch.Size, device: torch.device, generator: torch.Generator | None
 ) -> Tensor:
     return torch.randint(end, shape, device=device, generator=generator)

@@ -21,7 +21,7 @@ from torch import Tensor
 from saccade.data.batches import collate
 from saccade.data.pictures import shapes
 from saccade.data.pictures.images import Pixels, read_picture, read_pictures
-from saccade.data.text.corpus import clean, text_lines
+from saccade.data.text.corpus import clean, read_raw_lines
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import UserError
 
@@ -38,7 +38,7 @@ class CaptionSource(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Captioned:
+class CaptionSet:
     """N pictures as bytes [N, C, Y, X], or feature maps [N, S, C] with their `grid`, and the captions of each.
 
     Feature values are `scale` times what is stored. `mask_N2YX` says where the two named things lie, if it is known.
@@ -59,7 +59,7 @@ class Captioned:
         chosen = torch.from_numpy(np.ascontiguousarray(self.source[rows]))
         return chosen if self.grid is None else chosen.float() * self.scale
 
-    def seen(self, row: int) -> CaptionSource:
+    def item(self, row: int) -> CaptionSource:
         """One of them."""
         source = self.load(slice(row, row + 1))[0].numpy()
         return CaptionSource(self.names[row], source, source if self.grid is None else None)
@@ -79,11 +79,11 @@ class Captioned:
         return hashlib.sha256(text + np.ascontiguousarray(self.source).tobytes()).hexdigest()
 
 
-def of_shapes(count: int, *, side: int, seed: int) -> Captioned:
+def make_shape_captions(count: int, *, side: int, seed: int) -> CaptionSet:
     """Pictures of shapes, one sentence each."""
-    made = shapes.make(count, side=side, seed=seed)
+    made = shapes.paint_shapes(count, side=side, seed=seed)
     names = [f"shapes-{seed}-{number}" for number in range(1, count + 1)]
-    return Captioned(names, [[sentence] for sentence in made.sentences], made.picture_NCYX, mask_N2YX=made.mask_N2YX)
+    return CaptionSet(names, [[sentence] for sentence in made.sentences], made.picture_NCYX, mask_N2YX=made.mask_N2YX)
 
 
 @final
@@ -101,7 +101,7 @@ class CaptionReader:
     lower_case: bool = True
     punctuation: bool = True
 
-    def read(self, captions: str, source: str, *, field: str = "data") -> Captioned:
+    def read(self, captions: str, source: str, *, field: str = "data") -> CaptionSet:
         """Captions and what they tell of; a picture or feature map for every name in the captions."""
         told = self._captions(Path(captions).expanduser(), field)
         names, path = list(told), Path(source).expanduser()
@@ -109,11 +109,11 @@ class CaptionReader:
             if not path.is_dir():
                 raise UserError(f"{field}.pictures: there is no folder at {source}")
             pictures = [read_picture(path / name, channels=3, resize=self.side) for name in names]
-            return Captioned(names, list(told.values()), np.stack(pictures))
+            return CaptionSet(names, list(told.values()), np.stack(pictures))
         found = self._features(path, field)
-        return Captioned(names, list(told.values()), found.rows(names, captions, source), found.grid, found.scale)
+        return CaptionSet(names, list(told.values()), found.rows(names, captions, source), found.grid, found.scale)
 
-    def inputs(self, path: Path) -> Iterator[CaptionSource]:
+    def read_inputs(self, path: Path) -> Iterator[CaptionSource]:
         """What a file or folder holds, without captions."""
         if self.side is not None:
             for name, pixels in read_pictures(path, channels=3, resize=self.side):
@@ -124,7 +124,7 @@ class CaptionReader:
         for name, feature_SC in zip(names, found.feature_NSC, strict=True):
             yield CaptionSource(name, feature_SC.astype(np.float32) * np.float32(found.scale))
 
-    def told(self, text: str) -> str:
+    def normalize(self, text: str) -> str:
         """A caption as it is learned and scored: its case and punctuation as asked."""
         words = clean(text.lower() if self.lower_case else text).split()
         return " ".join(word for word in words if self.punctuation or any(sign.isalnum() for sign in word))
@@ -134,12 +134,12 @@ class CaptionReader:
         if not path.is_file():
             raise UserError(f"{field}.captions: there is no file at {path}")
         found: dict[str, list[str]] = {}
-        for number, line in enumerate(text_lines(path), 1):
+        for number, line in enumerate(read_raw_lines(path), 1):
             columns = line.rstrip("\r\n").split("\t")
             if len(columns) != COLUMNS or not columns[0]:
                 wanted = "image TAB number TAB caption"
                 raise UserError(f"{path}:{number}: {len(columns)} columns; there must be {COLUMNS}: {wanted}")
-            if not (caption := self.told(columns[2])):
+            if not (caption := self.normalize(columns[2])):
                 raise UserError(f"{path}:{number}: no word in the caption")
             found.setdefault(columns[0].removeprefix("\ufeff"), []).append(caption)
         if not found:
@@ -147,7 +147,7 @@ class CaptionReader:
         return found
 
     def _features(self, path: Path, field: str) -> _Features:
-        arrays = _arrays(path, field)
+        arrays = _read_arrays(path, field)
         stored = arrays["features"]
         if stored.ndim != len(self.axes) or stored.dtype.kind not in "iuf":
             what = f"{stored.dtype} of shape {list(stored.shape)}"
@@ -185,7 +185,7 @@ class _Features(NamedTuple):
         return self.feature_NSC[[places[name] for name in names]]
 
 
-def _arrays(path: Path, field: str) -> dict[str, NDArray[Any]]:
+def _read_arrays(path: Path, field: str) -> dict[str, NDArray[Any]]:
     """The arrays of an NPZ file, or the one of an .npy file (plain or .gz), which is `features`."""
     if not path.is_file():
         raise UserError(f"{field}.features: there is no file at {path}")
@@ -223,12 +223,12 @@ class CaptionBatch(NamedTuple):
 
 
 @final
-class Lines:
+class CaptionRows:
     """Every caption of every picture as ids: the rows that batches are made of."""
 
-    def __init__(self, told: Captioned, tokenizer: Tokenizer, *, places: int) -> None:
-        self.told, self.places = told, places
-        pairs = [(row, caption) for row, captions in enumerate(told.captions) for caption in captions]
+    def __init__(self, pictures: CaptionSet, tokenizer: Tokenizer, *, places: int) -> None:
+        self.pictures, self.places = pictures, places
+        pairs = [(row, caption) for row, captions in enumerate(pictures.captions) for caption in captions]
         self.picture_N = np.array([row for row, _ in pairs])
         self.ids = [np.asarray(tokenizer.encode(caption), np.int32) for _, caption in pairs]
         self.lengths = np.array([len(ids) + 1 for ids in self.ids])  # </s>
@@ -237,5 +237,5 @@ class Lines:
         """A batch of captions, each with its picture."""
         ids = [self.ids[row] for row in rows]
         _, _, read_BT, write_BT, length_B = collate(ids, ids)
-        source = self.told.load(self.picture_N[rows])
+        source = self.pictures.load(self.picture_N[rows])
         return CaptionBatch(source, torch.full((len(ids),), self.places), read_BT, write_BT, length_B)

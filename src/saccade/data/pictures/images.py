@@ -57,12 +57,14 @@ def read_images(
     if resize is not None and not path.is_dir():
         raise UserError(f"data.resize: {resize} given; it is for folders of pictures, and {images} is a file")
     if labels is not None:
-        return _checked(_idx(path, (3, 4)), _idx(Path(labels).expanduser(), (1,)), f"{images} and {labels}", channels)
+        return _check_images(
+            _read_idx(path, (3, 4)), _read_idx(Path(labels).expanduser(), (1,)), f"{images} and {labels}", channels
+        )
     if path.is_dir():
-        return _folder(path, channels, resize)
+        return _read_folder(path, channels, resize)
     if path.suffix == ".npz":
-        arrays = _npz(path, ("images", "labels"))
-        return _checked(arrays[0], arrays[1], images, channels)
+        arrays = _read_npz(path, ("images", "labels"))
+        return _check_images(arrays[0], arrays[1], images, channels)
     wanted = "a folder of class folders, an .npz file, or an idx file together with labels"
     raise UserError(f"{field}: {images} given; allowed: {wanted}")
 
@@ -70,14 +72,14 @@ def read_images(
 def read_pictures(path: Path, *, channels: int = 1, resize: int | None = None) -> Iterator[tuple[str, Pixels]]:
     """Names and pixels [C, Y, X] of a picture, of a folder's pictures in the order of their paths, of NPZ or idx."""
     if path.is_dir():
-        files = _pictures_in(path)
+        files = _find_pictures(path)
         if not files:
             raise UserError(f"{path}: no picture in it (files that end in {', '.join(ENDINGS)})")
         yield from ((str(file), read_picture(file, channels=channels, resize=resize)) for file in files)
     elif path.suffix == ".npz":
-        yield from _numbered(path, _npz(path, ("images",))[0], channels)
+        yield from _number(path, _read_npz(path, ("images",))[0], channels)
     elif "idx" in path.name:
-        yield from _numbered(path, _idx(path, (3, 4)), channels)
+        yield from _number(path, _read_idx(path, (3, 4)), channels)
     else:
         yield str(path), read_picture(path, channels=channels, resize=resize)
 
@@ -110,11 +112,11 @@ def pixels_of(
     return _channels_first(np.asarray(picture), channels, name)
 
 
-def _folder(path: Path, channels: int, resize: int | None) -> Images:
+def _read_folder(path: Path, channels: int, resize: int | None) -> Images:
     names = sorted(child.name for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
     if len(names) < 2:
         raise UserError(f"{path}: {len(names)} folders in it; there must be one for each class, two or more")
-    files = [(file, label) for label, name in enumerate(names) for file in _pictures_in(path / name, wanted=True)]
+    files = [(file, label) for label, name in enumerate(names) for file in _find_pictures(path / name, wanted=True)]
     pictures = [read_picture(file, channels=channels, resize=resize) for file, _ in files]
     for (file, _), picture in zip(files, pictures, strict=True):
         if picture.shape != pictures[0].shape:
@@ -123,14 +125,14 @@ def _folder(path: Path, channels: int, resize: int | None) -> Images:
     return Images(np.stack(pictures), np.array([label for _, label in files], np.int64), names)
 
 
-def _pictures_in(folder: Path, *, wanted: bool = False) -> list[Path]:
+def _find_pictures(folder: Path, *, wanted: bool = False) -> list[Path]:
     found = sorted(file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
     if wanted and not found:
         raise UserError(f"{folder}: a class without a picture (files that end in {', '.join(ENDINGS)})")
     return found
 
 
-def _checked(images: NDArray[Any], labels: NDArray[Any], where: str, channels: int) -> Images:
+def _check_images(images: NDArray[Any], labels: NDArray[Any], where: str, channels: int) -> Images:
     """Arrays of pictures and classes that fit together."""
     if not len(images):
         raise UserError(f"{where}: empty; there must be at least one picture")
@@ -151,12 +153,12 @@ def _channels_first(pixels: NDArray[Any], channels: int, where: object) -> Pixel
     return np.ascontiguousarray(np.moveaxis(pixels, -1, -3))
 
 
-def _numbered(path: Path, images: NDArray[Any], channels: int) -> Iterator[tuple[str, Pixels]]:
+def _number(path: Path, images: NDArray[Any], channels: int) -> Iterator[tuple[str, Pixels]]:
     pixel_NCYX = _channels_first(images, channels, path)
     return ((f"{path}:{number}", picture) for number, picture in enumerate(pixel_NCYX, 1))
 
 
-def _npz(path: Path, names: tuple[str, ...]) -> list[NDArray[Any]]:
+def _read_npz(path: Path, names: tuple[str, ...]) -> list[NDArray[Any]]:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             if missing := [name for name in names if name not in file]:
@@ -174,9 +176,9 @@ def _npz(path: Path, names: tuple[str, ...]) -> list[NDArray[Any]]:
     return found
 
 
-def _idx(path: Path, dimensions: tuple[int, ...]) -> Pixels:
+def _read_idx(path: Path, dimensions: tuple[int, ...]) -> Pixels:
     """An idx file of bytes: two zeros, the type, the number of dimensions, their sizes, and the numbers."""
-    content = _content(path)
+    content = _read_bytes(path)
     kind, number = (content[2], content[3]) if content[:2] == b"\0\0" and len(content) > 3 else (0, 0)
     if kind != BYTES or number not in dimensions:
         wanted = " or ".join(str(allowed) for allowed in dimensions)
@@ -191,7 +193,7 @@ def _idx(path: Path, dimensions: tuple[int, ...]) -> Pixels:
     return np.frombuffer(values, np.uint8).reshape(sizes)
 
 
-def _content(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         if path.suffix != ".gz":
             return path.read_bytes()

@@ -57,19 +57,19 @@ class ShapePictures(NamedTuple):
     sentences: list[str]
 
 
-def make(count: int, *, side: int = 48, seed: int = 0) -> ShapePictures:
+def paint_shapes(count: int, *, side: int = 48, seed: int = 0) -> ShapePictures:
     """So many pictures by chance; the same for the same seed."""
     if side < SMALLEST:
         raise UserError(f"side: {side} given; shapes need {SMALLEST} pixels or more")
     random = np.random.default_rng(seed)
-    scene = _scene(count, side, random)
+    scene = _draw_scene(count, side, random)
     picture_NCYX = np.empty((count, 3, side, side), np.uint8)
     mask_N2YX = np.empty((count, 2, side, side), bool)
     for start in range(0, count, CHUNK):
         part = slice(start, min(count, start + CHUNK))
         cover_N2YX = _cover(scene.rows(part), side)
         mask_N2YX[part] = cover_N2YX >= 0.5
-        picture_NCYX[part] = _painted(cover_N2YX, scene.colour_N2[part], random)
+        picture_NCYX[part] = _paint(cover_N2YX, scene.colour_N2[part], random)
     return ShapePictures(picture_NCYX, mask_N2YX, _sentences(scene))
 
 
@@ -78,7 +78,7 @@ def noun_steps(words: list[str]) -> list[int]:
     return [step for step, word in enumerate(words) if word in SHAPES]
 
 
-def overlap(mask_NYX: NDArray[np.bool_], rows: int, columns: int) -> NDArray[np.bool_]:
+def touched_cells(mask_NYX: NDArray[np.bool_], rows: int, columns: int) -> NDArray[np.bool_]:
     """Which cells of a feature map [N, rows * columns] a mask touches."""
     count, height, width = mask_NYX.shape
     assert height % rows == 0, "cells are of one size"
@@ -87,17 +87,17 @@ def overlap(mask_NYX: NDArray[np.bool_], rows: int, columns: int) -> NDArray[np.
     return cells.any((2, 4)).reshape(count, rows * columns)
 
 
-def _scene(count: int, side: int, random: np.random.Generator) -> Scene:
+def _draw_scene(count: int, side: int, random: np.random.Generator) -> Scene:
     colour_N2 = np.sort(random.permuted(np.tile(np.arange(len(COLOURS)), (count, 1)), axis=1)[:, :2], axis=1)
     shape_N2 = random.integers(len(SHAPES), size=(count, 2))
     size_N2 = random.integers(len(SIZES), size=(count, 2))
     relation_N = random.integers(len(RELATIONS), size=count)
     radius_N2 = np.array([*SIZES.values()])[size_N2] * side * random.uniform(0.93, 1.07, (count, 2))
-    place_N22 = _places(radius_N2, relation_N, side, random)
+    place_N22 = _draw_places(radius_N2, relation_N, side, random)
     return Scene(colour_N2, shape_N2, size_N2, relation_N, place_N22, radius_N2)
 
 
-def _places(
+def _draw_places(
     radius_N2: NDArray[np.float64], relation_N: NDArray[np.int64], side: int, random: np.random.Generator
 ) -> NDArray[np.float64]:
     """Centres: the second one lies `apart` in its relation's direction and at most half as far across."""
@@ -137,7 +137,7 @@ def _outside(shape: str, down: Pixels, right: Pixels, r: Pixels) -> Pixels:
     return np.minimum(upright, lying)
 
 
-def _painted(
+def _paint(
     cover_N2YX: NDArray[np.float32], colour_N2: NDArray[np.int64], random: np.random.Generator
 ) -> NDArray[np.uint8]:
     """Things on a dark ground, their colours a little different each time, with noise."""

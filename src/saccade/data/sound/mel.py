@@ -43,7 +43,7 @@ class Mel(NamedTuple):
         return round(self.hop * self.rate)
 
 
-def parts(text: str) -> list[str | float]:
+def parse_source(text: str) -> list[str | float]:
     """The files of a source and the seconds of silence between them, in order."""
     found: list[str | float] = []
     at = 0
@@ -75,10 +75,10 @@ def read_wav(path: Path) -> tuple[NDArray[np.float32], int]:
         raise UserError(f"{path}: no sound in it ({count} samples at {rate} Hz)")
     if len(raw) < count * width * parameters.nchannels:
         raise UserError(f"{path}: cut short; {len(raw):,} of {count * width * parameters.nchannels:,} bytes are there")
-    return _samples(raw, width).reshape(-1, parameters.nchannels).mean(1), rate
+    return _decode_samples(raw, width).reshape(-1, parameters.nchannels).mean(1), rate
 
 
-def _samples(raw: bytes, width: int) -> NDArray[np.float32]:
+def _decode_samples(raw: bytes, width: int) -> NDArray[np.float32]:
     kind, full = PCM[width]
     if width == 3:  # the three bytes on top of an empty one
         wide = np.zeros((len(raw) // 3, 4), np.uint8)
@@ -88,7 +88,7 @@ def _samples(raw: bytes, width: int) -> NDArray[np.float32]:
     return np.asarray((values - 128.0 if width == 1 else values) / full, np.float32)
 
 
-def resampled(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
+def resample(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
     """x(t) = sum_n x_n h(t - n), h a sinc at the lower of the two half rates under a Hann window; any two rates."""
     if rate == wanted:
         return samples
@@ -120,12 +120,12 @@ def log_mel(samples: NDArray[np.float32], mel: Mel) -> NDArray[np.float16]:
         pad_mode="constant",
         return_complex=True,
     )
-    mel_FS = filters(mel, size) @ power_CS.abs().square()
+    mel_FS = mel_filters(mel, size) @ power_CS.abs().square()
     return np.asarray((mel_FS + math.exp(FLOOR)).log().mT.numpy(), np.float16)
 
 
 @functools.cache
-def filters(mel: Mel, size: int) -> Tensor:
+def mel_filters(mel: Mel, size: int) -> Tensor:
     """Triangles [F, C] over the bins of a transform of `size`; each rises where the one before it falls."""
     hertz_C = torch.linspace(0, mel.rate / 2, size // 2 + 1)
     edges = torch.linspace(0, _to_mel(mel.rate / 2), mel.num_mels + 2)
@@ -139,19 +139,19 @@ def _to_mel(hertz: float) -> float:
     return 2595 * math.log10(1 + hertz / 700)
 
 
-def frames_of(path: Path, mel: Mel) -> NDArray[np.float16]:
+def read_frames(path: Path, mel: Mel) -> NDArray[np.float16]:
     """The frames [S, F] of a file."""
     samples, rate = read_wav(path)
-    return log_mel(resampled(samples, rate, mel.rate), mel)
+    return log_mel(resample(samples, rate, mel.rate), mel)
 
 
-def joined(pieces: list[NDArray[np.float16] | int], num_mels: int) -> NDArray[np.float32]:
+def join_frames(pieces: list[NDArray[np.float16] | int], num_mels: int) -> NDArray[np.float32]:
     """Frames one after the other, normalised; a number stands for so many frames of silence."""
     rows = [np.full((piece, num_mels), FLOOR, np.float16) if isinstance(piece, int) else piece for piece in pieces]
-    return normalised(np.concatenate(rows).astype(np.float32))
+    return normalize_frames(np.concatenate(rows).astype(np.float32))
 
 
-def normalised(frames_SF: NDArray[np.float32]) -> NDArray[np.float32]:
+def normalize_frames(frames_SF: NDArray[np.float32]) -> NDArray[np.float32]:
     """Mean 0 and deviation 1 over the whole source, 60 dB deep: how loud it is is gone.
 
     Not mel by mel, which in a source of one short word would make a loud mel and a faint one the same.

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.data.sound.mel import Mel, frames_of, joined, parts
-from saccade.data.store import Ragged, RaggedWriter, content_hash, made_once
+from saccade.data.sound.mel import Mel, join_frames, parse_source, read_frames
+from saccade.data.store import Ragged, RaggedWriter, content_hash, make_once
 from saccade.errors import UserError
 
 FORMAT = 1  # another number, and every store is made anew
@@ -33,8 +33,8 @@ class Recordings:
     def encode(self, text: str) -> list[int]:
         """The references of a source; a silence shorter than half a frame is none."""
         named = (
-            self.number_of[part] if isinstance(part, str) else -silent_frames(part, self.mel) or None
-            for part in parts(text)
+            self.number_of[part] if isinstance(part, str) else -num_silent_frames(part, self.mel) or None
+            for part in parse_source(text)
         )
         return [reference for reference in named if reference is not None]
 
@@ -47,13 +47,13 @@ class Recordings:
         each = np.where(sources.steps < 0, -sources.steps, self.frames.lengths[np.maximum(sources.steps, 0)])
         return np.diff(np.concatenate([[0], np.cumsum(each)])[sources.offsets])
 
-    def source(self, references: Iterable[int]) -> NDArray[np.float32]:
+    def load(self, references: Iterable[int]) -> NDArray[np.float32]:
         """A source's frames [S, F], joined and normalised."""
         pieces = [self.frames[number] if number >= 0 else -int(number) for number in references]
-        return joined(pieces, self.mel.num_mels)
+        return join_frames(pieces, self.mel.num_mels)
 
 
-def silent_frames(seconds: float, mel: Mel) -> int:
+def num_silent_frames(seconds: float, mel: Mel) -> int:
     """How many frames a silence has."""
     return round(seconds / mel.hop)
 
@@ -65,19 +65,19 @@ def prepare_recordings(root: Path, files: Mapping[str, Path], mel: Mel) -> Recor
     def write(draft: Path) -> None:
         with RaggedWriter(draft, "frames", np.float16) as writer:
             for path in files.values():
-                writer.add(frames_of(path, mel))
+                writer.add(read_frames(path, mel))
         (draft / "meta.json").write_text(json.dumps({"num_files": len(files)}), "utf-8")
 
-    frames = Ragged(made_once(root, key, write), "frames", np.float16, mel.num_mels)
+    frames = Ragged(make_once(root, key, write), "frames", np.float16, mel.num_mels)
     return Recordings(mel, frames, {name: number for number, name in enumerate(files)}, key)
 
 
-def named_files(texts: Iterable[str], folder: Path, place: Callable[[int], str]) -> dict[str, Path]:
+def find_named_files(texts: Iterable[str], folder: Path, place: Callable[[int], str]) -> dict[str, Path]:
     """Every file that some sources name, once, in order; `place` is where a row stands, for the messages."""
     found: dict[str, Path] = {}
     for row, text in enumerate(texts):
         try:
-            names = [part for part in parts(text) if isinstance(part, str) and part not in found]
+            names = [part for part in parse_source(text) if isinstance(part, str) and part not in found]
         except UserError as mistake:
             raise UserError(f"{place(row)}: {mistake}") from None
         for name in names:
@@ -108,14 +108,15 @@ class Sounds:
     def encode(self, text: str) -> NDArray[np.float32]:
         """The frames [S, F] of a source, joined and normalised."""
         pieces = [
-            self._frames(part) if isinstance(part, str) else silent_frames(part, self.mel) for part in parts(text)
+            self._frames(part) if isinstance(part, str) else num_silent_frames(part, self.mel)
+            for part in parse_source(text)
         ]
-        return joined(pieces, self.mel.num_mels) if pieces else np.zeros((0, self.mel.num_mels), np.float32)
+        return join_frames(pieces, self.mel.num_mels) if pieces else np.zeros((0, self.mel.num_mels), np.float32)
 
     def _frames(self, name: str) -> NDArray[np.float16]:
         if self.stored is not None and name in self.stored.number_of:
             return self.stored.frames[self.stored.number_of[name]]
-        return frames_of(Path(name), self.mel)
+        return read_frames(Path(name), self.mel)
 
     def pieces(self, frames_SF: NDArray[np.float32]) -> list[str]:
         """The second at which each step begins."""
@@ -123,11 +124,11 @@ class Sounds:
         return [f"{step * self.mel.hop:.2f}" for step in steps]
 
 
-def rebased_lines(texts: Iterable[str], folder: Path, place: Callable[[int], str]) -> Iterator[str]:
+def rebase_paths(texts: Iterable[str], folder: Path, place: Callable[[int], str]) -> Iterator[str]:
     """Sources whose names, looked up from a folder, are looked up from here; `place` is for the messages."""
     for row, text in enumerate(texts):
         try:
-            found = parts(text)
+            found = parse_source(text)
         except UserError as mistake:
             raise UserError(f"{place(row)}: {mistake}") from None
         yield " ".join(str(folder / part) if isinstance(part, str) else f"{part:g}" for part in found)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from saccade.data.text.corpus import clean, text_lines
+from saccade.data.text.corpus import clean, read_raw_lines
 from saccade.errors import UserError
 
 DOCUMENT = "-DOCSTART-"
@@ -34,19 +34,21 @@ WORD_AND_TAG = TagColumns()
 
 def read_columns(path: Path, columns: TagColumns = WORD_AND_TAG) -> list[TaggedSentence]:
     """The sentences of a file, plain or gzip. A file without one is a mistake."""
-    found = list(sentences(path, text_lines(path), columns))
+    found = list(parse_sentences(path, read_raw_lines(path), columns))
     if not found:
         raise UserError(f"{path}: no sentence in it; there must be lines of columns, word first and tag last")
     return found
 
 
-def sentences(name: Path | str, lines: Iterable[str], columns: TagColumns = WORD_AND_TAG) -> Iterator[TaggedSentence]:
+def parse_sentences(
+    name: Path | str, lines: Iterable[str], columns: TagColumns = WORD_AND_TAG
+) -> Iterator[TaggedSentence]:
     """Sentences from lines; the name is for messages. Before any -DOCSTART- each is a document of its own."""
     document, has_documents, num_columns = -1, False, 0
     rows: list[list[str]] = []
     first = 0
     for number, line in enumerate(itertools.chain(lines, [""]), 1):
-        fields = split(line)
+        fields = split_fields(line)
         if fields and fields[0] != DOCUMENT:
             num_columns = num_columns or len(fields)
             _check(f"{name}:{number}", fields, num_columns, columns)
@@ -61,7 +63,7 @@ def sentences(name: Path | str, lines: Iterable[str], columns: TagColumns = WORD
             has_documents, document = True, document + 1
 
 
-def split(line: str) -> list[str]:
+def split_fields(line: str) -> list[str]:
     """The fields of a line, cleaned: between tabs where it has one, else between spaces."""
     if not clean(line):
         return []
@@ -70,11 +72,11 @@ def split(line: str) -> list[str]:
 
 def looks_like_columns(line: str, tags: Iterable[str]) -> bool:
     """Whether a file's first line is of columns, not of a sentence: a tab, -DOCSTART-, or a tag behind a word."""
-    fields = split(line)
+    fields = split_fields(line)
     return "\t" in line.strip() or fields[:1] == [DOCUMENT] or (len(fields) > 1 and fields[-1] in tags)
 
 
-def written(words: Sequence[str], tags: Sequence[str]) -> str:
+def format_sentence(words: Sequence[str], tags: Sequence[str]) -> str:
     """A sentence as lines of word, tab, tag; a blank line is to follow."""
     return "".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True))
 
@@ -86,18 +88,18 @@ def _sentence(rows: list[list[str]], columns: TagColumns, document: int, line: i
 
 def _check(place: str, fields: list[str], num_columns: int, columns: TagColumns) -> None:
     if len(fields) != num_columns:
-        raise UserError(f"{place}: {_counted(len(fields))}; the lines before have {num_columns}")
+        raise UserError(f"{place}: {_count_columns(len(fields))}; the lines before have {num_columns}")
     for name, index in columns._asdict().items():
         if index is None:
             continue
         if not -len(fields) <= index < len(fields):
-            raise UserError(f"{place}: {_counted(len(fields))}; there is no column {index} for the {name}")
+            raise UserError(f"{place}: {_count_columns(len(fields))}; there is no column {index} for the {name}")
         if not fields[index]:
             raise UserError(f"{place}: the {name} is empty")
     if columns.tag is not None and columns.word % len(fields) == columns.tag % len(fields):
         wanted = "there must be a word and a tag in two of them, with tabs or spaces between"
-        raise UserError(f"{place}: {_counted(len(fields))}; {wanted}")
+        raise UserError(f"{place}: {_count_columns(len(fields))}; {wanted}")
 
 
-def _counted(count: int) -> str:
+def _count_columns(count: int) -> str:
     return "1 column" if count == 1 else f"{count} columns"

@@ -49,7 +49,7 @@ class TaggerInput(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Lexicon:
-    """The vocabularies of words (as `plain` writes them), characters and shapes, and the tags.
+    """The vocabularies of words (as `normalize_word` writes them), characters and shapes, and the tags.
 
     `spelling` is how the tags spell spans (bio, bioes), or None where they don't (parts of speech).
     """
@@ -61,15 +61,15 @@ class Lexicon:
     spelling: str | None
 
     @classmethod
-    def learned(
+    def learn(
         cls, sentences: Iterable[TaggedSentence], tags: Sequence[str], *, spelling: str | None, min_count: int = 2
     ) -> Lexicon:
         """What the training text has at least `min_count` times; its rarer words are how <unk> looks."""
         spellings = Counter(word for sentence in sentences for word in sentence.words)
         words, characters, shapes = Counter[str](), Counter[str](), Counter[str]()
         for word, count in spellings.items():
-            words[plain(word)] += count
-            shapes[shape(word)] += count
+            words[normalize_word(word)] += count
+            shapes[word_shape(word)] += count
             for character in word:
                 characters[character] += count
         return cls(
@@ -80,37 +80,37 @@ class Lexicon:
             spelling,
         )
 
-    def joined(self, words: Iterable[str]) -> Lexicon:
+    def with_words(self, words: Iterable[str]) -> Lexicon:
         """With more words, those of a file of vectors, behind its own."""
         known = set(self.words.symbols)
-        new = dict.fromkeys(word for word in map(plain, words) if word and word not in known)
+        new = dict.fromkeys(word for word in map(normalize_word, words) if word and word not in known)
         return replace(self, words=Vocabulary([*self.words.symbols, *new], "words"))
 
     def counts(self, sentences: Iterable[TaggedSentence]) -> NDArray[np.int64]:
         """How often each word stands in sentences, [V]."""
         found = np.zeros(self.words.size, np.int64)
         for word, count in Counter(word for sentence in sentences for word in sentence.words).items():
-            found[_id(self.words, plain(word))] += count
+            found[_id(self.words, normalize_word(word))] += count
         return found
 
     def tokens(self, documents: Sequence[Document]) -> TaggerInput:
         """The sentences of documents, in order, as one batch."""
         sentences = [sentence.words for document in documents for sentence in document]
         spellings: dict[str, int] = {}
-        spelling_BT = padded([[spellings.setdefault(word, len(spellings)) for word in words] for words in sentences])
-        word_N = np.array([_id(self.words, plain(word)) for word in spellings])
+        spelling_BT = pad_ids([[spellings.setdefault(word, len(spellings)) for word in words] for words in sentences])
+        word_N = np.array([_id(self.words, normalize_word(word)) for word in spellings])
         length_B = np.array([len(words) for words in sentences])
         real_BT = np.arange(spelling_BT.shape[1]) < length_B[:, None]
-        characters = [[START, *self.characters.encode(_ends(word)), END] for word in spellings]
-        places = _places(documents, spelling_BT.shape[1])
+        characters = [[START, *self.characters.encode(_shorten(word)), END] for word in spellings]
+        places = _find_repeated(documents, spelling_BT.shape[1])
         table = (
             np.where(real_BT, word_N[spelling_BT], 0),
             length_B,
             spelling_BT,
-            padded(characters),
+            pad_ids(characters),
             np.array([len(row) for row in characters]),
-            np.array([_id(self.shapes, shape(word)) for word in spellings]),
-            padded(places),
+            np.array([_id(self.shapes, word_shape(word)) for word in spellings]),
+            pad_ids(places),
             np.array([len(row) for row in places], np.int64),
         )
         return TaggerInput(*map(torch.from_numpy, table))
@@ -118,9 +118,9 @@ class Lexicon:
     def tag_ids(self, sentences: Iterable[Sequence[str]]) -> Tensor:
         """Tags as ids, [B, T]."""
         ids = {tag: index for index, tag in enumerate(self.tags)}
-        return torch.from_numpy(padded([[ids[tag] for tag in tags] for tags in sentences]))
+        return torch.from_numpy(pad_ids([[ids[tag] for tag in tags] for tags in sentences]))
 
-    def text(self) -> str:
+    def to_json(self) -> str:
         """As its file has it, JSON."""
         parts = {name: getattr(self, name).symbols for name in ("words", "characters", "shapes")}
         return json.dumps({**parts, "tags": self.tags, "spelling": self.spelling}, ensure_ascii=False)
@@ -139,19 +139,19 @@ class Lexicon:
 
 
 @functools.lru_cache(1 << 16)
-def plain(word: str) -> str:
+def normalize_word(word: str) -> str:
     """A word as the vocabulary knows it: lower-cased, every digit a 0, without spaces."""
     return re.sub(r"\d", "0", "".join(word.split()).lower())
 
 
 @functools.lru_cache(1 << 16)
-def shape(word: str) -> str:
+def word_shape(word: str) -> str:
     """X for capitals, x for small letters, 0 for digits, two at most in a row: Xxx, XX, 00-00, Xx0."""
-    drawn = "".join(_sign(character) for character in word if not character.isspace())
+    drawn = "".join(_character_class(character) for character in word if not character.isspace())
     return re.sub(r"(.)\1+", r"\1\1", drawn)[:LONGEST_SHAPE]
 
 
-def padded(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+def pad_ids(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     """Rows of ids as a table, zeros behind them."""
     table = np.zeros((len(rows), max(map(len, rows), default=0)), np.int64)
     for index, row in enumerate(rows):
@@ -159,7 +159,7 @@ def padded(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     return table
 
 
-def _sign(character: str) -> str:
+def _character_class(character: str) -> str:
     if character.isupper():
         return "X"
     if character.islower():
@@ -167,7 +167,7 @@ def _sign(character: str) -> str:
     return "0" if character.isdigit() else character
 
 
-def _ends(word: str) -> str:
+def _shorten(word: str) -> str:
     half = LONGEST_WORD // 2
     return word if len(word) <= LONGEST_WORD else word[:half] + word[-half:]
 
@@ -181,14 +181,14 @@ def _vocabulary(counts: Counter[str], kind: str, min_count: int) -> Vocabulary:
     return Vocabulary([*SPECIAL, *(symbol for symbol in ranked if counts[symbol] >= min_count)], kind)
 
 
-def _places(documents: Sequence[Document], steps: int) -> list[list[int]]:
+def _find_repeated(documents: Sequence[Document], steps: int) -> list[list[int]]:
     """Where the words stand that a document has more than once, in runs of at most MOST_PLACES."""
     found, row = list[list[int]](), 0
     for document in documents:
         places: dict[str, list[int]] = {}
         for sentence in document:
             for step, word in enumerate(sentence.words):
-                places.setdefault(plain(word), []).append(row * steps + step)
+                places.setdefault(normalize_word(word), []).append(row * steps + step)
             row += 1
         runs = (at[start : start + MOST_PLACES] for at in places.values() for start in range(0, len(at), MOST_PLACES))
         found += (run for run in runs if len(run) > 1)

@@ -21,7 +21,7 @@ class Span(NamedTuple):
     last: int
 
 
-def spans_of(tags: Tags) -> list[Span]:
+def find_spans(tags: Tags) -> list[Span]:
     """The spans that tags spell, in whichever scheme, as conlleval reads them (Tjong Kim Sang & De Meulder 2003).
 
     A tag goes on with the span before it if it is I or E, that one is B or I, and both have the same kind.
@@ -40,7 +40,7 @@ def spans_of(tags: Tags) -> list[Span]:
 
 def bio(spans: Iterable[Span], length: int) -> list[str]:
     """B at a span's first token, I inside (IOB2)."""
-    return _written(spans, length, lambda span, at: "B" if at == span.first else "I")
+    return _spell(spans, length, lambda span, at: "B" if at == span.first else "I")
 
 
 def bioes(spans: Iterable[Span], length: int) -> list[str]:
@@ -51,38 +51,38 @@ def bioes(spans: Iterable[Span], length: int) -> list[str]:
             return "S"
         return {span.first: "B", span.last: "E"}.get(at, "I")
 
-    return _written(spans, length, part)
+    return _spell(spans, length, part)
 
 
 def iob1(spans: Iterable[Span], length: int) -> list[str]:
     """I everywhere, but B at the first token of a span right behind another of its kind."""
     spans = list(spans)
     touching = {span.first for before, span in itertools.pairwise(spans) if _touch(before, span)}
-    return _written(spans, length, lambda span, at: "B" if at == span.first and at in touching else "I")
+    return _spell(spans, length, lambda span, at: "B" if at == span.first and at in touching else "I")
 
 
 SCHEMES: dict[str, Callable[[Iterable[Span], int], list[str]]] = {"bio": bio, "iob1": iob1, "bioes": bioes}
 
 
-class Repaired(NamedTuple):
+class RepairedTags(NamedTuple):
     """Tags that keep to their scheme, and how many had to be changed."""
 
     tags: list[str]
     num_changed: int
 
 
-def repaired(tags: Tags, scheme: str) -> Repaired:
+def repair_tags(tags: Tags, scheme: str) -> RepairedTags:
     """The same spans as conlleval reads them, spelled as the scheme demands."""
-    right = SCHEMES[scheme](spans_of(tags), len(tags))
-    return Repaired(right, sum(one != other for one, other in zip(tags, right, strict=True)))
+    right = SCHEMES[scheme](find_spans(tags), len(tags))
+    return RepairedTags(right, sum(one != other for one, other in zip(tags, right, strict=True)))
 
 
-def converted(tags: Tags, scheme: str) -> list[str]:
+def convert_tags(tags: Tags, scheme: str) -> list[str]:
     """The spans of tags in any scheme, spelled in this one."""
-    return SCHEMES[scheme](spans_of(tags), len(tags))
+    return SCHEMES[scheme](find_spans(tags), len(tags))
 
 
-def scheme_of(sentences: Iterable[Tags]) -> str | None:
+def detect_scheme(sentences: Iterable[Tags]) -> str | None:
     """The scheme in which a file's tags need the least repair, or None where they spell no spans (parts of speech).
 
     Tags that spell spans beside O mean a scheme, even if some are misspelled.
@@ -95,7 +95,7 @@ def scheme_of(sentences: Iterable[Tags]) -> str | None:
     if any(tag[0] in "ES" for tag in spelled):
         return "bioes"
     sound = [sentence for sentence in sentences if spelled.issuperset(sentence)]
-    return min(("bio", "iob1"), key=lambda scheme: sum(repaired(one, scheme).num_changed for one in sound))
+    return min(("bio", "iob1"), key=lambda scheme: sum(repair_tags(one, scheme).num_changed for one in sound))
 
 
 def allowed_pairs(tags: Tags, scheme: str) -> list[list[bool]]:
@@ -131,14 +131,14 @@ def span_scores(gold: Iterable[Tags], found: Iterable[Tags]) -> tuple[SpanScore,
     """Over all kinds and for each, as conlleval counts."""
     wanted, given, right = Counter[str](), Counter[str](), Counter[str]()
     for gold_tags, found_tags in zip(gold, found, strict=True):
-        one, other = set(spans_of(gold_tags)), set(spans_of(found_tags))
+        one, other = set(find_spans(gold_tags)), set(find_spans(found_tags))
         for counter, spans in ((wanted, one), (given, other), (right, one & other)):
             counter.update(span.kind for span in spans)
     by_kind = {kind: SpanScore(wanted[kind], given[kind], right[kind]) for kind in sorted(wanted | given)}
     return SpanScore(wanted.total(), given.total(), right.total()), by_kind
 
 
-def _written(spans: Iterable[Span], length: int, part: Callable[[Span, int], str]) -> list[str]:
+def _spell(spans: Iterable[Span], length: int, part: Callable[[Span, int], str]) -> list[str]:
     tags = [OUTSIDE] * length
     for span in spans:
         for at in range(span.first, span.last + 1):

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from saccade.data.tags.columns import TagColumns, TaggedSentence, read_columns
 from saccade.data.tags.lexicon import Document
-from saccade.data.tags.spans import OUTSIDE, converted, repaired, scheme_of, spans_of
-from saccade.data.text.corpus import shards
+from saccade.data.tags.spans import OUTSIDE, convert_tags, detect_scheme, find_spans, repair_tags
+from saccade.data.text.corpus import find_files
 from saccade.errors import UserError
 
 LONGEST_DOCUMENT = 256  # sentences that are read together; a longer document is read in parts
@@ -27,7 +27,7 @@ class TaggedFile(NamedTuple):
         return f"{self.path}:{sentence.line + index}"
 
 
-class Checked(NamedTuple):
+class RepairedSentences(NamedTuple):
     """Sentences whose tags keep to the scheme that the model spells; how many tags were repaired, and the first."""
 
     sentences: list[TaggedSentence]
@@ -35,7 +35,7 @@ class Checked(NamedTuple):
     first_repaired: str = ""
 
 
-def documents(given: Iterable[TaggedSentence]) -> Iterator[Document]:
+def split_documents(given: Iterable[TaggedSentence]) -> Iterator[Document]:
     """Neighbours of one document together, but not more than LONGEST_DOCUMENT."""
     for _, group in itertools.groupby(given, key=lambda sentence: sentence.document):
         while part := list(itertools.islice(group, LONGEST_DOCUMENT)):
@@ -44,7 +44,7 @@ def documents(given: Iterable[TaggedSentence]) -> Iterator[Document]:
 
 def read_tagged(field: str, pattern: str, columns: TagColumns) -> list[TaggedFile]:
     """The files that a path, folder or glob stands for."""
-    return read_files(shards(field, pattern), columns)
+    return read_files(find_files(field, pattern), columns)
 
 
 def read_files(paths: Iterable[Path], columns: TagColumns) -> list[TaggedFile]:
@@ -57,12 +57,12 @@ def read_files(paths: Iterable[Path], columns: TagColumns) -> list[TaggedFile]:
     return files
 
 
-def found_scheme(files: Iterable[TaggedFile]) -> str | None:
+def detect_file_scheme(files: Iterable[TaggedFile]) -> str | None:
     """How the tags of files spell spans, or None."""
-    return scheme_of(sentence.tags for file in files for sentence in file.sentences)
+    return detect_scheme(sentence.tags for file in files for sentence in file.sentences)
 
 
-def checked(files: Iterable[TaggedFile], scheme: str | None, spelling: str) -> Checked:
+def repair_files(files: Iterable[TaggedFile], scheme: str | None, spelling: str) -> RepairedSentences:
     """Tags repaired by their scheme and spelled anew; as they are where there is none."""
     done, count, first = list[TaggedSentence](), 0, ""
     for file in files:
@@ -71,12 +71,12 @@ def checked(files: Iterable[TaggedFile], scheme: str | None, spelling: str) -> C
                 done.append(sentence)
                 continue
             _check(file, sentence, scheme)
-            right, changed = repaired(sentence.tags, scheme)
+            right, changed = repair_tags(sentence.tags, scheme)
             if changed and not count:
                 first = file.place(sentence, next(i for i, tag in enumerate(right) if tag != sentence.tags[i]))
             count += changed
-            done.append(sentence._replace(tags=tuple(converted(right, spelling))))
-    return Checked(done, count, first)
+            done.append(sentence._replace(tags=tuple(convert_tags(right, spelling))))
+    return RepairedSentences(done, count, first)
 
 
 def tag_set(sentences: Iterable[TaggedSentence], spelling: str | None) -> list[str]:
@@ -84,7 +84,7 @@ def tag_set(sentences: Iterable[TaggedSentence], spelling: str | None) -> list[s
     sentences = list(sentences)
     if spelling is None:
         return sorted({tag for sentence in sentences for tag in sentence.tags})
-    kinds = {span.kind for sentence in sentences for span in spans_of(sentence.tags)}
+    kinds = {span.kind for sentence in sentences for span in find_spans(sentence.tags)}
     return [OUTSIDE, *(f"{part}-{kind}" for kind in sorted(kinds) for part in _parts(spelling))]
 
 

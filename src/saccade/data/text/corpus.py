@@ -56,13 +56,13 @@ class Corpus:
     def sides(self) -> list[list[Path]]:
         """The files of the source and of the target, or those that hold both."""
         patterns = {"source": self.source} if self.target is None else {"source": self.source, "target": self.target}
-        return [shards(f"{self.name}.{side}".lstrip("."), pattern) for side, pattern in patterns.items()]
+        return [find_files(f"{self.name}.{side}".lstrip("."), pattern) for side, pattern in patterns.items()]
 
     def place(self, row: int, side: int) -> str:
         """Where a side (0 source, 1 target) of a pair stands, as file:line."""
         *earlier, last = self.sides()[side if self.target is not None else 0]
         for path in earlier:
-            count = sum(1 for _ in text_lines(path))
+            count = sum(1 for _ in read_raw_lines(path))
             if row < count:
                 return f"{path}:{row + 1}"
             row -= count
@@ -71,11 +71,11 @@ class Corpus:
     def _pairs(self) -> Iterator[Pair]:
         sides = self.sides()
         if len(sides) == 2:
-            return _aligned(*sides)
+            return _zip_lines(*sides)
         return itertools.chain.from_iterable(_both_sides(path) for path in sides[0])
 
 
-def shards(field: str, pattern: str) -> list[Path]:
+def find_files(field: str, pattern: str) -> list[Path]:
     """The files that a path, folder or glob stands for."""
     path = Path(pattern).expanduser()
     if path.is_dir():
@@ -92,12 +92,12 @@ def shards(field: str, pattern: str) -> list[Path]:
 
 def read_lines(path: Path) -> Iterator[str]:
     """The cleaned lines of a UTF-8 file, plain or gzip, whatever its line ends and byte order mark."""
-    return map(clean, text_lines(path))
+    return map(clean, read_raw_lines(path))
 
 
-def decoded_lines(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
+def decode_clean_lines(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
     """Cleaned lines of a stream of UTF-8 bytes; the name is for messages."""
-    return map(clean, decoded(name, stream))
+    return map(clean, decode_lines(name, stream))
 
 
 def clean(text: str) -> str:
@@ -106,18 +106,18 @@ def clean(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", sound.replace("\ufeff", "")).split())
 
 
-def text_lines(path: Path) -> Iterator[str]:
+def read_raw_lines(path: Path) -> Iterator[str]:
     """Only a line feed ends a line: other characters that break one (U+2028, U+0085) would misalign two files."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
-            yield from decoded(path, stream)
+            yield from decode_lines(path, stream)
     except FileNotFoundError:
         raise UserError(f"there is no file at {path}") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path}: not a whole gzip file ({error})") from None
 
 
-def decoded(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
+def decode_lines(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
     """The lines of a stream of UTF-8 bytes as they stand."""
     for number, raw in enumerate(stream, 1):
         try:
@@ -127,7 +127,7 @@ def decoded(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
             raise UserError(f"{name}:{number}: not UTF-8 ({where})") from None
 
 
-def _aligned(sources: list[Path], targets: list[Path]) -> Iterator[Pair]:
+def _zip_lines(sources: list[Path], targets: list[Path]) -> Iterator[Pair]:
     missing = object()
     streams = (_all_lines(sources), _all_lines(targets))
     for number, (source, target) in enumerate(itertools.zip_longest(*streams, fillvalue=missing), 1):
@@ -161,7 +161,7 @@ def _both_sides(path: Path) -> Iterator[Pair]:
 
 
 def _tsv(path: Path) -> Iterator[Pair]:
-    for number, line in enumerate(text_lines(path), 1):
+    for number, line in enumerate(read_raw_lines(path), 1):
         fields = line.split("\t")
         if len(fields) != 2:
             count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
@@ -170,7 +170,7 @@ def _tsv(path: Path) -> Iterator[Pair]:
 
 
 def _jsonl(path: Path) -> Iterator[Pair]:
-    for number, line in enumerate(text_lines(path), 1):
+    for number, line in enumerate(read_raw_lines(path), 1):
         try:
             row = json.loads(line.lstrip("\ufeff"))
             source, target = row["source"], row["target"]

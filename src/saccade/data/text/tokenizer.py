@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol, TypeVar, final
 import sentencepiece
 
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import replace_file
 
 T = TypeVar("T")
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
@@ -35,7 +35,7 @@ class TextSample(NamedTuple):
     num_seen: int
 
 
-def sample(texts: Iterable[str], *, most: int, seed: int = 0) -> TextSample:
+def sample_texts(texts: Iterable[str], *, most: int, seed: int = 0) -> TextSample:
     """The texts that aren't blank, or some by chance, each with the same, that have at most so many characters."""
     chance, share = random.Random(seed), 1.0
     kept: list[str] = []
@@ -135,7 +135,7 @@ class SentencePiece:
 
     def save(self, path: Path) -> None:
         """SentencePiece's own model file."""
-        with replacing(path) as draft:
+        with replace_file(path) as draft:
             draft.write_bytes(self.model)
 
     @classmethod
@@ -190,7 +190,7 @@ class Vocabulary:
 
     def save(self, path: Path) -> None:
         """A JSON file."""
-        with replacing(path) as draft:
+        with replace_file(path) as draft:
             draft.write_text(json.dumps({"kind": self.kind, "symbols": self.symbols}, ensure_ascii=False), "utf-8")
 
     @classmethod
@@ -200,7 +200,7 @@ class Vocabulary:
         return cls(stored["symbols"], stored["kind"])
 
 
-def repeatably(seed: int, work: Callable[[], T]) -> T:
+def run_seeded(seed: int, work: Callable[[], T]) -> T:
     """Run what draws pieces at random so that a seed always draws the same: SentencePiece seeds each new thread."""
     with ThreadPoolExecutor(1, initializer=sentencepiece.set_random_generator_seed, initargs=(seed,)) as fresh:
         return fresh.submit(work).result()
@@ -221,7 +221,7 @@ def load_tokenizer(path: Path) -> SentencePiece | Vocabulary:
     return Vocabulary.load(path) if path.suffix == ".json" else SentencePiece.load(path)
 
 
-def file_name(tokenizer: SentencePiece | Vocabulary, stem: str) -> str:
+def tokenizer_file_name(tokenizer: SentencePiece | Vocabulary, stem: str) -> str:
     """How a tokenizer's file is called in a run."""
     return f"{stem}.json" if isinstance(tokenizer, Vocabulary) else f"{stem}.model"
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.data.text.corpus import clean, text_lines
+from saccade.data.text.corpus import clean, read_raw_lines
 from saccade.errors import UserError
 
 
@@ -40,7 +40,7 @@ def read_vectors(path: Path, *, most: int | None = None) -> Vectors:
 def _rows(path: Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
     header: _Header | None = None
     width = count = 0
-    for number, line in enumerate(text_lines(path), 1):
+    for number, line in enumerate(read_raw_lines(path), 1):
         line = line.lstrip("\ufeff").replace("\t", " ").rstrip("\r\n ")
         if number == 1 and (header := _header(line)):
             width = header.width

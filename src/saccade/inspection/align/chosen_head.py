@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import replace_file
 from saccade.inspection.insight import Head
 
 NAME = "aligning.json"
@@ -27,5 +27,5 @@ def load(folder: Path) -> Head | None:
 
 def save(folder: Path, head: Head, **how: Any) -> None:
     """The head, and how it was chosen."""
-    with replacing(folder / NAME) as draft:
+    with replace_file(folder / NAME) as draft:
         draft.write_text(json.dumps({**head._asdict(), **how}, indent=1), "utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from saccade.files import replacing
+from saccade.files import replace_file
 
 
 def to_file(
@@ -26,5 +26,5 @@ def to_file(
     axes.set_ylabel(up)
     axes.grid(axis="y", alpha=0.3)
     axes.legend(loc="lower left")  # figures fall with length: there is room
-    with replacing(path) as draft:
+    with replace_file(path) as draft:
         figure.savefig(draft)

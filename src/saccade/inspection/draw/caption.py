@@ -16,7 +16,7 @@ from rich.columns import Columns
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from saccade.files import replacing
+from saccade.files import replace_file
 from saccade.inspection.draw.heatmap import Pen, check_ending, printable
 
 COLUMNS = 6
@@ -31,7 +31,7 @@ def to_file(
     """PNG, SVG or PDF, by the path's ending."""
     check_ending(path)
     figure = _figure(picture_CYX, words, weight_TYX, title)
-    with replacing(path) as draft:
+    with replace_file(path) as draft:
         figure.savefig(draft)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import replace_file
 
 PICTURES = (".png", ".svg", ".pdf")
 FONTS = (  # the first is always there; the others, where they are, have the scripts that it lacks
@@ -45,7 +45,7 @@ def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
         figure = Figure(figsize=size, layout="constrained", dpi=150)
         FigureCanvasAgg(figure)
         yield figure
-        with replacing(path) as draft:
+        with replace_file(path) as draft:
             figure.savefig(draft)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import replace_file
 from saccade.layers.glimpse_sensor import GlimpseSensor
 
 ENDINGS = (".png", ".gif")
@@ -60,7 +60,7 @@ def check_ending(path: Path) -> None:
 def draw(scanpath: Scanpath, path: Path, *, title: str = "") -> None:
     """PNG, or GIF with a frame for each glimpse, by the ending."""
     check_ending(path)
-    with replacing(path) as draft:
+    with replace_file(path) as draft:
         draft.write_bytes(png(scanpath, title) if path.suffix == ".png" else gif(scanpath, title))
 
 

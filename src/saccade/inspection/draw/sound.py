@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.files import replacing
+from saccade.files import replace_file
 
 
 def later_looks(weight_TS: Tensor) -> tuple[int, int]:
@@ -46,5 +46,5 @@ def to_file(
     looks.tick_params(axis="y", length=0)
     if title:
         sound.set_title(title)
-    with replacing(path) as draft:
+    with replace_file(path) as draft:
         figure.savefig(draft)

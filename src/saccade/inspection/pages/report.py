@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 import yaml
 
-from saccade.files import replacing
+from saccade.files import replace_file
 from saccade.inspection.pages import curves
 from saccade.inspection.pages.curves import Line
 from saccade.inspection.pages.samples import table
@@ -56,7 +56,7 @@ def write(
 def write_page(path: Path, title: str, header: str, parts: Sequence[tuple[str, str]]) -> None:
     """A page that loads nothing, of parts (heading, HTML); empty ones are left out."""
     page = _page(title, header, "".join(_section(*part) for part in parts))
-    with replacing(path) as draft:
+    with replace_file(path) as draft:
         draft.write_bytes(page.encode("utf-8", "replace"))
 
 

@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from saccade.files import replacing
+from saccade.files import replace_file
 
 STATIC = Path(__file__).with_name("static")
 STYLES = ("viewer.css", "heatmap.css")
@@ -24,7 +24,7 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re
 
 def write(path: Path, insights: Sequence[Mapping[str, Any]], **options: Any) -> None:
     """Write the page; the options are those of `page`."""
-    with replacing(path) as draft:
+    with replace_file(path) as draft:
         draft.write_bytes(page(insights, **options).encode("utf-8", "replace"))
 
 

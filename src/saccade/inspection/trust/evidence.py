@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from saccade.data.tags.lexicon import padded
+from saccade.data.grouping import group_by_length
+from saccade.data.tags.lexicon import pad_ids
 from saccade.data.text.tokenizer import END, UNKNOWN
 from saccade.errors import UserError
 from saccade.inspection.insight import Head
@@ -265,24 +266,18 @@ def _first_shares(order: Sequence[int]) -> list[frozenset[int]]:
 
 
 def _batches(subject: Subject, rows: Sequence[Reading]) -> Iterator[list[int]]:
-    """Rows of like lengths, within what a batch may hold."""
-    batch, longest = list[int](), Reading((), ())
-    for row in sorted(range(len(rows)), key=lambda row: (len(rows[row].answer), len(rows[row].source))):
-        source, answer = (max(len(a), len(b)) for a, b in zip(longest, rows[row], strict=True))
-        size = len(batch) + 1
-        if batch and (size * (source + answer) > MOST_TOKENS or size * answer * subject.num_outputs > MOST_LOGITS):
-            yield batch
-            batch, longest = [], Reading((), ())
-        batch.append(row)
-        longest = Reading(*(max(a, b, key=len) for a, b in zip(longest, rows[row], strict=True)))
-    if batch:
-        yield batch
+    """Yield rows of like lengths, within the tokens and the logits that a batch may hold."""
+
+    def cost(count: int, answer: int, source: int) -> float:
+        return max(count * (source + answer) / MOST_TOKENS, count * answer * subject.num_outputs / MOST_LOGITS)
+
+    return group_by_length([(len(row.answer), len(row.source)) for row in rows], 1, cost=cost)
 
 
 def _padded(subject: Subject, rows: Sequence[Reading]) -> tuple[Tensor, Tensor, Tensor]:
     """Sources [N, S], their lengths, and answers [N, T]."""
     length_N = torch.tensor([len(row.source) for row in rows])
-    source_NS, answer_NT = (torch.from_numpy(padded(side)) for side in zip(*rows, strict=True))
+    source_NS, answer_NT = (torch.from_numpy(pad_ids(side)) for side in zip(*rows, strict=True))
     return source_NS.to(subject.device), length_N.to(subject.device), answer_NT.to(subject.device)
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from saccade.errors import UserError
-from saccade.files import replacing
+from saccade.files import replace_file
 from saccade.inspection.draw import braille, heatmap
 from saccade.inspection.draw import figure as pictures
 from saccade.inspection.pages import curves, report, samples
@@ -165,7 +165,7 @@ def _picture(panel: Panel, path: Path, title: str) -> None:
     _draw_moves(moves, panel)
     if one is not None:
         _draw_words(rows[1].subplots(), one)
-    with replacing(path) as draft:
+    with replace_file(path) as draft:
         figure.savefig(draft)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saccade.config.base import Positive, Section
-from saccade.data.pictures.captions import Captioned, CaptionReader, of_shapes
+from saccade.data.pictures.captions import CaptionReader, CaptionSet, make_shape_captions
 from saccade.layers.image_encoder import ImageEncoder
 from saccade.tasks.caption.predictor import HELD_OUT
 
@@ -77,10 +77,10 @@ class FeatureData(CaptionData):
 Data = Shapes | PictureData | FeatureData
 
 
-def told(data: Data, name: Literal["train", "valid", "test"]) -> Captioned:
+def told(data: Data, name: Literal["train", "valid", "test"]) -> CaptionSet:
     """One of the sets."""
     if isinstance(data, Shapes):
-        return of_shapes(getattr(data, name), side=data.side, seed=SHAPE_SEEDS[name])
+        return make_shape_captions(getattr(data, name), side=data.side, seed=SHAPE_SEEDS[name])
     files = getattr(data, name)
     source = files.features if isinstance(files, FeatureFiles) else files.pictures
     return reader(data).read(files.captions, source, field=f"data.{name}")

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from torch import Tensor
 
+from saccade.data.batches import decoder_input
 from saccade.data.pictures import shapes
-from saccade.data.pictures.captions import Captioned, CaptionReader, CaptionSource, Lines, of_shapes
+from saccade.data.pictures.captions import CaptionReader, CaptionRows, CaptionSet, CaptionSource, make_shape_captions
 from saccade.data.pictures.images import Pixels
-from saccade.data.text.tokenizer import START, Tokenizer
+from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, chosen, search
 from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
@@ -129,7 +130,7 @@ class CaptionWriter:
             )
         if not source.exists():
             raise UserError(f"--input: there is nothing at {source}")
-        return self.reader.inputs(source)
+        return self.reader.read_inputs(source)
 
     def evaluate(
         self, paths: Sequence[Path], *, watch: Watch = lambda found, total: found, **options: Any
@@ -140,15 +141,17 @@ class CaptionWriter:
         """
         if not paths and self.num_shapes:
             assert self.reader.side is not None
-            return self.judge(of_shapes(self.num_shapes, side=self.reader.side, seed=HELD_OUT), watch=watch, **options)
+            return self.judge(
+                make_shape_captions(self.num_shapes, side=self.reader.side, seed=HELD_OUT), watch=watch, **options
+            )
         if len(paths) != 2:
             given = ", ".join(map(str, paths)) or "nothing"
             raise UserError(f"evaluate: {given} given; it needs a captions file and its pictures' folder or features")
         return self.judge(self.reader.read(str(paths[0]), str(paths[1]), field="evaluate"), watch=watch, **options)
 
-    def judge(self, told: Captioned, *, watch: Watch = lambda found, total: found, **options: Any) -> Evaluation:
+    def judge(self, told: CaptionSet, *, watch: Watch = lambda found, total: found, **options: Any) -> Evaluation:
         """BLEU-1 to 4 with all captions as references, the share that is one of them; of shapes, where nouns look."""
-        seen = (told.seen(row) for row in range(len(told)))
+        seen = (told.item(row) for row in range(len(told)))
         found = watch(self.stream(seen, attention=False, **options), len(told))
         outputs = [one.text for one in found]
         scores: dict[str, float | int] = dict(score(outputs, told.captions))
@@ -195,8 +198,7 @@ class CaptionWriter:
 
     def _looked(self, source: Tensor, places_B: Tensor, found: list[Hypothesis]) -> list[NDArray[np.float32]]:
         """Read once more with the weights kept: [T, Y, X] of each."""
-        read = [torch.tensor([START, *one.ids]) for one in found]
-        read_BT = torch.nn.utils.rnn.pad_sequence(read, batch_first=True).to(source.device)
+        read_BT = decoder_input([one.ids for one in found]).to(source.device)
         weight_BTS = self.model.cross_attention(source, places_B, read_BT)[:, 0, 0].float().cpu().numpy()
         return [
             weight_TS[: len(one.log_probabilities)].reshape(-1, *self.model.encoder.shape)
@@ -223,16 +225,16 @@ def score(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[s
 
 
 @torch.no_grad()
-def noun_attention(model: Captioner, tokenizer: Tokenizer, told: Captioned, batch_size: int = 128) -> NDArray[Any]:
+def noun_attention(model: Captioner, tokenizer: Tokenizer, told: CaptionSet, batch_size: int = 128) -> NDArray[Any]:
     """The share of each noun's weight in cells that the thing it names touches, [N, 2]: read with the true sentence."""
     assert told.mask_N2YX is not None
     shape, device = model.encoder.shape, model.baseline.device
-    lines, found = Lines(told, tokenizer, places=math.prod(shape)), []
+    lines, found = CaptionRows(told, tokenizer, places=math.prod(shape)), []
     for rows in np.split(np.arange(len(told)), range(batch_size, len(told), batch_size)):
         batch = lines.load(rows).to(device)
         weight_BTS = model.cross_attention(batch.source, batch.places_B, batch.read_BT)[:, 0, 0].float().cpu().numpy()
         for thing in range(2):
-            cell_BS = shapes.overlap(told.mask_N2YX[rows, thing], *shape)
+            cell_BS = shapes.touched_cells(told.mask_N2YX[rows, thing], *shape)
             steps = [shapes.noun_steps(told.captions[row][0].split())[thing] for row in rows]
             found.append((weight_BTS[np.arange(len(rows)), steps] * cell_BS).sum(-1))
     return np.concatenate([np.stack(pair, 1) for pair in zip(found[::2], found[1::2], strict=True)])

@@ -14,10 +14,11 @@ from rich.console import Console
 
 from saccade.config import base
 from saccade.config.base import NormalizerName, Positive, RunSection, ScoreName, Section, Share, with_kind
-from saccade.data.batches import Buckets, full_runs
-from saccade.data.pictures.captions import Captioned, Lines
+from saccade.data.batches import Buckets
+from saccade.data.grouping import group_by_length
+from saccade.data.pictures.captions import CaptionRows, CaptionSet
 from saccade.data.pictures.images import read_picture
-from saccade.data.text.tokenizer import SentencePiece, Vocabulary, file_name, load_tokenizer, train_tokenizer
+from saccade.data.text.tokenizer import SentencePiece, Vocabulary, load_tokenizer, tokenizer_file_name, train_tokenizer
 from saccade.decoding import BeamOptions
 from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
@@ -143,7 +144,7 @@ def prepare(config: CaptionConfig, folder: Path, console: Console) -> Job:
     network = model(config, tokenizer, places)
     if isinstance(network.encoder, FeatureEncoder):
         network.encoder.mean_C, network.encoder.deviation_C = train.statistics()
-    lines = Lines(train, tokenizer, places=math.prod(network.encoder.shape))
+    lines = CaptionRows(train, tokenizer, places=math.prod(network.encoder.shape))
     training = config.training
     weights = Weights(training.label_smoothing, training.coverage, training.reinforce, training.entropy)
     return Job(
@@ -205,7 +206,7 @@ def examine(config: CaptionConfig, predictor: CaptionWriter) -> ReportPart:
     folder = getattr(getattr(config.data, name), "pictures", None)
     articles = []
     for row in range(0, len(held_out), max(1, len(held_out) // NUM_SAMPLES)):
-        seen = held_out.seen(row)
+        seen = held_out.item(row)
         if seen.picture is None and folder is not None:
             seen = seen._replace(picture=read_picture(Path(folder).expanduser() / seen.name, channels=3))
         (found,) = predictor.predict([seen])
@@ -218,12 +219,12 @@ def examine(config: CaptionConfig, predictor: CaptionWriter) -> ReportPart:
 class _Validator:
     """Validation by real decoding, and the loss of the captions."""
 
-    def __init__(self, config: CaptionConfig, predictor: CaptionWriter, valid: Captioned) -> None:
+    def __init__(self, config: CaptionConfig, predictor: CaptionWriter, valid: CaptionSet) -> None:
         self.predictor, self.valid, self.metric = predictor, valid, config.training.metric
-        lines = Lines(valid, predictor.tokenizer, places=math.prod(predictor.model.encoder.shape))
-        order = np.argsort(lines.lengths, kind="stable")
-        runs = full_runs(lines.lengths[order], max(VALIDATION_WORDS, int(lines.lengths.max())))
-        self.rows, self.lines = [order[run] for run in runs], lines
+        lines = CaptionRows(valid, predictor.tokenizer, places=math.prod(predictor.model.encoder.shape))
+        lengths = [(length,) for length in lines.lengths.tolist()]
+        batches = group_by_length(lengths, max(VALIDATION_WORDS, *max(lengths)))
+        self.rows, self.lines = [np.array(rows) for rows in batches], lines
 
     @torch.no_grad()
     def measure(self) -> dict[str, float]:
@@ -240,18 +241,18 @@ class _Validator:
         return {"score": score, **kept, "valid_loss": loss, "valid_perplexity": math.exp(min(50.0, loss))}
 
 
-def _tokenizer(config: CaptionConfig, train: Captioned, folder: Path) -> SentencePiece | Vocabulary:
+def _tokenizer(config: CaptionConfig, train: CaptionSet, folder: Path) -> SentencePiece | Vocabulary:
     """From the run's folder, or learned from the training captions and stored there."""
     if stored := sorted(folder.glob("tokenizer.*")):
         return load_tokenizer(stored[0])
     texts = [caption for captions in train.captions for caption in captions]
     section = config.tokenizer
     learned = train_tokenizer(section.kind, texts, section.vocabulary_size, seed=config.seed)
-    learned.save(folder / file_name(learned, "tokenizer"))
+    learned.save(folder / tokenizer_file_name(learned, "tokenizer"))
     return learned
 
 
-def _places(config: CaptionConfig, train: Captioned | None) -> tuple[int, int, int]:
+def _places(config: CaptionConfig, train: CaptionSet | None) -> tuple[int, int, int]:
     """Rows, columns and channels of what the network reads; those of feature maps are stored with the run."""
     if not isinstance(config.data, FeatureData):
         return config.data.side, config.data.side, 3
@@ -261,7 +262,7 @@ def _places(config: CaptionConfig, train: Captioned | None) -> tuple[int, int, i
 
 
 def _say(
-    config: CaptionConfig, train: Captioned, valid: Captioned, tokenizer: SentencePiece | Vocabulary, console: Console
+    config: CaptionConfig, train: CaptionSet, valid: CaptionSet, tokenizer: SentencePiece | Vocabulary, console: Console
 ) -> None:
     for name, those in (("train", train), ("valid", valid)):
         number = sum(map(len, those.captions))

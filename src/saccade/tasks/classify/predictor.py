@@ -16,9 +16,9 @@ from rich.console import Console
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.data.labels.labelled import LabelColumns, Spelling, Text, plain_lines, read_labelled
+from saccade.data.labels.labelled import LabelColumns, Spelling, Text, parse_lines, read_labelled
 from saccade.data.labels.windows import NO_LABEL, EncodedTexts, TextBatch, encode_texts
-from saccade.data.text.corpus import clean, decoded, kind_of, text_lines
+from saccade.data.text.corpus import clean, decode_lines, kind_of, read_raw_lines
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import UserError
 from saccade.inspection.draw import heatmap
@@ -241,8 +241,8 @@ class Classifier:
         """The inputs of a file: with columns as in training, its label not needed; else a text a line."""
         if source is not None and kind_of(source) in WITH_COLUMNS:
             return read_labelled([source], self.columns, needs_label=False)
-        lines = decoded("standard input", sys.stdin.buffer) if source is None else text_lines(source)
-        return plain_lines(lines, as_dialogue=self.context > 0)
+        lines = decode_lines("standard input", sys.stdin.buffer) if source is None else read_raw_lines(source)
+        return parse_lines(lines, as_dialogue=self.context > 0)
 
     def evaluate(self, paths: Sequence[Path], *, watch: Watch = lambda found, total: found) -> Evaluation:
         """Accuracy, macro-F1 and the confusion of labelled files; `watch` sees predictions go by."""

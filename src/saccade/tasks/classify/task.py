@@ -12,16 +12,16 @@ from rich.console import Console
 from saccade.attention.scores import LOCATIONS
 from saccade.config import base
 from saccade.config.base import Positive, RunSection, Section, Share, with_kind
-from saccade.data.batches import Shuffled
+from saccade.data.batches import ShuffledBatches
 from saccade.data.labels.labelled import Text
 from saccade.data.labels.windows import RUN, EncodedTexts, encode_texts
 from saccade.data.text.tokenizer import (
     MOST_CHARACTERS,
     SentencePiece,
     Vocabulary,
-    file_name,
     load_tokenizer,
-    sample,
+    sample_texts,
+    tokenizer_file_name,
     train_tokenizer,
 )
 from saccade.errors import UserError
@@ -150,9 +150,9 @@ def _tokenizer(config: ClassifyConfig, texts: list[Text], folder: Path) -> Sente
     for path in folder.glob("tokenizer.text.*"):
         return load_tokenizer(path)
     spelled = (config.data.spelling(text.text) for text in texts)
-    chosen, section = sample(spelled, most=MOST_CHARACTERS, seed=config.seed), config.tokenizer
+    chosen, section = sample_texts(spelled, most=MOST_CHARACTERS, seed=config.seed), config.tokenizer
     tokenizer = train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
-    tokenizer.save(folder / file_name(tokenizer, "tokenizer.text"))
+    tokenizer.save(folder / tokenizer_file_name(tokenizer, "tokenizer.text"))
     return tokenizer
 
 
@@ -180,13 +180,13 @@ def _encoded(predictor: Classifier, texts: list[Text]) -> EncodedTexts:
     )
 
 
-def _plan(config: ClassifyConfig, texts: EncodedTexts) -> Shuffled:
+def _plan(config: ClassifyConfig, texts: EncodedTexts) -> ShuffledBatches:
     """Texts by chance; of dialogues, runs of neighbours, so that each text is encoded once for all who look back."""
     size = config.training.batch_size
     longest = min(RUN, size)
     runs = texts.runs(longest)
     per_batch = max(1, size // longest) if texts.context else size
-    return Shuffled(
+    return ShuffledBatches(
         len(runs), size=per_batch, seed=config.seed, load=lambda rows: texts.batch([runs[row] for row in rows])
     )
 

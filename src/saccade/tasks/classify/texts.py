@@ -14,7 +14,7 @@ from saccade.config.base import Positive, Section, Share
 from saccade.data.labels import labelled
 from saccade.data.labels.labelled import Spelling, Text, read_labelled
 from saccade.data.labels.windows import EncodedTexts, encode_texts
-from saccade.data.text.corpus import shards
+from saccade.data.text.corpus import find_files
 from saccade.errors import UserError
 from saccade.tasks import console as watch
 
@@ -75,7 +75,7 @@ def sets(data: ClassifyData, seed: int) -> dict[str, list[Text]]:
     """The texts of every set; where no validation set is given, some of those to train on."""
     files = {"train": data.train, "valid": data.valid, "test": data.test}
     found = {
-        name: list(read_labelled(shards(f"data.{name}", pattern), data.places))
+        name: list(read_labelled(find_files(f"data.{name}", pattern), data.places))
         for name, pattern in files.items()
         if pattern is not None
     }

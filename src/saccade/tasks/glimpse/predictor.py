@@ -155,7 +155,7 @@ class Glimpser:
 
     def fixed(self, images: Images) -> Tensor:
         """The canvases that pictures are measured on."""
-        return self.canvases.fixed(torch.tensor(images.pixel_NCYX), FIXED_SEED)
+        return self.canvases.draw_fixed(torch.tensor(images.pixel_NCYX), FIXED_SEED)
 
     def scores(self, canvas_NCYX: Tensor, label_N: Tensor, *, samples: int | None = None) -> GlimpseScores:
         """How well canvases are read."""

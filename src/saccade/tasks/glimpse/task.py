@@ -16,7 +16,7 @@ from torch import Tensor
 
 from saccade.config import base
 from saccade.config.base import Positive, RunSection, Section, Share
-from saccade.data.batches import Shuffled
+from saccade.data.batches import ShuffledBatches
 from saccade.data.pictures.canvases import Canvases
 from saccade.data.pictures.images import Images, read_images
 from saccade.errors import UserError
@@ -272,7 +272,7 @@ def _glimpser(config: GlimpseConfig, network: GlimpseNetwork, names: list[str], 
 
 def _plan(config: GlimpseConfig, num_rows: int) -> Annealed:
     training = config.training
-    rows = Shuffled(num_rows, size=training.batch_size, seed=config.seed, load=torch.from_numpy)
+    rows = ShuffledBatches(num_rows, size=training.batch_size, seed=config.seed, load=torch.from_numpy)
     first = training.first_std or training.std
     return Annealed(rows, first, training.std, training.std_steps * training.accumulate)
 

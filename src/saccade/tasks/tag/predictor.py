@@ -12,11 +12,19 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from saccade.data.tags.columns import WORD_AND_TAG, TagColumns, TaggedSentence, looks_like_columns, sentences, written
+from saccade.data.grouping import group_by_length
+from saccade.data.tags.columns import (
+    WORD_AND_TAG,
+    TagColumns,
+    TaggedSentence,
+    format_sentence,
+    looks_like_columns,
+    parse_sentences,
+)
 from saccade.data.tags.lexicon import Document, Lexicon, TaggerInput
-from saccade.data.tags.spans import Span, SpanScore, converted, span_scores, spans_of
-from saccade.data.tags.tagged import documents, read_files
-from saccade.data.text.corpus import clean, decoded, text_lines
+from saccade.data.tags.spans import Span, SpanScore, convert_tags, find_spans, span_scores
+from saccade.data.tags.tagged import read_files, split_documents
+from saccade.data.text.corpus import clean, decode_lines, read_raw_lines
 from saccade.errors import UserError
 from saccade.inspection.draw.heatmap import to_file
 from saccade.inspection.insight import Insight, Map, TextSide
@@ -69,11 +77,11 @@ class Tagged(NamedTuple):
     @property
     def spans(self) -> list[Span]:
         """What the tags spell."""
-        return spans_of(self.tags)
+        return find_spans(self.tags)
 
     def line(self) -> str:
         """Lines of word, tab, tag; printed, a blank line follows."""
-        return written(self.words, self.tags)
+        return format_sentence(self.words, self.tags)
 
     def plain(self) -> dict[str, Any]:
         """For programs."""
@@ -140,7 +148,7 @@ class Tagger:
 
     def read_together(self, given: Iterable[TaggedSentence]) -> Iterator[Document]:
         """The sentences of a document, if the model reads documents; else each for itself."""
-        return documents(given) if self.network.places is not None else ([sentence] for sentence in given)
+        return split_documents(given) if self.network.places is not None else ([sentence] for sentence in given)
 
     def read(self, source: Path | None) -> Iterator[TaggedSentence]:
         """The sentences of a file (None: standard input): CoNLL columns, or a sentence a line.
@@ -148,14 +156,14 @@ class Tagger:
         Between lines, a blank one begins another document.
         """
         name = source or "standard input"
-        lines = decoded(name, sys.stdin.buffer) if source is None else text_lines(source)
+        lines = decode_lines(name, sys.stdin.buffer) if source is None else read_raw_lines(source)
         blank = list[str]()
         for first in lines:
             if clean(first):
                 lines = itertools.chain(blank, [first], lines)
                 tags = {"O", *self.lexicon.tags, *self._shown(self.lexicon.tags)}
                 if looks_like_columns(first, tags):
-                    return sentences(name, lines, self.columns._replace(tag=None))
+                    return parse_sentences(name, lines, self.columns._replace(tag=None))
                 return _texts(lines)
             blank.append("")
         return iter(())
@@ -207,13 +215,13 @@ class Tagger:
         return Tagged(words, tuple(tags), log_probability, tuple(self.lexicon.tags), probability_TV[: len(words)])
 
     def _shown(self, tags: Sequence[str]) -> list[str]:
-        return list(tags) if self.lexicon.spelling is None else converted(tags, "bio")
+        return list(tags) if self.lexicon.spelling is None else convert_tags(tags, "bio")
 
 
 def evaluation(gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]], *, has_spans: bool) -> Evaluation:
     """Accuracy and, where tags spell spans, precision, recall and F1 of all and of each kind, as conlleval prints."""
     if has_spans:  # in whichever scheme
-        gold, found = ([converted(tags, "bio") for tags in sentences] for sentences in (gold, found))
+        gold, found = ([convert_tags(tags, "bio") for tags in sentences] for sentences in (gold, found))
     pairs = [pair for one, other in zip(gold, found, strict=True) for pair in zip(one, other, strict=True)]
     accuracy = 100 * sum(one == other for one, other in pairs) / len(pairs)
     counts = {"num_sentences": len(gold), "num_tokens": len(pairs)}
@@ -268,14 +276,6 @@ def _windows(given: Iterable[Document], most: int) -> Iterator[list[Document]]:
 
 
 def _batches(window: Sequence[Document]) -> Iterator[list[int]]:
-    """Documents of like longest sentences within the token budget."""
-    longest = [max(1, *(len(sentence.words) for sentence in document)) for document in window]
-    batch, size = list[int](), 0
-    for row in sorted(range(len(window)), key=longest.__getitem__):
-        size += len(window[row])
-        if batch and size * longest[row] > TOKENS_PER_BATCH:
-            yield batch
-            batch, size = [], len(window[row])
-        batch.append(row)
-    if batch:
-        yield batch
+    """Yield documents of like longest sentences within the token budget."""
+    longest = [(max(1, *(len(sentence.words) for sentence in document)),) for document in window]
+    return group_by_length(longest, TOKENS_PER_BATCH, counts=[len(document) for document in window])

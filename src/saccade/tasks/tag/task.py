@@ -14,12 +14,12 @@ from rich.console import Console
 
 from saccade.config import base
 from saccade.config.base import Positive, RunSection, Section, with_kind
-from saccade.data.batches import Shuffled
+from saccade.data.batches import ShuffledBatches
 from saccade.data.tags.columns import TagColumns, TaggedSentence
-from saccade.data.tags.lexicon import Lexicon, plain
-from saccade.data.tags.spans import spans_of
-from saccade.data.tags.tagged import Checked, checked, found_scheme, read_tagged, tag_set
-from saccade.data.text.corpus import shards
+from saccade.data.tags.lexicon import Lexicon, normalize_word
+from saccade.data.tags.spans import find_spans
+from saccade.data.tags.tagged import RepairedSentences, detect_file_scheme, read_tagged, repair_files, tag_set
+from saccade.data.text.corpus import find_files
 from saccade.data.text.tokenizer import SPECIAL
 from saccade.data.text.vectors import Vectors, read_vectors
 from saccade.errors import UserError
@@ -97,14 +97,14 @@ def prepare(config: TagConfig, folder: Path, console: Console) -> Job:
     _say(config, sets, console)
     train, valid = sets.checked["data.train"], sets.checked["data.valid"]
     vectors = None if section.vectors is None else _vectors(config, console)
-    lexicon = Lexicon.learned(
+    lexicon = Lexicon.learn(
         train.sentences,
         tag_set(train.sentences, sets.spelling),
         spelling=sets.spelling,
         min_count=section.min_count,
     )
     if vectors is not None:
-        lexicon = lexicon.joined(vectors.words)
+        lexicon = lexicon.with_words(vectors.words)
     torch.manual_seed(config.seed)
     network = networks.network(section, lexicon)
     network.features.unknown_share_V = networks.unknown_share(section.word_dropout, lexicon, train.sentences)
@@ -114,7 +114,7 @@ def prepare(config: TagConfig, folder: Path, console: Console) -> Job:
     rows = list(tagger.read_together(train.sentences))
     return Job(
         network=network,
-        plan=Shuffled(
+        plan=ShuffledBatches(
             len(rows),
             size=config.training.batch_size,
             seed=config.seed,
@@ -123,7 +123,7 @@ def prepare(config: TagConfig, folder: Path, console: Console) -> Job:
         loss=lambda batch: loss_of(network, batch),
         validate=_Validator(config, tagger, valid).measure,
         data=_hashes(config),
-        stored={LEXICON: lexicon.text()},
+        stored={LEXICON: lexicon.to_json()},
     )
 
 
@@ -153,7 +153,7 @@ def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
 class _Sets(NamedTuple):
     """What was read, by the name of its field; how the files and how the model spell spans."""
 
-    checked: dict[str, Checked]
+    checked: dict[str, RepairedSentences]
     scheme: str | None
     spelling: str | None
 
@@ -161,9 +161,11 @@ class _Sets(NamedTuple):
 def _sets(config: TagConfig) -> _Sets:
     files = {name: read_tagged(name, pattern, _columns(config)) for name, pattern in config.data.sets.items()}
     given = config.data.scheme
-    scheme = found_scheme(files["data.train"]) if given == "auto" else None if given == "none" else given
+    scheme = detect_file_scheme(files["data.train"]) if given == "auto" else None if given == "none" else given
     spelling = None if scheme is None else config.model.spelling
-    sets = _Sets({name: checked(part, scheme, config.model.spelling) for name, part in files.items()}, scheme, spelling)
+    sets = _Sets(
+        {name: repair_files(part, scheme, config.model.spelling) for name, part in files.items()}, scheme, spelling
+    )
     train = sets.checked["data.train"].sentences
     if config.model.reads_documents and len({one.document for one in train}) == len(train):
         raise UserError(
@@ -185,7 +187,7 @@ def _say(config: TagConfig, sets: _Sets, console: Console) -> None:
             line += f" in {len({one.document for one in part.sentences}):,} documents"
         line += f", {tokens:,} tokens"
         if sets.scheme is not None:
-            kinds = Counter(span.kind for one in part.sentences for span in spans_of(one.tags))
+            kinds = Counter(span.kind for one in part.sentences for span in find_spans(one.tags))
             counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
             line += f", {kinds.total():,} spans ({counts}), {sets.scheme}"
         watch.say(console, line)
@@ -197,7 +199,7 @@ def _say(config: TagConfig, sets: _Sets, console: Console) -> None:
 
 
 def _vectors(config: TagConfig, console: Console) -> Vectors:
-    path, *more = shards("model.vectors", str(config.model.vectors))
+    path, *more = find_files("model.vectors", str(config.model.vectors))
     if more:
         raise UserError(f"model.vectors: {config.model.vectors} stands for {1 + len(more)} files; there must be one")
     with watch.busy(console, f"reading {path}"):
@@ -218,8 +220,8 @@ def _put(vectors: Vectors, network: TagNetwork, lexicon: Lexicon) -> None:
     rows = {symbol: row for row, symbol in enumerate(lexicon.words.symbols) if row >= len(SPECIAL)}
     chosen: dict[int, int] = {}
     for at, word in enumerate(vectors.words):
-        row = rows.get(plain(word))
-        if row is not None and (row not in chosen or plain(word) == word):
+        row = rows.get(normalize_word(word))
+        if row is not None and (row not in chosen or normalize_word(word) == word):
             chosen[row] = at
     table_VD = torch.from_numpy(vectors.table_VD)
     network.features.word.weight[list(chosen)] = table_VD[list(chosen.values())]
@@ -228,14 +230,14 @@ def _put(vectors: Vectors, network: TagNetwork, lexicon: Lexicon) -> None:
 def _hashes(config: TagConfig) -> list[str]:
     """Of the files it learns from."""
     fields = {"data.train": config.data.train, "model.vectors": config.model.vectors}
-    paths = [path for field, pattern in fields.items() if pattern is not None for path in shards(field, pattern)]
+    paths = [path for field, pattern in fields.items() if pattern is not None for path in find_files(field, pattern)]
     return [hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() for path in paths]
 
 
 class _Validator:
     """Validation by tagging, and the loss of the tags that the model knows."""
 
-    def __init__(self, config: TagConfig, tagger: Tagger, valid: Checked) -> None:
+    def __init__(self, config: TagConfig, tagger: Tagger, valid: RepairedSentences) -> None:
         self.tagger, self.sentences, self.metric = tagger, valid.sentences, config.training.metric
         known = set(tagger.lexicon.tags)
         usable = [one for one in valid.sentences if known.issuperset(one.tags)]
@@ -267,7 +269,7 @@ def _columns(config: TagConfig) -> TagColumns:
 def _spans_marked(one: TaggedSentence | Tagged) -> str:
     """The sentence with its spans in brackets."""
     words = [escape(word) for word in one.words]
-    for kind, first, last in spans_of(one.tags):
+    for kind, first, last in find_spans(one.tags):
         words[first] = f"<b>[{words[first]}"
         words[last] += f"]</b><small>{escape(kind)}</small>"
     return " ".join(words)

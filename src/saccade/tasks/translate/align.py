@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from saccade.data.text.corpus import Corpus, Pair, clean, kind_of, text_lines
+from saccade.data.text.corpus import Corpus, Pair, clean, kind_of, read_raw_lines
 from saccade.errors import UserError
 from saccade.inspection.align.heads import (
     AgreementTally,
@@ -40,7 +40,7 @@ def read_pairs(source: Path, target: Path | None) -> Iterator[Pair]:
 
 
 def _with_bars(path: Path) -> Iterator[Pair]:
-    for number, line in enumerate(text_lines(path), 1):
+    for number, line in enumerate(read_raw_lines(path), 1):
         sides = line.rstrip("\r\n").split(BAR)
         if len(sides) != 2:
             raise UserError(f"{path}:{number}: not 'source ||| target'; for two files give --target too")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from saccade.attention.scores import SCORES, Score
 from saccade.data import packing
-from saccade.data.batches import PairBatch, of_pairs
+from saccade.data.batches import PairBatch, bucket_pairs
 from saccade.data.packing import PackedBatch
 from saccade.data.sound.recordings import Recordings
 from saccade.data.store import Store
@@ -42,9 +42,9 @@ def plan(config: TranslateConfig, stores: list[Store], recordings: list[Recordin
     options: dict[str, Any] = {"tokens_per_batch": int(config.training.tokens_per_batch), "seed": config.seed}
     options["weights"] = corpora.shares(config.data, len(stores))
     if config.training.batches == "packed":
-        return packing.of_stores(*stores, **options)
+        return packing.pack_pairs(*stores, **options)
     multiple = MULTIPLE if config.training.batches == "even" else 1
-    return of_pairs(*stores, recordings=recordings, multiple=multiple, **options)
+    return bucket_pairs(*stores, recordings=recordings, multiple=multiple, **options)
 
 
 def loss(config: TranslateConfig, network: Network, batch: PairBatch | PackedBatch) -> tuple[Tensor, Tensor]:

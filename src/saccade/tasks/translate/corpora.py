@@ -12,16 +12,16 @@ from rich.console import Console
 
 from saccade.config.base import ONE_OR_SEVERAL, Positive, Section, TokenizerSection
 from saccade.data.sound.recordings import Sounds
-from saccade.data.store import Encode, Store, count_seen, prepare
+from saccade.data.store import Encode, Store, count_duplicates, prepare_store
 from saccade.data.text.corpus import Corpus, Pair
 from saccade.data.text.tokenizer import (
     MOST_CHARACTERS,
     SentencePiece,
     Vocabulary,
-    file_name,
     load_tokenizer,
-    repeatably,
-    sample,
+    run_seeded,
+    sample_texts,
+    tokenizer_file_name,
     train_tokenizer,
 )
 from saccade.errors import UserError
@@ -107,7 +107,7 @@ def tokenizers(config: Texts, folder: Path, console: Console = QUIET) -> Tokeniz
         return load_tokenizer(stored[0][0]), load_tokenizer(stored[1][0])
     both = _learned_both(config, console)
     for side, tokenizer in zip(("source", "target"), both, strict=True):
-        tokenizer.save(folder / file_name(tokenizer, f"tokenizer.{side}"))
+        tokenizer.save(folder / tokenizer_file_name(tokenizer, f"tokenizer.{side}"))
     return both
 
 
@@ -117,7 +117,7 @@ def target_tokenizer(config: Texts, folder: Path, console: Console = QUIET) -> S
     if stored:
         return load_tokenizer(stored[0])
     tokenizer = _learned(config, console, (1,), "targets")
-    tokenizer.save(folder / file_name(tokenizer, "tokenizer.target"))
+    tokenizer.save(folder / tokenizer_file_name(tokenizer, "tokenizer.target"))
     return tokenizer
 
 
@@ -130,7 +130,7 @@ def _learned_both(config: Texts, console: Console) -> Tokenizers:
 def _learned(config: Texts, console: Console, sides: tuple[int, ...], what: str) -> SentencePiece | Vocabulary:
     section = config.tokenizer
     texts = (pair[side] for pairs in training_corpora(config.data) for pair in pairs.pairs() for side in sides)
-    chosen = sample(watch.watched(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed)
+    chosen = sample_texts(watch.watched(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed)
     if len(chosen.texts) < chosen.num_seen:
         console.print(f"The tokenizer learns from {len(chosen.texts):,} of {chosen.num_seen:,} texts, by chance.")
     with watch.busy(console, f"learning a vocabulary of {section.vocabulary_size:,} ({section.kind}) from the {what}"):
@@ -143,7 +143,7 @@ def stores(config: Texts, both: Tokenizers, root: Path, console: Console = QUIET
 
     def prepared(pairs: Corpus, variant: int) -> Store:
         drawn = {"sampling": alpha, "variant": variant} if alpha else {}
-        return prepare(
+        return prepare_store(
             root,
             lambda: watch.watched(console, pairs.pairs(), f"preparing {pairs.name}"),
             pairs.files(),
@@ -154,7 +154,7 @@ def stores(config: Texts, both: Tokenizers, root: Path, console: Console = QUIET
 
     variants = range(VARIANTS if alpha else 1)
     return [
-        repeatably(variant + 1, functools.partial(prepared, pairs, variant)) if alpha else prepared(pairs, variant)
+        run_seeded(variant + 1, functools.partial(prepared, pairs, variant)) if alpha else prepared(pairs, variant)
         for variant in variants
         for pairs in training_corpora(config.data)
     ]
@@ -236,6 +236,6 @@ def _warnings(held: HeldOut, stores: list[Store]) -> list[str]:
     if blank:
         place = held.corpus.place(blank[0], held.pairs[blank[0]].index(""))
         found.append(f"{some(len(blank))} left out, blank on a side; the first at {place}")
-    if seen := count_seen(held.pairs, stores):
+    if seen := count_duplicates(held.pairs, stores):
         found.append(f"{some(seen)} also in the training text")
     return found

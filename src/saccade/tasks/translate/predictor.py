@@ -13,11 +13,10 @@ from typing import Any, NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
-from saccade.data.batches import pad_sources
-from saccade.data.sound.recordings import Sounds, pad_frames, rebased_lines
-from saccade.data.text.corpus import Corpus, Pair, clean, decoded_lines, read_lines
+from saccade.data.batches import decoder_input, pad_sources
+from saccade.data.sound.recordings import Sounds, pad_frames, rebase_paths
+from saccade.data.text.corpus import Corpus, Pair, clean, decode_clean_lines, read_lines
 from saccade.data.text.tokenizer import END, SPECIAL, START, Tokenizer
 from saccade.decoding import (
     Attending,
@@ -135,10 +134,10 @@ class Translator:
 
     def read(self, source: Path | None) -> Iterator[str]:
         """The lines of a file, or of the standard input; files that a list names are looked up from where it lies."""
-        lines = decoded_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
+        lines = decode_clean_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
         if source is None or not isinstance(self.source, Sounds):
             return lines
-        return rebased_lines(lines, source.parent, lambda row: f"{source}:{row + 1}")
+        return rebase_paths(lines, source.parent, lambda row: f"{source}:{row + 1}")
 
     def pairs(self, corpus: Corpus) -> Iterator[Pair]:
         """A corpus as it is read here: the names of a list of sounds are looked up from where it lies."""
@@ -146,7 +145,7 @@ class Translator:
             return corpus.pairs()
         pairs, again = itertools.tee(corpus.pairs())
         folder = corpus.sides()[0][0].parent
-        sources = rebased_lines((pair.source for pair in again), folder, lambda row: corpus.place(row, 0))
+        sources = rebase_paths((pair.source for pair in again), folder, lambda row: corpus.place(row, 0))
         return (pair._replace(source=source) for pair, source in zip(pairs, sources, strict=True))
 
     def evaluate(
@@ -276,8 +275,7 @@ class Translator:
 
     def _read(self, ids: list[list[int]]) -> Tensor:
         """What the decoder reads to write these, padded."""
-        rows = [torch.tensor([START, *row]) for row in ids]
-        return pad_sequence(rows, batch_first=True).to(next(self.model.parameters()).device)
+        return decoder_input(ids).to(next(self.model.parameters()).device)
 
     def _shown(self, text: _Text, found: Hypothesis) -> TranslationResult:
         """The output as text; of the prefix, what no token stands for is still there."""

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from saccade.config.base import Positive, Section
 from saccade.data.sound.mel import Mel
-from saccade.data.sound.recordings import Recordings, named_files, prepare_recordings
-from saccade.data.store import Store, prepare
+from saccade.data.sound.recordings import Recordings, find_named_files, prepare_recordings
+from saccade.data.store import Store, prepare_store
 from saccade.data.text.corpus import Corpus, Pair
 from saccade.data.text.tokenizer import SentencePiece, Vocabulary
 from saccade.layers.augmentation import Augmentation, Masks
@@ -77,7 +77,7 @@ def recordings(corpus: Corpus, mel: Mel, root: Path, console: Console) -> Record
 def files_of(corpus: Corpus, pairs: Iterable[Pair]) -> dict[str, Path]:
     """Every file that a list names, by its name there; each is there."""
     folder = corpus.sides()[0][0].parent
-    return named_files((pair.source for pair in pairs), folder, lambda row: corpus.place(row, 0))
+    return find_named_files((pair.source for pair in pairs), folder, lambda row: corpus.place(row, 0))
 
 
 def stores(
@@ -87,7 +87,7 @@ def stores(
     texts = corpora.training_corpora(config.data)
     heard = [recordings(text, mel, root, console) for text in texts]
     found = [
-        prepare(
+        prepare_store(
             root,
             text.pairs,
             text.files(),

@@ -9,7 +9,8 @@ from typing import NamedTuple, final
 import numpy as np
 import torch
 
-from saccade.data.batches import Pad, PairBatch, collate, full_runs, pad_sources
+from saccade.data.batches import Pad, PairBatch, collate, pad_sources
+from saccade.data.grouping import group_by_length
 from saccade.data.sound.recordings import Recordings, pad_frames
 from saccade.data.store import Encode, Measure
 from saccade.data.text.corpus import Pair
@@ -37,7 +38,7 @@ class Sources(NamedTuple):
     @classmethod
     def of_sound(cls, recordings: Recordings) -> Sources:
         """References to recordings."""
-        return cls(recordings.encode, recordings.length, lambda rows: pad_frames([*map(recordings.source, rows)]))
+        return cls(recordings.encode, recordings.length, lambda rows: pad_frames([*map(recordings.load, rows)]))
 
 
 class Judgement(NamedTuple):
@@ -61,15 +62,13 @@ class Validator:
         self.pairs, self.translator = [pair for pair in pairs if pair.source and pair.target], translator
         self.pad, self.judgement = sources.pad, judgement
         encoded = [[sources.encode(pair.source), translator.target.encode(pair.target)] for pair in self.pairs]
-        usable = sorted(
-            ((max(sources.length(source), len(target)), source, target) for source, target in encoded),
-            key=lambda one: one[0],
-        )
-        usable = [one for one in usable if one[0] <= max_length]
+        sized = [(max(sources.length(source), len(target)), source, target) for source, target in encoded]
+        usable = [one for one in sized if one[0] <= max_length]
         if not usable:
             raise UserError("data.valid: every pair is longer than data.max_length")
-        width = np.array([one[0] + 1 for one in usable])
-        self.runs = [usable[run] for run in full_runs(width, max(TOKENS, int(width[-1])))]
+        widths = [(longest + 1,) for longest, _, _ in usable]
+        batches = group_by_length(widths, max(TOKENS, *max(widths)))
+        self.runs = [[usable[row] for row in rows] for rows in batches]
 
     @torch.no_grad()
     def measure(self) -> dict[str, float]:

@@ -9,12 +9,12 @@ from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from saccade.data.batches import pad_sources
+from saccade.data.batches import decoder_input, pad_sources
+from saccade.data.grouping import group_by_length
 from saccade.data.sound.recordings import Sounds
 from saccade.data.text.corpus import Pair
-from saccade.data.text.tokenizer import END, SPACE, SPECIAL, START, Tokenizer, Vocabulary
+from saccade.data.text.tokenizer import END, SPACE, SPECIAL, Tokenizer, Vocabulary
 from saccade.decoding import Attending, Ensemble
 from saccade.errors import UserError
 from saccade.inspection.insight import TextSide, merged
@@ -86,19 +86,8 @@ def _side(text: str, tokenizer: Tokenizer, ids: Sequence[int]) -> TextSide:
 
 
 def _batches(pairs: Sequence[_Encoded]) -> Iterator[list[int]]:
-    """Rows of like lengths, within a budget of cells."""
-    batch: list[int] = []
-    longest = (0, 0)
-    sizes = [(len(pair.source_ids) + 1, len(pair.target_ids) + 1) for pair in pairs]
-    for row in sorted(range(len(pairs)), key=sizes.__getitem__):
-        larger = (max(longest[0], sizes[row][0]), max(longest[1], sizes[row][1]))
-        if batch and (len(batch) + 1) * larger[0] * larger[1] > CELLS:
-            yield batch
-            batch, larger = [], sizes[row]
-        batch.append(row)
-        longest = larger
-    if batch:
-        yield batch
+    """Yield rows of like lengths, within a budget of cells."""
+    return group_by_length([(len(pair.source_ids) + 1, len(pair.target_ids) + 1) for pair in pairs], CELLS)
 
 
 def num_layers_and_heads(translator: Translator) -> tuple[int, int]:
@@ -113,9 +102,9 @@ def _read(translator: Translator, source_ids: Sequence[list[int]], target_ids: S
     """The weights while targets are read, [B, L, H, T, S]."""
     device = next(translator.model.parameters()).device
     source_BS, length_B = pad_sources(source_ids)
-    read_BT = pad_sequence([torch.tensor([START, *ids]) for ids in target_ids], batch_first=True)
     model = cast(Attending, translator.model)
-    weight_BLHTS = model.cross_attention(source_BS.to(device), length_B.to(device), read_BT.to(device))
+    read_BT = decoder_input(target_ids).to(device)
+    weight_BLHTS = model.cross_attention(source_BS.to(device), length_B.to(device), read_BT)
     if not weight_BLHTS.shape[1]:
         raise UserError("--align: this model has no attention; it reads the source into one vector")
     return weight_BLHTS
