@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.data.sound import mel as sound
 from saccade.data.sound.mel import (
     FLOOR,
     RANGE,
@@ -57,11 +56,16 @@ def test_what_a_lower_rate_cannot_hold_is_filtered_out() -> None:
     assert np.abs(found[200:-200]).max() < 1e-2  # it would fold to 2000 Hz
 
 
-def test_resampling_in_parts_is_resampling_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sound_that_begins_later_is_the_same_sound_resampled() -> None:
     samples = tone(700.0, 0.1)
     whole = resample(samples, 8000, 11_025)
-    monkeypatch.setattr(sound, "AT_ONCE", 101)
-    np.testing.assert_array_equal(resample(samples, 8000, 11_025), whole)
+    late = resample(np.concatenate([np.zeros(320, np.float32), samples]), 8000, 11_025)
+    np.testing.assert_allclose(late[441:], whole, atol=1e-6)  # 320 samples at 8000 Hz, 0.04 seconds
+
+
+@pytest.mark.parametrize("rate", [1, 150_001, 999_983])
+def test_odd_rates_take_no_longer_filter(rate: int) -> None:
+    assert len(resample(np.ones(1000, np.float32), rate, 8000)) == pytest.approx(8_000_000 / rate, abs=1)
 
 
 def test_filters_are_triangles_by_hand() -> None:
@@ -148,6 +152,9 @@ def test_files_that_hold_no_sound(tmp_path: Path) -> None:
             read_frames(path, SMALL)
     write_wav(path, np.zeros(0, np.float32))
     with pytest.raises(UserError, match=r"bad\.wav: no sound in it \(0 samples at 8000 Hz\)"):
+        read_frames(path, SMALL)
+    write_wav(path, tone(440.0, 0.1), rate=1_000_001)
+    with pytest.raises(UserError, match=r"bad\.wav: 1,000,001 samples a second; allowed: up to 1,000,000"):
         read_frames(path, SMALL)
     write_wav(path, tone(440.0, 0.1))
     path.write_bytes(path.read_bytes()[:-500])

@@ -10,6 +10,7 @@ import functools
 import math
 import re
 import wave
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,14 +24,14 @@ from saccade.errors import UserError
 FLOOR = math.log(1e-10)  # a log-mel value of digital silence
 RANGE = math.log(1e6)  # what is 60 dB below a source's loudest value is silence
 MOST_SILENCE = 60.0  # seconds between two files
-ZERO_CROSSINGS = 16  # of the low-pass filter, on either side
-AT_ONCE = 1 << 16  # samples resampled together
+HIGHEST_RATE = 1_000_000  # samples a second
+LARGEST_DENOMINATOR = 50_000  # of a ratio of rates: bounds the filter's length; odd rates are off by at most 2e-5
 PART = re.compile(r"(?P<seconds>\d+(\.\d+)?)(?=\s|$)|(?P<name>\S.*?\.wav)(?=\s|$)", re.IGNORECASE)
 PCM: dict[int, tuple[str, float]] = {1: ("u1", 2.0**7), 2: ("<i2", 2.0**15), 3: ("<i4", 2.0**31), 4: ("<i4", 2.0**31)}
 
 
 class Mel(NamedTuple):
-    """How sound becomes frames: the rate it is resampled to, and windows of it every `hop` seconds."""
+    """The settings of log-mel frames: the rate to resample to, and a window every `hop` seconds."""
 
     rate: int = 16_000
     num_mels: int = 80
@@ -44,7 +45,7 @@ class Mel(NamedTuple):
 
 
 def parse_source(text: str) -> list[str | float]:
-    """The files of a source and the seconds of silence between them, in order."""
+    """Split the line of a source into its files and the seconds of silence between them."""
     found: list[str | float] = []
     at = 0
     for match in PART.finditer(text):
@@ -62,7 +63,7 @@ def parse_source(text: str) -> list[str | float]:
 
 
 def read_wav(path: Path) -> tuple[NDArray[np.float32], int]:
-    """The samples of a PCM file between -1 and 1, channels mixed, and their rate."""
+    """Read the samples of a PCM file between -1 and 1, its channels mixed, and their rate."""
     try:
         with wave.open(str(path), "rb") as file:
             _, width, rate, count, *_ = parameters = file.getparams()
@@ -73,6 +74,8 @@ def read_wav(path: Path) -> tuple[NDArray[np.float32], int]:
         raise UserError(f"{path}: not a PCM WAV file ({str(error) or 'it ends too early'})") from None
     if not count or not rate:
         raise UserError(f"{path}: no sound in it ({count} samples at {rate} Hz)")
+    if rate > HIGHEST_RATE:
+        raise UserError(f"{path}: {rate:,} samples a second; allowed: up to {HIGHEST_RATE:,}")
     if len(raw) < count * width * parameters.nchannels:
         raise UserError(f"{path}: cut short; {len(raw):,} of {count * width * parameters.nchannels:,} bytes are there")
     return _decode_samples(raw, width).reshape(-1, parameters.nchannels).mean(1), rate
@@ -89,26 +92,17 @@ def _decode_samples(raw: bytes, width: int) -> NDArray[np.float32]:
 
 
 def resample(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
-    """x(t) = sum_n x_n h(t - n), h a sinc at the lower of the two half rates under a Hann window; any two rates."""
+    """Return the samples at another rate, without frequencies that the lower of both can't hold."""
     if rate == wanted:
         return samples
-    cutoff = min(1.0, wanted / rate)
-    reach = math.ceil(ZERO_CROSSINGS / cutoff)
-    padded = torch.nn.functional.pad(torch.from_numpy(samples), (reach, reach))
-    offset_N = torch.arange(-reach + 1, reach + 1)
-    found = []
-    for start in range(0, math.ceil(len(samples) * wanted / rate), AT_ONCE):
-        stop = min(start + AT_ONCE, math.ceil(len(samples) * wanted / rate))
-        time_T = torch.arange(start, stop, dtype=torch.float64) * rate / wanted
-        first_T = time_T.floor().long()
-        near_TN = offset_N - (time_T - first_T)[:, None]
-        filter_TN = cutoff * torch.sinc(cutoff * near_TN) * torch.cos(math.pi / 2 * near_TN / reach).square()
-        found.append((padded[first_T[:, None] + reach + offset_N] * filter_TN).sum(1).float())
-    return torch.cat(found).numpy()
+    from scipy.signal import resample_poly  # it takes a second to import
+
+    ratio = Fraction(wanted, rate).limit_denominator(LARGEST_DENOMINATOR)
+    return np.asarray(resample_poly(samples, ratio.numerator, ratio.denominator), np.float32)
 
 
 def log_mel(samples: NDArray[np.float32], mel: Mel) -> NDArray[np.float16]:
-    """log(M |STFT(x)|^2), frames [S, F]: triangles of equal width in mel (Davis & Mermelstein 1980), Hann windows."""
+    """Return frames [S, F] log(M |STFT(x)|^2): triangles M of equal width in mel (Davis & Mermelstein 1980)."""
     width = round(mel.window * mel.rate)
     size = 1 << (2 * width - 1).bit_length()  # finer bins than the narrowest triangle
     power_CS = torch.stft(
@@ -126,7 +120,7 @@ def log_mel(samples: NDArray[np.float32], mel: Mel) -> NDArray[np.float16]:
 
 @functools.cache
 def mel_filters(mel: Mel, size: int) -> Tensor:
-    """Triangles [F, C] over the bins of a transform of `size`; each rises where the one before it falls."""
+    """Return triangles [F, C] over the bins of a transform of `size`; each rises where the one before it falls."""
     hertz_C = torch.linspace(0, mel.rate / 2, size // 2 + 1)
     edges = torch.linspace(0, _to_mel(mel.rate / 2), mel.num_mels + 2)
     edge_F = 700 * (torch.pow(10.0, edges / 2595) - 1)
@@ -140,21 +134,21 @@ def _to_mel(hertz: float) -> float:
 
 
 def read_frames(path: Path, mel: Mel) -> NDArray[np.float16]:
-    """The frames [S, F] of a file."""
+    """Read the log-mel frames [S, F] of a WAV file."""
     samples, rate = read_wav(path)
     return log_mel(resample(samples, rate, mel.rate), mel)
 
 
 def join_frames(pieces: list[NDArray[np.float16] | int], num_mels: int) -> NDArray[np.float32]:
-    """Frames one after the other, normalised; a number stands for so many frames of silence."""
+    """Join frames in order and normalise them; a number n stands for n frames of silence."""
     rows = [np.full((piece, num_mels), FLOOR, np.float16) if isinstance(piece, int) else piece for piece in pieces]
     return normalize_frames(np.concatenate(rows).astype(np.float32))
 
 
 def normalize_frames(frames_SF: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Mean 0 and deviation 1 over the whole source, 60 dB deep: how loud it is is gone.
+    """Give a whole source mean 0 and deviation 1, cut 60 dB below its loudest value: its volume doesn't matter.
 
-    Not mel by mel, which in a source of one short word would make a loud mel and a faint one the same.
+    Mel by mel, a source of one short word would lose the difference between a loud mel and a faint one.
     """
     x_SF = np.maximum(frames_SF, frames_SF.max() - np.float32(RANGE))
     x_SF -= x_SF.mean()
