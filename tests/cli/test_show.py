@@ -21,6 +21,7 @@ from saccade.inspection.insight import Head, Insight
 from saccade.inspection.views import heads as head_statistics
 from saccade.inspection.views.heads import Looked
 from saccade.inspection.views.view import ViewChoice
+from saccade.tasks.base import Traits
 
 RNN = {"kind": "rnn", "width": 14, "embedding_width": 10, "attention": "luong"}
 RUNNER = CliRunner()
@@ -122,7 +123,7 @@ def test_texts_that_are_read_with_those_before_them_stay_together(run: Path, mon
     class Dialogue:
         """Counts the texts of each call."""
 
-        context = 1
+        traits = Traits("dialogue", context=1)
 
         def look(self, texts: list[str]) -> list[Insight]:
             parts.append(len(texts))
@@ -131,7 +132,7 @@ def test_texts_that_are_read_with_those_before_them_stay_together(run: Path, mon
     parts = list[int]()
     monkeypatch.setattr("saccade.cli.look.load_run", lambda _: Dialogue())
     look(run, *["a"] * 50)
-    monkeypatch.setattr(Dialogue, "context", 0)
+    monkeypatch.setattr(Dialogue, "traits", Traits("dialogue"))
     look(run, *["a"] * 50)
     assert parts == [50, 32, 18]
 
@@ -197,7 +198,7 @@ def test_help_says_what_happens_without_an_option() -> None:
     assert shown.count("(default:") == 6
 
 
-def test_of_glimpses_there_is_no_page(tmp_path: Path) -> None:
+def test_without_weights_there_is_no_page(tmp_path: Path) -> None:
     request = LookOutput(ViewChoice(), pieces=False, picture=tmp_path / "a.html", as_json=False, is_one=True)
-    with pytest.raises(UserError, match=r"of glimpses there is no page; allowed: .png, .gif"):
-        request.page(iter([Insight("glimpse", None, {}, {})]), title="")
+    with pytest.raises(UserError, match=r"without weights there is no page; allowed: .png, .gif"):
+        request.page(iter([Insight("glimpse", None, {}, {}, draws_itself=True)]), title="")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from saccade.cli import align, terminal, trust
 from saccade.cli.align import AlignJob
+from saccade.cli.flags import RunFolder
 from saccade.cli.show import LookOutput
 from saccade.data.text import corpus
 from saccade.errors import UserError
@@ -22,8 +22,8 @@ from saccade.inspection.insight import Insight
 from saccade.inspection.record import KINDS
 from saccade.inspection.views.view import THROUGH_LAYERS, VIEWS, ViewChoice
 from saccade.runs.load import load_run
+from saccade.tasks.base import Predictor
 
-RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
 WINDOW = 32  # texts that are looked at together
 FITS = {  # what goes with each way of looking; the first is the plain one
     "": ("text", "--input", "--target", "--kind", "--view", "--layer", "--head", "--pieces", "--heads", "--draw"),
@@ -83,7 +83,7 @@ def look(
     )
     given = {"--view": view, "--layer": layer, "--head": head, "--pieces": pieces or None}
     _check(request, given, heads=heads)
-    predictor = load_run(model)
+    predictor: Predictor = load_run(model)
     options = _options(predictor, request, target, {**given, "--kind": kind, "--heads": heads or None})
     with terminal.quiet():
         inputs = _inputs(predictor, texts, source)
@@ -120,7 +120,7 @@ def _check(request: LookOutput, given: dict[str, Any], *, heads: bool) -> None:
             raise UserError(f"{flag}: given with --json, which holds every layer and head, by pieces and words")
 
 
-def _inputs(predictor: Any, texts: list[str] | None, source: Path | None) -> Iterable[Any]:
+def _inputs(predictor: Predictor, texts: list[str] | None, source: Path | None) -> Iterable[Any]:
     if texts and source is not None:
         raise UserError("--input: given with texts; allowed: one of them")
     if not texts and source is None:
@@ -133,21 +133,21 @@ def _inputs(predictor: Any, texts: list[str] | None, source: Path | None) -> Ite
     raise UserError(f"{source}: it is empty; there is nothing to look at")
 
 
-def _options(predictor: Any, request: LookOutput, target: str | None, given: dict[str, Any]) -> dict[str, Any]:
+def _options(predictor: Predictor, request: LookOutput, target: str | None, given: dict[str, Any]) -> dict[str, Any]:
     """The keywords of the predictor's own `look`; what its task has no use for is refused."""
-    parameters = inspect.signature(predictor.look).parameters
-    of_no_use = [*([] if "kinds" in parameters else given), *([] if "targets" in parameters else ["--target"])]
+    allowed = predictor.traits.look_options
+    of_no_use = [*([] if "kinds" in allowed else given), *([] if "targets" in allowed else ["--target"])]
     for flag in of_no_use:
         if {**given, "--target": target}[flag] is not None:
             raise UserError(f"{flag}: given, but this model's task has no use for it")
-    if "kinds" not in parameters:
+    if "kinds" not in allowed:
         return {}
     if request.picture is not None and not request.is_page and request.picture.suffix not in PICTURES:
         raise UserError(f"{request.picture}: a picture ends in {', '.join(PICTURES)}, a page in .html")
     view, is_page = request.view, request.is_page
     norms = {"norms": is_page or view.name == "norms"}
     if is_page or view.name in THROUGH_LAYERS:
-        return {**norms, "kinds": KINDS}
+        return {**norms, "kinds": predictor.traits.kinds}
     return norms if view.kind is None else {**norms, "kinds": (view.kind,)}
 
 
@@ -159,10 +159,10 @@ def _targets(target: str | None, texts: list[str] | None) -> Iterator[str] | Non
 
 
 def _looked(
-    predictor: Any, texts: Iterable[Any], options: dict[str, Any], *, targets: Iterator[str] | None = None
+    predictor: Predictor, texts: Iterable[Any], options: dict[str, Any], *, targets: Iterator[str] | None = None
 ) -> Iterator[Insight]:
     """In memory that doesn't grow with the number of texts, unless each is read with those before it."""
-    rest, size = iter(texts), None if getattr(predictor, "context", 0) else WINDOW
+    rest, size = iter(texts), None if predictor.traits.context else WINDOW
     number = 0
     while part := list(itertools.islice(rest, size)):
         read = {} if targets is None else {"targets": list(itertools.islice(targets, len(part)))}

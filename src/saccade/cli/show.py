@@ -24,7 +24,6 @@ from saccade.inspection.views.heads import Looked
 from saccade.inspection.views.view import THROUGH_LAYERS, ViewChoice, is_through, kind_of, with_views
 
 PLACE = "layer head"
-PAINTERS = ("caption", "glimpse")  # tasks whose answers draw themselves
 
 
 class Drawn(NamedTuple):
@@ -58,7 +57,7 @@ class LookOutput:
     def each(self, found: Iterator[Insight]) -> None:
         """Text by text."""
         for number, seen in enumerate(found, 1):
-            drawn = None if _is_blank(seen) or seen.task in PAINTERS else self._chosen(seen)
+            drawn = None if _is_blank(seen) or seen.draws_itself else self._chosen(seen)
             self._say(seen, drawn)
             if self.picture is not None and not _is_blank(seen):
                 self._draw(seen, drawn, self._path(number))
@@ -79,14 +78,13 @@ class LookOutput:
         shown, pictures = [], []
         for seen in found:
             if not _is_blank(seen):
-                if seen.task in PAINTERS and not seen.maps:
-                    raise UserError(f"{self.picture}: of glimpses there is no page; allowed: .png, .gif")
+                if seen.draws_itself and not seen.maps:
+                    raise UserError(f"{self.picture}: without weights there is no page; allowed: .png, .gif")
                 whole = self._with_layers(seen)
                 if self.view.name not in whole.views:
                     self.view.of(seen)  # refuses what is not there
                 shown.append(whole.plain())
-                picture = getattr(seen.answer, "picture", None)
-                pictures.append(None if picture is None else caption.address(picture))
+                pictures.append(None if seen.picture is None else caption.address(seen.picture))
             self._say(seen, None)
         if not shown:
             raise UserError("text: all are blank; there is nothing to look at")
@@ -102,7 +100,7 @@ class LookOutput:
         self.console.print(heatmap.printable(seen.answer.line(), self.console.encoding), highlight=False, markup=False)
         if drawn is not None:
             self.console.print(heatmap.in_terminal(drawn.weight_TS, console=self.console, **drawn.names))
-        elif not self.is_page and hasattr(seen.answer, "show"):
+        elif not self.is_page:
             seen.answer.show(self.console)
 
     def _asked(self, seen: Insight, drawn: Drawn | None) -> Insight:
@@ -153,7 +151,7 @@ class LookOutput:
 
 def _is_blank(seen: Insight) -> bool:
     """A blank text has nothing to look at; a model without attention says so when it is asked."""
-    return not seen.maps and not seen.sides and seen.task not in PAINTERS
+    return not seen.maps and not seen.sides and not seen.draws_itself
 
 
 def _named(seen: Insight, found: Map, pieces: bool) -> tuple[Tensor, list[str], list[str]]:

@@ -14,6 +14,11 @@ from saccade.decoding.sampling import SamplingOptions, sample
 from saccade.decoding.stepper import Stepper
 from saccade.errors import UserError
 
+OPTION_NAMES = (  # the keywords that `chosen` takes
+    "sample",
+    *dict.fromkeys(field.name for kind in (BeamOptions, SamplingOptions) for field in fields(kind)),
+)
+
 
 def chosen(default: BeamOptions, given: Mapping[str, Any]) -> BeamOptions | SamplingOptions:
     """The keywords of a call over a default: a beam's, or with `sample=True` those of samples.

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.text.tokenizer import END, SPACE, SPECIAL
@@ -89,6 +91,7 @@ class Insight:
     """One input, what the model answered, and what each attention weighed.
 
     `answer` is the task's own result; `others` are its next best outputs, `views` weights [T, S] that were derived.
+    Of a picture, `picture` are its pixels [C, Y, X], and the answer draws over them by itself.
     """
 
     task: str
@@ -98,6 +101,8 @@ class Insight:
     aligning: Head | None = None
     others: Sequence[Any] = ()
     views: Mapping[str, Map] = field(default_factory=dict)
+    draws_itself: bool = False
+    picture: NDArray[np.uint8] | None = None
 
     def map(self, kind: str | None = None) -> Map:
         """The map of a kind; None: the first there is."""

@@ -1,14 +1,37 @@
-"""What a task is: its config, and how a run of it is prepared, loaded and reported."""
+"""What a task is: its config, how a run of it is prepared, loaded and reported, and what its trained model can do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from rich.console import Console
 from torch import nn
 
 from saccade.config.base import RunSection
+from saccade.data.text.corpus import decode_clean_lines, read_lines
+from saccade.errors import UserError
+from saccade.inspection.insight import Head, Insight, TextSide
 from saccade.training.options import Loss, Plan, Validate
+
+T = TypeVar("T")
+Watch = Callable[[Iterator[Any], int], Iterable[Any]]  # passes outputs on, and knows how many will come
+
+
+def several(inputs: Iterable[T]) -> Iterable[T]:
+    """Return the inputs; a lone string would be read letter by letter, so it is refused."""
+    if isinstance(inputs, str | bytes | Path):
+        raise UserError(f"predict: {str(inputs)[:40]!r} given; it takes a list of inputs, so put it into one")
+    return inputs
+
+
+def unwatched(found: Iterator[Any], total: int) -> Iterable[Any]:
+    """Pass outputs on: the `watch` of who doesn't want to see them."""
+    del total
+    return found
 
 
 class Job(NamedTuple):
@@ -33,10 +56,108 @@ class ReportPart(NamedTuple):
     sections: Sequence[tuple[str, str]] = ()
 
 
+class Result(Protocol):
+    """The answer to one input. A result that derives from this class has nothing to show or draw, unless it says so."""
+
+    @abstractmethod
+    def line(self) -> str:
+        """Return the line that people read."""
+
+    @abstractmethod
+    def plain(self) -> dict[str, Any]:
+        """Return what programs read, ready for JSON."""
+
+    def show(self, console: Console) -> None:
+        """Print the evidence below the line, if there is any."""
+
+    def draw(self, path: Path) -> None:
+        """Draw the evidence to a file."""
+        raise UserError(f"{path}: there is nothing to draw for this model's task")
+
+
+class Evaluation(NamedTuple):
+    """The scores of a test set for a program, lines for people, and a picture where there is one."""
+
+    scores: Mapping[str, Any]
+    lines: list[str]
+    draw: Callable[[Path], None] | None = None
+
+
+class Traits(NamedTuple):
+    """What a predictor reads, has and takes: all that the command line and the server know of its task."""
+
+    task: str
+    reads: str = "text"  # or "picture", "sound", "feature maps"
+    kinds: tuple[str, ...] = ()  # of attention that its models may have; the first is shown unless another is given
+    predict_options: tuple[str, ...] = ()  # keywords of `predict` and `stream`
+    evaluate_options: tuple[str, ...] = ()
+    look_options: tuple[str, ...] = ()
+    evidence: Mapping[str, Any] = {}  # the options with which a result can be drawn
+    context: int = 0  # so many inputs before each one are read with it
+    needs_files: bool = True  # it is evaluated on files, and has no test set of its own
+    aligning: Head | None = None  # the head that aligns words best, where it is known
+
+
+class Predictor(Protocol):
+    """A trained model, ready to use: what `saccade.load` returns.
+
+    A task derives from this class and writes `traits` and `stream`. What it leaves out has a default, or is refused
+    with a sentence. Options are keywords; those that `traits` doesn't name are refused before a call.
+    """
+
+    @property
+    @abstractmethod
+    def traits(self) -> Traits:
+        """What it reads, has and takes."""
+
+    @abstractmethod
+    def stream(self, inputs: Iterable[Any], /, *args: Any, **options: Any) -> Iterator[Result]:
+        """Answer inputs in order, in memory that doesn't grow with their number."""
+
+    def stream_best(self, inputs: Iterable[Any], /, *args: Any, **options: Any) -> Iterator[Sequence[Result]]:
+        """Answer each input with its `num_best` results, best first."""
+        return ([one] for one in self.stream(inputs, *args, **options))
+
+    def predict(self, inputs: Iterable[Any], /, *args: Any, **options: Any) -> Sequence[Result]:
+        """Return the best result for each input."""
+        return list(self.stream(inputs, *args, **options))
+
+    def predict_best(self, inputs: Iterable[Any], /, *args: Any, **options: Any) -> Sequence[Sequence[Result]]:
+        """Return the `num_best` results for each input, best first."""
+        return list(self.stream_best(inputs, *args, **options))
+
+    def read(self, source: Path | None) -> Iterator[Any]:
+        """Read the inputs of a file, or of the standard input: a text a line."""
+        if self.traits.reads != "text":
+            raise UserError(f"--input: this model reads {self.traits.reads}, and its task says not how from a file")
+        return decode_clean_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
+
+    def evaluate(self, paths: Sequence[Path], /, *args: Any, **options: Any) -> Evaluation:
+        """Score it on the files of a test set; the option `watch: Watch` sees outputs go by."""
+        del paths, args, options
+        raise UserError("evaluate: this model's task has no test")
+
+    def look(self, inputs: Iterable[Any], /, *args: Any, **options: Any) -> list[Insight]:
+        """Return what the model saw of each input; without attention, its answer alone."""
+        read = list(several(inputs))
+        pairs = zip(read, self.predict(read, *args, **options), strict=True)
+        task, draws_itself = self.traits.task, self.traits.reads != "text"
+        return [Insight(task, answer, _words(given), {}, draws_itself=draws_itself) for given, answer in pairs]
+
+    @classmethod
+    def ensemble(cls, runs: Sequence[tuple[str, Predictor]]) -> Predictor:
+        """Make one predictor of several, given with their names; the first says how it decodes."""
+        raise UserError(f"{runs[0][0]}: models of its task make no ensemble")
+
+
 class Task(NamedTuple):
     """A task: its config, and the way from there to a run, to a trained model, and to its part of the report."""
 
     config: type[RunSection]
     prepare: Callable[..., Job]  # (config, folder, console)
-    load: Callable[..., Any]  # (config, folder): a trained model, ready to predict
+    load: Callable[..., Predictor]  # (config, folder): a trained model, ready to predict
     examine: Callable[..., ReportPart]  # (config, predictor): on the test set, or the validation set
+
+
+def _words(given: Any) -> dict[str, TextSide]:
+    return {"source": TextSide.of(given, given.split())} if isinstance(given, str) else {}

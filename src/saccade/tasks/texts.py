@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from saccade.data.grouping import group_by_length
 from saccade.errors import UserError
-from saccade.tasks.evaluation import several
+from saccade.tasks.base import several
 
 WINDOW_CHARACTERS = 1 << 22  # a window has no more than this, however long its texts are
 

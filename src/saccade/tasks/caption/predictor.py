@@ -21,12 +21,12 @@ from saccade.data.pictures import shapes
 from saccade.data.pictures.captions import CaptionReader, CaptionRows, CaptionSet, CaptionSource, make_shape_captions
 from saccade.data.pictures.images import Pixels
 from saccade.data.text.tokenizer import Tokenizer
-from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, chosen, search
+from saccade.decoding import OPTION_NAMES, BeamOptions, Hypothesis, SamplingOptions, chosen, search
 from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
 from saccade.inspection.insight import Insight, Map, TextSide, ended
 from saccade.models.captioner import Captioner
-from saccade.tasks.evaluation import Evaluation, Watch, several
+from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, several, unwatched
 
 Given = CaptionSource | NDArray[Any] | Tensor | Path | str
 
@@ -70,7 +70,7 @@ class Caption(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class CaptionWriter:
+class CaptionWriter(Predictor):
     """What `saccade.load` returns for a run that writes captions.
 
     Inputs are files, arrays (bytes [C, Y, X], or features [S, C]), or what `read` gives. Every method takes how to
@@ -86,9 +86,17 @@ class CaptionWriter:
     batch_size: int = 128
 
     @property
-    def needs_files(self) -> bool:
-        """Whether there is nothing to be tried on without them."""
-        return not self.num_shapes
+    def traits(self) -> Traits:
+        return Traits(
+            "caption",
+            reads="feature maps" if self.reader.side is None else "picture",
+            kinds=("cross",),
+            predict_options=(*OPTION_NAMES, "attention"),
+            evaluate_options=OPTION_NAMES,
+            look_options=OPTION_NAMES,
+            evidence={"attention": True},
+            needs_files=not self.num_shapes,
+        )
 
     def predict(self, inputs: Iterable[Given], **options: Any) -> list[Caption]:
         """The best sentence for each."""
@@ -119,7 +127,9 @@ class CaptionWriter:
             cells = TextSide.of(
                 first.name, [f"{row},{column}" for row, column in np.ndindex(*self.model.encoder.shape)]
             )
-            found.append(Insight("caption", first, {"output": output, "picture": cells}, {"cross": seen}, None, others))
+            sides, maps = {"output": output, "picture": cells}, {"cross": seen}
+            task, picture = self.traits.task, first.picture
+            found.append(Insight(task, first, sides, maps, others=others, draws_itself=True, picture=picture))
         return found
 
     def read(self, source: Path | None) -> Iterator[CaptionSource]:
@@ -132,9 +142,7 @@ class CaptionWriter:
             raise UserError(f"--input: there is nothing at {source}")
         return self.reader.read_inputs(source)
 
-    def evaluate(
-        self, paths: Sequence[Path], *, watch: Watch = lambda found, total: found, **options: Any
-    ) -> Evaluation:
+    def evaluate(self, paths: Sequence[Path], *, watch: Watch = unwatched, **options: Any) -> Evaluation:
         """Scores against the captions of a TSV file, for pictures in a folder or a file of feature maps.
 
         A model of shapes needs no files: it is tried on pictures that no training saw.
@@ -149,7 +157,7 @@ class CaptionWriter:
             raise UserError(f"evaluate: {given} given; it needs a captions file and its pictures' folder or features")
         return self.judge(self.reader.read(str(paths[0]), str(paths[1]), field="evaluate"), watch=watch, **options)
 
-    def judge(self, told: CaptionSet, *, watch: Watch = lambda found, total: found, **options: Any) -> Evaluation:
+    def judge(self, told: CaptionSet, *, watch: Watch = unwatched, **options: Any) -> Evaluation:
         """BLEU-1 to 4 with all captions as references, the share that is one of them; of shapes, where nouns look."""
         seen = (told.item(row) for row in range(len(told)))
         found = watch(self.stream(seen, attention=False, **options), len(told))

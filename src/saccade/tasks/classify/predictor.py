@@ -26,11 +26,12 @@ from saccade.inspection.draw.confusion import Confusion, in_terminal
 from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.record import recording
 from saccade.models.classifier import Judged, TextClassifier
-from saccade.tasks.evaluation import Evaluation, Watch, several
+from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, several, unwatched
 from saccade.training.losses import disagreement
 
 WINDOW = 2048  # texts that are read before the first is judged
 WITH_COLUMNS = (".tsv", ".csv", ".jsonl")
+SIDES = {"pooling": ("label", "source"), "encoder": ("source", "source")}  # of each kind of attention
 
 
 class Objective(NamedTuple):
@@ -170,7 +171,7 @@ class Prediction(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Classifier:
+class Classifier(Predictor):
     """What `saccade.load` returns for a run with labels.
 
     Inputs are strings, or `Text`s that say which dialogue they belong to and who spoke: neighbours in a dialogue are
@@ -185,6 +186,17 @@ class Classifier:
     context: int = 0
     max_length: int = 256
     texts_per_batch: int = 256
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            "classify",
+            kinds=tuple(SIDES),
+            predict_options=("attention", "key_terms", "window"),
+            look_options=("kinds", "norms"),
+            evidence={"attention": True},
+            context=self.context,
+        )
 
     def predict(self, inputs: Iterable[str | Text], *, attention: bool = False, key_terms: int = 0) -> list[Prediction]:
         """A prediction for each input."""
@@ -222,16 +234,15 @@ class Classifier:
         answer = self._named(judged.logits_BV[0].float().softmax(-1).cpu())
         text, pieces = texts[-1].text, self.tokenizer.pieces(batch.ids_US[own, :length].tolist())
         source, label = TextSide.of(text, pieces, self.tokenizer.begins_word), TextSide.of(answer.label, [answer.label])
-        rows = {"pooling": ("label", "source"), "encoder": ("source", "source")}
         maps = {
             kind: Map(
-                *rows[kind],
+                *SIDES[kind],
                 record.weights(kind)[:, own, :, :length, :length].float().cpu(),
                 record.norms(kind)[:, own, :, :length, :length].float().cpu() if norms else None,
             )
             for kind in record.kinds
         }
-        return Insight("classify", answer, {"source": source, "label": label}, maps)
+        return Insight(self.traits.task, answer, {"source": source, "label": label}, maps)
 
     def key_terms(self, text: str | Text, count: int = 5) -> list[KeyTerm]:
         """The words of a document that carried the decision, the heaviest first (Shen & Lee 2016, section 4)."""
@@ -244,7 +255,7 @@ class Classifier:
         lines = decode_lines("standard input", sys.stdin.buffer) if source is None else read_raw_lines(source)
         return parse_lines(lines, as_dialogue=self.context > 0)
 
-    def evaluate(self, paths: Sequence[Path], *, watch: Watch = lambda found, total: found) -> Evaluation:
+    def evaluate(self, paths: Sequence[Path], *, watch: Watch = unwatched) -> Evaluation:
         """Accuracy, macro-F1 and the confusion of labelled files; `watch` sees predictions go by."""
         texts = list(read_labelled(paths, self.columns))
         found = [one.label for one in watch(self.stream(texts), len(texts))]

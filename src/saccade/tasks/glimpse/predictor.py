@@ -21,7 +21,7 @@ from saccade.inspection.draw import half_blocks
 from saccade.inspection.draw import path as glimpses
 from saccade.inspection.insight import Insight
 from saccade.models.glimpse_network import GlimpseNetwork
-from saccade.tasks.evaluation import Evaluation, several
+from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, several, unwatched
 from saccade.tasks.glimpse.loss import with_first
 
 FIXED_SEED = 1406  # of the canvases that are measured on: the same for every run
@@ -91,7 +91,7 @@ class GlimpsePrediction(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Glimpser:
+class Glimpser(Predictor):
     """What `saccade.load` returns for a run of glimpses.
 
     Probabilities are the mean over `samples` paths: the first follows the means of the locations, the others wander by
@@ -109,6 +109,13 @@ class Glimpser:
     is_first_random: bool = False
     batch_size: int = 256
 
+    @property
+    def traits(self) -> Traits:
+        options = ("samples", "seed")
+        return Traits(
+            "glimpse", reads="picture", predict_options=options, evaluate_options=("samples",), look_options=options
+        )
+
     def predict(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> list[GlimpsePrediction]:
         """What each picture is: uint8 arrays [Y, X] or [C, Y, X], or files."""
         return list(self.stream(inputs, samples=samples, seed=seed))
@@ -125,7 +132,8 @@ class Glimpser:
 
     def look(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> list[Insight]:
         """Where it looked: the path is the answer's own; there are no weights."""
-        return [Insight("glimpse", seen, {}, {}) for seen in self.stream(inputs, samples=samples, seed=seed)]
+        found = self.stream(inputs, samples=samples, seed=seed)
+        return [Insight(self.traits.task, seen, {}, {}, draws_itself=True) for seen in found]
 
     def read(self, source: Path | None) -> Iterator[Picture]:
         """The pictures of a file or folder."""
@@ -167,8 +175,9 @@ class Glimpser:
             100 * (1 - wrong_T[-1]), loss, [100 * wrong for wrong in wrong_T], share_TNV[-1].argmax(-1)
         )
 
-    def evaluate(self, paths: Sequence[Path], *, samples: int | None = None) -> Evaluation:
+    def evaluate(self, paths: Sequence[Path], *, watch: Watch = unwatched, samples: int | None = None) -> Evaluation:
         """The error on labelled pictures, on canvases like those of training that are the same every time."""
+        del watch  # all are looked at together
         images = self.images(paths)
         found = self.scores(self.fixed(images), torch.tensor(images.label_N), samples=samples)
         wrong = round(found.error / 100 * len(images))

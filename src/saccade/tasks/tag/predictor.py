@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import torch
+from rich.console import Console
 from torch import Tensor
 
 from saccade.data.grouping import group_by_length
@@ -30,7 +31,7 @@ from saccade.inspection.draw.heatmap import to_file
 from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.record import recording
 from saccade.models.tagger import TagNetwork
-from saccade.tasks.evaluation import Evaluation, several
+from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, several, unwatched
 
 WINDOW = 2048  # sentences that are sorted by length together
 TOKENS_PER_BATCH = 8192
@@ -92,6 +93,9 @@ class Tagged(NamedTuple):
         rows = [dict(zip(self.kinds, row, strict=True)) for row in self.probability_TV.tolist()]
         return {**found, "probabilities": rows}
 
+    def show(self, console: Console) -> None:
+        """The tags are in the line."""
+
     def draw(self, path: Path) -> None:
         """The probability of each tag for each word, as a picture."""
         if self.probability_TV is None:
@@ -101,12 +105,22 @@ class Tagged(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Tagger:
+class Tagger(Predictor):
     """What `saccade.load` returns for a tagging run. Spans are shown in BIO, however the model spells them."""
 
     network: TagNetwork
     lexicon: Lexicon
     columns: TagColumns = WORD_AND_TAG
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            "tag",
+            kinds=("encoder",),
+            predict_options=("probabilities", "window"),
+            look_options=("kinds", "norms", "probabilities"),
+            evidence={"probabilities": True},
+        )
 
     def predict(self, inputs: Iterable[Input], **options: Any) -> list[Tagged]:
         """The tags of sentences: texts of white-space words, lists of words, or Sentences, whose documents count."""
@@ -143,7 +157,7 @@ class Tagger:
                 )
                 for kind in record.kinds
             }
-            found.append(Insight("tag", answer, {"source": side}, maps))
+            found.append(Insight(self.traits.task, answer, {"source": side}, maps))
         return found
 
     def read_together(self, given: Iterable[TaggedSentence]) -> Iterator[Document]:
@@ -168,12 +182,12 @@ class Tagger:
             blank.append("")
         return iter(())
 
-    def evaluate(self, paths: Sequence[Path]) -> Evaluation:
+    def evaluate(self, paths: Sequence[Path], *, watch: Watch = unwatched) -> Evaluation:
         """Spans and tags against those of CoNLL files, as conlleval prints them."""
         gold = [sentence for file in read_files(paths, self.columns) for sentence in file.sentences]
         return evaluation(
             [one.tags for one in gold],
-            [one.tags for one in self.stream(gold)],
+            [one.tags for one in watch(self.stream(gold), len(gold))],
             has_spans=self.lexicon.spelling is not None,
         )
 

@@ -15,7 +15,7 @@ from saccade.data.text.corpus import Pair
 from saccade.inspection.draw.sound import monotonic_share
 from saccade.inspection.pages.samples import table
 from saccade.models.seq2seq import PlainDecoder
-from saccade.tasks.evaluation import Evaluation
+from saccade.tasks.base import Evaluation
 from saccade.tasks.translate import bleu
 from saccade.tasks.translate.word_errors import word_error_rate
 

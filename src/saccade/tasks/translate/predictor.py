@@ -6,7 +6,7 @@ import itertools
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
@@ -19,6 +19,7 @@ from saccade.data.sound.recordings import Sounds, pad_frames, rebase_paths
 from saccade.data.text.corpus import Corpus, Pair, clean, decode_clean_lines, read_lines
 from saccade.data.text.tokenizer import END, SPECIAL, START, Tokenizer
 from saccade.decoding import (
+    OPTION_NAMES,
     Attending,
     BeamOptions,
     DecodingEngine,
@@ -33,9 +34,10 @@ from saccade.decoding import (
 from saccade.errors import UserError
 from saccade.inspection.insight import Head, Insight, Map, TextSide, ended
 from saccade.inspection.record import KINDS, recording
-from saccade.tasks.evaluation import Evaluation, Watch
+from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, unwatched
 from saccade.tasks.texts import aligned, by_length, windows
 from saccade.tasks.translate import bleu, hearing
+from saccade.tasks.translate.corpora import fingerprint
 from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult
 
 WINDOW = 2048  # lines that are sorted by length together
@@ -56,7 +58,7 @@ class _Text(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Translator:
+class Translator(Predictor):
     """What `saccade.load` returns for a text-to-text run. The model is one that can be decoded (`Attending`).
 
     Every method takes how to decode as keywords: the fields of BeamOptions (`width=1` is greedy), or `sample=True` and
@@ -72,6 +74,19 @@ class Translator:
     max_source_length: int = 8192
     aligning: Head | None = None  # the head that aligns words best, where it is known
     dtype: torch.dtype | None = None  # what a CUDA device writes in; None: what the weights are
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            "translate",
+            reads="sound" if isinstance(self.source, Sounds) else "text",
+            kinds=tuple(SIDES),
+            predict_options=(*OPTION_NAMES, "attention", *HeadChoice._fields, "prefixes", "window"),
+            evaluate_options=(*OPTION_NAMES, "tokenize"),
+            look_options=(*OPTION_NAMES, "targets", "kinds", "norms"),
+            evidence={"attention": True},
+            aligning=self.aligning,
+        )
 
     def predict(
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
@@ -124,7 +139,7 @@ class Translator:
                 raise UserError(
                     f"line {number:,} has {len(text.ids):,} tokens; at most {MOST_LOOKED_AT:,} can be looked at"
                 )
-        found = [Insight("translate", TranslationResult("", 0.0, [], []), {}, {}) for _ in given]
+        found = [Insight(self.traits.task, TranslationResult("", 0.0, [], []), {}, {}) for _ in given]
         for rows in by_length([len(text.ids) for text in given], self.tokens_per_batch):
             batch = [given[row] for row in rows]
             best = None if targets is None else self._scored(batch)
@@ -153,7 +168,7 @@ class Translator:
         paths: Sequence[Path],
         *,
         tokenize: str = "13a",
-        watch: Watch = lambda found, total: found,
+        watch: Watch = unwatched,
         **decoding: Any,
     ) -> Evaluation:
         """BLEU, chrF and word errors of line-aligned files, or of one with both sides; `watch` sees outputs go by."""
@@ -173,6 +188,22 @@ class Translator:
             [*bleu.said(scores), "", *bleu.table(by_length)],
             lambda path: bleu.plot(by_length, path),
         )
+
+    @classmethod
+    def ensemble(cls, runs: Sequence[tuple[str, Predictor]]) -> Translator:
+        """Decode several runs together, as the first one says; they must have the same tokenizers."""
+        found = list[Translator]()
+        for name, run in runs:
+            if not isinstance(run, Translator):
+                raise UserError(f"{name}: it isn't text to text; an ensemble is of runs that are")
+            found.append(run)
+            for side in ("source", "target"):
+                if fingerprint(getattr(run, side)) != fingerprint(getattr(found[0], side)):
+                    first = runs[0][0]
+                    raise UserError(
+                        f"{name}: its {side} tokenizer differs from that of {first}; an ensemble shares both"
+                    )
+        return replace(found[0], model=Ensemble([run.model for run in found]))
 
     def _predict(
         self, texts: list[tuple[str, str]], number: int, options: Way, look: HeadChoice | None
@@ -259,7 +290,7 @@ class Translator:
             first, *others = (self._shown(text, one) for one in best)
             sides = self._sides(text, first)
             maps = {kind: _map(kind, row, sides, weights[kind], lengths.get(kind)) for kind in weights}
-            yield Insight("translate", first, sides, maps, self.aligning, others)
+            yield Insight(self.traits.task, first, sides, maps, self.aligning, others)
 
     def _sides(self, text: _Text, shown: TranslationResult) -> dict[str, TextSide]:
         written = ended(shown.pieces, has_end=shown.ended)
@@ -311,9 +342,7 @@ class Translator:
 
 def _map(kind: str, row: int, sides: dict[str, TextSide], weight_LBHTS: Tensor, norm_LBHTS: Tensor | None) -> Map:
     """The weights of one text, without padding."""
-    queries, keys = {"cross": ("output", "source"), "encoder": ("source", "source"), "decoder": ("output", "read")}[
-        kind
-    ]
+    queries, keys = SIDES[kind]
     steps = (slice(None), row, slice(None), slice(len(sides[queries].pieces)), slice(len(sides[keys].pieces)))
     return Map(queries, keys, weight_LBHTS[steps], None if norm_LBHTS is None else norm_LBHTS[steps])
 

@@ -1,0 +1,67 @@
+"""`saccade evaluate`: a model on a test set."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saccade.cli import terminal
+from saccade.cli.flags import (
+    Beam,
+    Ensemble,
+    LengthPenalty,
+    NoRepeat,
+    RunFolder,
+    grouped,
+    options_given,
+    refuse_others,
+)
+from saccade.errors import UserError
+from saccade.inspection.draw import heatmap
+from saccade.runs.load import load_run
+from saccade.tasks.base import Predictor
+
+
+@dataclass(frozen=True)
+class ScoringFlags:
+    """How outputs are made and scored."""
+
+    width: Beam = None
+    length_penalty: LengthPenalty = None
+    no_repeat_ngram: NoRepeat = None
+    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's; none for tokenised text. (default: 13a)")] = None
+
+
+@grouped
+def evaluate(
+    model: RunFolder,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="A test set: a file, or a source and its target, line by line.")
+    ] = None,
+    ensemble: Ensemble = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw it to a PNG, SVG or PDF: BLEU by source length.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+    *,
+    scoring: ScoringFlags,
+) -> None:
+    """Score a model on a test set; text with sacreBLEU and chrF, their signatures, and by source length."""
+    if plot is not None:
+        heatmap.check_ending(plot)
+    predictor: Predictor = load_run(model, *(ensemble or ()))
+    options = options_given(scoring)
+    refuse_others(options, predictor.traits.evaluate_options)
+    if not files and predictor.traits.needs_files:
+        raise UserError("files: none given; allowed: the files of a test set")
+    with terminal.quiet():
+        watch = functools.partial(terminal.counted, hidden=as_json)
+        found = predictor.evaluate(files or [], watch=watch, **options)
+    typer.echo(json.dumps(dict(found.scores)) if as_json else "\n".join(found.lines))
+    if plot is not None:
+        if found.draw is None:
+            raise UserError("--plot: there is nothing to draw for this model's task")
+        found.draw(plot)

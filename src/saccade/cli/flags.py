@@ -1,0 +1,58 @@
+"""Flags that several commands share, and flags in groups: a dataclass a subject, of which Typer sees every field."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from saccade.errors import UserError
+
+RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
+Ensemble = Annotated[list[Path] | None, typer.Option(help="Another run, decoded together with the first; repeatable.")]
+Beam = Annotated[int | None, typer.Option("--beam", min=1, help="Hypotheses kept; 1 is greedy. (default: the run's)")]
+LengthPenalty = Annotated[float | None, typer.Option(min=0, help="0 ranks by log p alone. (default: the run's)")]
+NoRepeat = Annotated[int | None, typer.Option(min=0, help="Never repeat an n-gram of this size; 0: off.")]
+FLAGS = {"width": "--beam", "prefixes": "--prefix"}  # options that have another name on the command line
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take dataclasses of flags: Typer gets a function with a parameter for each of their fields."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+
+    def flat(**values: Any) -> None:
+        made = {name: kind(**{one.name: values.pop(one.name) for one in fields(kind)}) for name, kind in groups.items()}
+        command(**values, **made)
+
+    flat.__name__, flat.__doc__, flat.__module__ = command.__name__, command.__doc__, command.__module__
+    parameters = list[inspect.Parameter]()
+    for name, parameter in inspect.signature(command).parameters.items():
+        parameters += _fields(groups[name]) if name in groups else [parameter.replace(annotation=hints[name])]
+    vars(flat)["__signature__"] = inspect.Signature([one.replace(kind=one.KEYWORD_ONLY) for one in parameters])
+    flat.__annotations__ = {one.name: one.annotation for one in parameters}
+    return flat
+
+
+def _fields(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(one.name, kind, default=one.default, annotation=hints[one.name]) for one in fields(group)]
+
+
+def options_given(*groups: Any) -> dict[str, Any]:
+    """Return the options of a predictor that the flags of these groups ask for, by their names."""
+    values = {one.name: getattr(group, one.name) for group in groups for one in fields(group)}
+    return {name: value for name, value in values.items() if value is not None and value is not False}
+
+
+def refuse_others(given: Mapping[str, Any], allowed: Collection[str]) -> None:
+    """Refuse an option that a predictor doesn't take: it would have no effect."""
+    for name in given:
+        if name not in allowed:
+            flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+            raise UserError(f"{flag}: given, but this model's task has no use for it")

@@ -1,0 +1,129 @@
+"""`saccade predict`: answers line by line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from saccade.cli import terminal
+from saccade.cli.flags import (
+    Beam,
+    Ensemble,
+    LengthPenalty,
+    NoRepeat,
+    RunFolder,
+    grouped,
+    options_given,
+    refuse_others,
+)
+from saccade.data.text import corpus
+from saccade.errors import UserError
+from saccade.runs.load import load_run
+from saccade.tasks.base import Predictor, Result
+
+
+@dataclass(frozen=True)
+class SearchFlags:
+    """How to search for outputs, and how long they may be."""
+
+    width: Beam = None
+    num_best: Annotated[int | None, typer.Option(min=1, help="Outputs for each line; with --json.")] = None
+    length_penalty: LengthPenalty = None
+    min_length: Annotated[int | None, typer.Option(min=0, help="No output has fewer tokens.")] = None
+    max_length: Annotated[int | None, typer.Option(min=1, help="No output has more tokens, </s> included.")] = None
+    no_repeat_ngram: NoRepeat = None
+
+
+@dataclass(frozen=True)
+class SamplingFlags:
+    """How to draw outputs."""
+
+    sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False
+    temperature: Annotated[
+        float | None, typer.Option(help="Below 1 sharpens the probabilities, above 1 flattens them. (default: 1)")
+    ] = None
+    top_k: Annotated[int | None, typer.Option(min=0, help="Draw from the likeliest tokens; 0: from all.")] = None
+    top_p: Annotated[float | None, typer.Option(help="Draw from the fewest tokens that hold this share.")] = None
+    seed: Annotated[int | None, typer.Option(min=0, help="Another seed, other samples. (default: 1)")] = None
+
+
+@dataclass(frozen=True)
+class EvidenceFlags:
+    """What to show beside an answer."""
+
+    attention: Annotated[bool, typer.Option("--attention", help="Show where the model looked.")] = False
+    layer: Annotated[int | None, typer.Option(help="The decoder layer to show. (default: the last)")] = None
+    head: Annotated[int | None, typer.Option(help="The head to show. (default: the mean of all)")] = None
+    key_terms: Annotated[int | None, typer.Option(min=1, help="How many of the words that carried the label.")] = None
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Those of every tag; for --draw.")] = False
+
+
+@dataclass(frozen=True)
+class PictureFlags:
+    """Where pictures of the answers go."""
+
+    pictures: Annotated[Path | None, typer.Option("--draw", help="A folder for a picture of each output.")] = None
+    ending: Annotated[str, typer.Option(help="What kind of picture: .png, .svg, .gif.")] = ".png"
+
+    def check(self) -> None:
+        """Refuse an ending that nothing gets."""
+        if self.ending != ".png" and self.pictures is None:
+            raise UserError("--ending: given without --draw")
+
+    def draw(self, result: Result, number: int) -> None:
+        """Draw a result, if pictures are asked for."""
+        if self.pictures is not None:
+            result.draw(self.pictures / f"{number}{self.ending}")
+
+
+@grouped
+def predict(
+    model: RunFolder,
+    source: Annotated[Path | None, typer.Option("--input", help="A file to read. (default: standard input)")] = None,
+    prefix: Annotated[Path | None, typer.Option(help="What each output begins with, line by line.")] = None,
+    ensemble: Ensemble = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with scores.")] = False,
+    *,
+    search: SearchFlags,
+    sampling: SamplingFlags,
+    evidence: EvidenceFlags,
+    pictures: PictureFlags,
+) -> None:
+    """Answer line by line, in order: translate, label, tag; or whatever the model reads."""
+    if (search.num_best or 1) > 1 and not as_json:
+        raise UserError("--num-best: more than one output a line needs --json")
+    pictures.check()
+    options = options_given(search, sampling, evidence)
+    if prefix is not None:
+        options["prefixes"] = corpus.read_lines(prefix)
+    predictor: Predictor = load_run(model, *(ensemble or ()))
+    allowed = predictor.traits.predict_options
+    refuse_others(options, allowed)
+    if pictures.pictures is not None:
+        options |= predictor.traits.evidence
+    is_typed = source is None and sys.stdin.isatty()  # somebody waits for an answer to each line
+    if is_typed and "window" in allowed:
+        options["window"] = 1
+    found = predictor.stream_best(predictor.read(source), **options)
+    watched = terminal.counted(found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty())
+    console = Console()
+    with terminal.quiet():
+        for number, best in enumerate(watched, 1):
+            pictures.draw(best[0], number)
+            typer.echo(_as_json(best) if as_json else best[0].line())
+            if evidence.attention and not as_json:
+                best[0].show(console)
+
+
+def _as_json(best: Sequence[Result]) -> str:
+    """The best output; with several, the others in a list."""
+    first, *others = best
+    rest = {"others": [one.plain() for one in others]} if others else {}
+    return json.dumps({**first.plain(), **rest}, ensure_ascii=False)

@@ -1,0 +1,58 @@
+"""`saccade train`: from a config to a trained run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from saccade.cli import terminal
+from saccade.errors import UserError
+from saccade.runs import config as config_file
+from saccade.runs import train as runs
+from saccade.runs import verify
+from saccade.training.signals import Interrupted
+
+
+def train(
+    config: Annotated[Path, typer.Argument(help="A YAML file; see configs/.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="section.field=value, as many as you like.")] = None,
+    run: Annotated[Path | None, typer.Option(help="The run's folder. (default: runs/<name of the config>)")] = None,
+    verify_resume: Annotated[
+        bool, typer.Option("--verify-resume", help="Don't train: prove that killed runs end with the same weights.")
+    ] = False,
+    kills: Annotated[int | None, typer.Option(min=1, help="With --verify-resume: how many. (default: 3)")] = None,
+    steps: Annotated[int | None, typer.Option(min=2, help="With --verify-resume: how long. (default: 24)")] = None,
+) -> None:
+    """Train a model, or go on with one that was interrupted."""
+    folder = Path("runs") / config.stem if run is None else run
+    console = Console()
+    if verify_resume and run is not None:
+        raise UserError("--run: given with --verify-resume, which trains in a folder of its own and leaves nothing")
+    if verify_resume:
+        _verify_resume(config, overrides or [], kills=kills or 3, steps=steps or 24, console=console)
+        return
+    if kills or steps:
+        raise UserError(f"--{'kills' if kills else 'steps'}: it goes with --verify-resume; training.max_steps=N trains")
+    try:
+        with terminal.one_line_warnings():
+            runs.train(config_file.load(config, overrides or ()), folder, console)
+    except Interrupted:
+        console.print("\nInterrupted and saved. The same command goes on.")
+        raise typer.Exit(130) from None
+    except KeyboardInterrupt:
+        console.print("\nInterrupted. The same command goes on.")
+        raise typer.Exit(130) from None
+    console.print(f"The model is in {folder}. Next: saccade predict {folder}, or saccade evaluate {folder} ...")
+
+
+def _verify_resume(config: Path, overrides: list[str], *, kills: int, steps: int, console: Console) -> None:
+    config_file.load(config, overrides)
+    verdict = verify.verify(config, overrides, kills=kills, steps=steps, console=console)
+    if not verdict.is_same:
+        console.print("The weights differ: this run does not resume exactly. Please report it, with the config.")
+        raise typer.Exit(1)
+    times = f"{verdict.num_kills} kill{'s' if verdict.num_kills > 1 else ''}"
+    console.print(f"Verified: {verdict.num_steps:,} steps with {times} end with bitwise the same weights as without.")
