@@ -10,9 +10,8 @@ from torch import nn
 
 from cases import SCORE_NAMES
 from saccade.attention import KeyValue
-from saccade.attention.positions import Positions
+from saccade.attention.positions import POSITIONS, Positions, Relative, Rotary
 from saccade.data.packing import PackedRow
-from saccade.layers.positions import POSITIONS, Relative, Rotary
 from saccade.models.transformer import BlockSizes, Transformer
 
 

@@ -1,10 +1,9 @@
 """Every attention: scores, normalisers, masks, and `attend` that joins them."""
 
 from saccade.attention import masks
-from saccade.attention.attend import attend, explain, self_attend
+from saccade.attention.attend import KeyValue, attend, explain, self_attend
 from saccade.attention.kernels.select import BACKENDS, Choice
 from saccade.attention.masks import LocalP, Mask
-from saccade.attention.memory import KeyValue
 from saccade.attention.multihead import MultiHeadAttention
 from saccade.attention.normalizers import NORMALIZERS
 from saccade.attention.scores import SCORES, Score

@@ -1,10 +1,11 @@
-"""`attend`: score, normalise, average. One function for every attention in the house."""
+"""`attend`: score, normalise, average. One function for every attention; `reference` has its equation."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypedDict, Unpack, overload
 
+import torch
 from torch import Tensor
 
 from saccade.attention.call import MaskLike, NormalizerLike, ScoreLike, resolve
@@ -12,7 +13,7 @@ from saccade.attention.kernels.select import Choice, select
 
 
 class AttendOptions(TypedDict, total=False):
-    """What `attend` takes beside query, key and value."""
+    """Keyword arguments of `attend`, without those that change what it returns."""
 
     score: ScoreLike
     normalizer: NormalizerLike
@@ -24,7 +25,7 @@ class AttendOptions(TypedDict, total=False):
 
 
 class ReturnOptions(AttendOptions, total=False):
-    """... and what it may be asked to return."""
+    """All keyword arguments of `attend`."""
 
     return_weights: bool
     return_log_probability: bool
@@ -103,7 +104,7 @@ def attend(
 
 
 def explain(query: Tensor, key: Tensor | None, value: Tensor, **options: Unpack[ReturnOptions]) -> Choice:
-    """Which implementation `attend` would take for the same arguments, and why; print it."""
+    """Tell which implementation `attend` would take for the same arguments, and why; print it."""
     arguments = inspect.signature(attend).bind(query, key, value, **options)
     arguments.apply_defaults()
     backend = arguments.arguments.pop("backend")
@@ -113,3 +114,45 @@ def explain(query: Tensor, key: Tensor | None, value: Tensor, **options: Unpack[
 def self_attend(x: Tensor, *, mask: MaskLike = None) -> Tensor:
     """y_i = sum_j softmax_j(x_i·x_j) x_j: self-attention with no weights to learn, order-free and shape-free."""
     return attend(x, x, x, score="dot", mask=mask)
+
+
+class Memory(Protocol):
+    """Keys and values that multi-head attention can attend to; queries are [B, G, M, T, K], M to a key/value head."""
+
+    def attend(self, query_BGMTK: Tensor, /, **options: Any) -> Tensor | tuple[Tensor, ...]:
+        """Return what `attend` returns for these keys and values."""
+
+
+class Past(Memory, Protocol):
+    """A `Memory` that grows by `append`: a decoder's key/value cache."""
+
+    def append(self, later: KeyValue) -> Self:
+        """Add the steps that follow."""
+
+
+class KeyValue(NamedTuple):
+    """The keys (as their score reads them) and values of a source, or of a decoder's past, split into heads.
+
+    Both are [B, G, 1, S, .] with G key/value heads. `MultiHeadAttention.memory` makes one; it grows by `append`.
+    """
+
+    memory: Tensor
+    value: Tensor
+
+    @property
+    def num_keys(self) -> int:
+        """S, the number of steps."""
+        return self.memory.shape[-2]
+
+    def append(self, later: KeyValue) -> KeyValue:
+        """Add the steps that follow."""
+        memory = torch.cat([self.memory, later.memory], -2)
+        return KeyValue(memory, torch.cat([self.value, later.value], -2))
+
+    def rows(self, index: Tensor) -> KeyValue:
+        """Select rows of the batch: of a beam that was reordered, or of a batch that shrank."""
+        return KeyValue(self.memory[index], self.value[index])
+
+    def attend(self, query_BGMTK: Tensor, /, **options: Any) -> Tensor | tuple[Tensor, ...]:
+        """Attend to these keys and values."""
+        return attend(query_BGMTK, None, self.value, memory=self.memory, **options)

@@ -8,6 +8,7 @@ from typing import Any, cast, final
 import torch
 from torch import Tensor, nn
 
+from saccade.attention.attend import KeyValue, Memory, Past
 from saccade.attention.call import (
     MaskLike,
     NormalizerLike,
@@ -17,10 +18,10 @@ from saccade.attention.call import (
     find_normalizer,
     find_score,
 )
-from saccade.attention.memory import KeyValue, Memory, Past, SharedMemory, SlotMemory, Slots
 from saccade.attention.normalizers import NORMALIZERS
 from saccade.attention.positions import Positions
 from saccade.attention.scores import SCORES, Score
+from saccade.attention.slots import SharedMemory, SlotMemory, Slots
 from saccade.ops.lazy_norm import Rows, given
 from saccade.ops.linear import Linear, linear
 from saccade.ops.split import split
@@ -148,7 +149,7 @@ class MultiHeadAttention(nn.Module):
             own = self._memory(own_key_BTD, own_value_BTD, place)
             memory = own if past is None else past.append(own)
         query_BGRTK = self._placed(query_BTD, self.num_heads, place).unflatten(-3, (self.num_key_value_heads, -1))
-        attended = memory.answer(
+        attended = memory.attend(
             query_BGRTK,
             score=self.score,
             normalizer=self.normalizer,

@@ -6,7 +6,7 @@ from typing import Any, Protocol, Self, final
 
 from torch import Tensor
 
-from saccade.attention.memory import Slots
+from saccade.attention.slots import Slots
 
 
 class DecoderState(Protocol):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from saccade.attention.memory import KeyValue
+from saccade.attention.attend import KeyValue
 from saccade.attention.multihead import MultiHeadAttention
 from saccade.errors import UserError
 from saccade.layers.pooling import AttentionPooling, MaxPooling, MeanPooling, StructuredPooling

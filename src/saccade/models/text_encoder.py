@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention import masks
-from saccade.attention.positions import Positions
-from saccade.layers.positions import Relative
+from saccade.attention.positions import Positions, Relative
 from saccade.layers.recurrent.layers import RecurrentEncoder
 from saccade.layers.residual import Stream
 from saccade.models.transformer import BlockSizes, EncoderBlock, added_positions

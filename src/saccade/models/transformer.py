@@ -11,12 +11,11 @@ from torch.utils.checkpoint import checkpoint
 
 from saccade.attention import SCORES, KeyValue, MultiHeadAttention, Score, masks
 from saccade.attention.masks import Mask
-from saccade.attention.memory import Slots, can_step
-from saccade.attention.positions import Positions
+from saccade.attention.positions import POSITIONS, Learned, Positions, Relative, Rotary, Sinusoidal
+from saccade.attention.slots import Slots, can_step
 from saccade.data.packing import PackedRow
 from saccade.layers.embedding import embedded
 from saccade.layers.feed_forward import FeedForward
-from saccade.layers.positions import POSITIONS, Learned, Relative, Rotary, Sinusoidal
 from saccade.layers.residual import Norm, Stream, added, streamed
 from saccade.models.transformer_state import BlockMemory, SlotState, StepScope, TransformerState
 from saccade.ops.dropout import dropout

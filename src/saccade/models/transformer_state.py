@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from saccade.attention import KeyValue, masks
+from saccade.attention.attend import Memory, Past
 from saccade.attention.masks import Mask
-from saccade.attention.memory import Memory, Past, SharedMemory, SlotMemory, Slots, refill
-from saccade.attention.positions import Positions
-from saccade.layers.positions import Relative
+from saccade.attention.positions import Positions, Relative
+from saccade.attention.slots import SharedMemory, SlotMemory, Slots, refill
 
 
 class BlockMemory(NamedTuple):

@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from saccade.attention.positions import Positions
+from saccade.attention.positions import Positions, Sinusoidal
 from saccade.data.packing import PackedRow
 from saccade.layers.embedding import embedded, embedding, embedding_backward
-from saccade.layers.positions import Sinusoidal
 from saccade.layers.residual import residual
 from saccade.models import transformer
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer

@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from saccade.attention.memory import Slots
+from saccade.attention.slots import Slots
 from saccade.data.text.tokenizer import END
 from saccade.decoding.constraints import Constraints
 from saccade.decoding.continuous.greedy_state import Board, Likeliest, Size

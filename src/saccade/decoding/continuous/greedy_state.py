@@ -11,7 +11,7 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from saccade.attention.memory import Slots, refill
+from saccade.attention.slots import Slots, refill
 from saccade.data.text.tokenizer import END, PAD, START
 from saccade.decoding.constraints import LONGEST_BLOCK, LONGEST_LOOP, SHORTEST_LOOP, Constraints
 from saccade.decoding.options import DecodingOptions

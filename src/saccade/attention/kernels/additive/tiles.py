@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from saccade.attention.call import Attended, Call
 from saccade.attention.kernels.additive import fractions, fused, gradient, single
-from saccade.attention.reference import expect
+from saccade.attention.reference import reference
 from saccade.attention.scores import Additive
 from saccade.ops.kernels import nvrtc
 from saccade.ops.precision import widened
@@ -54,17 +55,21 @@ def run(call: Call) -> Attended:
         return single.run(call)
     if fused.refuses(call) is None:
         return fused.run(call)
-    leading = call.leading
-    query = call.score.project(call.query).expand(*leading, -1, -1)
-    memory = call.memory.expand(*leading, -1, -1).to(query.dtype)
-    v = call.score.v.to(query.dtype).expand(*leading, -1)
+    return reference(call, score=partial(_score, call.score, call.leading))
+
+
+def _score(score: Additive, leading: tuple[int, ...], query: Tensor, memory: Tensor) -> Tensor:
+    """Compute all scores in tiles, [*leading, T, S]."""
+    query = score.project(query).expand(*leading, -1, -1)
+    memory = memory.expand(*leading, -1, -1).to(query.dtype)
+    v = score.v.to(query.dtype).expand(*leading, -1)
     count = math.prod(leading)
-    score = additive_score(
+    score_NTS = additive_score(
         query.reshape(count, *query.shape[-2:]),
         memory.reshape(count, *memory.shape[-2:]),
         v.reshape(count, v.shape[-1]),
     )
-    return expect(call, score.view(*leading, *score.shape[-2:]))
+    return score_NTS.view(*leading, *score_NTS.shape[-2:])
 
 
 @torch.library.custom_op("saccade::additive_score", mutates_args=())

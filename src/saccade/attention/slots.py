@@ -1,66 +1,25 @@
-"""What attention asks: keys and values of a source, of a decoder's past, or of many sentences in slots of fixed size.
+"""Keys and values of many sentences in slots of fixed size, for decoders that write them together.
 
-In slots nothing moves when a beam is reordered: keys and values stay where they were written, and a table says which
+R: rows, B * N, a hypothesis of a sentence each. C: steps that a slot has room for. G: key/value heads, M queries each.
+Nothing moves when a beam is reordered: keys and values stay where they were written, and a table says which
 row of a sentence holds each step of a hypothesis.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self, final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from saccade.attention import masks
-from saccade.attention.attend import attend
+from saccade.attention.attend import KeyValue, attend
 from saccade.attention.kernels.decode.step import attend_step
 from saccade.attention.masks import Mask
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Score
 from saccade.ops.kernels.availability import runs_on
-
-
-class Memory(Protocol):
-    """Anything that multi-head attention can ask, [B, G, R, T, K] queries at a time, G key/value heads of R each."""
-
-    def answer(self, query_BGRTK: Tensor, /, **how: Any) -> Tensor | tuple[Tensor, ...]:
-        """What `attend` says of these keys and values."""
-
-
-class Past(Memory, Protocol):
-    """... and that can go on."""
-
-    def append(self, later: KeyValue) -> Self:
-        """This and the steps that follow it."""
-
-
-class KeyValue(NamedTuple):
-    """What a source (or the past of a decoder) is to its readers: score memory and values, split into heads.
-
-    Both are [B, G, 1, S, .] with G key/value heads. It is made by `MultiHeadAttention.memory` and grows by `append`.
-    """
-
-    memory: Tensor
-    value: Tensor
-
-    @property
-    def num_keys(self) -> int:
-        """S."""
-        return self.memory.shape[-2]
-
-    def append(self, later: KeyValue) -> KeyValue:
-        """This and the steps that follow it."""
-        memory = torch.cat([self.memory, later.memory], -2)
-        return KeyValue(memory, torch.cat([self.value, later.value], -2))
-
-    def rows(self, index: Tensor) -> KeyValue:
-        """Other rows of the batch: a beam that was reordered, or a batch that shrank."""
-        return KeyValue(self.memory[index], self.value[index])
-
-    def answer(self, query_BGRTK: Tensor, /, **how: Any) -> Tensor | tuple[Tensor, ...]:
-        """What `attend` says of these keys and values."""
-        return attend(query_BGRTK, None, self.value, memory=self.memory, **how)
 
 
 @final
@@ -113,7 +72,7 @@ class Slots:
         """A bias of the steps, [B, H, 1, C], for each hypothesis and what it may look at."""
         return bias_BHTC.repeat(1, 1, 1, self.width).expand(-1, -1, self.width, -1)
 
-    def asked(self, query_RGMTK: Tensor, memory_BSGK: Tensor, value_BSGK: Tensor, how: dict[str, Any]) -> Tensor:
+    def attend(self, query_RGMTK: Tensor, memory_BSGK: Tensor, value_BSGK: Tensor, how: dict[str, Any]) -> Tensor:
         """What `attend` says when the hypotheses are the steps of their sentence's query."""
         query_BGMNK = query_RGMTK.unflatten(0, (-1, self.width)).squeeze(4).movedim(1, 3)
         memory, value = (tensor.transpose(1, 2).unsqueeze(2) for tensor in (memory_BSGK, value_BSGK))
@@ -139,7 +98,7 @@ class SlotMemory:
         self._later = later
         return self
 
-    def answer(self, query_RGMTK: Tensor, /, **how: Any) -> Tensor:
+    def attend(self, query_RGMTK: Tensor, /, **how: Any) -> Tensor:
         """All that a sentence's rows wrote is asked at once; the mask (`Slots.past`) says what is whose."""
         assert self._later is not None
         memory_RCGK, value_RCGK = (tensor.flatten(0, 1) for tensor in self.tensors)
@@ -150,7 +109,7 @@ class SlotMemory:
         for cache_RCGK, new_RGK in zip((memory_RCGK, value_RCGK), new, strict=True):
             cache_RCGK[self._row_R, slots.place_R] = new_RGK
         memory_BSGK, value_BSGK = (tensor.flatten(1, 2) for tensor in self.tensors)
-        return slots.asked(query_RGMTK, memory_BSGK, value_BSGK, how)
+        return slots.attend(query_RGMTK, memory_BSGK, value_BSGK, how)
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:
@@ -179,10 +138,10 @@ class SharedMemory:
         self.value_BSGK[index_E, : source.num_keys] = value_ESGK
         return None
 
-    def answer(self, query_RGMTK: Tensor, /, **how: Any) -> Tensor:
+    def attend(self, query_RGMTK: Tensor, /, **how: Any) -> Tensor:
         """Each row asks its sentence's source."""
         if not self.slots.is_fused:
-            return self.slots.asked(query_RGMTK, *self.tensors, how)
+            return self.slots.attend(query_RGMTK, *self.tensors, how)
         return _stepped(query_RGMTK, *self.tensors, self.length_R, how["score"], self.slots.sentence_R)
 
     @property
