@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pkgutil
 import re
 from pathlib import Path
 
@@ -137,6 +138,17 @@ def test_files_that_pages_name_exist(path: Path) -> None:
     """A path begins at the root or in the package."""
     for name in re.findall(r"`(\w[\w./]*/\w+\.(?:py|cu|cuh|hpp|cpp))`", path.read_text(encoding="utf-8")):
         assert (ROOT / name).exists() or (PACKAGE / name).exists(), f"{path}: {name}"
+
+
+@pytest.mark.parametrize("path", documents(with_history=False), ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_of_the_package_in_pages_exist(path: Path) -> None:
+    for name in re.findall(r"\bsaccade(?:\.[a-zA-Z]\w*)+", path.read_text(encoding="utf-8")):
+        pkgutil.resolve_name(name)
+    for module, names in re.findall(
+        r"^from (saccade[\w.]*) import (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE
+    ):
+        for one in names.split(", "):
+            pkgutil.resolve_name(f"{module}.{one.strip()}")
 
 
 def test_the_readme_is_short_and_begins_with_how_to_use_it() -> None:
