@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from saccade.attention import MultiHeadAttention, memory
+from saccade.attention import MultiHeadAttention, slots
 from saccade.attention.kernels.decode.step import attend_step
 from saccade.data.text.tokenizer import END
 from saccade.decoding import BeamOptions, DecodingEngine, Hypothesis, SamplingOptions, beam_search
@@ -173,7 +173,7 @@ def test_the_kernel_for_steps_is_asked_the_same(score: str, width: int, monkeypa
         return attend_step(*given, **how)
 
     monkeypatch.setattr(transformer, "can_step", lambda *_: True)
-    monkeypatch.setattr(memory, "attend_step", counted)
+    monkeypatch.setattr(slots, "attend_step", counted)
     compare(small_model(score=score, positions="rotary"), random_sources(5), BeamOptions(width=width, num_best=width))
     assert asked
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from saccade import attend, masks
-from saccade.attention import memory
+from saccade.attention import slots
 from saccade.attention.kernels.decode.step import attend_step
 from saccade.decoding import BeamOptions, DecodingEngine, beam_search
 from saccade.models import transformer
@@ -96,5 +96,5 @@ def test_sentences_in_slots_are_written_with_it(width: int, monkeypatch: pytest.
     model = small_model()
     expected = beam_search(model, *work.load([0, 1]), options)
     monkeypatch.setattr(transformer, "can_step", lambda *_: True)
-    monkeypatch.setattr(memory, "attend_step", lambda *given, **how: attend_step(*given, **how, backend="triton"))
+    monkeypatch.setattr(slots, "attend_step", lambda *given, **how: attend_step(*given, **how, backend="triton"))
     assert_same(DecodingEngine(model).write(work, options), expected)
