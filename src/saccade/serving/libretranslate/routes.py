@@ -67,7 +67,7 @@ class LibreTranslate:
 
     async def translate(self, request: Request) -> Response:
         """Translate texts from one language to another."""
-        given = await bodies.fields(request)
+        given = await bodies.read_fields(request)
         self.service.keys.check(given.get("api_key"))
         question = self._question(given)
         detected = await self._detected(question)
@@ -85,7 +85,7 @@ class LibreTranslate:
 
     async def detect(self, request: Request) -> Response:
         """Say which of the languages here a text is written in, the likeliest first."""
-        given = await bodies.fields(request)
+        given = await bodies.read_fields(request)
         self.service.keys.check(given.get("api_key"))
         (text,) = self.service.texts([_string(given, "q")])
         found = self.service.detector.detect(text)
@@ -93,7 +93,7 @@ class LibreTranslate:
 
     async def suggest(self, request: Request) -> Response:
         """Send a better translation, where the server collects them."""
-        given = await bodies.fields(request)
+        given = await bodies.read_fields(request)
         self.service.keys.check(given.get("api_key"))
         if self.suggestions is None:
             raise Refusal(403, "Suggestions are disabled on this server.")

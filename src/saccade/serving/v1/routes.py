@@ -210,7 +210,7 @@ class V1:
 
     async def _picture(self, request: Request, task: str) -> tuple[schemas.PictureRequest, ServedModel]:
         try:
-            body = schemas.PictureRequest.model_validate(await bodies.fields(request))
+            body = schemas.PictureRequest.model_validate(await bodies.read_fields(request))
         except ValidationError as error:
             refuse(said(error.errors()))
         return body, self.service.models.for_task(task, body.model)
