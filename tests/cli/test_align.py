@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from typer.testing import CliRunner, Result
 
 import saccade
+from hand_made import GivenAttention
 from runs import WORDS, make_run
 from saccade.cli import align as align_command
 from saccade.cli import app
@@ -42,8 +43,9 @@ class Planted(nn.Module):
         super().__init__()
         self.head = head
         self.unused = nn.Parameter(torch.zeros(1))
+        self.layers = nn.ModuleList(GivenAttention("cross") for _ in range(LAYERS))
 
-    def cross_attention(self, source_BS: Tensor, length_B: Tensor, read_BT: Tensor) -> Tensor:
+    def forward(self, source_BS: Tensor, length_B: Tensor, read_BT: Tensor) -> None:
         generator = torch.Generator().manual_seed(int(source_BS.sum() + read_BT.sum()))
         shape = (len(source_BS), LAYERS, HEADS, read_BT.shape[1], source_BS.shape[1])
         weight_BLHTS = torch.rand(shape, generator=generator)
@@ -51,7 +53,8 @@ class Planted(nn.Module):
         same_BTS = of_BT[:, :, None] == source_BS[:, None]
         weight_BLHTS[:, self.head.layer, self.head.head] = same_BTS.float()
         real_BS = torch.arange(source_BS.shape[1]) < length_B[:, None]
-        return weight_BLHTS * real_BS[:, None, None, None]
+        for layer, weight_BHTS in zip(self.layers, weight_BLHTS.unbind(1), strict=True):
+            layer(weight_BHTS * real_BS[:, None, None])
 
 
 def planted(head: Head, tokenizer: Tokenizer | None = None) -> Translator:

@@ -7,6 +7,9 @@ import torch
 
 from saccade.data.text.tokenizer import END, START
 from saccade.decoding import BeamOptions, Ensemble, beam_search
+from saccade.inspection.record import cross_weights
+from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
+from saccade.tasks.translate.predictor import source_weights
 from steppers import small_transformer
 
 
@@ -32,16 +35,16 @@ def test_it_is_the_mean_of_probabilities() -> None:
     assert found.log_probabilities == pytest.approx(expected, abs=1e-4)
 
 
-class WithoutAttention(torch.nn.Module):
-    def cross_attention(self, source_BS: torch.Tensor, _length: torch.Tensor, read_BT: torch.Tensor) -> torch.Tensor:
-        return torch.zeros(len(source_BS), 0, 1, read_BT.shape[1], source_BS.shape[1])
+def without_attention() -> Seq2Seq:
+    sizes = RecurrentSizes(width=6, embedding_width=5)
+    return Seq2Seq(source=11, target_vocabulary=11, sizes=sizes, attention="none").eval()
 
 
 def test_attention_is_the_mean_of_those_that_have_it() -> None:
     members = [small_transformer(), small_transformer()]
     given = torch.randint(4, 11, (2, 5)), torch.tensor([5, 3]), torch.randint(4, 11, (2, 7))
-    weights = [member.cross_attention(*given)[:, -1].mean(1) for member in members]
-    found = Ensemble([*members, WithoutAttention()]).cross_attention(*given)
+    weights = [cross_weights(member, *given)[:, -1].mean(1) for member in members]
+    found = source_weights(Ensemble([*members, without_attention()]), *given)
     assert found.shape == (2, 1, 1, 7, 5)
     torch.testing.assert_close(found[:, 0, 0], (weights[0] + weights[1]) / 2)
-    assert Ensemble([WithoutAttention()]).cross_attention(*given).shape[1] == 0
+    assert source_weights(Ensemble([without_attention()]), *given).shape[1] == 0

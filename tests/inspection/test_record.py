@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,7 +12,7 @@ from saccade import MultiHeadAttention, masks
 from saccade.data.text.tokenizer import SentencePiece, train_tokenizer
 from saccade.errors import UserError
 from saccade.inspection.insight import Head, TextSide, merged
-from saccade.inspection.record import Record, recording
+from saccade.inspection.record import Record, cross_weights, find_attention, recording
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 from saccade.models.seq2seq_attention import AttentionOptions
 from saccade.models.transformer import BlockSizes, Transformer
@@ -57,7 +59,7 @@ def test_a_transformer_gives_every_layer_and_head_and_computes_the_same(position
     assert record.weights("cross").shape == (3, 2, 3, 3, 5)
     assert record.weights("encoder").shape == (2, 2, 3, 5, 5)
     assert record.weights("decoder").shape == (3, 2, 3, 3, 3)
-    expected_BLHTS = model.cross_attention(SOURCE, LENGTH, READ)
+    expected_BLHTS = cross_weights(model, SOURCE, LENGTH, READ)
     torch.testing.assert_close(record.weights("cross"), expected_BLHTS.transpose(0, 1))
     for kind in record.kinds:
         torch.testing.assert_close(record.weights(kind).sum(-1), torch.ones(record.weights(kind).shape[:-1]))
@@ -79,15 +81,27 @@ def test_nothing_is_left_behind_even_after_an_error() -> None:
 def test_an_rnn_is_recorded_step_by_step(attention: str) -> None:
     model = rnn(attention)
     _, record = recorded(model)
-    torch.testing.assert_close(record.weights("cross"), model.cross_attention(SOURCE, LENGTH, READ).transpose(0, 1))
+    weight_TBS, state = [], model.start(SOURCE, LENGTH)
+    decoder: Any = model.decoder
+    for step in range(READ.shape[1]):
+        query_BD = state.hidden[0][-1]
+        _, state = model.advance(state, READ[:, step : step + 1])
+        query_BD = query_BD if attention == "bahdanau" else state.hidden[0][-1]
+        asked = decoder.aligner(query_BD.unsqueeze(1), state.source, step, return_weights=True)
+        weight_TBS.append(asked[1][:, 0])
+    torch.testing.assert_close(record.weights("cross")[0, :, 0], torch.stack(weight_TBS, 1))
+    assert record.weights("cross").shape == (1, 2, 1, 3, 5)
+
+
+def test_a_model_without_attention_records_nothing() -> None:
     assert recorded(rnn("none"))[1].kinds == []
+    assert cross_weights(rnn("none"), SOURCE, LENGTH, READ).shape == (2, 0, 0, 3, 5)
 
 
 def test_a_caller_who_asks_for_weights_still_gets_them() -> None:
-    attention = MultiHeadAttention(6, 2)
-    holder = nn.ModuleDict({"cross": attention})
+    attention = MultiHeadAttention(6, 2, kind="cross")
     x = torch.randn(2, 3, 6)
-    with recording(holder) as record, torch.no_grad():
+    with recording(attention) as record, torch.no_grad():
         answer, weight = attention(x, return_weights=True)
         torch.testing.assert_close(attention(x), answer)
     torch.testing.assert_close(record.weights("cross")[0], torch.cat([weight, weight], 2))
@@ -95,9 +109,9 @@ def test_a_caller_who_asks_for_weights_still_gets_them() -> None:
 
 def test_norms_are_the_lengths_of_what_was_weighed() -> None:
     torch.manual_seed(3)
-    attention = MultiHeadAttention(6, 2)
+    attention = MultiHeadAttention(6, 2, kind="cross")
     query, key = torch.randn(1, 3, 6), torch.randn(1, 5, 6)
-    with recording(nn.ModuleDict({"cross": attention}), norms=True) as record, torch.no_grad():
+    with recording(attention, norms=True) as record, torch.no_grad():
         attention(query, key, mask=masks.padding(torch.tensor([4])))
     weight_HTS, norm_HTS = record.weights("cross")[0, 0], record.norms("cross")[0, 0]
     value_SD = attention.value(key[0])
@@ -108,6 +122,36 @@ def test_norms_are_the_lengths_of_what_was_weighed() -> None:
         torch.testing.assert_close(norm_HTS[head], expected_TS)
     with pytest.raises(ValueError, match="norms: not recorded"):
         recorded(transformer())[1].norms("cross")
+
+
+class NewModel(nn.Module):
+    """A model that nobody has named to `recording`: an attention of its own, and one that isn't recorded."""
+
+    class Nearest(nn.Module):
+        kind = "encoder"
+
+        def forward(self, x_BTD: Tensor) -> tuple[Tensor, Tensor]:
+            weight_BTT = torch.eye(x_BTD.shape[1]).expand(len(x_BTD), -1, -1)
+            return weight_BTT @ x_BTD, weight_BTT
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([self.Nearest(), self.Nearest()])
+        self.inner = MultiHeadAttention(6, 2)
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        for layer in self.layers:
+            x_BTD, _ = layer(x_BTD)
+        return self.inner(x_BTD)
+
+
+def test_a_new_model_is_recorded_by_the_kinds_of_its_attentions() -> None:
+    model, x_BTD = NewModel(), torch.randn(2, 3, 6)
+    assert list(find_attention(model)) == ["layers.0", "layers.1"]
+    with recording(model) as record:
+        output = model(x_BTD)
+    torch.testing.assert_close(output, model.inner(x_BTD))
+    torch.testing.assert_close(record.weights("encoder"), torch.eye(3).expand(2, 2, 1, 3, 3))
 
 
 def test_only_the_kinds_that_are_asked_for_are_recorded() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from saccade.inspection.record import cross_weights
 from saccade.layers.augmentation import Augmentation, Masks, seen, stretched
 from saccade.layers.recurrent.layers import RecurrentEncoder
 from saccade.layers.subsampling import SUBSAMPLINGS, Convolutions, Listener, Pyramid, halved, pairs, shortened
@@ -91,9 +92,10 @@ def test_models_read_frames(kind: str, subsampling: str) -> None:
         vectors, state = model.advance(state, READ[:, step : step + 1])  # type: ignore[arg-type, type-var]
         steps.append(vectors)
     torch.testing.assert_close(torch.cat(steps, 1), together)
-    weight_BLHTS = model.cross_attention(FRAMES, LENGTH, READ)
-    assert weight_BLHTS.shape[3:] == (5, 6)
+    weight_BLHTS = cross_weights(model, FRAMES, LENGTH, READ)
+    assert (weight_BLHTS.shape[1] == 0) == (kind == "none")
     if kind != "none":
+        assert weight_BLHTS.shape[3:] == (5, 6)
         assert weight_BLHTS[1, ..., 2:].eq(0).all()
 
 

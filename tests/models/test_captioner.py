@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from saccade.data.text.tokenizer import START
 from saccade.decoding import BeamOptions, SamplingOptions, beam_search, search
+from saccade.inspection.record import cross_weights
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.models.captioner import ATTENTIONS, STARTS, Captioner
 from saccade.models.seq2seq import RecurrentSizes
@@ -80,7 +81,7 @@ def test_the_state_starts_from_the_mean_or_from_nothing() -> None:
     [AttentionOptions("general", "entmax15"), AttentionOptions("dot"), AttentionOptions("additive", "sparsemax")],
 )
 def test_any_score_and_normalizer(look: AttentionOptions) -> None:
-    weight_BLHTS = build(look=look).cross_attention(FEATURE, PLACES, READ)
+    weight_BLHTS = cross_weights(build(look=look), FEATURE, PLACES, READ)
     assert weight_BLHTS.shape == (3, 1, 1, 5, 6)
     torch.testing.assert_close(weight_BLHTS.sum(-1), torch.ones(3, 1, 1, 5, dtype=torch.float64))
 
@@ -90,7 +91,7 @@ def test_hard_attention_takes_the_likeliest_place_when_it_is_used() -> None:
     glance = model(FEATURE, PLACES, READ)[1]
     picked = F.one_hot(glance.expected_BTS.argmax(-1), 6).double()
     assert torch.equal(glance.weight_BTS, picked)
-    assert torch.equal(model.cross_attention(FEATURE, PLACES, READ)[:, 0, 0], picked)
+    assert torch.equal(cross_weights(model, FEATURE, PLACES, READ)[:, 0, 0], picked)
 
 
 def test_hard_attention_samples_half_of_the_rows_when_it_learns() -> None:

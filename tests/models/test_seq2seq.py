@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from cases import SCORE_NAMES
+from saccade.inspection.record import cross_weights
 from saccade.layers.recurrent.layers import CELLS, DIRECTIONS
 from saccade.layers.recurrent.scan import reversed_steps
 from saccade.models.seq2seq import DECODERS, BahdanauDecoder, RecurrentSizes, Seq2Seq
@@ -63,7 +64,7 @@ def test_any_score_in_any_scope(score: str, scope: str, attention: str) -> None:
     model = build(look=AttentionOptions(score, "softmax", scope, radius=2), attention=attention)
     check_steps(model)
     check_padding(model)
-    weight_BLHTS = model.cross_attention(SOURCE, LENGTH, READ)
+    weight_BLHTS = cross_weights(model, SOURCE, LENGTH, READ)
     assert weight_BLHTS.shape == (3, 1, 1, 5, 7)
     assert (weight_BLHTS[1, ..., 2:] == 0).all()
     if scope == "local_m":
@@ -78,7 +79,7 @@ def test_sparse_normalizers_are_accepted() -> None:
 
 
 def test_without_attention_there_are_no_weights() -> None:
-    assert build(attention="none").cross_attention(SOURCE, LENGTH, READ).shape == (3, 0, 0, 5, 7)
+    assert cross_weights(build(attention="none"), SOURCE, LENGTH, READ).shape == (3, 0, 0, 5, 7)
 
 
 def test_reading_from_the_end_is_reversing_the_source() -> None:
@@ -133,12 +134,12 @@ def plainly(model: Seq2Seq) -> torch.Tensor:
     for step in range(5):
         y = model.target(READ[:, step : step + 1]) * 10**0.5
         if isinstance(decoder, BahdanauDecoder):
-            context = decoder.aligner(hidden[0][-1][:, None], state.source, step, None)
+            context = decoder.aligner(hidden[0][-1][:, None], state.source, step)
             output, hidden = decoder.layers(torch.cat([y, context], -1), hidden)
             vectors.append(decoder.readout(torch.cat([output, y, context], -1)).unflatten(-1, (-1, 2)).amax(-1))
         else:
             output, hidden = decoder.layers(torch.cat([y, fed], -1), hidden)
-            context = decoder.aligner(output, state.source, step, None)
+            context = decoder.aligner(output, state.source, step)
             fed = torch.tanh(decoder.combine(torch.cat([context, output], -1)))
             vectors.append(fed)
     return torch.cat(vectors, 1)

@@ -12,6 +12,7 @@ from cases import SCORE_NAMES
 from saccade.attention import KeyValue
 from saccade.attention.positions import POSITIONS, Positions, Relative, Rotary
 from saccade.data.packing import PackedRow
+from saccade.inspection.record import cross_weights
 from saccade.models.transformer import BlockSizes, Transformer
 
 
@@ -127,14 +128,14 @@ def test_one_vocabulary_shares_all_three_embeddings() -> None:
     assert sum(name.endswith(("source.weight", "target.weight")) for name, _ in model.named_parameters()) == 1
 
 
-def test_cross_attention_is_what_every_layer_and_head_weighed() -> None:
+def test_every_layer_and_head_weighs_the_source() -> None:
     model = build()
-    weight_BLHTS = model.cross_attention(SOURCE, LENGTH, READ)
+    weight_BLHTS = cross_weights(model, SOURCE, LENGTH, READ)
     assert weight_BLHTS.shape == (3, 2, 3, 5, 7)
     torch.testing.assert_close(weight_BLHTS.sum(-1), torch.ones(3, 2, 3, 5, dtype=torch.float64))
     for row, length in enumerate(LENGTH.tolist()):
         assert (weight_BLHTS[row, ..., length:] == 0).all()
-    changed = model.cross_attention(SOURCE, LENGTH, READ.flip(0))
+    changed = cross_weights(model, SOURCE, LENGTH, READ.flip(0))
     assert not torch.allclose(weight_BLHTS, changed)
 
 

@@ -55,6 +55,7 @@ class MultiHeadAttention(nn.Module):
         dropout: float = 0.0,
         bias: bool = True,
         rotate: Rotate | None = None,
+        kind: str | None = None,
     ) -> None:
         super().__init__()
         groups = num_heads if num_key_value_heads is None else num_key_value_heads
@@ -71,6 +72,7 @@ class MultiHeadAttention(nn.Module):
         value_width = key_width if value_width is None else value_width
         self.num_heads, self.num_key_value_heads, self.dropout = num_heads, groups, dropout
         self.rotate = rotate
+        self.kind = kind  # the name under which `inspection.record` records it; None: it isn't recorded
         self._joined: tuple[Tensor, Tensor] | None = None
         self.query = Linear(width, width, bias=bias)
         self.key = Linear(key_width, groups * head_width, bias=bias)
@@ -164,6 +166,29 @@ class MultiHeadAttention(nn.Module):
         output_BTD: Tensor = self.output(output_BGRTK.flatten(-4, -3).transpose(-3, -2).flatten(-2))
         found = (output_BTD, *(part.flatten(1, 2) for part in evidence), *([memory] if return_memory else []))
         return found if len(found) > 1 else output_BTD
+
+    def value_norms(
+        self,
+        query_BTD: Rows,
+        key_BSD: Tensor | None = None,
+        value_BSD: Tensor | None = None,
+        *,
+        memory: Memory | None = None,
+        past: Past | None = None,
+        **_: Any,
+    ) -> Tensor:
+        """Return ||f(x_s)|| for the arguments of a call, f(x) = (x W^V + b^V) W^O_h (Kobayashi 2020), [B, H, S].
+
+        It is sqrt(v G v) with G = W^O_hᵀ W^O_h.
+        """
+        if memory is None:
+            own = self.memory(cast(Tensor, query_BTD) if key_BSD is None else key_BSD, value_BSD)
+            memory = own if past is None else past.append(own)
+        assert isinstance(memory, KeyValue)
+        value_BHSK = memory.value.squeeze(2).repeat_interleave(self.num_heads // self.num_key_value_heads, 1)
+        output_HKD = self.output.weight.mT.unflatten(0, (self.num_heads, -1))
+        square_BHS = ((value_BHSK @ (output_HKD @ output_HKD.mT)) * value_BHSK).sum(-1)
+        return square_BHS.clamp(min=0).sqrt()
 
     @staticmethod
     def _check(key: Tensor | None, value: Tensor | None, memory: Memory | None, past: Past | None) -> None:

@@ -8,11 +8,10 @@ from saccade.decoding.greedy import greedy
 from saccade.decoding.options import DecodingOptions, Hypothesis
 from saccade.decoding.sampling import SamplingOptions, sample
 from saccade.decoding.search import OPTION_NAMES, chosen, search
-from saccade.decoding.stepper import Attending, DecoderState, Started, Stepper
+from saccade.decoding.stepper import DecoderState, Started, Stepper
 
 __all__ = [
     "OPTION_NAMES",
-    "Attending",
     "BeamOptions",
     "DecoderState",
     "DecodingEngine",

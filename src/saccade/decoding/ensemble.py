@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast, final
 import torch
 from torch import Tensor, nn
 
-from saccade.decoding.stepper import Attending
+from saccade.decoding.stepper import Stepper
 
 
 class EnsembleState(NamedTuple):
@@ -51,11 +51,5 @@ class Ensemble(nn.Module):
         """They are log-probabilities already."""
         return vectors
 
-    def cross_attention(self, source: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
-        """The mean of the members' last layers over their heads, [B, 1, 1, T, S], of those that have attention."""
-        weights = [member.cross_attention(source, source_length_B, read_BT) for member in self._steppers()]
-        last = [weight_BLHTS[:, -1:].mean(2, keepdim=True) for weight_BLHTS in weights if weight_BLHTS.shape[1]]
-        return torch.stack(last).mean(0) if last else weights[0]
-
-    def _steppers(self) -> list[Attending]:
-        return [cast(Attending, member) for member in self.members]
+    def _steppers(self) -> list[Stepper]:
+        return [cast(Stepper, member) for member in self.members]

@@ -33,13 +33,6 @@ class Stepper(Protocol):
         """Unnormalised log-probabilities of the next id."""
 
 
-class Attending(Stepper, Protocol):
-    """A model that also says where it looked."""
-
-    def cross_attention(self, source: Tensor, source_length_B: Tensor, read_BT: Tensor, /) -> Tensor:
-        """The weights on the source at every step, [B, L, H, T, S]; L is 0 for a model without attention."""
-
-
 @final
 class Started:
     """A stepper whose source has been read already."""

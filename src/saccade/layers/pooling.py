@@ -24,8 +24,18 @@ class Pooled(NamedTuple):
     penalty_B: Tensor | None = None
 
 
+class WeighedPooling(nn.Module):
+    """A pooling whose weights can be recorded; its hops are heads, and its one query is the label's."""
+
+    kind = "pooling"
+
+    def value_norms(self, memory_BSD: Tensor, *_: Tensor) -> Tensor:
+        """Return the lengths of the vectors that are pooled, [B, 1, S]."""
+        return memory_BSD.norm(dim=-1).unsqueeze(1)
+
+
 @final
-class MeanPooling(nn.Module):
+class MeanPooling(WeighedPooling):
     """v = sum_s h_s / n: attention that scores every word alike."""
 
     def __init__(self, width: int) -> None:
@@ -60,7 +70,7 @@ class LastPooling(nn.Module):
 
 
 @final
-class MaxPooling(nn.Module):
+class MaxPooling(WeighedPooling):
     """v_d = max_s h_sd; a word's weight is the share of the D maxima that are its own (Conneau 2017, section 3.2.2)."""
 
     def __init__(self, width: int) -> None:
@@ -79,7 +89,7 @@ class MaxPooling(nn.Module):
 
 
 @final
-class AttentionPooling(nn.Module):
+class AttentionPooling(WeighedPooling):
     """v = sum_s a_s h_s, a = normalise(score(q, h)) with a learned query q (Yang 2016, section 2.2; any score)."""
 
     def __init__(self, width: int, *, score: str = "additive", normalizer: str = "softmax") -> None:
@@ -106,7 +116,7 @@ class AttentionPooling(nn.Module):
 
 
 @final
-class StructuredPooling(nn.Module):
+class StructuredPooling(WeighedPooling):
     """v = [m_1; ...; m_r], r attentions kept apart by ||A Aᵀ - I||² (Lin 2017, section 2)."""
 
     def __init__(self, width: int, *, num_hops: int, hidden_width: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -41,27 +41,31 @@ class CaptionAttention(nn.Module):
     the expected vector.
     """
 
+    kind = "cross"
+
     def __init__(self, width: int, look: AttentionOptions, *, is_hard: bool) -> None:
         super().__init__()
-        self.aligner = SourceAttention(width, look)
+        self.aligner = SourceAttention(width, look, kind=None)  # what is recorded are the weights that are used
         self.hard = Hard() if is_hard else None
 
     def forward(
         self, query_BD: Tensor, look: StepwiseAttention, value_BSD: Tensor, expect_B: Tensor | None
-    ) -> tuple[Tensor, PlaceWeights]:
-        """The next step's context [B, D] and where it comes from."""
-        record: list[Tensor] = []
-        context_BD = look(query_BD, record)
-        expected_BTS = record[0]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the next step's context [B, D] and its `PlaceWeights`."""
+        context_BD, expected_BTS = look.with_weights(query_BD)
         if self.hard is None:
-            return context_BD, PlaceWeights(expected_BTS, expected_BTS, expected_BTS.new_zeros(expected_BTS.shape[:2]))
+            return context_BD, expected_BTS, expected_BTS, expected_BTS.new_zeros(expected_BTS.shape[:2])
         score_BTS = expected_BTS.clamp_min(torch.finfo(expected_BTS.dtype).tiny).log()  # softmax gives them back
         weight_BTS = self.hard(score_BTS)
         log_probability_BT = self.hard.log_probability(score_BTS, None, weight_BTS)
         if expect_B is not None:
             weight_BTS = torch.where(expect_B[:, None, None], expected_BTS, weight_BTS)
             log_probability_BT = log_probability_BT.masked_fill(expect_B[:, None], 0.0)
-        return (weight_BTS @ value_BSD).squeeze(1), PlaceWeights(weight_BTS, expected_BTS, log_probability_BT)
+        return (weight_BTS @ value_BSD).squeeze(1), weight_BTS, expected_BTS, log_probability_BT
+
+    def value_norms(self, _query_BD: Tensor, _look: StepwiseAttention, value_BSD: Tensor, *_: Any) -> Tensor:
+        """Return the lengths of the places' vectors, [B, 1, S]."""
+        return value_BSD.norm(dim=-1).unsqueeze(1)
 
 
 @final
@@ -86,24 +90,23 @@ class CaptionDecoder(nn.Module):
         self.dropout, self.forgetting = sizes.dropout, forgetting
 
     def forward(
-        self, x_BTD: Tensor, state: RecurrentState, record: list[PlaceWeights] | None, expect_B: Tensor | None
-    ) -> tuple[Tensor, RecurrentState]:
-        """Step by step; only what depends on the step before is inside the loop."""
+        self, x_BTD: Tensor, state: RecurrentState, expect_B: Tensor | None
+    ) -> tuple[Tensor, RecurrentState, list[PlaceWeights]]:
+        """Step by step; only what depends on the step before is inside the loop. The weights are those of each step."""
         value_BSD, num_steps = state.source.value_BSD, x_BTD.shape[1]
         look, cells = StepwiseAttention(self.gaze.aligner, state.source, 0), self.layers.unrolled(x_BTD)
-        states, contexts, outputs = cells.begin(state.hidden), [], []
+        states, contexts, outputs, weights = cells.begin(state.hidden), [], [], []
         for step in range(num_steps):
             query_BD = states[-1].read_BD
-            context_BD, glance = self.gaze(query_BD, look, value_BSD, expect_B)
+            context_BD, *used = self.gaze(query_BD, look, value_BSD, expect_B)
+            weights.append(PlaceWeights(*used))
             contexts.append(torch.sigmoid(self.gate(query_BD)) * context_BD)
             kept_BD = contexts[-1] * dropout(torch.ones_like(context_BD[:, :1]), self.forgetting, self.training)
             output_BD, states = cells(step, kept_BD, states)
             outputs.append(output_BD)
-            if record is not None:
-                record.append(glance)
         joined_BTD = torch.cat([torch.stack(outputs, 1), torch.stack(contexts, 1)], -1)
         vectors_BTD = self.readout(dropout(joined_BTD, self.dropout, self.training))
-        return torch.tanh(x_BTD + vectors_BTD), state._replace(hidden=end(states))
+        return torch.tanh(x_BTD + vectors_BTD), state._replace(hidden=end(states)), weights
 
 
 @final
@@ -149,16 +152,9 @@ class Captioner(nn.Module):
         seen = Source(value_BSD, self.decoder.gaze.aligner.score.memory(value_BSD), source_length_B)
         return RecurrentState(self._first(value_BSD), value_BSD.new_zeros(len(value_BSD), 0), seen, 0)
 
-    def advance(
-        self,
-        state: RecurrentState,
-        read_BT: Tensor,
-        record: list[PlaceWeights] | None = None,
-        expect_B: Tensor | None = None,
-    ) -> tuple[Tensor, RecurrentState]:
-        """Read some words: the vectors [B, T, D] at each, and the state after them; `record` gets every glance."""
-        x_BTD = dropout(self.target(read_BT) * self.scale, self.dropout, self.training)
-        vectors_BTD, later = self.decoder(x_BTD, state, record, expect_B)
+    def advance(self, state: RecurrentState, read_BT: Tensor) -> tuple[Tensor, RecurrentState]:
+        """Read some words: the vectors [B, T, D] at each, and the state after them."""
+        vectors_BTD, later, _ = self.decoder(self._embed(read_BT), state, None)
         return vectors_BTD, later._replace(num_steps=state.num_steps + read_BT.shape[1])
 
     def logits(self, vectors: Tensor) -> Tensor:
@@ -173,19 +169,17 @@ class Captioner(nn.Module):
         state = self.start(source, source_length_B)
         halves = self.is_hard and self.training
         expect_B = torch.rand(len(read_BT), device=read_BT.device) < 0.5 if halves else None
-        record: list[PlaceWeights] = []
-        vectors_BTD, _ = self.advance(state, read_BT, record, expect_B)
-        return vectors_BTD, PlaceWeights(*(torch.cat(parts, 1) for parts in zip(*record, strict=True)))
-
-    def cross_attention(self, source: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
-        """What the decoder weighed at every word, [B, 1, 1, T, S]."""
-        return self(source, source_length_B, read_BT)[1].weight_BTS[:, None, None]
+        vectors_BTD, _, weights = self.decoder(self._embed(read_BT), state, expect_B)
+        return vectors_BTD, PlaceWeights(*(torch.cat(parts, 1) for parts in zip(*weights, strict=True)))
 
     @torch.no_grad()
     def remember(self, reward: Tensor) -> None:
         """b <- 0.9 b + 0.1 r, the moving average of rewards (Xu 2015, section 4.1)."""
         later = MOMENTUM * self.baseline + (1 - MOMENTUM) * reward
         self.baseline.copy_(later.where(later.isfinite(), self.baseline))  # a step that is skipped leaves no trace
+
+    def _embed(self, read_BT: Tensor) -> Tensor:
+        return dropout(self.target(read_BT) * self.scale, self.dropout, self.training)
 
     def _first(self, value_BSD: Tensor) -> Hidden:
         """h_0 and c_0 of every layer: tanh(W mean_i v_i) (Xu 2015, section 3.1.2), or zeros."""

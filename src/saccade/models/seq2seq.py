@@ -63,11 +63,8 @@ class PlainDecoder(nn.Module):
         """The encoder's state goes on."""
         return hidden
 
-    def forward(
-        self, x_BTD: Tensor, state: RecurrentState, record: list[Tensor] | None
-    ) -> tuple[Tensor, RecurrentState]:
+    def forward(self, x_BTD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """All steps at once."""
-        del record
         output_BTD, hidden = self.layers(x_BTD, state.hidden)
         vectors_BTD = self.readout(dropout(output_BTD, self.dropout, self.training))
         return vectors_BTD, state._replace(hidden=hidden)
@@ -98,14 +95,12 @@ class BahdanauDecoder(nn.Module):
         """tanh(W h), in every layer."""
         return (torch.tanh(self.bridge(hidden[0])), *hidden[1:])
 
-    def forward(
-        self, x_BTD: Tensor, state: RecurrentState, record: list[Tensor] | None
-    ) -> tuple[Tensor, RecurrentState]:
+    def forward(self, x_BTD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Step by step; only what depends on the step before is inside the loop."""
         look, cells = StepwiseAttention(self.aligner, state.source, state.num_steps), self.layers.unrolled(x_BTD)
         states, contexts, outputs = cells.begin(state.hidden), [], []
         for step in range(x_BTD.shape[1]):
-            contexts.append(look(states[-1].read_BD, record))
+            contexts.append(look(states[-1].read_BD))
             output_BD, states = cells(step, contexts[-1], states)
             outputs.append(output_BD)
         joined_BTD = joined(torch.stack(outputs, 1), x_BTD, torch.stack(contexts, 1))
@@ -134,30 +129,24 @@ class LuongDecoder(nn.Module):
         """The encoder's state goes on."""
         return hidden
 
-    def forward(
-        self, x_BTD: Tensor, state: RecurrentState, record: list[Tensor] | None
-    ) -> tuple[Tensor, RecurrentState]:
+    def forward(self, x_BTD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Attentional vectors h~; with input feeding (section 3.3) each is read with the next word."""
-        vectors_BTD, state = (self._step_by_step if self.fed_width else self._at_once)(x_BTD, state, record)
+        vectors_BTD, state = (self._step_by_step if self.fed_width else self._at_once)(x_BTD, state)
         return dropout(vectors_BTD, self.dropout, self.training), state  # what is fed back stays whole
 
-    def _at_once(
-        self, x_BTD: Tensor, state: RecurrentState, record: list[Tensor] | None
-    ) -> tuple[Tensor, RecurrentState]:
+    def _at_once(self, x_BTD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         query_BTD, hidden = self.layers(x_BTD, state.hidden)
-        context_BTD = self.aligner(query_BTD, state.source, state.num_steps, record)
+        context_BTD = self.aligner(query_BTD, state.source, state.num_steps)
         vectors_BTD = torch.tanh(self.combine(torch.cat([context_BTD, query_BTD], -1)))
         return vectors_BTD, state._replace(hidden=hidden)
 
-    def _step_by_step(
-        self, x_BTD: Tensor, state: RecurrentState, record: list[Tensor] | None
-    ) -> tuple[Tensor, RecurrentState]:
+    def _step_by_step(self, x_BTD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         look, cells = StepwiseAttention(self.aligner, state.source, state.num_steps), self.layers.unrolled(x_BTD)
         combine = StepLinear(self.combine.weight, self.combine.bias)
         states, vectors = cells.begin(state.hidden), [state.fed_BD]
         for step in range(x_BTD.shape[1]):
             query_BD, states = cells(step, vectors[-1], states)
-            vectors.append(torch.tanh(combine(torch.cat([look(query_BD, record), query_BD], -1))))
+            vectors.append(torch.tanh(combine(torch.cat([look(query_BD), query_BD], -1))))
         return torch.stack(vectors[1:], 1), state._replace(hidden=end(states), fed_BD=vectors[-1])
 
 
@@ -214,11 +203,9 @@ class Seq2Seq(nn.Module):
         fed_BD = value_BSD.new_zeros(len(source_BS), self.decoder.fed_width)
         return RecurrentState(self.decoder.first(hidden), fed_BD, source, 0)
 
-    def advance(
-        self, state: RecurrentState, read_BT: Tensor, record: list[Tensor] | None = None
-    ) -> tuple[Tensor, RecurrentState]:
+    def advance(self, state: RecurrentState, read_BT: Tensor) -> tuple[Tensor, RecurrentState]:
         """Read some target ids: the vectors [B, T, D] at each, and the state after them."""
-        vectors_BTD, later = self.decoder(self._embed(self.target, read_BT), state, record)
+        vectors_BTD, later = self.decoder(self._embed(self.target, read_BT), state)
         return vectors_BTD, later._replace(num_steps=state.num_steps + read_BT.shape[1])
 
     def logits(self, vectors: Tensor) -> Tensor:
@@ -228,16 +215,6 @@ class Seq2Seq(nn.Module):
     def forward(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
         """Teacher forcing: the vectors at every step, [B, T, D]."""
         return self.advance(self.start(source_BS, source_length_B), read_BT)[0]
-
-    def cross_attention(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
-        """What the decoder weighed at every step, [B, 1, 1, T, S]; without attention, [B, 0, 0, T, S]."""
-        record: list[Tensor] = []
-        state = self.start(source_BS, source_length_B)
-        self.advance(state, read_BT, record)
-        if not record:
-            num_steps = state.source.value_BSD.shape[1]
-            return torch.zeros(len(read_BT), 0, 0, read_BT.shape[1], num_steps, device=read_BT.device)
-        return torch.cat(record, 1)[:, None, None]
 
     def _read(self, source_BS: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
         """The source as vectors, and how many there are of them."""

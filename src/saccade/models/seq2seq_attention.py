@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar, cast, final
+from typing import Any, NamedTuple, TypeVar, final
 
 import torch
 from torch import Tensor, nn
@@ -46,8 +47,9 @@ ADDITIVE = AttentionOptions()
 class SourceAttention(nn.Module):
     """c_t = sum_s a_ts h_s with any score, normaliser and scope; local scopes as in Luong 2015, section 3.2."""
 
-    def __init__(self, width: int, look: AttentionOptions) -> None:
+    def __init__(self, width: int, look: AttentionOptions, *, kind: str | None = "cross") -> None:
         super().__init__()
+        self.kind = kind
         if look.scope not in SCOPES:
             raise ValueError(f"scope: {look.scope!r} given; allowed: {', '.join(SCOPES)}")
         self.score: Score = SCORES[look.score](width, width)
@@ -55,14 +57,16 @@ class SourceAttention(nn.Module):
         self.radius = look.radius if look.scope == "local_m" else None
         self.local = masks.LocalP(width, radius=look.radius) if look.scope == "local_p" else None
 
-    def forward(self, query_BTD: Tensor, source: Source, first: int, record: list[Tensor] | None) -> Tensor:
-        """Contexts [B, T, D] of the queries from step `first` on; `record` gets the weights [B, T, S]."""
+    def forward(
+        self, query_BTD: Tensor, source: Source, first: int, *, return_weights: bool = False
+    ) -> Tensor | tuple[Tensor, ...]:
+        """Return contexts [B, T, D] of the queries from step `first` on; with `return_weights` also [B, T, S]."""
         mask = masks.padding(source.length_B)
         if self.radius is not None:
             mask = mask & masks.local_m(self.radius, step=first)
         if self.local is not None:
             mask = mask & self.local(query_BTD, source.length_B)
-        found = attend(
+        return attend(
             query_BTD,
             None,
             source.value_BSD,
@@ -70,12 +74,12 @@ class SourceAttention(nn.Module):
             score=self.score,
             normalizer=self.normalizer,
             mask=mask,
-            return_weights=record is not None,
+            return_weights=return_weights,
         )
-        if record is None:
-            return cast(Tensor, found)
-        record.append(found[1])
-        return found[0]
+
+    def value_norms(self, _query_BTD: Tensor, source: Source, *_: Any, **__: Any) -> Tensor:
+        """Return the lengths of the encoder's vectors, [B, 1, S]."""
+        return source.value_BSD.norm(dim=-1).unsqueeze(1)
 
 
 @final
@@ -91,22 +95,22 @@ class _Looks:
     def settle(self) -> Gradients:
         """The same questions again, all at once: the gradients of values, memory and the aligner's parameters."""
         value, memory = (tensor.detach().requires_grad_() for tensor in self.source[:2])
-        leaves, record = [value, memory, *self.aligner.parameters()], list[Tensor]()
+        leaves = [value, memory, *self.aligner.parameters()]
         context_grad, weight_grad = (_joined([note.flowed[place] for note in self.notes]) for place in range(2))
         with torch.enable_grad(), self.autocast():
-            context_BTD = self.aligner.forward(  # hooks hear the looks themselves, and not their echo
+            found = self.aligner.forward(  # not by a call: hooks have recorded these steps already
                 torch.cat([note.read for note in self.notes], 1),
                 Source(value, memory, self.source.length_B),
                 self.first,
-                None if weight_grad is None else record,
+                return_weights=weight_grad is not None,
             )
         for note in self.notes:
             note.flowed[:] = None, None
-        pairs = [(context_BTD, context_grad), *((weight_BTS, weight_grad) for weight_BTS in record)]
+        pairs = zip(found if isinstance(found, tuple) else (found,), (context_grad, weight_grad), strict=False)
         answers, flowed = zip(*((answer, grad) for answer, grad in pairs if grad is not None), strict=True)
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
-        found = dict(zip(wanted, torch.autograd.grad(answers, wanted, flowed, allow_unused=True), strict=True))
-        return tuple(found.get(leaf) for leaf in leaves)
+        grads = dict(zip(wanted, torch.autograd.grad(answers, wanted, flowed, allow_unused=True), strict=True))
+        return tuple(grads.get(leaf) for leaf in leaves)
 
 
 @final
@@ -125,18 +129,25 @@ class StepwiseAttention:
         self._ledger = _Looks(aligner, self._source, first)
         self._token = anchored(self._ledger, value_BSD, memory_BSD, *aligner.parameters())
 
-    def __call__(self, query_BD: Tensor, record: list[Tensor] | None) -> Tensor:
-        """The context of the next step, [B, D]; `record` gets the weights [B, 1, S]."""
-        query_B1D, weights = query_BD.unsqueeze(1), None if record is None else list[Tensor]()
-        answers = [self._frozen(query_B1D, self._source, self._num_steps, weights), *(weights or ())]
+    def __call__(self, query_BD: Tensor) -> Tensor:
+        """Return the context of the next step, [B, D]."""
+        (context_B1D,) = self._step(query_BD.unsqueeze(1), return_weights=False)
+        return context_B1D.squeeze(1)
+
+    def with_weights(self, query_BD: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the context of the next step, [B, D], and its weights, [B, 1, S]."""
+        context_B1D, weight_B1S = self._step(query_BD.unsqueeze(1), return_weights=True)
+        return context_B1D.squeeze(1), weight_B1S
+
+    def _step(self, query_B1D: Tensor, *, return_weights: bool) -> Sequence[Tensor]:
+        found = self._frozen(query_B1D, self._source, self._num_steps, return_weights=return_weights)
+        answers = found if return_weights else (found,)
         self._num_steps += 1
-        if self._token is not None:
-            note = Note(query_B1D.detach(), [None, None])
-            self._ledger.notes.append(note)
-            answers = [Noted.apply(note, place, self._token, answer) for place, answer in enumerate(answers)]
-        if record is not None:
-            record.append(answers[1])
-        return answers[0].squeeze(1)
+        if self._token is None:
+            return answers
+        note = Note(query_B1D.detach(), [None, None])
+        self._ledger.notes.append(note)
+        return [Noted.apply(note, place, self._token, answer) for place, answer in enumerate(answers)]
 
 
 def _joined(grads: list[Tensor | None]) -> Tensor | None:

@@ -68,13 +68,21 @@ class RecurrentTextEncoder(nn.Module):
 class TransformerTextEncoder(nn.Module):
     """Blocks of self-attention and feed-forward (Vaswani 2017, section 3.1) over x, brought to their width."""
 
-    def __init__(self, input_width: int, sizes: BlockSizes, *, num_layers: int = 2, max_length: int = 1024) -> None:
+    def __init__(
+        self,
+        input_width: int,
+        sizes: BlockSizes,
+        *,
+        num_layers: int = 2,
+        max_length: int = 1024,
+        kind: str | None = "encoder",
+    ) -> None:
         super().__init__()
         self.width, self.sizes = sizes.width, sizes
         self.project = nn.Identity() if input_width == sizes.width else nn.Linear(input_width, sizes.width)
         self.positions = added_positions(sizes, max_length)
         self.bias = Relative(sizes.num_heads, causal=False) if sizes.positions == "relative" else None
-        self.blocks = nn.ModuleList(EncoderBlock(sizes) for _ in range(num_layers))
+        self.blocks = nn.ModuleList(EncoderBlock(sizes, kind) for _ in range(num_layers))
         self.norm = nn.LayerNorm(sizes.width) if sizes.norm == "pre" else nn.Identity()
 
     def forward(self, x_BSD: Tensor, length_B: Tensor) -> Encoded:

@@ -50,19 +50,19 @@ class BlockSizes(NamedTuple):
     window: int | None = None  # how far self-attention sees to either side; None: everywhere
     dropouts: Dropouts = Dropouts()
 
-    def own_attention(self) -> MultiHeadAttention:
-        """A self-attention of this size."""
-        return self._attention(Rotary(self.width // self.num_heads) if self.positions == "rotary" else None)
+    def self_attention(self, kind: str | None) -> MultiHeadAttention:
+        """Build a self-attention of this size."""
+        return self._attention(Rotary(self.width // self.num_heads) if self.positions == "rotary" else None, kind)
 
     def cross_attention(self) -> MultiHeadAttention:
-        """An attention to another sequence, whose positions are not ours."""
-        return self._attention(None)
+        """Build an attention to another sequence, whose positions are not ours."""
+        return self._attention(None, "cross")
 
     def scope(self) -> Mask:
         """What an encoder's self-attention sees."""
         return masks.full() if self.window is None else masks.window(self.window)
 
-    def _attention(self, rotate: Rotary | None) -> MultiHeadAttention:
+    def _attention(self, rotate: Rotary | None, kind: str | None) -> MultiHeadAttention:
         return MultiHeadAttention(
             self.width,
             self.num_heads,
@@ -70,6 +70,7 @@ class BlockSizes(NamedTuple):
             normalizer=self.normalizer,
             dropout=self.dropouts.attention,
             rotate=rotate,
+            kind=kind,
         )
 
     def feed_forward(self) -> FeedForward:
@@ -100,9 +101,9 @@ class Residual(nn.Module):
 class EncoderBlock(nn.Module):
     """Self-attention, feed-forward."""
 
-    def __init__(self, sizes: BlockSizes) -> None:
+    def __init__(self, sizes: BlockSizes, kind: str | None = "encoder") -> None:
         super().__init__()
-        self.attention, self.feed_forward = sizes.own_attention(), sizes.feed_forward()
+        self.attention, self.feed_forward = sizes.self_attention(kind), sizes.feed_forward()
         self.residuals = nn.ModuleList(Residual(sizes) for _ in range(2))
 
     def forward(self, stream: Stream, mask: Mask, place: Positions, bias: Tensor | None) -> Stream:
@@ -117,7 +118,7 @@ class DecoderBlock(nn.Module):
 
     def __init__(self, sizes: BlockSizes) -> None:
         super().__init__()
-        self.own, self.cross = sizes.own_attention(), sizes.cross_attention()
+        self.own, self.cross = sizes.self_attention("decoder"), sizes.cross_attention()
         self.feed_forward = sizes.feed_forward()
         self.residuals = nn.ModuleList(Residual(sizes) for _ in range(3))
 
@@ -125,10 +126,8 @@ class DecoderBlock(nn.Module):
         """The source as this block will ask it, made once."""
         return self.cross.memory(source_BSD)
 
-    def forward(
-        self, stream: Stream, memory: BlockMemory, seen: StepScope, record: list[Tensor] | None = None
-    ) -> tuple[Stream, BlockMemory]:
-        """The steps after those already remembered; the memory grows by them, `record` by the weights [B, H, T, S]."""
+    def forward(self, stream: Stream, memory: BlockMemory, seen: StepScope) -> tuple[Stream, BlockMemory]:
+        """The steps after those already remembered; the memory grows by them."""
         past = memory.past
 
         def own(x: Rows) -> Tensor:
@@ -137,11 +136,7 @@ class DecoderBlock(nn.Module):
             return cast(Tensor, answer)
 
         def cross(x: Rows) -> Tensor:
-            if record is None:
-                return cast(Tensor, self.cross(x, memory=memory.source, mask=seen.source))
-            answer, weight_BHTS = self.cross(x, memory=memory.source, mask=seen.source, return_weights=True)
-            record.append(weight_BHTS)
-            return cast(Tensor, answer)
+            return cast(Tensor, self.cross(x, memory=memory.source, mask=seen.source))
 
         stream = self.residuals[1](self.residuals[0](stream, own), cross)
         return self.residuals[2](stream, self.feed_forward), BlockMemory(past, memory.source)
@@ -197,15 +192,12 @@ class Transformer(nn.Module):
         """How many steps a decoder may read; None: any number."""
         return len(self.positions.table) if isinstance(self.positions, Learned) else None
 
-    def advance(self, state: AnyState, read_BT: Tensor, record: list[Tensor] | None = None) -> tuple[Tensor, AnyState]:
-        """Read some target ids: the decoder's vectors [B, T, D] and the state after them.
-
-        `record` gets the weights that each block gave the source, [B, H, T, S].
-        """
+    def advance(self, state: AnyState, read_BT: Tensor) -> tuple[Tensor, AnyState]:
+        """Read some target ids: the decoder's vectors [B, T, D] and the state after them."""
         count = read_BT.shape[1]
         seen = state.seen(count, self.sizes.window, self.decoder_bias)
         (x_BTD,) = self._embedded(self.target, (read_BT, seen.place))
-        vectors_BTD, blocks = self._write(state.blocks, x_BTD, seen, record)
+        vectors_BTD, blocks = self._write(state.blocks, x_BTD, seen)
         return vectors_BTD, state.after(blocks, count)
 
     def refuses_slots(self) -> str | None:
@@ -253,12 +245,6 @@ class Transformer(nn.Module):
         """Teacher forcing: the decoder's vectors at every step, [B, T, D]."""
         return self.advance(self.start(source_BS, source_length_B), read_BT)[0]
 
-    def cross_attention(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
-        """What every decoder layer and head weighed at every step, [B, L, H, T, S]."""
-        record: list[Tensor] = []
-        self.advance(self.start(source_BS, source_length_B), read_BT, record)
-        return torch.stack(record, 1)
-
     def _vectors(self, source_BS: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor, Positions]:
         """The source as vectors, how many there are of them, and where they stand."""
         if isinstance(self.source, nn.Embedding):
@@ -278,12 +264,12 @@ class Transformer(nn.Module):
         return tuple(BlockMemory(None, cast(DecoderBlock, block).read(memory_BSD)) for block in self.decoder)
 
     def _write(
-        self, memories: tuple[BlockMemory, ...], x_BTD: Tensor, seen: StepScope, record: list[Tensor] | None = None
+        self, memories: tuple[BlockMemory, ...], x_BTD: Tensor, seen: StepScope
     ) -> tuple[Tensor, tuple[BlockMemory, ...]]:
         """The decoder's vectors at these steps, and what its blocks remember after them."""
         stream, later = Stream(x_BTD), []
         for block, memory in zip(self.decoder, memories, strict=True):
-            stream, remembered = self._through(block, stream, memory, seen, record)
+            stream, remembered = self._through(block, stream, memory, seen)
             later.append(remembered)
         return stream.end(self.decoder_norm), tuple(later)
 

@@ -84,7 +84,7 @@ def told(subject: Subject, source: list[int], answer: list[int]) -> Tensor:
 
 
 def module_of(subject: Subject) -> nn.Module:
-    return subject._model if isinstance(subject, WriterSubject) else subject._network  # type: ignore[attr-defined]
+    return subject._module  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", SUBJECTS)

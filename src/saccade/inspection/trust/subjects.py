@@ -15,10 +15,7 @@ from torch import Tensor, nn
 from saccade.data.labels.windows import NO_LABEL, UNKNOWN_SPEAKER, TextBatch
 from saccade.data.text.tokenizer import START
 from saccade.errors import UserError
-from saccade.layers.pooling import AttentionPooling, StructuredPooling
-from saccade.models.classifier import TextClassifier
-from saccade.models.seq2seq import PlainDecoder, Seq2Seq
-from saccade.models.transformer import DecoderBlock, Transformer
+from saccade.inspection.record import cross_weights, find_attention, recording
 
 
 class Subject(Protocol):
@@ -40,47 +37,76 @@ class Subject(Protocol):
         """What each layer and head weighed at each step, [N, L, H, T, S]."""
 
 
+class TextToText(Protocol):
+    """A model that reads ids and writes ids, such as a Transformer."""
+
+    source: nn.Embedding
+    target: nn.Embedding
+
+    def start(self, source_BS: Tensor, source_length_B: Tensor) -> Any:
+        """Read the source."""
+
+    def advance(self, state: Any, read_BT: Tensor) -> tuple[Tensor, Any]:
+        """Read some ids of an output and return a vector for each."""
+
+    def logits(self, vectors: Tensor) -> Tensor:
+        """Return the unnormalised log-probabilities of the next id."""
+
+
+class TextToLabel(Protocol):
+    """A model that reads ids, pools their vectors and gives each label a logit."""
+
+    embedding: nn.Embedding
+    pooling: nn.Module
+    output: nn.Linear
+
+    def __call__(self, batch: TextBatch) -> Any:
+        """Return a tuple with `logits_BV`."""
+
+
 @final
 class WriterSubject:
     """A model that writes, its outputs given: p(y_t | y_<t, x), and its attention to the source."""
 
     def __init__(self, model: nn.Module) -> None:
-        if not isinstance(model, Transformer | Seq2Seq) or not isinstance(model.source, nn.Embedding):
+        if not isinstance(getattr(model, "source", None), nn.Embedding):
             raise UserError("trust: this model doesn't read words; allowed: text to text (one model), classifiers")
-        self._model = model
-        self.attention = _cross_attention(model)
-        self.num_outputs = model.target.num_embeddings
-        self.device = model.target.weight.device
+        self.attention = list(find_attention(model, ("cross",)).values())
+        if not self.attention:
+            raise UserError("trust: this model has no attention; it reads the source into one vector")
+        self._module, self._model = model, cast(TextToText, model)
+        self.num_outputs = self._model.target.num_embeddings
+        self.device = self._model.target.weight.device
 
     def logits(
         self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor, leaves: list[Tensor] | None = None
     ) -> Tensor:
         """With teacher forcing. One table may embed both sides: only the source's vectors are leaves."""
         with _kept(self._model.source, leaves):
-            state: Any = self._model.start(source_NS, length_N)
+            state = self._model.start(source_NS, length_N)
         vectors_NTD, _ = self._model.advance(state, _read(answer_NT))
         return self._model.logits(vectors_NTD)
 
     def weights(self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor) -> Tensor:
         """Of the decoder's layers and heads."""
-        return self._model.cross_attention(source_NS, length_N, _read(answer_NT))
+        return cross_weights(self._module, source_NS, length_N, _read(answer_NT))
 
 
 @final
 class ClassifierSubject:
     """A classifier: p(label | text), each text by itself, and what its pooling weighed (r hops are heads)."""
 
-    def __init__(self, network: TextClassifier) -> None:
-        pooling = network.pooling
-        if not isinstance(pooling, AttentionPooling | StructuredPooling):
+    def __init__(self, network: nn.Module) -> None:
+        self._module, self._network = network, cast(TextToLabel, network)
+        pooling = self._network.pooling
+        self.attention = [part for part in pooling.modules() if hasattr(part, "normalizer")]
+        if not self.attention:
             kind = type(pooling).__name__.removesuffix("Pooling").lower()
             raise UserError(
                 f"trust: this model pools by {kind}, which learns no weights; allowed: attention, structured"
             )
-        self._network = network
-        self.attention: list[nn.Module] = [pooling if isinstance(pooling, AttentionPooling) else pooling.attention]
-        self.num_outputs = network.output.out_features
-        self.device = network.embedding.weight.device
+        self.num_outputs = self._network.output.out_features
+        self.device = self._network.embedding.weight.device
 
     def logits(
         self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor, leaves: list[Tensor] | None = None
@@ -88,21 +114,15 @@ class ClassifierSubject:
         """Of every label; the answer changes nothing."""
         del answer_NT
         with _kept(self._network.embedding, leaves):
-            return self._network(_alone(source_NS, length_N)).logits_BV.unsqueeze(1)
+            logits_NV: Tensor = self._network(_alone(source_NS, length_N)).logits_BV
+        return logits_NV.unsqueeze(1)
 
     def weights(self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor) -> Tensor:
         """[N, 1, r, 1, S]."""
         del answer_NT
-        weight_NrS = self._network(_alone(source_NS, length_N)).weight_BTS
-        return weight_NrS[:, None, :, None]
-
-
-def _cross_attention(model: Transformer | Seq2Seq) -> list[nn.Module]:
-    if isinstance(model, Transformer):
-        return [cast(DecoderBlock, block).cross for block in model.decoder]
-    if isinstance(model.decoder, PlainDecoder):
-        raise UserError("trust: this model has no attention; it reads the source into one vector")
-    return [model.decoder.aligner]
+        with recording(self._module, kinds=("pooling",)) as record:
+            self._network(_alone(source_NS, length_N))
+        return record.weights("pooling").transpose(0, 1)
 
 
 def _read(answer_NT: Tensor) -> Tensor:

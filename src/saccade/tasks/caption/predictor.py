@@ -25,6 +25,7 @@ from saccade.decoding import OPTION_NAMES, BeamOptions, Hypothesis, SamplingOpti
 from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
 from saccade.inspection.insight import Insight, Map, TextSide, ended
+from saccade.inspection.record import cross_weights
 from saccade.models.captioner import Captioner
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, several, unwatched
 
@@ -207,7 +208,7 @@ class CaptionWriter(Predictor):
     def _looked(self, source: Tensor, places_B: Tensor, found: list[Hypothesis]) -> list[NDArray[np.float32]]:
         """Read once more with the weights kept: [T, Y, X] of each."""
         read_BT = decoder_input([one.ids for one in found]).to(source.device)
-        weight_BTS = self.model.cross_attention(source, places_B, read_BT)[:, 0, 0].float().cpu().numpy()
+        weight_BTS = cross_weights(self.model, source, places_B, read_BT)[:, 0, 0].float().cpu().numpy()
         return [
             weight_TS[: len(one.log_probabilities)].reshape(-1, *self.model.encoder.shape)
             for weight_TS, one in zip(weight_BTS, found, strict=True)
@@ -240,7 +241,7 @@ def noun_attention(model: Captioner, tokenizer: Tokenizer, told: CaptionSet, bat
     lines, found = CaptionRows(told, tokenizer, places=math.prod(shape)), []
     for rows in np.split(np.arange(len(told)), range(batch_size, len(told), batch_size)):
         batch = lines.load(rows).to(device)
-        weight_BTS = model.cross_attention(batch.source, batch.places_B, batch.read_BT)[:, 0, 0].float().cpu().numpy()
+        weight_BTS = cross_weights(model, batch.source, batch.places_B, batch.read_BT)[:, 0, 0].float().cpu().numpy()
         for thing in range(2):
             cell_BS = shapes.touched_cells(told.mask_N2YX[rows, thing], *shape)
             steps = [shapes.noun_steps(told.captions[row][0].split())[thing] for row in rows]

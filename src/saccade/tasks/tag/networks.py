@@ -63,8 +63,9 @@ class RecurrentTagger(RecurrentFields, TaggerModel):
     num_heads: Positive = Field(default=4, description="Of the attention to other places.")
     dropout: Share = 0.5
 
-    def encoder(self, input_width: int, num_layers: int) -> RecurrentTextEncoder:
-        """So many layers of it."""
+    def encoder(self, input_width: int, num_layers: int, kind: str | None = None) -> RecurrentTextEncoder:
+        """Build an encoder of so many layers; it has no attention to record as a `kind`."""
+        del kind
         return self.layers(input_width, num_layers=num_layers, dropout=self.dropout)
 
 
@@ -85,9 +86,9 @@ class TransformerTagger(TransformerFields, TaggerModel):
                 raise ValueError(f"{name}: {value!r} given; it ends at some position, and sentences may be longer")
         return self
 
-    def encoder(self, input_width: int, num_layers: int) -> TransformerTextEncoder:
-        """So many layers of it."""
-        return TransformerTextEncoder(input_width, self.block_sizes(self.dropout), num_layers=num_layers)
+    def encoder(self, input_width: int, num_layers: int, kind: str | None = None) -> TransformerTextEncoder:
+        """Build an encoder of so many layers, whose attention is recorded as a `kind`."""
+        return TransformerTextEncoder(input_width, self.block_sizes(self.dropout), num_layers=num_layers, kind=kind)
 
 
 def network(section: RecurrentTagger | TransformerTagger, lexicon: Lexicon) -> TagNetwork:
@@ -106,7 +107,7 @@ def network(section: RecurrentTagger | TransformerTagger, lexicon: Lexicon) -> T
     allowed = allowed_pairs(lexicon.tags, str(lexicon.spelling)) if has_table else None
     return TagNetwork(
         features=features,
-        encoder=section.encoder(features.width, section.num_layers),
+        encoder=section.encoder(features.width, section.num_layers, "encoder"),
         chain=LinearChain(len(lexicon.tags), allowed=allowed, is_learned=section.crf),
         dropout=section.dropout,
         places=OtherPlaces(section.width, num_heads=section.num_heads) if section.reads_documents else None,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from saccade.data.text.corpus import Pair
 from saccade.inspection.draw.sound import monotonic_share
 from saccade.inspection.pages.samples import table
-from saccade.models.seq2seq import PlainDecoder
+from saccade.inspection.record import find_attention
 from saccade.tasks.base import Evaluation
 from saccade.tasks.translate import bleu
 from saccade.tasks.translate.word_errors import word_error_rate
@@ -111,6 +111,6 @@ def _figure(pair: Pair, found: TranslationResult) -> str:
 
 def _looks(translator: Translator, pairs: Sequence[Pair]) -> list[TranslationResult] | None:
     """Greedy outputs with their weights; None where a model has no attention."""
-    if any(isinstance(part, PlainDecoder) for part in translator.model.modules()):
+    if not find_attention(translator.model, ("cross",)):
         return None
     return translator.predict([pair.source for pair in pairs], width=1, attention=True)

@@ -20,7 +20,6 @@ from saccade.data.text.corpus import Corpus, Pair, clean, decode_clean_lines, re
 from saccade.data.text.tokenizer import END, SPECIAL, START, Tokenizer
 from saccade.decoding import (
     OPTION_NAMES,
-    Attending,
     BeamOptions,
     DecodingEngine,
     DecodingWork,
@@ -28,12 +27,13 @@ from saccade.decoding import (
     Hypothesis,
     SamplingOptions,
     Started,
+    Stepper,
     chosen,
     search,
 )
 from saccade.errors import UserError
 from saccade.inspection.insight import Head, Insight, Map, TextSide, ended
-from saccade.inspection.record import KINDS, recording
+from saccade.inspection.record import KINDS, cross_weights, recording
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, unwatched
 from saccade.tasks.texts import aligned, by_length, windows
 from saccade.tasks.translate import bleu, hearing
@@ -59,7 +59,7 @@ class _Text(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Translator(Predictor):
-    """What `saccade.load` returns for a text-to-text run. The model is one that can be decoded (`Attending`).
+    """What `saccade.load` returns for a text-to-text run. The model is one that can be decoded (`Stepper`).
 
     Every method takes how to decode as keywords: the fields of BeamOptions (`width=1` is greedy), or `sample=True` and
     those of SamplingOptions; `attention=True` for the weights, of a `layer` and a `head` if these are given. `prefixes`
@@ -245,16 +245,16 @@ class Translator(Predictor):
 
     def _translations(self, text: _Text, found: list[Hypothesis], look: HeadChoice | None) -> list[TranslationResult]:
         """The outputs of a text as they are shown."""
-        model, shown = cast(Attending, self.model), [self._shown(text, one) for one in found]
+        shown = [self._shown(text, one) for one in found]
         if look is None:
             return shown
         pairs = zip(found, shown, strict=True)
-        return [self._with_attention(model, text, ids.ids, one, look) for ids, one in pairs]
+        return [self._with_attention(text, ids.ids, one, look) for ids, one in pairs]
 
     def _found(self, texts: list[_Text], options: Way) -> list[list[Hypothesis]]:
         """The best outputs of one batch."""
         prefixes = [text.prefix_ids for text in texts]
-        return search(cast(Attending, self.model), *self._pad(texts), options, prefixes)
+        return search(cast(Stepper, self.model), *self._pad(texts), options, prefixes)
 
     @torch.no_grad()
     def _scored(self, texts: list[_Text]) -> list[list[Hypothesis]]:
@@ -275,7 +275,7 @@ class Translator(Predictor):
         self, texts: list[_Text], way: Way, found: list[list[Hypothesis]] | None, kinds: Collection[str], norms: bool
     ) -> Iterator[Insight]:
         """The source read once, with its weights kept; outputs searched; the best ones read again for theirs."""
-        model, source, length_B = cast(Attending, self.model), *self._pad(texts)
+        model, source, length_B = cast(Stepper, self.model), *self._pad(texts)
         at_start = [kind for kind in kinds if kind == "encoder"]
         with recording(self.model, kinds=at_start, norms=norms) as reading:
             state = model.start(source, length_B)
@@ -317,13 +317,12 @@ class Translator(Predictor):
             decoded, found.score, self.target.pieces(found.ids), found.log_probabilities, found.ended
         )
 
-    @torch.no_grad()
     def _with_attention(
-        self, model: Attending, text: _Text, ids: list[int], shown: TranslationResult, look: HeadChoice
+        self, text: _Text, ids: list[int], shown: TranslationResult, look: HeadChoice
     ) -> TranslationResult:
-        """Read once more with the weights kept, one sentence at a time: nothing is asked of the fast path."""
+        """Read an output once more with its weights recorded, one sentence at a time."""
         read_1T = self._read([ids])[:, : len(shown.log_probabilities)]
-        weight_TS = look.of(model.cross_attention(*self._pad([text]), read_1T))[0].float().cpu()
+        weight_TS = look.of(source_weights(self.model, *self._pad([text]), read_1T))[0].float().cpu()
         if isinstance(self.source, Sounds):
             heard = Heard(text.ids, self.source.mel.hop)
             return shown._replace(attention=weight_TS, source_pieces=self.source.pieces(text.ids), heard=heard)
@@ -338,6 +337,18 @@ class Translator(Predictor):
     def _padded(self, texts: list[_Text]) -> tuple[Tensor, Tensor]:
         sources = [text.ids for text in texts]
         return pad_frames(sources) if isinstance(self.source, Sounds) else pad_sources(sources)
+
+
+def source_weights(model: nn.Module, source: Tensor, length_B: Tensor, read_BT: Tensor) -> Tensor:
+    """Return the weights of a model on the source while it reads an output, [B, L, H, T, S].
+
+    Those of an ensemble, [B, 1, 1, T, S], are the mean of its members' last layers, where these have attention.
+    """
+    if not isinstance(model, Ensemble):
+        return cross_weights(model, source, length_B, read_BT)
+    weights = [cross_weights(member, source, length_B, read_BT) for member in model.members]
+    last = [weight_BLHTS[:, -1:].mean(2, keepdim=True) for weight_BLHTS in weights if weight_BLHTS.shape[1]]
+    return torch.stack(last).mean(0) if last else weights[0]
 
 
 def _map(kind: str, row: int, sides: dict[str, TextSide], weight_LBHTS: Tensor, norm_LBHTS: Tensor | None) -> Map:

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, cast
 
-import torch
 from torch import Tensor
 
 from saccade.data.batches import decoder_input, pad_sources
@@ -15,9 +14,10 @@ from saccade.data.grouping import group_by_length
 from saccade.data.sound.recordings import Sounds
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import END, SPACE, SPECIAL, Tokenizer, Vocabulary
-from saccade.decoding import Attending, Ensemble
+from saccade.decoding import Ensemble
 from saccade.errors import UserError
 from saccade.inspection.insight import TextSide, merged
+from saccade.inspection.record import cross_weights
 from saccade.tasks.translate.predictor import Translator
 
 WINDOW = 256  # pairs that are sorted by length together
@@ -97,14 +97,12 @@ def num_layers_and_heads(translator: Translator) -> tuple[int, int]:
     return num_layers, num_heads
 
 
-@torch.no_grad()
 def _read(translator: Translator, source_ids: Sequence[list[int]], target_ids: Sequence[list[int]]) -> Tensor:
     """The weights while targets are read, [B, L, H, T, S]."""
     device = next(translator.model.parameters()).device
     source_BS, length_B = pad_sources(source_ids)
-    model = cast(Attending, translator.model)
     read_BT = decoder_input(target_ids).to(device)
-    weight_BLHTS = model.cross_attention(source_BS.to(device), length_B.to(device), read_BT)
+    weight_BLHTS = cross_weights(translator.model, source_BS.to(device), length_B.to(device), read_BT)
     if not weight_BLHTS.shape[1]:
         raise UserError("--align: this model has no attention; it reads the source into one vector")
     return weight_BLHTS
