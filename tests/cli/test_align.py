@@ -14,21 +14,24 @@ import torch
 from torch import Tensor, nn
 from typer.testing import CliRunner, Result
 
+import hand_made
 import saccade
 from hand_made import GivenAttention
 from runs import WORDS, make_run
 from saccade.cli import align as align_command
 from saccade.cli import app
+from saccade.data.sound.mel import Mel
+from saccade.data.sound.recordings import Sounds
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import Tokenizer, Vocabulary, train_tokenizer
 from saccade.decoding import BeamOptions, Ensemble
 from saccade.errors import UserError
-from saccade.inspection.align import chosen_head
+from saccade.inspection.align import aligner, chosen_head
+from saccade.inspection.align.aligner import Aligner, WordAttention
 from saccade.inspection.align.heads import all_weights, best
 from saccade.inspection.align.links import SYMMETRIZERS, Gold, Links, pharaoh
 from saccade.inspection.insight import Head
-from saccade.tasks.translate import align, word_weights
-from saccade.tasks.translate.align import Aligner
+from saccade.tasks.translate import word_weights
 from saccade.tasks.translate.predictor import Translator
 
 LAYERS, HEADS = 3, 2
@@ -57,9 +60,9 @@ class Planted(nn.Module):
             layer(weight_BHTS * real_BS[:, None, None])
 
 
-def planted(head: Head, tokenizer: Tokenizer | None = None) -> Translator:
+def planted(head: Head, tokenizer: Tokenizer | None = None) -> WordAttention:
     known = tokenizer or Vocabulary.train("words", [" ".join(WORDS)], 20)
-    return Translator(Planted(head), known, known, BeamOptions(width=1))
+    return Translator(Planted(head), known, known, BeamOptions(width=1)).word_attention()
 
 
 def true_links(pair: Pair) -> Links:
@@ -72,20 +75,20 @@ GOLD = [Gold(true_links(pair), true_links(pair)) for pair in PAIRS]
 
 @pytest.mark.parametrize("head", [Head(1, 0, 1), Head(2, 1, 0)])
 def test_gold_finds_the_head_that_aligns(head: Head) -> None:
-    found = best(align.against_gold(planted(head), PAIRS, GOLD))
+    found = best(aligner.score_heads(planted(head), PAIRS, GOLD))
     assert found.head == head
     assert found.scores.aer == 0
-    assert list(align.aligned(Aligner(planted(head), head), PAIRS)) == [gold.sure for gold in GOLD]
+    assert list(Aligner(planted(head), head).links(PAIRS)) == [gold.sure for gold in GOLD]
 
 
 def test_agreement_finds_both_heads_without_gold() -> None:
     there, back = Head(0, 1, 1), Head(2, 0, 0)
-    found = align.agreement(planted(there), planted(back), PAIRS)
+    found = aligner.find_agreement(planted(there), planted(back), PAIRS)
     assert (found.forward, found.backward, found.f1) == (there, back, 1.0)
 
 
 def test_a_planted_head_reaches_most() -> None:
-    found = align.coverage(planted(Head(1, 1, 0)), PAIRS)
+    found = aligner.find_coverage(planted(Head(1, 1, 0)), PAIRS)
     assert (found.head, found.share) == (Head(1, 1, 0), (5 + 2 + 0 + 0 + 3) / 11)
 
 
@@ -96,16 +99,16 @@ def test_pieces_are_merged_into_white_space_words(kind: str) -> None:
     tokenizer = train_tokenizer(kind, [" ".join(words).replace("▁", "_")] * 9, 291)
     pair = Pair(" ".join(words), " ".join(reversed(words)))
     assert len(tokenizer.encode(pair.source)) > 2 * len(words)  # several pieces a word
-    (found,) = align.aligned(Aligner(planted(Head(0, 0, 1), tokenizer), Head(0, 0, 1)), [pair])
+    (found,) = Aligner(planted(Head(0, 0, 1), tokenizer), Head(0, 0, 1)).links([pair])
     assert found == {(index, len(words) - 1 - index) for index in range(len(words))}
 
 
 def test_weights_do_not_depend_on_the_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     translator = saccade.load(make_run(tmp_path / "run"))
-    together = list(word_weights.word_weights(translator, PAIRS, all_weights))
+    together = list(translator.word_attention().weights(PAIRS, all_weights))
     monkeypatch.setattr(word_weights, "WINDOW", 2)
     monkeypatch.setattr(word_weights, "CELLS", 1)
-    for one, alone in zip(together, word_weights.word_weights(translator, PAIRS, all_weights), strict=True):
+    for one, alone in zip(together, translator.word_attention().weights(PAIRS, all_weights), strict=True):
         torch.testing.assert_close(one[:, :-1], alone[:, :-1])
     assert [tuple(one.shape[1:]) for one in together] == [(6, 6), (3, 3), (2, 1), (1, 2), (4, 4)]
 
@@ -120,7 +123,7 @@ def test_no_more_than_a_window_is_read_ahead(monkeypatch: pytest.MonkeyPatch) ->
             read += 1
             yield pair
 
-    found = align.aligned(Aligner(planted(Head(0, 0)), Head(0, 0)), endless())
+    found = Aligner(planted(Head(0, 0)), Head(0, 0)).links(endless())
     assert [next(found) for _ in range(4)] == [gold.sure for gold in GOLD[:4]]
     assert read == 6
 
@@ -130,18 +133,18 @@ def test_what_is_too_long_is_aligned_as_far_as_it_is_read() -> None:
     known = Vocabulary.train("words", [" ".join(WORDS)], 20)
     translator = Translator(Planted(head), known, known, BeamOptions(), max_source_length=3)
     with pytest.warns(UserWarning, match="line 1 has 5 tokens; only the first 3 are aligned"):
-        (found,) = align.aligned(Aligner(translator, head), [Pair("a b c d e", "a b c d e")])
+        (found,) = Aligner(translator.word_attention(), head).links([Pair("a b c d e", "a b c d e")])
     assert found == {(0, 0), (1, 1), (2, 2)}
 
 
 def test_both_sides_in_one_file(tmp_path: Path) -> None:
     text = "a  b ||| b\r\n||| c\n"
     with pytest.raises(UserError, match=r"both\.txt:2: not 'source \|\|\| target'; for two files give --target too"):
-        list(align.read_pairs(written(tmp_path / "both.txt", text), None))
+        list(aligner.read_pairs(written(tmp_path / "both.txt", text), None))
     path = tmp_path / "both.txt.gz"
     path.write_bytes(gzip.compress(b"a  b ||| b\r\n ||| c\n"))
-    assert list(align.read_pairs(path, None)) == [Pair("a b", "b"), Pair("", "c")]
-    assert list(align.read_pairs(written(tmp_path / "both.tsv", "a b\tb\n"), None)) == [Pair("a b", "b")]
+    assert list(aligner.read_pairs(path, None)) == [Pair("a b", "b"), Pair("", "c")]
+    assert list(aligner.read_pairs(written(tmp_path / "both.tsv", "a b\tb\n"), None)) == [Pair("a b", "b")]
 
 
 def written(path: Path, text: str) -> Path:
@@ -169,13 +172,18 @@ def files(tmp_path: Path) -> list[str]:
     return ["--align", "--input", source, "--target", target]
 
 
+def attention(run: Path) -> WordAttention:
+    found: WordAttention = saccade.load(run).word_attention()
+    return found
+
+
 def look(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["look", *map(str, arguments)])
 
 
 def test_links_come_line_by_line(runs: list[Path], files: list[str], tmp_path: Path) -> None:
     chosen_head.save(runs[0], Head(1, 0, 1))
-    wanted = [pharaoh(links) for links in align.aligned(Aligner(saccade.load(runs[0]), Head(1, 0, 1)), PAIRS)]
+    wanted = [pharaoh(links) for links in Aligner(attention(runs[0]), Head(1, 0, 1)).links(PAIRS)]
     assert look(runs[0], *files).stdout.splitlines() == wanted
     assert look(runs[0], *files, "--output", tmp_path / "out" / "links.txt").stdout == ""
     assert (tmp_path / "out" / "links.txt").read_text("utf-8").splitlines() == wanted
@@ -186,8 +194,8 @@ def test_links_come_line_by_line(runs: list[Path], files: list[str], tmp_path: P
 
 def test_without_anything_to_choose_by_the_widest_reach_is_taken_and_said(runs: list[Path], files: list[str]) -> None:
     found = look(runs[0], *files)
-    chosen = align.coverage(saccade.load(runs[0]), PAIRS)
-    links = align.aligned(Aligner(saccade.load(runs[0]), chosen.head), PAIRS)
+    chosen = aligner.find_coverage(attention(runs[0]), PAIRS)
+    links = Aligner(attention(runs[0]), chosen.head).links(PAIRS)
     assert found.stdout.splitlines() == [pharaoh(one) for one in links]
     assert f"its links reach most source words ({chosen.share:.0%} of 5 pairs)" in found.stderr
     assert not (runs[0] / chosen_head.NAME).exists()
@@ -195,7 +203,7 @@ def test_without_anything_to_choose_by_the_widest_reach_is_taken_and_said(runs: 
 
 def test_gold_chooses_keeps_and_shows(runs: list[Path], files: list[str], tmp_path: Path) -> None:
     wanted = Head(0, None, 1)
-    lines = "".join(f"{pharaoh(links)}\n" for links in align.aligned(Aligner(saccade.load(runs[0]), wanted), PAIRS))
+    lines = "".join(f"{pharaoh(links)}\n" for links in Aligner(attention(runs[0]), wanted).links(PAIRS))
     gold = written(tmp_path / "gold.txt", lines)
     found = json.loads(look(runs[0], *files, "--gold", gold, "--reverse", runs[1], "--json").stdout)
     there, back = found["runs"]
@@ -215,8 +223,8 @@ def test_gold_chooses_keeps_and_shows(runs: list[Path], files: list[str], tmp_pa
 def test_agreement_chooses_once_and_both_are_joined(runs: list[Path], files: list[str]) -> None:
     first = look(runs[0], *files, "--reverse", runs[1], "--symmetrize", "union")
     assert "They agree most: F1" in first.stderr
-    there, back = (Aligner(saccade.load(run), cast(Head, chosen_head.load(run))) for run in runs)
-    both = list(align.aligned_jointly(there, back, PAIRS))
+    there, back = (Aligner(attention(run), cast(Head, chosen_head.load(run))) for run in runs)
+    both = list(aligner.link_jointly(there, back, PAIRS))
     assert first.stdout.splitlines() == [pharaoh(one | other) for one, other in both]
     again = look(runs[0], *files, "--reverse", runs[1])
     assert "agree" not in again.stderr
@@ -224,12 +232,12 @@ def test_agreement_chooses_once_and_both_are_joined(runs: list[Path], files: lis
 
 
 def test_joint_links_are_those_of_the_product(runs: list[Path]) -> None:
-    there, back = Aligner(saccade.load(runs[0]), Head(1, 1)), Aligner(saccade.load(runs[1]), Head(0, None, 1))
-    both = list(align.aligned_jointly(there, back, PAIRS))
+    there, back = Aligner(attention(runs[0]), Head(1, 1)), Aligner(attention(runs[1]), Head(0, None, 1))
+    both = list(aligner.link_jointly(there, back, PAIRS))
     one, other = both[0], both[1]
     assert [len(links) for links in (*one, *other)] == [5, 5, 2, 2]
     assert both[2:4] == [(frozenset(), frozenset())] * 2
-    weight_TS, weight_ST = next(there.weights(PAIRS)), next(back.weights(align.turned(PAIRS)))
+    weight_TS, weight_ST = next(there.weights(PAIRS)), next(back.weights(aligner.swap(PAIRS)))
     for target, source in itertools.product(range(5), repeat=2):
         value = weight_TS[target, source] * weight_ST[source, target]
         in_row = [weight_TS[target, s] * weight_ST[s, target] for s in range(5)]
@@ -277,15 +285,15 @@ def test_a_head_that_the_model_has_not_and_a_run_with_itself_are_refused(runs: l
 def test_what_has_no_heads_is_refused(runs: list[Path], tmp_path: Path) -> None:
     plain = make_run(tmp_path / "plain", model={**RNN, "attention": "none"})
     with pytest.raises(UserError, match="this model has no attention"):
-        list(align.aligned(Aligner(saccade.load(plain), Head(0)), PAIRS))
+        list(Aligner(attention(plain), Head(0)).links(PAIRS))
     both = saccade.load(*runs[:1])
     ensemble = Translator(Ensemble([both.model]), both.source, both.target, both.options)
     with pytest.raises(UserError, match="an ensemble has no heads of its own"):
-        list(align.aligned(Aligner(ensemble, Head(0)), PAIRS))
+        list(Aligner(ensemble.word_attention(), Head(0)).links(PAIRS))
     with pytest.raises(UserError, match="no source words"):
-        word_weights.check(cast(Translator, object()))
+        Translator(nn.Module(), Sounds(Mel(), 4), both.target, both.options).word_attention()
 
 
 def test_a_run_of_another_task_is_refused(runs: list[Path], files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(align_command, "load_run", lambda folder: object())
+    monkeypatch.setattr(align_command, "load_run", lambda folder: hand_made.classifier(hand_made.bag(sharpness=1.0)))
     assert "no source words" in str(look(runs[0], *files).exception)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 import hand_made
 from runs import make_run
 from saccade.cli import app
-from saccade.cli.trust import _cases, trust
 from saccade.data.labels.labelled import Text
 from saccade.data.text.tokenizer import END
 from saccade.errors import UserError
@@ -21,6 +20,8 @@ from saccade.inspection.insight import Head
 from saccade.inspection.trust.evidence import NO_WORD, TrustCase
 from saccade.layers.pooling import MeanPooling
 from saccade.runs.load import load_run
+from saccade.tasks.base import Predictor, Result, Traits
+from saccade.tasks.trust import make_cases, trust
 
 Asks = Callable[..., Any]
 
@@ -94,7 +95,7 @@ def test_what_is_shown_is_what_is_tested(run: Path) -> None:
 def test_outputs_are_those_that_the_run_writes(run: Path) -> None:
     predictor = load_run(run)
     texts = ["a b c", "d e", "", "h g f e d"]
-    found = list(_cases(predictor, texts, None))
+    found = list(make_cases(predictor.trust_test(), texts, None))
     written = predictor.predict([text for text in texts if text])
     for case, text, one in zip(found, filter(None, texts), written, strict=True):
         ids = predictor.source.encode(text)
@@ -148,10 +149,19 @@ def test_its_options_are_its_own(run: Path) -> None:
     assert "--erase: given without --trust" in str(found.exception)
 
 
+class NoAttention(Predictor):
+    """A model of a task that has no test of trust."""
+
+    traits = Traits("none")
+
+    def stream(self, inputs: Iterable[Any], /) -> Iterator[Result]:
+        raise NotImplementedError
+
+
 def test_a_model_without_attention_or_words_is_refused(tmp_path: Path) -> None:
     model = {"kind": "rnn", "attention": "none", "width": 8, "embedding_width": 8}
     plain = load_run(make_run(tmp_path / "plain", model=model))
     with pytest.raises(UserError, match="this model has no attention"):
         trust(plain, ["a b"])
     with pytest.raises(UserError, match="allowed: text to text, classifiers"):
-        trust(object(), ["a b"])
+        trust(NoAttention(), ["a b"])

@@ -18,15 +18,22 @@ from rich.table import Table
 
 import saccade
 from saccade.bench.peers.environments import Environment, Failed
-from saccade.cli import align as align_command
-from saccade.cli.align import AligningRun
 from saccade.data.text.corpus import Pair
+from saccade.inspection.align.aligner import (
+    Aligner,
+    find_agreement,
+    link_jointly,
+    read_pairs,
+    score_heads,
+    swap,
+)
+from saccade.inspection.align.choose import with_gold
 from saccade.inspection.align.gold import read_links
 from saccade.inspection.align.heads import best
 from saccade.inspection.align.links import SYMMETRIZERS, AlignmentScores, Gold, Links, reverse, scored
 from saccade.runs import config as config_file
-from saccade.tasks.translate import align, corpora
-from saccade.tasks.translate.align import Aligner
+from saccade.runs.load import load_run
+from saccade.tasks.translate import corpora
 
 REQUIREMENTS = ("eflomal",)
 FILES = ("source.txt", "target.txt", "forward.txt", "reverse.txt")
@@ -70,13 +77,13 @@ class AlignRow(NamedTuple):
 
 def run(plan: AlignPlan, say: Say) -> list[AlignRow]:
     """Ours with heads that were chosen in two ways, then eflomal. Nothing is kept with the runs."""
-    pairs, gold = align_command.with_gold(align.read_pairs(plan.files.source, plan.files.target), plan.files.gold)
-    there, back = (AligningRun.load(folder).translator for folder in plan.runs)
+    pairs, gold = with_gold(read_pairs(plan.files.source, plan.files.target), plan.files.gold)
+    there, back = (load_run(folder).word_attention() for folder in plan.runs)
     say(f"saccade: choosing heads by {len(pairs):,} pairs, without their gold and by it")
-    agreeing = align.agreement(there, back, pairs)
+    agreeing = find_agreement(there, back, pairs)
     by_agreement = Aligner(there, agreeing.forward), Aligner(back, agreeing.backward)
-    turned, true = list(align.turned(pairs)), [one.reversed() for one in gold]
-    scores = align.against_gold(there, pairs, gold), align.against_gold(back, turned, true)
+    swapped, true = list(swap(pairs)), [one.reversed() for one in gold]
+    scores = score_heads(there, pairs, gold), score_heads(back, swapped, true)
     by_gold = Aligner(there, best(scores[0]).head), Aligner(back, best(scores[1]).head)
     ours = [_ours(how, *both, pairs, gold) for how, both in (("agreement", by_agreement), ("gold", by_gold))]
     return [*ours, _eflomal(plan, pairs, gold, say)]
@@ -84,10 +91,10 @@ def run(plan: AlignPlan, say: Say) -> list[AlignRow]:
 
 def _ours(how: str, forward: Aligner, backward: Aligner, pairs: Sequence[Pair], gold: Sequence[Gold]) -> AlignRow:
     started = time.perf_counter()
-    joint = list(align.aligned_jointly(forward, backward, pairs))
+    joint = list(link_jointly(forward, backward, pairs))
     seconds = time.perf_counter() - started
-    turned = map(reverse, align.aligned(backward, align.turned(pairs)))
-    alone = list(zip(align.aligned(forward, pairs), turned, strict=True))
+    swapped = map(reverse, backward.links(swap(pairs)))
+    alone = list(zip(forward.links(pairs), swapped, strict=True))
     return AlignRow(f"saccade, heads by {how}", saccade.__version__, dict(ways(alone, joint, gold)), seconds)
 
 

@@ -14,10 +14,13 @@ from torch import nn
 from saccade.config.base import RunSection
 from saccade.data.text.corpus import decode_clean_lines, read_lines
 from saccade.errors import UserError
+from saccade.inspection.align.aligner import WordAttention
 from saccade.inspection.insight import Head, Insight, TextSide
+from saccade.inspection.trust.cases import TrustTest
 from saccade.training.options import Loss, Plan, Validate
 
 T = TypeVar("T")
+NO_WORDS = "--align: this model's task has no source words; allowed: a run that reads text and writes text"
 Watch = Callable[[Iterator[Any], int], Iterable[Any]]  # passes outputs on, and knows how many will come
 
 
@@ -143,6 +146,14 @@ class Predictor(Protocol):
         pairs = zip(read, self.predict(read, *args, **options), strict=True)
         task, draws_itself = self.traits.task, self.traits.reads != "text"
         return [Insight(task, answer, _words(given), {}, draws_itself=draws_itself) for given, answer in pairs]
+
+    def word_attention(self) -> WordAttention:
+        """Return the model's attention from target words to source words, which aligns them."""
+        raise UserError(NO_WORDS)
+
+    def trust_test(self) -> TrustTest:
+        """Return what it takes to test how far the model's attention may be trusted."""
+        raise UserError("trust: this model doesn't read words by attention; allowed: text to text, classifiers")
 
     @classmethod
     def ensemble(cls, runs: Sequence[tuple[str, Predictor]]) -> Predictor:

@@ -25,6 +25,9 @@ from saccade.inspection.draw import heatmap
 from saccade.inspection.draw.confusion import Confusion, in_terminal
 from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.record import recording
+from saccade.inspection.trust.cases import TextAndAnswer, TrustTest, make_case
+from saccade.inspection.trust.evidence import TrustCase
+from saccade.inspection.trust.subjects import ClassifierSubject
 from saccade.models.classifier import Judged, TextClassifier
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, several, unwatched
 from saccade.training.losses import disagreement
@@ -265,6 +268,19 @@ class Classifier(Predictor):
         unknown = sorted({text.label for text in texts} - set(self.labels))
         never = [f"Labels that the model never saw, which count as wrong: {', '.join(unknown)}"] if unknown else []
         return Evaluation(scores, [said, *never, "", *counted.lines()], counted.draw)
+
+    def trust_test(self) -> TrustTest:
+        return TrustTest(ClassifierSubject(self.network), self._trust_cases)
+
+    def _trust_cases(self, pairs: Sequence[TextAndAnswer]) -> Iterator[TrustCase]:
+        """Cases whose answers are labels, the likeliest or given."""
+        found = self.predict([text for text, _ in pairs])
+        for (text, target), one in zip(pairs, found, strict=True):
+            if target is not None and target not in self.labels:
+                raise UserError(f"targets: the label {target!r} given; allowed: {', '.join(self.labels)}")
+            ids = self.encode(text)[: self.max_length]
+            side = TextSide.of(text, self.tokenizer.pieces(ids), self.tokenizer.begins_word)
+            yield make_case(side, ids, [self.labels.index(target or one.label)])
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, as it is spelled for the model."""

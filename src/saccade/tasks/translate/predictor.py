@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
@@ -34,11 +34,14 @@ from saccade.decoding import (
 from saccade.errors import UserError
 from saccade.inspection.insight import Head, Insight, Map, TextSide, ended
 from saccade.inspection.record import KINDS, cross_weights, recording
+from saccade.inspection.trust.cases import TrustTest
+from saccade.inspection.trust.subjects import WriterSubject
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, unwatched
 from saccade.tasks.texts import aligned, by_length, windows
-from saccade.tasks.translate import bleu, hearing
+from saccade.tasks.translate import bleu, hearing, trust
 from saccade.tasks.translate.corpora import fingerprint
 from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult
+from saccade.tasks.translate.word_weights import TranslatorAttention
 
 WINDOW = 2048  # lines that are sorted by length together
 MOST_LOOKED_AT = 1024  # tokens: weights are as many as their square, for every layer and head
@@ -188,6 +191,12 @@ class Translator(Predictor):
             [*bleu.said(scores), "", *bleu.table(by_length)],
             lambda path: bleu.plot(by_length, path),
         )
+
+    def word_attention(self) -> TranslatorAttention:
+        return TranslatorAttention(self)
+
+    def trust_test(self) -> TrustTest:
+        return TrustTest(WriterSubject(self.model), partial(trust.make_cases, self))
 
     @classmethod
     def ensemble(cls, runs: Sequence[tuple[str, Predictor]]) -> Translator:

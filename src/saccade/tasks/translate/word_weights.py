@@ -1,11 +1,12 @@
-"""What each target word weighed of each source word, for pairs of texts: in order, in memory that doesn't grow."""
+"""A translator's attention from target words to source words, for pairs of texts."""
 
 from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, cast, final
 
 from torch import Tensor
 
@@ -16,13 +17,16 @@ from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import END, SPACE, SPECIAL, Tokenizer, Vocabulary
 from saccade.decoding import Ensemble
 from saccade.errors import UserError
+from saccade.inspection.align.aligner import Pick
 from saccade.inspection.insight import TextSide, merged
 from saccade.inspection.record import cross_weights
-from saccade.tasks.translate.predictor import Translator
+from saccade.tasks.base import NO_WORDS
+
+if TYPE_CHECKING:
+    from saccade.tasks.translate.predictor import Translator
 
 WINDOW = 256  # pairs that are sorted by length together
 CELLS = 1 << 17  # target steps times source steps of a batch
-Pick = Callable[[Tensor], Tensor]  # from weights [B, L, H, T, S] to those that are wanted, [B, C, T, S]
 
 
 class _Encoded(NamedTuple):
@@ -34,37 +38,42 @@ class _Encoded(NamedTuple):
     target: TextSide
 
 
-def word_weights(translator: Translator, pairs: Iterable[Pair], pick: Pick) -> Iterator[Tensor]:
-    """For each pair the picked weights by words, [C, target words + 1, source words + 1]; </s> is last on both sides.
+@final
+@dataclass(frozen=True)
+class TranslatorAttention:
+    """The `WordAttention` of a translator: in the order of the pairs, in memory that doesn't grow with their number.
 
-    Words are what white space separates. One that the model didn't read, as its text was too long, weighs nothing.
+    A word that the model doesn't read, as its text is too long, weighs nothing.
     """
-    check(translator)
-    stream, number = iter(pairs), 1
-    while window := list(itertools.islice(stream, WINDOW)):
-        encoded = [_encoded(translator, pair, row) for row, pair in enumerate(window, number)]
-        found: dict[int, Tensor] = {}
-        for rows in _batches(encoded):
-            ids = ([encoded[row].source_ids for row in rows], [encoded[row].target_ids for row in rows])
-            for row, weight_CTS in zip(rows, pick(_read(translator, *ids)).float().cpu(), strict=True):
-                target, source = encoded[row].target, encoded[row].source
-                steps = weight_CTS[:, : len(target.pieces), : len(source.pieces)]
-                found[row] = merged(steps, target, source)
-        yield from (found[row] for row in range(len(window)))
-        number += len(window)
+
+    translator: Translator
+
+    def __post_init__(self) -> None:
+        if isinstance(self.translator.source, Sounds):
+            raise UserError(NO_WORDS)
+        if isinstance(self.translator.model, Ensemble):
+            raise UserError("--align: an ensemble has no heads of its own; align with one run")
+
+    def num_layers_and_heads(self) -> tuple[int, int]:
+        num_layers, num_heads = _read(self.translator, [[]], [[]]).shape[1:3]
+        return num_layers, num_heads
+
+    def weights(self, pairs: Iterable[Pair], pick: Pick) -> Iterator[Tensor]:
+        stream, number = iter(pairs), 1
+        while window := list(itertools.islice(stream, WINDOW)):
+            encoded = [_encode(self.translator, pair, row) for row, pair in enumerate(window, number)]
+            found: dict[int, Tensor] = {}
+            for rows in _batches(encoded):
+                ids = ([encoded[row].source_ids for row in rows], [encoded[row].target_ids for row in rows])
+                for row, weight_CTS in zip(rows, pick(_read(self.translator, *ids)).float().cpu(), strict=True):
+                    target, source = encoded[row].target, encoded[row].source
+                    steps = weight_CTS[:, : len(target.pieces), : len(source.pieces)]
+                    found[row] = merged(steps, target, source)
+            yield from (found[row] for row in range(len(window)))
+            number += len(window)
 
 
-def check(translator: Translator) -> None:
-    """Only words can be aligned with words, and only by attention."""
-    if not isinstance(translator, Translator) or isinstance(translator.source, Sounds):
-        raise UserError(
-            "--align: this model's task has no source words; allowed: a run that reads text and writes text"
-        )
-    if isinstance(translator.model, Ensemble):
-        raise UserError("--align: an ensemble has no heads of its own; align with one run")
-
-
-def _encoded(translator: Translator, pair: Pair, number: int) -> _Encoded:
+def _encode(translator: Translator, pair: Pair, number: int) -> _Encoded:
     source, target = (text.replace(SPACE, "_") for text in pair)  # SentencePiece would read a space
     tokenizer, limit = cast(Tokenizer, translator.source), translator.max_source_length
     ids = (tokenizer.encode(source), translator.target.encode(target))
@@ -88,13 +97,6 @@ def _side(text: str, tokenizer: Tokenizer, ids: Sequence[int]) -> TextSide:
 def _batches(pairs: Sequence[_Encoded]) -> Iterator[list[int]]:
     """Yield rows of like lengths, within a budget of cells."""
     return group_by_length([(len(pair.source_ids) + 1, len(pair.target_ids) + 1) for pair in pairs], CELLS)
-
-
-def num_layers_and_heads(translator: Translator) -> tuple[int, int]:
-    """Of the decoder's attention to the source."""
-    check(translator)
-    num_layers, num_heads = _read(translator, [[]], [[]]).shape[1:3]
-    return num_layers, num_heads
 
 
 def _read(translator: Translator, source_ids: Sequence[list[int]], target_ids: Sequence[list[int]]) -> Tensor:

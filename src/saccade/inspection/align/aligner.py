@@ -1,0 +1,115 @@
+"""Pairs of texts and a model: the links that its heads make, and which of them makes the best."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from saccade.data.text.corpus import Corpus, Pair, clean, kind_of, read_raw_lines
+from saccade.errors import UserError
+from saccade.inspection.align.heads import (
+    AgreementTally,
+    Coverage,
+    CoverageTally,
+    GoldTally,
+    HeadAgreement,
+    HeadScore,
+    all_weights,
+    candidates,
+    linked,
+    links_of,
+)
+from saccade.inspection.align.links import Gold, Links, reverse
+from saccade.inspection.insight import Head
+
+BAR = " ||| "
+Pick = Callable[[Tensor], Tensor]  # from weights [B, L, H, T, S] to those that are wanted, [B, C, T, S]
+
+
+class WordAttention(Protocol):
+    """A model's attention from the words of a target to those of its source."""
+
+    def num_layers_and_heads(self) -> tuple[int, int]:
+        """Count what there is to choose from."""
+
+    def weights(self, pairs: Iterable[Pair], pick: Pick) -> Iterator[Tensor]:
+        """Yield for each pair the picked weights by words, [C, target words + 1, source words + 1].
+
+        </s> is last on both sides. Words are what white space separates.
+        """
+
+
+class Aligner(NamedTuple):
+    """A model's attention, and the head of it that aligns."""
+
+    attention: WordAttention
+    head: Head
+
+    def links(self, pairs: Iterable[Pair]) -> Iterator[Links]:
+        """Yield the links that the head makes, pair by pair."""
+        return (links_of(linked(weight_TS)) for weight_TS in self.weights(pairs))
+
+    def weights(self, pairs: Iterable[Pair]) -> Iterator[Tensor]:
+        """Yield what the head weighs, pair by pair, [T, S] by words with </s> last on both sides."""
+        return (weight_1TS[0] for weight_1TS in self.attention.weights(pairs, self._pick))
+
+    def _pick(self, weight_BLHTS: Tensor) -> Tensor:
+        return torch.stack([self.head.of(weight_LHTS) for weight_LHTS in weight_BLHTS])[:, None]
+
+
+def link_jointly(forward: Aligner, backward: Aligner, pairs: Iterable[Pair]) -> Iterator[tuple[Links, Links]]:
+    """Link target words, and link source words, each by the product of what both directions weigh."""
+    there, back = itertools.tee(pairs)
+    for weight_TS, weight_ST in zip(forward.weights(there), backward.weights(swap(back)), strict=True):
+        joint_TS = weight_TS * weight_ST.mT
+        yield links_of(linked(joint_TS)), reverse(links_of(linked(joint_TS.mT)))
+
+
+def score_heads(attention: WordAttention, pairs: Iterable[Pair], gold: Sequence[Gold]) -> list[HeadScore]:
+    """Score every head of a model as an aligner of these pairs."""
+    tally = GoldTally(candidates(*attention.num_layers_and_heads()))
+    for weight_CTS, true in zip(attention.weights(pairs, all_weights), gold, strict=True):
+        tally.add(linked(weight_CTS), true)
+    return tally.scores()
+
+
+def find_agreement(forward: WordAttention, backward: WordAttention, pairs: Sequence[Pair]) -> HeadAgreement:
+    """Find the two heads of opposite directions that agree most about these pairs."""
+    tally = AgreementTally(*(candidates(*one.num_layers_and_heads()) for one in (forward, backward)))
+    both = forward.weights(pairs, all_weights), backward.weights(swap(pairs), all_weights)
+    for forward_CTS, backward_DST in zip(*both, strict=True):
+        tally.add(linked(forward_CTS), linked(backward_DST))
+    return tally.best()
+
+
+def find_coverage(attention: WordAttention, pairs: Iterable[Pair]) -> Coverage:
+    """Find the head whose links reach most source words of these pairs."""
+    tally = CoverageTally(candidates(*attention.num_layers_and_heads()))
+    for weight_CTS in attention.weights(pairs, all_weights):
+        tally.add(linked(weight_CTS))
+    return tally.best()
+
+
+def swap(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Turn pairs into those that a model of the opposite direction reads."""
+    return (Pair(pair.target, pair.source) for pair in pairs)
+
+
+def read_pairs(source: Path, target: Path | None) -> Iterator[Pair]:
+    """Read two line-aligned files, or one with both sides: `source ||| target`, TSV or JSONL."""
+    if target is not None or kind_of(source) in (".tsv", ".jsonl"):
+        return Corpus(str(source), None if target is None else str(target)).pairs()
+    return _with_bars(source)
+
+
+def _with_bars(path: Path) -> Iterator[Pair]:
+    for number, line in enumerate(read_raw_lines(path), 1):
+        sides = line.rstrip("\r\n").split(BAR)
+        if len(sides) != 2:
+            raise UserError(f"{path}:{number}: not 'source ||| target'; for two files give --target too")
+        yield Pair(*map(clean, sides))
