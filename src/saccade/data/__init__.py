@@ -1,1 +1,1 @@
-"""Data in and out: corpora, tokenizers, stores, batches, and files that are whole or not there."""
+"""Reads data: corpora, tokenizers, stores on disk, and batches."""

@@ -1,4 +1,4 @@
-"""Which rows go together: by chance, or by a token budget with like lengths together; a function of seed and epoch."""
+"""Batches of rows: at random, or by a token budget with like lengths together. Seed and epoch decide which."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from saccade.errors import UserError
 
 
 class PairBatch(NamedTuple):
-    """Padded ids and their real lengths. The target is read from <s> on and written up to </s>."""
+    """Padded ids and their real lengths. The decoder reads `read_BT` from <s> on and writes `write_BT` up to </s>."""
 
     source_BS: Tensor
     source_length_B: Tensor
@@ -30,11 +30,10 @@ class PairBatch(NamedTuple):
     target_length_B: Tensor
 
     def to(self, device: torch.device) -> PairBatch:
-        """The same on a device."""
         return PairBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
     def pad_to(self, num_rows: int, num_steps: int) -> PairBatch:
-        """With more padding: steps on both sides, and rows that read </s> and write nothing."""
+        """Return the batch with more padding: more steps on both sides, and rows that read </s> and write nothing."""
         rows = num_rows - len(self.source_BS)
         source_BS, read_BT, write_BT = (
             F.pad(ids, (0, num_steps - ids.shape[1], 0, rows), value=PAD)
@@ -45,12 +44,12 @@ class PairBatch(NamedTuple):
         return PairBatch(source_BS, lengths[0], read_BT, write_BT, lengths[1])
 
     def repeat_rows(self) -> PairBatch:
-        """Every row once more, behind all of them."""
+        """Return a batch with all rows twice, one copy behind the other."""
         return PairBatch(*(torch.cat([tensor, tensor]) for tensor in self))
 
     @property
     def num_items(self) -> int:
-        """Real tokens to write, </s> included."""
+        """Number of real tokens to write, </s> included."""
         return int(self.target_length_B.sum())
 
 
@@ -61,7 +60,7 @@ Load = Callable[[Any], Any]  # from rows to a batch
 
 @final
 class ShuffledBatches:
-    """Batches of `size` rows by chance, every row once an epoch; the last one may be smaller."""
+    """Batches of `size` random rows: every row once an epoch, and the last batch may be smaller."""
 
     def __init__(self, num_rows: int, *, size: int, seed: int, load: Load) -> None:
         if num_rows == 0:
@@ -70,13 +69,13 @@ class ShuffledBatches:
         self._num_rows, self._size, self._seed = num_rows, size, seed
 
     def epoch(self, number: int) -> list[Rows]:
-        """The batches of an epoch, as rows."""
+        """Return the rows of every batch of an epoch."""
         rows = np.random.default_rng([self._seed, number]).permutation(self._num_rows)
         return np.split(rows, range(self._size, self._num_rows, self._size))
 
 
 class CorpusPart(NamedTuple):
-    """So many rows, read `weight` times an epoch: one of weight 0.5 by half, another half by chance each time."""
+    """A number of rows, read `weight` times an epoch. With a weight of 0.5, each epoch reads another random half."""
 
     num_rows: int
     weight: float = 1.0
@@ -84,7 +83,7 @@ class CorpusPart(NamedTuple):
 
 @final
 class Buckets:
-    """Batches by a token budget: rows sorted by length with ties at random, then the batches shuffled.
+    """Batches by a token budget: rows are sorted by length with ties at random, then the batches are shuffled.
 
     `lengths` has an array for each side of a row (source and target, or one). Rows count through all parts. With
     `multiple`, widths are rounded up to it and the rows of a batch share one: batches then come in few sizes.
@@ -112,22 +111,22 @@ class Buckets:
             raise UserError(f"{wanted}; allowed: {longest} or more, or a smaller data.max_length")
 
     def epoch(self, number: int) -> list[Rows]:
-        """The batches of an epoch, as rows."""
+        """Return the rows of every batch of an epoch."""
         random = np.random.default_rng([self._seed, number])
         batches = list(self._cut(self._sorted(draw_rows(self._parts, random), random), random))
         return [batches[index] for index in random.permutation(len(batches))]
 
     def _sorted(self, rows: Rows, random: np.random.Generator) -> Rows:
-        """By the longer side, the budget's measure; then by which side is longer and how much, to and fro.
+        """Sort rows by the longer side, the budget's measure, then by the difference of the sides, up and down in turn.
 
-        To and fro, neighbours are alike on both sides at every turn. The directions are by chance, to vary the batches.
+        In turn, neighbours are alike on both sides. The directions are random, so that batches vary.
         """
         along, across = random.choice(np.array([-1, 1], np.int32), 2)
         longer, lean = along * self._widest[rows], across * (self._sides[0][rows] - self._sides[-1][rows])
         return rows[np.lexsort((np.where(longer % 2, lean, -lean), longer))]
 
     def _cut(self, rows: Rows, random: np.random.Generator) -> Iterator[Rows]:
-        """Full batches after a first one of any size, so that the cuts fall elsewhere in each epoch."""
+        """Yield full batches after a first one of random size, so that the cuts fall elsewhere in each epoch."""
         if self._multiple > 1:
             yield from self._cut_evenly(rows)
             return
@@ -140,22 +139,21 @@ class Buckets:
             yield rows[first:][run]
 
     def _cut_evenly(self, rows: Rows) -> Iterator[Rows]:
-        """Batches of one width each."""
+        """Yield batches in which all rows have one width."""
         width = self.round_width(self._widest[rows])
         for same in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(width)) + 1):
             size = self.rows_per_batch(int(width[same[0]]))
             yield from (rows[same[start : start + size]] for start in range(0, len(same), size))
 
     def round_width(self, longest: Any) -> Any:
-        """What a width is rounded up to."""
+        """Round a width up to the multiple, but not above the budget."""
         return np.minimum(-(-longest // self._multiple) * self._multiple, self._tokens)
 
     def rows_per_batch(self, width: int) -> int:
-        """Rows in a batch of this width."""
         return max(1, self._tokens // width)
 
     def real_share(self, number: int = 0) -> float:
-        """The share of real tokens among all that a batch holds, over an epoch and all sides."""
+        """Return the share of real tokens among all that an epoch's batches hold, padding included."""
         real = padded = 0
         for rows in self.epoch(number):
             for lengths in (side[rows] for side in self._sides):
@@ -172,7 +170,7 @@ def bucket_pairs(
     recordings: Sequence[Recordings] = (),
     multiple: int = 1,
 ) -> Buckets:
-    """Batches of pairs from one store or several, each with its weight.
+    """Plan batches of pairs from one store or several, each with its weight.
 
     With recordings, one for each store, the sources are references to these and become frames. With `multiple`, batches
     come in few sizes: one for each multiple of it.
@@ -218,26 +216,26 @@ def weigh_stores(stores: Sequence[Store], weights: Sequence[float]) -> list[Corp
 
 
 def draw_rows(parts: Sequence[CorpusPart], random: np.random.Generator) -> Rows:
-    """The rows that an epoch reads, by the weights, in an order by chance."""
+    """Draw the rows that an epoch reads, by the weights of the parts, in random order."""
     starts = np.cumsum([0, *(part.num_rows for part in parts)])
     found = [start + _draw_part(*part, random) for start, part in zip(starts, parts, strict=False)]
     return random.permutation(np.concatenate(found))
 
 
 def _draw_part(count: int, weight: float, random: np.random.Generator) -> Rows:
-    """Every number below `count` as often as the weight is whole; of its rest, that share by chance, never none."""
+    """Return every row as often as the weight's whole part says, and for its fraction a random share, never none."""
     whole = int(weight)
     rest = min(count, max(round(count * (weight - whole)), 0 if whole else 1))
     return np.concatenate([np.tile(np.arange(count), whole), random.choice(count, rest, replace=False, shuffle=False)])
 
 
 def _lengths(side: FlatSentences) -> Tensor:
-    """With </s>."""
+    """Return the lengths with </s>."""
     return torch.from_numpy(side.length_N + 1)
 
 
 def collate(sources: Sequence[NDArray[Any]], targets: Sequence[NDArray[np.int32]], pad: Pad | None = None) -> PairBatch:
-    """Ids of sentences as one batch; sources of something else with their own padding."""
+    """Pad the ids of pairs into one batch; `pad` pads sources that aren't ids."""
     source_BS, source_length_B = (pad or pad_sources)(sources)
     write_BT = _pad([np.concatenate([target, [END]]) for target in targets])
     length_B = torch.tensor([len(target) + 1 for target in targets])
@@ -250,7 +248,7 @@ def decoder_input(targets: Sequence[NDArray[np.int32] | Sequence[int]]) -> Tenso
 
 
 def pad_sources(sources: Sequence[NDArray[np.int32] | Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Source ids with </s> behind them, padded, and their lengths."""
+    """Pad source ids, each with </s> at its end; return them and their lengths."""
     rows = [np.concatenate([np.asarray(source, np.int64), [END]]) for source in sources]
     return _pad(rows), torch.tensor([len(row) for row in rows])
 

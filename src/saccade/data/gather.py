@@ -1,4 +1,4 @@
-"""Sentences of one or several stores, read all at once: a loop over rows would keep the interpreter from training."""
+"""Reads many sentences of one or several stores at once, without a loop over rows that would block training."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from saccade.data.text.tokenizer import PAD
 
 
 class FlatSentences(NamedTuple):
-    """Ids of some sentences one behind the other, and how many each has."""
+    """The ids of some sentences in one array, one sentence behind the other, and the length of each."""
 
     ids: NDArray[np.int64]
     length_N: NDArray[np.int64]
 
     def starts(self) -> NDArray[np.int64]:
-        """Where each begins when each has one id more, and where the last ends."""
+        """Return where each sentence begins if each gets one more id, and where the last one ends."""
         return np.concatenate([[0], np.cumsum(self.length_N + 1)])
 
     def put(self, row_T: NDArray[np.int64], mark: int, *, first: bool) -> None:
-        """Into a row, with a mark before or behind each."""
+        """Write the sentences into a row, each with a mark before it (`first`) or behind it."""
         start_N = self.starts()
         row_T[np.arange(len(self.ids)) + np.repeat(np.arange(len(self.length_N)) + first, self.length_N)] = self.ids
         row_T[start_N[:-1] if first else start_N[1:] - 1] = mark
 
     def pad(self, mark: int, *, first: bool) -> NDArray[np.int64]:
-        """One below the other, with a mark before or behind each."""
+        """Return a padded table with a sentence in each row and a mark before it (`first`) or behind it."""
         table = np.full((len(self.length_N), int(self.length_N.max()) + 1), PAD, np.int64)
         is_real = np.arange(table.shape[1]) <= self.length_N[:, None]
         marked = np.empty(len(self.ids) + len(self.length_N), np.int64)
@@ -39,7 +39,7 @@ class FlatSentences(NamedTuple):
 
 
 def gather_sentences(sides: Sequence[Ragged], rows: NDArray[np.int64]) -> FlatSentences:
-    """Rows, counted through all the stores, in the order given; each store is read at once."""
+    """Read rows, which count through all stores, in the order given; each store is read once."""
     starts = np.cumsum([0, *(len(side) for side in sides)])
     store_N = np.searchsorted(starts, rows, side="right") - 1
     row_N = rows - starts[store_N]

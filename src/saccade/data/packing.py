@@ -1,4 +1,4 @@
-"""Sentences one behind the other in rows of a fixed size: only a row's tail is padding, and all batches look alike."""
+"""Packs sentences one behind the other into rows of a fixed size: only the end of a row is padding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MULTIPLE = 64  # of a row's size, which matrix products like
 
 
 class PackedRow(NamedTuple):
-    """Sentences one behind the other. `start_N` [N + 1] is as `masks.packed` takes it, `place_T` within a sentence."""
+    """Sentences one behind the other. `start_N` is as `masks.packed` takes it; `place_T` counts within a sentence."""
 
     ids_1T: Tensor
     start_N: Tensor
@@ -31,13 +31,12 @@ class PackedRow(NamedTuple):
     longest: int  # no sentence has more tokens
 
     def to(self, device: torch.device) -> PackedRow:
-        """The same on a device."""
         ids_1T, start_N, place_T = (tensor.to(device, non_blocking=True) for tensor in self[:3])
         return PackedRow(ids_1T, start_N, place_T, self.longest)
 
 
 class PackedBatch(NamedTuple):
-    """Pairs packed into two rows; what is written at each target step, IGNORED at padding."""
+    """Pairs packed into two rows, and the id to write at each target step, IGNORED at padding."""
 
     source: PackedRow
     target: PackedRow
@@ -45,17 +44,16 @@ class PackedBatch(NamedTuple):
 
     @property
     def num_items(self) -> int:
-        """Real tokens to write, </s> included."""
+        """Number of real tokens to write, </s> included."""
         return int((self.write_T != IGNORED).sum())
 
     def to(self, device: torch.device) -> PackedBatch:
-        """The same on a device."""
         write_T = self.write_T.to(device, non_blocking=True)
         return PackedBatch(self.source.to(device), self.target.to(device), write_T)
 
 
 class PackedShape(NamedTuple):
-    """The size of every batch: tokens on either side, and room for so many sentences."""
+    """The size of every batch: tokens on either side, and the most sentences."""
 
     source: int
     target: int
@@ -64,7 +62,7 @@ class PackedShape(NamedTuple):
 
 @final
 class PackedBatches:
-    """Batches of rows by chance, each filled until a side or the slots are full; every row once an epoch."""
+    """Batches of random rows, filled until one side or the slots are full; every row comes once an epoch."""
 
     def __init__(
         self,
@@ -81,7 +79,7 @@ class PackedBatches:
         self.shape = choose_shape(self._sides, tokens_per_batch)
 
     def epoch(self, number: int) -> list[Rows]:
-        """The batches of an epoch, as rows."""
+        """Return the rows of every batch of an epoch."""
         return list(self._cut(draw_rows(self._parts, np.random.default_rng([self._seed, number]))))
 
     def _cut(self, rows: Rows) -> Iterator[Rows]:
@@ -98,14 +96,14 @@ class PackedBatches:
             start = stop
 
     def real_share(self, number: int = 0) -> float:
-        """The share of real tokens among all that a batch holds, over an epoch and both sides."""
+        """Return the share of real tokens among all that an epoch's batches hold, padding included."""
         batches = self.epoch(number)
         real = sum(int(side[rows].sum()) for rows in batches for side in self._sides)
         return real / (len(batches) * (self.shape.source + self.shape.target))
 
 
 def choose_shape(sides: Sequence[NDArray[np.int64]], tokens: int) -> PackedShape:
-    """The longer side of the whole corpus gets `tokens`, the other its share and a little room."""
+    """Give `tokens` to the side that is longer in the whole corpus, and to the other its share and a little more."""
     if not len(sides[0]):
         raise UserError("data: nothing is left to train on; everything was blank or too long")
     means = [float(side.mean()) for side in sides]
@@ -122,7 +120,7 @@ def choose_shape(sides: Sequence[NDArray[np.int64]], tokens: int) -> PackedShape
 
 
 def pack_pairs(*stores: Store, tokens_per_batch: int, seed: int, weights: Sequence[float] = ()) -> PackedBatches:
-    """Packed pairs from one store or several, each with its weight."""
+    """Plan packed batches of pairs from one store or several, each with its weight."""
     sources, targets = [store.source for store in stores], [store.target for store in stores]
     longest = [int(max(side.lengths.max() for side in sides if len(side))) + 1 for sides in (sources, targets)]
 
@@ -147,7 +145,7 @@ def pack_pairs(*stores: Store, tokens_per_batch: int, seed: int, weights: Sequen
 
 
 def _pack_row(sentences: FlatSentences, size: int, slots: int, mark: int, longest: int, *, first: bool) -> PackedRow:
-    """One behind the other, each with a mark before or behind it."""
+    """Write sentences one behind the other, each with a mark before it (`first`) or behind it."""
     ids, start_N = np.full(size, PAD, np.int64), sentences.starts()
     sentences.put(ids, mark, first=first)
     starts = np.full(slots + 1, start_N[-1], np.int32)

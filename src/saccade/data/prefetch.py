@@ -1,4 +1,4 @@
-"""Batches that are loaded while the one before is computed."""
+"""Loads the next batches in a thread while the current one is computed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, final
 
 @final
 class Prefetcher:
-    """`take(rows, later)` is `load(rows)`; a thread meanwhile loads the first few of those that come `later`."""
+    """`take(rows, later)` returns `load(rows)`; a thread meanwhile loads the first `depth` batches of `later`."""
 
     def __init__(self, load: Callable[[Any], Any], *, depth: int) -> None:
         self._load, self._depth = load, depth
@@ -18,7 +18,7 @@ class Prefetcher:
         self._queue: deque[tuple[Any, Future[Any]]] = deque()
 
     def take(self, rows: Any, later: Sequence[Any]) -> Any:
-        """The batch of these rows, loaded already if they were announced."""
+        """Return the batch of these rows, which the thread may have loaded already."""
         if self._thread is None:
             return self._load(rows)
         while self._queue and self._queue[0][0] is not rows:  # announced, but not what came
@@ -29,6 +29,5 @@ class Prefetcher:
         return batch
 
     def close(self) -> None:
-        """Nothing more is wanted."""
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)

@@ -1,6 +1,6 @@
-"""Rows of different lengths on disk, memory-mapped: prepared once, found again by a hash of what they were made from.
+"""Stores rows of different lengths on disk, memory-mapped: prepared once, found again by a hash of their origin.
 
-Token ids of both sides of a corpus here; frames of sound in `data.sound.recordings`.
+Token ids of both sides of a corpus are here; frames of sound are in `data.sound.recordings`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HASHES_AT_ONCE = 1 << 20
 
 @final
 class Ragged:
-    """Rows of different lengths: all their steps behind one another, and where each row begins.
+    """Rows of different lengths: all their steps in one array, and where each row begins.
 
     A step is a number, or `width` numbers.
     """
@@ -47,7 +47,7 @@ class Ragged:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of steps of every row."""
+        """Number of steps of every row."""
         return np.diff(self.offsets)
 
 
@@ -61,7 +61,6 @@ class RaggedWriter:
         self._buffers = [bytearray(), bytearray(np.int64(0).tobytes())]
 
     def add(self, row: Sequence[int] | NDArray[Any]) -> None:
-        """One row more."""
         self._end += len(row)
         self._buffers[0] += np.asarray(row, self._dtype).tobytes()
         self._buffers[1] += np.int64(self._end).tobytes()
@@ -85,7 +84,10 @@ class RaggedWriter:
 @final
 @dataclass(frozen=True)
 class Store:
-    """Both sides, a hash of each pair's text, how many pairs were left out by reason, and the first (row, side)."""
+    """Both sides of a corpus, a hash of each pair's text, and which pairs were left out.
+
+    `left_out` counts them by reason; `first_left_out` has the (row, side) of the first for each reason.
+    """
 
     source: Ragged
     target: Ragged
@@ -112,17 +114,17 @@ def prepare_store(
     max_length: int,
     measure: Measure = len,
 ) -> Store:
-    """The store of these files under `root`, made now or found; `identity` is whatever else its ids depend on.
+    """Return the store of these files under `root`, made now or found; `identity` has all else its ids depend on.
 
-    Pairs with a blank side or more than `max_length` steps on a side are left out and counted; a source of some ids has
-    as many steps as `measure` says.
+    Pairs with a blank side or more than `max_length` steps on a side are left out and counted; `measure` returns the
+    number of steps of a source.
     """
     key = content_hash(files, {**identity, "max_length": max_length, "format": FORMAT})
     return _open_store(make_once(root, key, lambda folder: _write(folder, pairs(), encode, (measure, len), max_length)))
 
 
 def make_once(root: Path, key: str, write: Callable[[Path], None]) -> Path:
-    """The folder `root/key`, found, or written now; whole or not there. Its `meta.json` is written last."""
+    """Return the folder `root/key`; write it first if it isn't there. It is complete or absent: `meta.json` is last."""
     folder = root / key
     if not (folder / "meta.json").exists():
         root.mkdir(parents=True, exist_ok=True)
@@ -140,19 +142,19 @@ def make_once(root: Path, key: str, write: Callable[[Path], None]) -> Path:
 
 
 def _forget_old_drafts(root: Path) -> None:
-    """What a kill left behind; younger ones may be at work."""
+    """Remove drafts of killed processes; younger ones may still be written."""
     for draft in root.glob(".draft-*"):
         if time.time() - draft.stat().st_mtime > A_DAY:
             shutil.rmtree(draft, ignore_errors=True)
 
 
 def hash_pair(pair: Pair) -> bytes:
-    """Eight bytes that stand for a pair's text."""
+    """Return eight bytes that stand for a pair's text."""
     return hashlib.blake2b(f"{pair.source}\t{pair.target}".encode(), digest_size=8).digest()
 
 
 def count_duplicates(pairs: Iterable[Pair], stores: Iterable[Store]) -> int:
-    """How many of the pairs are in a store too; memory grows with these pairs, not with the stores."""
+    """Count the pairs that are also in a store; memory grows with these pairs, not with the stores."""
     own = np.frombuffer(b"".join(map(hash_pair, pairs)), np.uint64)
     known = np.unique(own)
     seen = np.zeros(len(known), bool)
@@ -194,7 +196,7 @@ def _write(
 
 
 def _problem(pair: Pair, lengths: Sequence[int], max_length: int) -> tuple[str, int] | None:
-    """Why a pair is left out, and by which side."""
+    """Return why a pair is left out, and by which side, or None."""
     if "" in pair:
         return "blank", pair.index("")
     long = [side for side, length in enumerate(lengths) if length > max_length]
@@ -208,7 +210,7 @@ def _map_file(path: Path, dtype: Any) -> NDArray[Any]:
 
 
 def content_hash(files: Iterable[Path], identity: dict[str, Any]) -> str:
-    """A name for what is made from these files and settings."""
+    """Return a hash of files and settings, which names what is made from them."""
     digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=16)
     for path in files:
         with path.open("rb") as stream:

@@ -70,9 +70,9 @@ def test_without_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "columns", "said"),
     [
-        ("a.txt", "", LabelColumns(), "a.txt: empty; there must be at least one text"),
-        ("a.tsv", "label\ttext\n", LabelColumns(), "a.tsv: empty"),
-        ("a.tsv", "", LabelColumns(), "a.tsv: empty"),
+        ("a.txt", "", LabelColumns(), "a.txt: it is empty; there must be at least one text"),
+        ("a.tsv", "label\ttext\n", LabelColumns(), "a.tsv: it is empty"),
+        ("a.tsv", "", LabelColumns(), "a.tsv: it is empty"),
         ("a.txt", "1 good\n", POSITIONS, "data.columns: given, but .*a.txt is plain text, label first"),
         (
             "a.tsv",
@@ -80,12 +80,17 @@ def test_without_labels(tmp_path: Path) -> None:
             LabelColumns(),
             r"a.tsv:1: no column 'label' \(data.columns.label\) in its header: go on",
         ),
-        ("a.tsv", "1\tA\tHi\tx\n1\tB\tHi\n", POSITIONS, r"a.tsv:2: 3 columns, but the label is in column 3"),
-        ("a.tsv", "1\n", POSITIONS, r"a.tsv:1: 1 column, but the label is in column 3"),
-        ("a.tsv", "1\tA\tHi\t \n", POSITIONS, "a.tsv:1: no label"),
-        ("a.csv", 'label,text\nyes,"go"on\n', LabelColumns(), "a.csv:2: not CSV"),
-        ("a.jsonl", '{"label": "a", "text": "b"}\n[1]\n', LabelColumns(), "a.jsonl:2: not an object like"),
-        ("a.jsonl", "{\n", LabelColumns(), "a.jsonl:1: not an object like"),
+        (
+            "a.tsv",
+            "1\tA\tHi\tx\n1\tB\tHi\n",
+            POSITIONS,
+            r"a.tsv:2: the line has 3 columns, but the label is in column 3",
+        ),
+        ("a.tsv", "1\n", POSITIONS, r"a.tsv:1: the line has 1 column, but the label is in column 3"),
+        ("a.tsv", "1\tA\tHi\t \n", POSITIONS, "a.tsv:1: there is no label"),
+        ("a.csv", 'label,text\nyes,"go"on\n', LabelColumns(), "a.csv:2: this is not CSV"),
+        ("a.jsonl", '{"label": "a", "text": "b"}\n[1]\n', LabelColumns(), "a.jsonl:2: this is not an object like"),
+        ("a.jsonl", "{\n", LabelColumns(), "a.jsonl:1: this is not an object like"),
         ("a.jsonl", '{"label": "a"}\n', LabelColumns(), "a.jsonl:1: there is no key 'text'; it must be a string"),
         (
             "a.jsonl",
@@ -94,7 +99,7 @@ def test_without_labels(tmp_path: Path) -> None:
             "a.jsonl:1: 'label' is null; it must be a string",
         ),
         ("a.jsonl", '{"label": "a", "text": "b"}\n', POSITIONS, "data.columns: positions given, but .* is JSONL"),
-        ("a.tsv", b"a\tb\n\xff\tb\n", LabelColumns(0, 1), "a.tsv:2: not UTF-8"),
+        ("a.tsv", b"a\tb\n\xff\tb\n", LabelColumns(0, 1), "a.tsv:2: this is not UTF-8"),
     ],
 )
 def test_what_is_wrong_is_said(

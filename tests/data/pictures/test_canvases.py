@@ -86,5 +86,5 @@ def test_mistakes() -> None:
         Canvases(9).check(PIXELS)
     with pytest.raises(UserError, match=r"data.piece: 8 given; pictures have only 7 x 11 pixels"):
         Canvases(60, num_pieces=1).check(PIXELS)
-    with pytest.raises(UserError, match=r"data.clutter: 4 given; pieces need another picture"):
+    with pytest.raises(UserError, match=r"data.clutter: 4 given; pieces come from other picture"):
         Canvases(60, num_pieces=4, piece=2).check(PIXELS[:1])

@@ -107,16 +107,20 @@ BAD = "data.train"
 @pytest.mark.parametrize(
     ("change", "how", "message"),
     [
-        ({"captions.tsv": b"a.png\tA dog\n"}, {}, "captions.tsv:1: 2 columns; there must be 3: image TAB number TAB"),
-        ({"captions.tsv": b"a.png\t0\t .\n"}, {"punctuation": False}, "captions.tsv:1: no word in the caption"),
-        ({"captions.tsv": b""}, {}, "captions.tsv: empty; there must be at least one line"),
-        ({"captions.tsv": b"a.png\t0\t\xff\n"}, {}, "captions.tsv:1: not UTF-8"),
+        (
+            {"captions.tsv": b"a.png\tA dog\n"},
+            {},
+            "captions.tsv:1: the line has 2 columns; there must be 3: image TAB number TAB",
+        ),
+        ({"captions.tsv": b"a.png\t0\t .\n"}, {"punctuation": False}, "captions.tsv:1: the caption has no word"),
+        ({"captions.tsv": b""}, {}, "captions.tsv: it is empty; there must be at least one line"),
+        ({"captions.tsv": b"a.png\t0\t\xff\n"}, {}, "captions.tsv:1: this is not UTF-8"),
         (
             {"captions.tsv": b"a.png\t0\ta\n"},
             {},
-            r"features.npy: 2 feature maps, but .*captions.tsv tells of 1 pictures",
+            r"features.npy: 2 feature maps, but .*captions.tsv names 1 pictures",
         ),
-        ({"features.npy": b"\x93NUMPY"}, {}, "features.npy: not a whole .npy file"),
+        ({"features.npy": b"\x93NUMPY"}, {}, "features.npy: this is not a complete .npy file"),
         (
             {},
             {"axes": "NSC"},
@@ -140,14 +144,14 @@ def test_more_mistakes_are_named(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"features: .*captions.tsv given; allowed: .npz, .npy, .npy.gz"):
         read(folder, "captions.tsv")
     np.savez(folder / "no.npz", other=FEATURES)
-    with pytest.raises(ValueError, match=r"no.npz: no array 'features' in it; there is other"):
+    with pytest.raises(ValueError, match=r"no.npz: there is no array 'features' in it; there is other"):
         read(folder, "no.npz")
     np.savez(folder / "names.npz", features=FEATURES, names=["b.png", "c.png"])
-    with pytest.raises(ValueError, match=r"names.npz: no feature map for a.png, which .*captions.tsv tells of"):
+    with pytest.raises(ValueError, match=r"names.npz: there is no feature map for a.png, which .*captions.tsv names"):
         read(folder, "names.npz")
     np.save(folder / "five.npy", np.zeros((2, 5, 3)))
     with pytest.raises(ValueError, match=r"five.npy: 5 places; S must be a square"):
         read(folder, "five.npy", axes="NSC")
     np.save(folder / "empty.npy", np.zeros((0, 4, 3)))
-    with pytest.raises(ValueError, match=r"empty.npy: empty; there must be at least one feature map"):
+    with pytest.raises(ValueError, match=r"empty.npy: it is empty; there must be at least one feature map"):
         read(folder, "empty.npy", axes="NSC")

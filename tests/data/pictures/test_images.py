@@ -59,7 +59,7 @@ def test_colours(tmp_path: Path) -> None:
     assert (found.pixel_NCYX == np.moveaxis(colour, -1, 1)).all()
     loose = read_images(str(folder(tmp_path / "f", colour)), channels=3)
     assert (loose.pixel_NCYX == found.pixel_NCYX[np.argsort(LABELS, kind="stable")]).all()
-    with pytest.raises(UserError, match=r"other than 1 channels"):
+    with pytest.raises(UserError, match=r"don't have 1 channels"):
         read_images(str(tmp_path / "x.npz"))
 
 
@@ -88,13 +88,13 @@ def test_mistakes_in_idx_files(tmp_path: Path) -> None:
     images, labels = idx(tmp_path / "i", PIXELS), idx(tmp_path / "l", LABELS)
     for bad, message in (
         (tmp_path / "none", "images: there is no file or folder at"),
-        (_written(tmp_path / "empty", b""), "not an idx file of bytes with 3 or 4 dimensions"),
+        (_written(tmp_path / "empty", b""), "this is not an idx file of bytes with 3 or 4 dimensions"),
         (_written(tmp_path / "text", b"hello, world"), "not an idx file"),
-        (Path(labels), "not an idx file of bytes with 3 or 4"),
-        (Path(idx(tmp_path / "floats", PIXELS, kind=13)), "not an idx file of bytes"),
-        (_written(tmp_path / "short", Path(images).read_bytes()[:-2]), "713 bytes after its head; 5 x 11 x 13"),
-        (_written(tmp_path / "x.gz", b"no"), "not a whole gzip file"),
-        (_written(tmp_path / "y.gz", gzip.compress(bytes(99))[:-9]), "not a whole gzip file"),
+        (Path(labels), "this is not an idx file of bytes with 3 or 4"),
+        (Path(idx(tmp_path / "floats", PIXELS, kind=13)), "this is not an idx file of bytes"),
+        (_written(tmp_path / "short", Path(images).read_bytes()[:-2]), "713 bytes behind its header; 5 x 11 x 13"),
+        (_written(tmp_path / "x.gz", b"no"), "this is not a complete gzip file"),
+        (_written(tmp_path / "y.gz", gzip.compress(bytes(99))[:-9]), "this is not a complete gzip file"),
         (tmp_path, "Is a directory"),
     ):
         with pytest.raises(UserError, match=message):
@@ -112,13 +112,13 @@ def test_mistakes_in_npz_files(tmp_path: Path) -> None:
         ({"images": PIXELS / 255, "labels": LABELS}, r"images are float64 of shape \(5, 11, 13\); allowed: uint8"),
         ({"images": PIXELS, "labels": LABELS / 2}, "labels must be whole numbers"),
         ({"images": PIXELS, "labels": LABELS.astype(int) - 1}, "labels must be whole numbers"),
-        ({"images": PIXELS, "labels": np.array([object()] * 5)}, "not a whole NPZ file"),
+        ({"images": PIXELS, "labels": np.array([object()] * 5)}, "this is not a complete NPZ file"),
     ):
         np.savez(path, **arrays)
         with pytest.raises(UserError, match=message):
             read_images(str(path))
     for bad in (_written(tmp_path / "z.npz", b"PK\3\4 no zip"), _written(tmp_path / "w.npz", b"")):
-        with pytest.raises(UserError, match="not a whole NPZ file"):
+        with pytest.raises(UserError, match="this is not a complete NPZ file"):
             read_images(str(bad))
     with pytest.raises(UserError, match="there is no file at"):
         list(read_pictures(tmp_path / "gone.npz"))
@@ -127,7 +127,7 @@ def test_mistakes_in_npz_files(tmp_path: Path) -> None:
 def test_mistakes_in_folders(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"train.images: there is no file or folder at gone"):
         read_images("gone", field="train.images")
-    with pytest.raises(UserError, match="0 folders in it; there must be one for each class"):
+    with pytest.raises(UserError, match="it has 0 folders; there must be one for each class"):
         read_images(str(tmp_path))
     root = folder(tmp_path / "f")
     with pytest.raises(UserError, match=r"0.png given; allowed: a folder of class folders, an .npz file"):
@@ -136,10 +136,10 @@ def test_mistakes_in_folders(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"7 x 13 pixels at .*small.png but 11 x 13 pixels at .*1.png; .*data.resize"):
         read_images(str(root))
     _written(root / "b" / "small.png", (root / "b" / "0.png").read_bytes()[:60])
-    with pytest.raises(UserError, match=r"small.png: not a whole picture"):
+    with pytest.raises(UserError, match=r"small.png: this is not a complete picture"):
         read_images(str(root))
     (root / "d").mkdir()
-    with pytest.raises(UserError, match="d: a class without a picture"):
+    with pytest.raises(UserError, match="d: this class has no picture"):
         read_images(str(root))
     with pytest.raises(UserError, match="no picture in it"):
         list(read_pictures(root / "d"))

@@ -132,7 +132,7 @@ def test_a_line_names_files_and_silences() -> None:
         ("a.wav b.mp3", r"'b\.mp3' is neither a WAV file \(\.wav\) nor seconds of silence \(0\.25\)"),
         ("a.wav -1 b.wav c", "'c' is neither a WAV file"),
         ("a.wav 61 b.wav", r"61\.0 seconds of silence; allowed: 0 to 60"),
-        ("0.5", "only silence; there must be a WAV file in it"),
+        ("0.5", "the source is only silence; it must name a WAV file"),
     ],
 )
 def test_a_line_that_names_something_else(line: str, message: str) -> None:
@@ -143,25 +143,25 @@ def test_a_line_that_names_something_else(line: str, message: str) -> None:
 def test_files_that_hold_no_sound(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"there is no file at .*none\.wav"):
         read_frames(tmp_path / "none.wav", SMALL)
-    with pytest.raises(UserError, match=r"not a PCM WAV file \(.*directory"):
+    with pytest.raises(UserError, match=r"this is not a PCM WAV file \(.*directory"):
         read_frames(tmp_path, SMALL)
     path = tmp_path / "bad.wav"
     for content, message in ((b"", "it ends too early"), (b"RIFX" + bytes(60), "RIFF"), (b"RIFF1234AVI ", "WAVE")):
         path.write_bytes(content)
-        with pytest.raises(UserError, match=rf"bad\.wav: not a PCM WAV file \(.*{message}"):
+        with pytest.raises(UserError, match=rf"bad\.wav: this is not a PCM WAV file \(.*{message}"):
             read_frames(path, SMALL)
     write_wav(path, np.zeros(0, np.float32))
-    with pytest.raises(UserError, match=r"bad\.wav: no sound in it \(0 samples at 8000 Hz\)"):
+    with pytest.raises(UserError, match=r"bad\.wav: there is no sound in it \(0 samples at 8000 Hz\)"):
         read_frames(path, SMALL)
     write_wav(path, tone(440.0, 0.1), rate=1_000_001)
     with pytest.raises(UserError, match=r"bad\.wav: 1,000,001 samples a second; allowed: up to 1,000,000"):
         read_frames(path, SMALL)
     write_wav(path, tone(440.0, 0.1))
     path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(UserError, match=r"bad\.wav: cut short; 1,100 of 1,600 bytes are there"):
+    with pytest.raises(UserError, match=r"bad\.wav: it ends too early; 1,100 of 1,600 bytes are there"):
         read_frames(path, SMALL)
     raw = bytearray(write_wav(path, tone(440.0, 0.1)).read_bytes())
     raw[20:22] = (3).to_bytes(2, "little")  # floats
     path.write_bytes(raw)
-    with pytest.raises(UserError, match=r"bad\.wav: not a PCM WAV file \(unknown format: 3\)"):
+    with pytest.raises(UserError, match=r"bad\.wav: this is not a PCM WAV file \(unknown format: 3\)"):
         read_frames(path, SMALL)

@@ -45,7 +45,7 @@ def test_a_store_is_found_again_until_a_file_or_setting_changes(tmp_path: Path) 
     write_wav(tmp_path / "a.wav", tone(310.0, 0.13))
     assert prepare_recordings(root, named, SMALL).key != first.key
     write_wav(tmp_path / "c.wav", np.zeros(0, np.float32))
-    with pytest.raises(UserError, match=r"c\.wav: no sound in it"):
+    with pytest.raises(UserError, match=r"c\.wav: there is no sound in it"):
         prepare_recordings(root, named, SMALL)
     assert not list(root.glob(".draft-*"))
 

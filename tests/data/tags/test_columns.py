@@ -52,11 +52,11 @@ def test_other_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "a.txt: no sentence in it"),
-        ("-DOCSTART- O\n", "a.txt: no sentence in it"),
-        ("a O\nb c O\n", "a.txt:2: 3 columns; the lines before have 2"),
-        ("a O\n\nb\n", "a.txt:3: 1 column; the lines before have 2"),
-        ("a\n", "a.txt:1: 1 column; there must be a word and a tag"),
+        ("", "a.txt: there is no sentence in it"),
+        ("-DOCSTART- O\n", "a.txt: there is no sentence in it"),
+        ("a O\nb c O\n", "a.txt:2: the line has 3 columns; the lines before have 2"),
+        ("a O\n\nb\n", "a.txt:3: the line has 1 column; the lines before have 2"),
+        ("a\n", "a.txt:1: the line has 1 column; there must be a word and a tag"),
         ("a\tO\nb\t\n", "a.txt:2: the tag is empty"),
         ("\tO\n", "a.txt:1: the word is empty"),
     ],
@@ -67,12 +67,12 @@ def test_mistakes_name_file_and_line(tmp_path: Path, text: str, message: str) ->
 
 
 def test_missing_columns_files_and_bad_bytes(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"a.txt:1: 2 columns; there is no column 3 for the tag"):
+    with pytest.raises(UserError, match=r"a.txt:1: the line has 2 columns; there is no column 3 for the tag"):
         read_columns(write(tmp_path / "a.txt", "a O\n"), TagColumns(0, 3))
     with pytest.raises(UserError, match="there is no file at"):
         read_columns(tmp_path / "missing.txt")
     (tmp_path / "b.txt").write_bytes(b"a O\n\xff O\n")
-    with pytest.raises(UserError, match=r"b.txt:2: not UTF-8"):
+    with pytest.raises(UserError, match=r"b.txt:2: this is not UTF-8"):
         read_columns(tmp_path / "b.txt")
 
 

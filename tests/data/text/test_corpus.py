@@ -86,9 +86,9 @@ def test_the_place_of_a_pair(tmp_path: Path) -> None:
     ("files", "message"),
     [
         ({"a.en": "x\n"}, r"^data\.valid\.target: there is no file at .*a\.de$"),
-        ({"a.en": "", "a.de": ""}, r"a\.en: empty; there must be at least one line$"),
+        ({"a.en": "", "a.de": ""}, r"a\.en: it is empty; there must be at least one line$"),
         ({"a.en": "x\ny\n", "a.de": "x\n"}, r"a\.de ends after 1 lines, .*a\.en goes on: .* same number of lines"),
-        ({"a.en": b"x\nb\xff\n", "a.de": "x\ny\n"}, r"a\.en:2: not UTF-8 \(byte 2 of the line"),
+        ({"a.en": b"x\nb\xff\n", "a.de": "x\ny\n"}, r"a\.en:2: this is not UTF-8 \(byte 2 of the line"),
     ],
 )
 def test_mistakes_in_aligned_files(files: dict[str, str | bytes], message: str, tmp_path: Path) -> None:
@@ -101,14 +101,14 @@ def test_mistakes_in_aligned_files(files: dict[str, str | bytes], message: str, 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.tsv", "x\ty\nx\n", r"a\.tsv:2: 1 column; there must be two"),
-        ("a.tsv", "x\ty\tz\n", r"a\.tsv:1: 3 columns; there must be two"),
-        ("a.tsv", b"x\ty\n\xe4\ty\n", r"a\.tsv:2: not UTF-8"),
-        ("a.tsv", "", r"a\.tsv: empty"),
-        ("a.jsonl", '{"source": "x", "target": "y"}\n[' + "[" * 100_000, r"a\.jsonl:2: not an object like"),
-        ("a.jsonl", '["source", "target"]\n', r"a\.jsonl:1: not an object like"),
-        ("a.jsonl", '{"source": "\\ud800", "target": "y"}\n', r"a\.jsonl:1: half a character"),
-        ("a.jsonl", '{"source": "x"}\n', r"a\.jsonl:1: not an object like"),
+        ("a.tsv", "x\ty\nx\n", r"a\.tsv:2: the line has 1 column; there must be two"),
+        ("a.tsv", "x\ty\tz\n", r"a\.tsv:1: the line has 3 columns; there must be two"),
+        ("a.tsv", b"x\ty\n\xe4\ty\n", r"a\.tsv:2: this is not UTF-8"),
+        ("a.tsv", "", r"a\.tsv: it is empty"),
+        ("a.jsonl", '{"source": "x", "target": "y"}\n[' + "[" * 100_000, r"a\.jsonl:2: this is not an object like"),
+        ("a.jsonl", '["source", "target"]\n', r"a\.jsonl:1: this is not an object like"),
+        ("a.jsonl", '{"source": "\\ud800", "target": "y"}\n', r"a\.jsonl:1: it has half a character"),
+        ("a.jsonl", '{"source": "x"}\n', r"a\.jsonl:1: this is not an object like"),
         ("a.jsonl", '{"source": "x", "target": 3}\n', r"a\.jsonl:1: source and target must be strings"),
         ("a.txt", "x\n", r"a\.txt: one file with both sides must end in \.tsv or \.jsonl"),
     ],
@@ -130,7 +130,7 @@ def test_a_broken_gzip_is_named(content: bytes, tmp_path: Path) -> None:
     aligned, both = tmp_path / "a.en.gz", tmp_path / "a.jsonl.gz"
     for path, corpus in ((aligned, Corpus(str(aligned), str(aligned))), (both, Corpus(str(both)))):
         path.write_bytes(content)
-        with pytest.raises(UserError, match=rf"{path.name}: not a whole gzip file"):
+        with pytest.raises(UserError, match=rf"{path.name}: this is not a complete gzip file"):
             list(corpus.pairs())
 
 

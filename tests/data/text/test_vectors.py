@@ -36,14 +36,14 @@ def test_word2vec_and_fasttext_have_a_header_and_trailing_spaces(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "v.txt: no vector in it"),
-        ("2 3\n", "v.txt: no vector in it"),
-        ("a\n", "v.txt:1: 0 numbers; there must be some behind the word"),
-        ("a 1 2\nb 1\n", "v.txt:2: 1 numbers; there must be 2, as on the first line"),
-        ("a 1 2\n\n", "v.txt:2: 0 numbers; there must be 2"),
+        ("", "v.txt: there is no vector in it"),
+        ("2 3\n", "v.txt: there is no vector in it"),
+        ("a\n", "v.txt:1: the line has 0 numbers; there must be some behind the word"),
+        ("a 1 2\nb 1\n", "v.txt:2: the line has 1 numbers; there must be 2, as on the first line"),
+        ("a 1 2\n\n", "v.txt:2: the line has 0 numbers; there must be 2"),
         ("a 1 2\nb 1 x\n", "v.txt:2: 'x' is not a number; there must be 2 behind the word"),
         ("a 1 nan\n", "v.txt:1: a number is infinite, too large or not a number"),
-        ("3 2\na 1 2\nb 1 2\n", "v.txt: 2 vectors; its first line says 3"),
+        ("3 2\na 1 2\nb 1 2\n", "v.txt: it has 2 vectors, but its first line says 3"),
     ],
 )
 def test_mistakes_name_file_and_line(tmp_path: Path, text: str, message: str) -> None:

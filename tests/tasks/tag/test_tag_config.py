@@ -105,7 +105,7 @@ def test_repairs_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         ({"model": {"kind": "transformer", "width": 6, "positions": "rotary"}}, "it needs heads of an even width"),
         ({"model": {"kind": "bag"}}, r"model: .* given"),
         ({"model": {"widht": 7}}, r"model\.widht: unknown \(did you mean width\?\)"),
-        ({"data": {"tag_column": 5}}, r"train\.txt:1: 2 columns; there is no column 5 for the tag"),
+        ({"data": {"tag_column": 5}}, r"train\.txt:1: the line has 2 columns; there is no column 5 for the tag"),
         ({"data": {"scheme": "bioes", "word_column": 1, "tag_column": 0}}, "the tag is 'a'; allowed in bioes"),
         ({"data": {"test": "missing.txt"}}, r"data\.test: there is no file at missing\.txt"),
     ],

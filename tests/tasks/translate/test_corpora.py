@@ -108,7 +108,7 @@ def test_a_mistake_in_the_data_leaves_no_run_behind(tmp_path: Path) -> None:
     model = {"size": "tiny", "width": 8, "num_heads": 1, "hidden_width": 8}
     with pytest.raises(UserError, match=r"data\.train\.source: there is no file at .*none\.tsv"):
         runs.train(config_of(tmp_path, "none"), folder, quiet)
-    with pytest.raises(UserError, match=r"bad\.tsv:1: 1 column"):
+    with pytest.raises(UserError, match=r"bad\.tsv:1: the line has 1 column"):
         runs.train(config_of(tmp_path, "bad"), folder, quiet)
     assert not folder.exists()
     with pytest.raises(UserError, match="nothing is left"):  # after the tokenizers were learned

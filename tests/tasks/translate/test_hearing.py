@@ -195,10 +195,10 @@ def test_mistakes_in_lists_and_files_are_named(tmp_path: Path) -> None:
     ok = "sounds/low0.wav\tlow\n"
     assert refused(tmp_path, ok + "sounds/none.wav\tlow\n") == "/train.tsv:2: there is no file at /sounds/none.wav"
     assert refused(tmp_path, ok + "seven\tlow\n").startswith("/train.tsv:2: 'seven' is neither a WAV file")
-    assert refused(tmp_path, "sounds/low0.wav low\n").startswith("/train.tsv:1: 1 column")
-    assert refused(tmp_path, "") == "/train.tsv: empty; there must be at least one line"
+    assert refused(tmp_path, "sounds/low0.wav low\n").startswith("/train.tsv:1: the line has 1 column")
+    assert refused(tmp_path, "") == "/train.tsv: it is empty; there must be at least one line"
     (tmp_path / "sounds" / "bad.wav").write_bytes(b"RIFF")
-    assert refused(tmp_path, "sounds/bad.wav\tlow\n").startswith("/sounds/bad.wav: not a PCM WAV file (")
+    assert refused(tmp_path, "sounds/bad.wav\tlow\n").startswith("/sounds/bad.wav: this is not a PCM WAV file (")
     assert refused(tmp_path, "sounds/low0.wav 40\tlow\n").startswith("data: nothing is left to train on")
     (tmp_path / "valid.tsv").write_text("sounds/none.wav\tlow\n", encoding="utf-8")  # seen before anything else
     assert refused(tmp_path, "seven\tlow\n") == "/valid.tsv:1: there is no file at /sounds/none.wav"

@@ -1,1 +1,1 @@
-"""Labelled texts."""
+"""Texts with labels: readers of their files, and batches."""

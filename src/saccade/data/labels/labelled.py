@@ -1,4 +1,4 @@
-"""Texts with labels from files: TSV, CSV, JSONL, or lines that begin with the label; checked, with file and line.
+"""Reads texts with labels from files: TSV, CSV, JSONL, or lines that begin with the label. Errors name file and line.
 
 A dialogue is a run of lines with the same name in its dialogue column.
 """
@@ -21,7 +21,7 @@ LONGEST_FIELD = 1 << 24  # characters of a CSV field
 
 
 class Text(NamedTuple):
-    """A text to read: what it is called where that is known, and where and by whom it was said."""
+    """A text to classify; its label, dialogue and speaker are empty where they are not known."""
 
     text: str
     label: str = ""
@@ -30,7 +30,7 @@ class Text(NamedTuple):
 
 
 class LabelColumns(NamedTuple):
-    """Where a file's lines hold what: names from its header (or JSON keys), or positions from 0."""
+    """The columns of a file: names from its header (or JSON keys), or positions from 0."""
 
     label: str | int = "label"
     text: str | int = "text"
@@ -38,12 +38,11 @@ class LabelColumns(NamedTuple):
     speaker: str | int | None = None
 
     def present(self) -> dict[str, str | int]:
-        """The columns that are there, by what they hold."""
+        """Return the columns that the file has, by what they hold."""
         return {name: column for name, column in self._asdict().items() if column is not None}
 
     @property
     def are_positions(self) -> bool:
-        """Counted, not named."""
         return isinstance(self.text, int)
 
 
@@ -54,28 +53,28 @@ class Spelling(NamedTuple):
     split_punctuation: bool = False
 
     def words(self, text: str) -> list[str]:
-        """The words of a text; with split punctuation, every sign outside a word is one."""
+        """Split a text into words; with `split_punctuation`, every sign outside a word is a word too."""
         plain = text.replace("\u2581", " ")  # SentencePiece's own sign for a space
         return TOKEN.findall(plain) if self.split_punctuation else plain.split()
 
     def __call__(self, text: str) -> str:
-        """The words with a space between them, as the tokenizer reads them."""
+        """Return the words with one space between them, as the tokenizer reads them."""
         joined = " ".join(self.words(text))
         return joined.lower() if self.lowercase else joined
 
 
 def read_labelled(paths: Iterable[Path], columns: LabelColumns, *, needs_label: bool = True) -> Iterator[Text]:
-    """The texts of files, in order; lines that are blank altogether are passed over. None at all is a mistake."""
+    """Read the texts of files in order and skip blank lines; files without any text raise a UserError."""
     paths = list(paths)
     found = itertools.chain.from_iterable(_reader(path)(path, columns, needs_label) for path in paths)
     first = next(found, None)
     if first is None:
-        raise UserError(f"{', '.join(map(str, paths))}: empty; there must be at least one text")
+        raise UserError(f"{', '.join(map(str, paths))}: it is empty; there must be at least one text")
     return itertools.chain([first], found)
 
 
 def parse_lines(lines: Iterable[str], *, as_dialogue: bool) -> Iterator[Text]:
-    """A text a line; as a dialogue, the lines up to a blank one follow each other, each perhaps `speaker TAB text`."""
+    """Turn each line into a text. As a dialogue, a blank line ends a dialogue and a line may be `speaker TAB text`."""
     number = 0
     for line in lines:
         if not as_dialogue:
@@ -110,7 +109,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise UserError(f"{path}:{number}: not CSV ({error})") from None
+            raise UserError(f"{path}:{number}: this is not CSV ({error})") from None
 
 
 def _table(
@@ -125,7 +124,7 @@ def _table(
 def _find_columns(
     path: Path, rows: Iterator[tuple[int, list[str]]], columns: LabelColumns, needs_label: bool
 ) -> dict[str, int]:
-    """Which field of a row holds what, from 0 on: as counted, or as the header says."""
+    """Return the position of each column: as it is given, or as the header says."""
     if columns.are_positions:
         return {name: int(column) for name, column in columns.present().items()}
     header = [clean(name) for name in next(rows, (1, []))[1]]
@@ -146,9 +145,8 @@ def _pick_fields(
             picked[name] = fields[place]
         elif name != "label" or needs_label:
             count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
-            raise UserError(
-                f"{path}:{number}: {count}, but the {name} is in column {place}, counted from 0 (data.columns.{name})"
-            )
+            where = f"the {name} is in column {place} from 0 (data.columns.{name})"
+            raise UserError(f"{path}:{number}: the line has {count}, but {where}")
     return picked
 
 
@@ -169,7 +167,7 @@ def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
-        raise UserError(f'{path}:{number}: not an object like {{"label": "...", "text": "..."}}')
+        raise UserError(f'{path}:{number}: this is not an object like {{"label": "...", "text": "..."}}')
     return row
 
 
@@ -182,7 +180,7 @@ def _value(path: Path, number: int, row: dict[str, Any], key: str) -> str:
 
 
 def _label_first(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]:
-    """The format of many sentence sets: the label, a space, the text."""
+    """Read the format of many sentence sets: the label, a space, the text."""
     if columns != LabelColumns():
         said = f"given, but {path} is plain text, label first"
         raise UserError(f"data.columns: {said}; files with columns end in .tsv, .csv or .jsonl")
@@ -190,12 +188,14 @@ def _label_first(path: Path, columns: LabelColumns, needs_label: bool) -> Iterat
         if cleaned := clean(line):
             label, _, text = cleaned.partition(" ") if needs_label else ("", "", cleaned)
             if not text:
-                raise UserError(f"{path}:{number}: no text behind {label!r}; a line is a label, a space, a text")
+                raise UserError(
+                    f"{path}:{number}: there is no text behind {label!r}; a line is a label, a space, a text"
+                )
             yield _check_text(path, number, {"label": label, "text": text}, needs_label)
 
 
 def _check_text(path: Path, number: int, values: dict[str, str], needs_label: bool) -> Text:
     cleaned = {name: clean(value) for name, value in values.items()}
     if needs_label and not cleaned["label"]:
-        raise UserError(f"{path}:{number}: no label")
+        raise UserError(f"{path}:{number}: there is no label")
     return Text(**cleaned)

@@ -1,4 +1,4 @@
-"""Texts as ids with their labels, and batches of them: every text is encoded once, whoever looks back at it."""
+"""Texts as ids with their labels, in batches that encode every text once, even where several windows hold it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ OTHER, SAME, UNKNOWN_SPEAKER = 0, 1, 2
 
 
 class TextBatch(NamedTuple):
-    """U texts, and B windows of them: the texts before each one that is judged, and itself at the end.
+    """U texts, and B windows of them: the texts before each one to classify, and that text at the end.
 
-    `window_BW` counts rows of `ids_US`; `speaker_BW` says whether each was said by the one who is judged.
+    `window_BW` has rows of `ids_US`; `speaker_BW` says whether each text has the speaker of the one to classify.
     """
 
     ids_US: Tensor
@@ -34,19 +34,18 @@ class TextBatch(NamedTuple):
     label_B: Tensor
 
     def to(self, device: torch.device) -> TextBatch:
-        """The same on a device."""
         return TextBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
     @property
     def num_items(self) -> int:
-        """Texts that are judged."""
+        """Number of texts to classify."""
         return len(self.label_B)
 
 
 @final
 @dataclass(frozen=True)
 class EncodedTexts:
-    """All texts of a set, one behind the other: their tokens, labels, speakers, and where their dialogues begin."""
+    """All texts of a set in one array: their tokens, labels, speakers, and where their dialogues begin."""
 
     token_N: NDArray[np.int32]
     start: NDArray[np.int64]  # of each text among the tokens, and the end
@@ -60,7 +59,7 @@ class EncodedTexts:
         return len(self.label)
 
     def runs(self, longest: int = RUN) -> list[range]:
-        """Neighbours in a dialogue that are judged together; without context, every text alone."""
+        """Return runs of neighbours in a dialogue that are classified together; without context, every text alone."""
         if not self.context:
             return [range(row, row + 1) for row in range(len(self))]
         begins = [*np.flatnonzero(self.first == np.arange(len(self))).tolist(), len(self)]
@@ -71,13 +70,13 @@ class EncodedTexts:
         ]
 
     def batch(self, runs: Sequence[range]) -> TextBatch:
-        """The texts of some runs, with those before them that they see."""
+        """Return the texts of some runs, with the texts before them that they see."""
         seen = [np.arange(max(self.first[run.start], run.start - self.context), run.stop) for run in runs]
         judged = [rows >= run.start for rows, run in zip(seen, runs, strict=True)]
         return self._batch(np.concatenate(seen), np.flatnonzero(np.concatenate(judged)))
 
     def _batch(self, row_U: NDArray[np.int64], place_B: NDArray[np.int64]) -> TextBatch:
-        """Rows to encode, and which of them are judged."""
+        """Return a batch of these rows, in which the rows at `place_B` are to be classified."""
         row_B = row_U[place_B]
         length_B = np.minimum(row_B - self.first[row_B], self.context) + 1
         step_W = np.arange(int(length_B.max()))
@@ -106,7 +105,7 @@ def encode_texts(
     context: int = 0,
     max_length: int = 1 << 20,
 ) -> EncodedTexts:
-    """Texts as ids. A longer text is cut; a blank one is </s> alone, as a vector must be made of something."""
+    """Encode texts as ids. A long text is cut, and a blank one becomes </s>, so that it has a vector."""
     number, speakers = {label: index for index, label in enumerate(labels)}, dict[str, int]()
     rows, label, speaker, first = [], list[int](), list[int](), list[int]()
     dialogue, num_cut = "", 0

@@ -1,1 +1,1 @@
-"""Pictures, captions, and pictures that the package paints."""
+"""Pictures from files with classes or captions, and painted ones."""

@@ -1,4 +1,4 @@
-"""Pictures on larger canvases: moved, among pieces of others, slightly bent; drawn by torch, a batch at a time."""
+"""Draws pictures on larger canvases with torch: moved, among pieces of other pictures, slightly distorted."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FIXED_AT_ONCE = 1000  # canvases of a fixed set are drawn in parts of this size:
 @final
 @dataclass(frozen=True)
 class Canvases:
-    """What is drawn: translated and cluttered pictures (Mnih 2014, section 4.1).
+    """Translated and cluttered pictures (Mnih 2014, section 4.1).
 
     `size` is the canvas's side (None: a picture stays where it is), `num_pieces` pieces of `piece` x `piece` pixels of
-    other pictures lie on it; `jitter` bends pictures by x -> (I + U) x + u with every entry uniform in +-jitter.
+    other pictures lie on it; `jitter` distorts pictures by x -> (I + U) x + u with every entry uniform in +-jitter.
     """
 
     size: int | None = None
@@ -29,7 +29,7 @@ class Canvases:
     jitter: float = 0.0
 
     def check(self, pixel_NCYX: Tensor) -> None:
-        """A mistake where these pictures don't fit."""
+        """Raise a UserError if these pictures don't fit."""
         rows, columns = pixel_NCYX.shape[-2:]
         if self.size is not None and self.size < max(rows, columns):
             wanted = f"pictures have {rows} x {columns} pixels, so it must be {max(rows, columns)} or more"
@@ -37,10 +37,12 @@ class Canvases:
         if self.num_pieces and self.piece > min(rows, columns):
             raise UserError(f"data.piece: {self.piece} given; pictures have only {rows} x {columns} pixels")
         if self.num_pieces and len(pixel_NCYX) < 2:
-            raise UserError(f"data.clutter: {self.num_pieces} given; pieces need another picture than the only one")
+            raise UserError(
+                f"data.clutter: {self.num_pieces} given; pieces come from other pictures, but there is only one"
+            )
 
     def draw(self, pixel_NCYX: Tensor, row_B: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Canvases [B, C, Y, X], 0 to 1, of some rows of uint8 pictures, with clutter from the others."""
+        """Draw canvases [B, C, Y, X], 0 to 1, of some rows of uint8 pictures, with clutter from the others."""
         picture_BCYX = pixel_NCYX[row_B].float() / 255
         if self.jitter:
             picture_BCYX = _distort(picture_BCYX, self.jitter, generator)
@@ -56,14 +58,14 @@ class Canvases:
         return drawn_BCN.unflatten(2, (rows, columns))
 
     def draw_fixed(self, pixel_NCYX: Tensor, seed: int) -> Tensor:
-        """One canvas for each picture as uint8, a function of the seed: always drawn on the CPU, never bent."""
+        """Draw one canvas for each picture as uint8: on the CPU, never distorted, the same for the same seed."""
         self.check(pixel_NCYX)
         generator, plain = torch.Generator().manual_seed(seed), Canvases(self.size, self.num_pieces, self.piece)
         rows = torch.arange(len(pixel_NCYX)).split(FIXED_AT_ONCE)
         return torch.cat([(plain.draw(pixel_NCYX, row_B, generator) * 255).round().byte() for row_B in rows])
 
     def _cut_pieces(self, pixel_NCYX: Tensor, row_B: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Pieces [B, N, C, Y, X] from anywhere in other pictures than a row's own."""
+        """Cut random pieces [B, N, C, Y, X] from other pictures than a row's own."""
         count, _, rows, columns = pixel_NCYX.shape
         shape, device = (len(row_B), self.num_pieces), row_B.device
         other_BN = (row_B[:, None] + _random_integers(count - 1, shape, device, generator) + 1) % count
@@ -75,7 +77,7 @@ class Canvases:
 
 
 def _place(patch_BNCYX: Tensor, rows: int, columns: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-    """Patches anywhere on a canvas: the places of their pixels [B, N Y X], and the pixels [B, C, N Y X]."""
+    """Place patches at random on a canvas: return their pixels' indices [B, N Y X] and the pixels [B, C, N Y X]."""
     shape, (height, width), device = patch_BNCYX.shape[:2], patch_BNCYX.shape[-2:], patch_BNCYX.device
     y_BN1 = _random_integers(rows - height + 1, shape, device, generator)[..., None]
     x_BN1 = _random_integers(columns - width + 1, shape, device, generator)[..., None]
@@ -85,7 +87,7 @@ def _place(patch_BNCYX: Tensor, rows: int, columns: int, generator: torch.Genera
 
 
 def _distort(picture_BCYX: Tensor, jitter: float, generator: torch.Generator | None) -> Tensor:
-    """Every picture through an affine map near the identity."""
+    """Send every picture through a random affine map near the identity."""
     noise_B23 = torch.rand(len(picture_BCYX), 2, 3, device=picture_BCYX.device, generator=generator) * 2 - 1
     map_B23 = torch.eye(2, 3, device=picture_BCYX.device) + jitter * noise_B23
     grid_BYX2 = F.affine_grid(map_B23, list(picture_BCYX.shape), align_corners=False)

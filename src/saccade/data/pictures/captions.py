@@ -1,4 +1,4 @@
-"""Captions and what they tell of: a TSV (image, number, caption) beside pictures or feature maps, checked strictly."""
+"""Reads captions with pictures or feature maps: a TSV (image, number, caption) beside a folder or an array."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = 3
 
 
 class CaptionSource(NamedTuple):
-    """One thing to tell of: its name, bytes [C, Y, X] or features [S, C], and a picture to draw on, if there is one."""
+    """One input: its name, bytes [C, Y, X] or features [S, C], and a picture to draw on, if there is one."""
 
     name: str
     source: NDArray[Any]
@@ -55,17 +55,16 @@ class CaptionSet:
         return len(self.names)
 
     def load(self, rows: NDArray[np.int64] | slice) -> Tensor:
-        """Some of them, as a network reads them."""
+        """Return some pictures or feature maps, as a network reads them."""
         chosen = torch.from_numpy(np.ascontiguousarray(self.source[rows]))
         return chosen if self.grid is None else chosen.float() * self.scale
 
     def item(self, row: int) -> CaptionSource:
-        """One of them."""
         source = self.load(slice(row, row + 1))[0].numpy()
         return CaptionSource(self.names[row], source, source if self.grid is None else None)
 
     def statistics(self) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of each channel of feature maps, over all places of all pictures."""
+        """Return the mean and deviation of each channel of the feature maps, over all places of all pictures."""
         flat_NC = self.source.reshape(-1, self.source.shape[-1])
         parts = [flat_NC[at : at + 65536].astype(np.float64) for at in range(0, len(flat_NC), 65536)]
         mean_C = sum(part.sum(0) for part in parts) / len(flat_NC)
@@ -74,13 +73,13 @@ class CaptionSet:
         return tuple(torch.from_numpy(self.scale * x).float() for x in (mean_C, deviation_C))  # type: ignore[return-value]
 
     def key(self) -> str:
-        """A hash of all that is learned from."""
+        """Return a hash of all pictures and captions."""
         text = repr((self.captions, self.source.shape, str(self.source.dtype), self.scale)).encode()
         return hashlib.sha256(text + np.ascontiguousarray(self.source).tobytes()).hexdigest()
 
 
 def make_shape_captions(count: int, *, side: int, seed: int) -> CaptionSet:
-    """Pictures of shapes, one sentence each."""
+    """Paint pictures of shapes, each with one sentence."""
     made = shapes.paint_shapes(count, side=side, seed=seed)
     names = [f"shapes-{seed}-{number}" for number in range(1, count + 1)]
     return CaptionSet(names, [[sentence] for sentence in made.sentences], made.picture_NCYX, mask_N2YX=made.mask_N2YX)
@@ -89,10 +88,10 @@ def make_shape_captions(count: int, *, side: int, seed: int) -> CaptionSet:
 @final
 @dataclass(frozen=True)
 class CaptionReader:
-    """How captions and pictures, or feature maps, are read.
+    """Reads captions with pictures or feature maps.
 
-    `side`: pictures are made so many pixels high and wide; None: there are feature maps. `axes` says what the axes of
-    their array are: N pictures, Y rows, X columns, S places (of a square, row by row), C channels.
+    `side` is the height and width that pictures are scaled to; None stands for feature maps. `axes` names the axes of
+    their array: N pictures, Y rows, X columns, S places (of a square, row by row), C channels.
     """
 
     side: int | None = None
@@ -102,7 +101,7 @@ class CaptionReader:
     punctuation: bool = True
 
     def read(self, captions: str, source: str, *, field: str = "data") -> CaptionSet:
-        """Captions and what they tell of; a picture or feature map for every name in the captions."""
+        """Read captions, and the picture or feature map of every name in them."""
         told = self._captions(Path(captions).expanduser(), field)
         names, path = list(told), Path(source).expanduser()
         if self.side is not None:
@@ -114,7 +113,7 @@ class CaptionReader:
         return CaptionSet(names, list(told.values()), found.rows(names, captions, source), found.grid, found.scale)
 
     def read_inputs(self, path: Path) -> Iterator[CaptionSource]:
-        """What a file or folder holds, without captions."""
+        """Yield the pictures or feature maps of a file or folder, without captions."""
         if self.side is not None:
             for name, pixels in read_pictures(path, channels=3, resize=self.side):
                 yield CaptionSource(name, pixels, pixels)
@@ -125,12 +124,12 @@ class CaptionReader:
             yield CaptionSource(name, feature_SC.astype(np.float32) * np.float32(found.scale))
 
     def normalize(self, text: str) -> str:
-        """A caption as it is learned and scored: its case and punctuation as asked."""
+        """Return a caption as it is learned and scored, with the case and punctuation that were chosen."""
         words = clean(text.lower() if self.lower_case else text).split()
         return " ".join(word for word in words if self.punctuation or any(sign.isalnum() for sign in word))
 
     def _captions(self, path: Path, field: str) -> dict[str, list[str]]:
-        """The captions of each picture, in the order of first appearance."""
+        """Read the captions of each picture, in the order of first appearance."""
         if not path.is_file():
             raise UserError(f"{field}.captions: there is no file at {path}")
         found: dict[str, list[str]] = {}
@@ -138,12 +137,14 @@ class CaptionReader:
             columns = line.rstrip("\r\n").split("\t")
             if len(columns) != COLUMNS or not columns[0]:
                 wanted = "image TAB number TAB caption"
-                raise UserError(f"{path}:{number}: {len(columns)} columns; there must be {COLUMNS}: {wanted}")
+                raise UserError(
+                    f"{path}:{number}: the line has {len(columns)} columns; there must be {COLUMNS}: {wanted}"
+                )
             if not (caption := self.normalize(columns[2])):
-                raise UserError(f"{path}:{number}: no word in the caption")
+                raise UserError(f"{path}:{number}: the caption has no word")
             found.setdefault(columns[0].removeprefix("\ufeff"), []).append(caption)
         if not found:
-            raise UserError(f"{path}: empty; there must be at least one line")
+            raise UserError(f"{path}: it is empty; there must be at least one line")
         return found
 
     def _features(self, path: Path, field: str) -> _Features:
@@ -155,7 +156,7 @@ class CaptionReader:
         order = [self.axes.index(axis) for axis in ("NSC" if "S" in self.axes else "NYXC")]
         moved = stored.transpose(order)
         if not moved.size:
-            raise UserError(f"{path}: empty; there must be at least one feature map")
+            raise UserError(f"{path}: it is empty; there must be at least one feature map")
         grid = (math.isqrt(moved.shape[1]),) * 2 if "S" in self.axes else cast(tuple[int, int], moved.shape[1:3])
         if grid[0] * grid[1] != math.prod(moved.shape[1:-1]):
             raise UserError(f"{path}: {moved.shape[1]} places; S must be a square (Y and X say another shape)")
@@ -165,7 +166,7 @@ class CaptionReader:
 
 
 class _Features(NamedTuple):
-    """A file of feature maps."""
+    """Feature maps from a file."""
 
     feature_NSC: NDArray[Any]
     grid: tuple[int, int]
@@ -173,20 +174,20 @@ class _Features(NamedTuple):
     names: list[str] | None
 
     def rows(self, names: list[str], captions: str, source: str) -> NDArray[Any]:
-        """Those of the named pictures; without names of its own, the file has them in the captions' order."""
+        """Return the maps of these pictures; a file without names has them in the captions' order."""
         if self.names is None:
             if len(self.feature_NSC) != len(names):
-                counts = f"{len(self.feature_NSC):,} feature maps, but {captions} tells of {len(names):,} pictures"
-                raise UserError(f"{source}: {counts}; there must be as many")
+                counts = f"{len(self.feature_NSC):,} feature maps, but {captions} names {len(names):,} pictures"
+                raise UserError(f"{source}: {counts}; the numbers must be equal")
             return np.ascontiguousarray(self.feature_NSC)
         places = {name: row for row, name in enumerate(self.names)}
         if missing := [name for name in names if name not in places]:
-            raise UserError(f"{source}: no feature map for {missing[0]}, which {captions} tells of")
+            raise UserError(f"{source}: there is no feature map for {missing[0]}, which {captions} names")
         return self.feature_NSC[[places[name] for name in names]]
 
 
 def _read_arrays(path: Path, field: str) -> dict[str, NDArray[Any]]:
-    """The arrays of an NPZ file, or the one of an .npy file (plain or .gz), which is `features`."""
+    """Read the arrays of an NPZ file, or the one of an .npy file (plain or .gz) as `features`."""
     if not path.is_file():
         raise UserError(f"{field}.features: there is no file at {path}")
     kinds = [suffix for suffix in path.suffixes if suffix in (".npz", ".npy")]
@@ -197,14 +198,14 @@ def _read_arrays(path: Path, field: str) -> dict[str, NDArray[Any]]:
         stored = np.load(io.BytesIO(content), allow_pickle=False)
         arrays = {"features": stored} if isinstance(stored, np.ndarray) else {name: stored[name] for name in stored}
     except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise UserError(f"{path}: not a whole {kinds[-1]} file ({' '.join(str(error).split())})") from None
+        raise UserError(f"{path}: this is not a complete {kinds[-1]} file ({' '.join(str(error).split())})") from None
     if "features" not in arrays:
-        raise UserError(f"{path}: no array 'features' in it; there is {', '.join(arrays) or 'none'}")
+        raise UserError(f"{path}: there is no array 'features' in it; there is {', '.join(arrays) or 'none'}")
     return arrays
 
 
 class CaptionBatch(NamedTuple):
-    """Pictures or feature maps with so many places each, and captions, read from <s> on and written up to </s>."""
+    """Pictures or feature maps, the number of places of each, and captions to read and to write."""
 
     source: Tensor
     places_B: Tensor
@@ -213,18 +214,17 @@ class CaptionBatch(NamedTuple):
     length_B: Tensor
 
     def to(self, device: torch.device) -> CaptionBatch:
-        """The same on a device."""
         return CaptionBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
     @property
     def num_items(self) -> int:
-        """Words to write, </s> included."""
+        """Number of words to write, </s> included."""
         return int(self.length_B.sum())
 
 
 @final
 class CaptionRows:
-    """Every caption of every picture as ids: the rows that batches are made of."""
+    """Every caption of every picture as ids: the rows of batches."""
 
     def __init__(self, pictures: CaptionSet, tokenizer: Tokenizer, *, places: int) -> None:
         self.pictures, self.places = pictures, places
@@ -234,7 +234,6 @@ class CaptionRows:
         self.lengths = np.array([len(ids) + 1 for ids in self.ids])  # </s>
 
     def load(self, rows: NDArray[np.int64]) -> CaptionBatch:
-        """A batch of captions, each with its picture."""
         ids = [self.ids[row] for row in rows]
         _, _, read_BT, write_BT, length_B = collate(ids, ids)
         source = self.pictures.load(self.picture_N[rows])

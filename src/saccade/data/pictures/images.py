@@ -1,4 +1,4 @@
-"""Pictures and their classes from files: idx (plain or .gz), NPZ, or a folder with a folder for each class."""
+"""Reads pictures with classes from files: idx (plain or .gz), NPZ, or a folder with a folder for each class."""
 
 from __future__ import annotations
 
@@ -38,11 +38,10 @@ class Images:
         return len(self.label_N)
 
     def rows(self, chosen: NDArray[np.int64] | slice) -> Images:
-        """Some of them."""
         return Images(self.pixel_NCYX[chosen], self.label_N[chosen], self.names)
 
     def key(self) -> str:
-        """A hash of all pixels and classes."""
+        """Return a hash of all pixels and classes."""
         parts = [np.array(self.pixel_NCYX.shape), self.pixel_NCYX, self.label_N, np.array(self.names)]
         return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
 
@@ -50,7 +49,7 @@ class Images:
 def read_images(
     images: str, labels: str | None = None, *, field: str = "images", channels: int = 1, resize: int | None = None
 ) -> Images:
-    """All pictures of two idx files, an NPZ file (images, labels) or a folder of class folders."""
+    """Read all pictures of two idx files, an NPZ file (images, labels) or a folder of class folders."""
     path = Path(images).expanduser()
     if not path.exists():
         raise UserError(f"{field}: there is no file or folder at {images}")
@@ -70,11 +69,11 @@ def read_images(
 
 
 def read_pictures(path: Path, *, channels: int = 1, resize: int | None = None) -> Iterator[tuple[str, Pixels]]:
-    """Names and pixels [C, Y, X] of a picture, of a folder's pictures in the order of their paths, of NPZ or idx."""
+    """Yield names and pixels [C, Y, X] of a picture file, of a folder's pictures by path, or of an NPZ or idx file."""
     if path.is_dir():
         files = _find_pictures(path)
         if not files:
-            raise UserError(f"{path}: no picture in it (files that end in {', '.join(ENDINGS)})")
+            raise UserError(f"{path}: there is no picture in it (files that end in {', '.join(ENDINGS)})")
         yield from ((str(file), read_picture(file, channels=channels, resize=resize)) for file in files)
     elif path.suffix == ".npz":
         yield from _number(path, _read_npz(path, ("images",))[0], channels)
@@ -85,7 +84,7 @@ def read_pictures(path: Path, *, channels: int = 1, resize: int | None = None) -
 
 
 def read_picture(path: Path, *, channels: int = 3, resize: int | tuple[int, int] | None = None) -> Pixels:
-    """The pixels [C, Y, X] of a file that Pillow can read; `resize` is a side or (rows, columns)."""
+    """Read the pixels [C, Y, X] of a file that Pillow knows; `resize` is a side or (rows, columns)."""
     from PIL import Image
 
     try:
@@ -96,13 +95,13 @@ def read_picture(path: Path, *, channels: int = 3, resize: int | tuple[int, int]
     except UserError:
         raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise UserError(f"{path}: not a whole picture ({' '.join(str(error).split())})") from None
+        raise UserError(f"{path}: this is not a complete picture ({' '.join(str(error).split())})") from None
 
 
 def pixels_of(
     opened: Image.Image, name: str, *, channels: int = 3, resize: int | tuple[int, int] | None = None
 ) -> Pixels:
-    """The pixels [C, Y, X] of a picture that Pillow has opened, upright; the name is for messages."""
+    """Return the pixels [C, Y, X] of a picture that Pillow has opened, upright; messages use the name."""
     from PIL import Image, ImageOps
 
     picture = ImageOps.exif_transpose(opened).convert(MODES[channels])
@@ -115,7 +114,7 @@ def pixels_of(
 def _read_folder(path: Path, channels: int, resize: int | None) -> Images:
     names = sorted(child.name for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
     if len(names) < 2:
-        raise UserError(f"{path}: {len(names)} folders in it; there must be one for each class, two or more")
+        raise UserError(f"{path}: it has {len(names)} folders; there must be one for each class, two or more")
     files = [(file, label) for label, name in enumerate(names) for file in _find_pictures(path / name, wanted=True)]
     pictures = [read_picture(file, channels=channels, resize=resize) for file, _ in files]
     for (file, _), picture in zip(files, pictures, strict=True):
@@ -128,28 +127,28 @@ def _read_folder(path: Path, channels: int, resize: int | None) -> Images:
 def _find_pictures(folder: Path, *, wanted: bool = False) -> list[Path]:
     found = sorted(file for file in folder.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
     if wanted and not found:
-        raise UserError(f"{folder}: a class without a picture (files that end in {', '.join(ENDINGS)})")
+        raise UserError(f"{folder}: this class has no picture (files that end in {', '.join(ENDINGS)})")
     return found
 
 
 def _check_images(images: NDArray[Any], labels: NDArray[Any], where: str, channels: int) -> Images:
-    """Arrays of pictures and classes that fit together."""
+    """Check that pictures and classes fit together."""
     if not len(images):
-        raise UserError(f"{where}: empty; there must be at least one picture")
+        raise UserError(f"{where}: it is empty; there must be at least one picture")
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min(initial=0) < 0:
         raise UserError(f"{where}: labels must be whole numbers from 0 on, one for each picture")
     if len(images) != len(labels):
-        raise UserError(f"{where}: {len(images):,} pictures, but {len(labels):,} labels; there must be as many")
+        raise UserError(f"{where}: {len(images):,} pictures, but {len(labels):,} labels; the numbers must be equal")
     names = [str(label) for label in range(max(2, int(labels.max()) + 1))]
     return Images(_channels_first(images, channels, where), labels.astype(np.int64), names)
 
 
 def _channels_first(pixels: NDArray[Any], channels: int, where: object) -> Pixels:
-    """[.., Y, X] or [.., Y, X, C] to [.., C, Y, X], grey or of three colours as asked."""
+    """Turn [.., Y, X] or [.., Y, X, C] into [.., C, Y, X] with this many channels."""
     if channels == 1 and pixels.shape[-1] != 3:
         pixels = pixels.reshape(*pixels.shape[:-1], 1) if pixels.shape[-1] == 1 else pixels[..., None]
     if pixels.ndim not in (3, 4) or pixels.shape[-1] != channels:
-        raise UserError(f"{where}: pictures with other than {channels} channels; data.channels says how many there are")
+        raise UserError(f"{where}: its pictures don't have {channels} channels; data.channels must be their number")
     return np.ascontiguousarray(np.moveaxis(pixels, -1, -3))
 
 
@@ -162,14 +161,14 @@ def _read_npz(path: Path, names: tuple[str, ...]) -> list[NDArray[Any]]:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             if missing := [name for name in names if name not in file]:
-                raise UserError(f"{path}: no array {missing[0]!r} in it; there must be {' and '.join(names)}")
+                raise UserError(f"{path}: there is no array {missing[0]!r} in it; there must be {' and '.join(names)}")
             found = [np.asarray(file[name]) for name in names]
     except FileNotFoundError:
         raise UserError(f"there is no file at {path}") from None
     except UserError:
         raise
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(f"{path}: not a whole NPZ file ({' '.join(str(error).split())})") from None
+        raise UserError(f"{path}: this is not a complete NPZ file ({' '.join(str(error).split())})") from None
     if found[0].dtype != np.uint8 or found[0].ndim not in (3, 4):
         what = f"images are {found[0].dtype} of shape {found[0].shape}"
         raise UserError(f"{path}: {what}; allowed: uint8 [N, rows, columns] or [N, rows, columns, channels]")
@@ -177,19 +176,17 @@ def _read_npz(path: Path, names: tuple[str, ...]) -> list[NDArray[Any]]:
 
 
 def _read_idx(path: Path, dimensions: tuple[int, ...]) -> Pixels:
-    """An idx file of bytes: two zeros, the type, the number of dimensions, their sizes, and the numbers."""
+    """Read an idx file of bytes: two zeros, the type, the number of dimensions, their sizes, and the numbers."""
     content = _read_bytes(path)
     kind, number = (content[2], content[3]) if content[:2] == b"\0\0" and len(content) > 3 else (0, 0)
     if kind != BYTES or number not in dimensions:
         wanted = " or ".join(str(allowed) for allowed in dimensions)
-        raise UserError(
-            f"{path}: not an idx file of bytes with {wanted} dimensions (its first four bytes say what it is)"
-        )
+        raise UserError(f"{path}: this is not an idx file of bytes with {wanted} dimensions")
     sizes = np.frombuffer(content[4 : 4 + 4 * number].ljust(4 * number, b"\0"), ">u4").tolist()
     values = content[4 + 4 * number :]
     if len(values) != np.prod(sizes, dtype=np.int64):
         shape = " x ".join(map(str, sizes))
-        raise UserError(f"{path}: {len(values):,} bytes after its head; {shape} as it says would be {np.prod(sizes):,}")
+        raise UserError(f"{path}: {len(values):,} bytes behind its header; {shape} would be {np.prod(sizes):,}")
     return np.frombuffer(values, np.uint8).reshape(sizes)
 
 
@@ -202,7 +199,7 @@ def _read_bytes(path: Path) -> bytes:
     except FileNotFoundError:
         raise UserError(f"there is no file at {path}") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: not a whole gzip file ({error})") from None
+        raise UserError(f"{path}: this is not a complete gzip file ({error})") from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
 

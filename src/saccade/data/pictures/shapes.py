@@ -1,4 +1,4 @@
-"""Pictures of two shapes and the sentence that each is told by, made by chance: data that attention can be measured on.
+"""Paints random pictures of two shapes, each with a sentence about them: data on which attention can be measured.
 
 The sentence is a function of the picture. The two differ in colour, and the one whose colour comes first in COLOURS is
 named first; they stand apart in one direction at least twice as far as in the other, and that is their relation. Where
@@ -33,7 +33,7 @@ Pixels = NDArray[np.float32]
 
 
 class Scene(NamedTuple):
-    """What N pictures show: two things each, in the order they are named. Places are (row, column) in pixels."""
+    """The contents of N pictures: two things each, in the order they are named. Places are (row, column) in pixels."""
 
     colour_N2: NDArray[np.int64]
     shape_N2: NDArray[np.int64]
@@ -43,14 +43,13 @@ class Scene(NamedTuple):
     radius_N2: NDArray[np.float64]
 
     def rows(self, part: slice) -> Scene:
-        """Some of them."""
         parts: Any = [field[part] for field in self]
         return Scene(*parts)
 
 
 @final
 class ShapePictures(NamedTuple):
-    """Pictures [N, C, Y, X] as bytes, where the first and the second thing lie [N, 2, Y, X], and the sentences."""
+    """Pictures [N, C, Y, X] as bytes, masks of the first and the second thing [N, 2, Y, X], and the sentences."""
 
     picture_NCYX: NDArray[np.uint8]
     mask_N2YX: NDArray[np.bool_]
@@ -58,7 +57,7 @@ class ShapePictures(NamedTuple):
 
 
 def paint_shapes(count: int, *, side: int = 48, seed: int = 0) -> ShapePictures:
-    """So many pictures by chance; the same for the same seed."""
+    """Paint `count` random pictures, the same for the same seed."""
     if side < SMALLEST:
         raise UserError(f"side: {side} given; shapes need {SMALLEST} pixels or more")
     random = np.random.default_rng(seed)
@@ -74,12 +73,12 @@ def paint_shapes(count: int, *, side: int = 48, seed: int = 0) -> ShapePictures:
 
 
 def noun_steps(words: list[str]) -> list[int]:
-    """At which words a thing's noun is written: the first thing's, then the second's."""
+    """Return the positions of the nouns in a sentence: the first thing's, then the second's."""
     return [step for step, word in enumerate(words) if word in SHAPES]
 
 
 def touched_cells(mask_NYX: NDArray[np.bool_], rows: int, columns: int) -> NDArray[np.bool_]:
-    """Which cells of a feature map [N, rows * columns] a mask touches."""
+    """Return which cells of a feature map [N, rows * columns] a mask touches."""
     count, height, width = mask_NYX.shape
     assert height % rows == 0, "cells are of one size"
     assert width % columns == 0, "cells are of one size"
@@ -100,7 +99,7 @@ def _draw_scene(count: int, side: int, random: np.random.Generator) -> Scene:
 def _draw_places(
     radius_N2: NDArray[np.float64], relation_N: NDArray[np.int64], side: int, random: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Centres: the second one lies `apart` in its relation's direction and at most half as far across."""
+    """Draw centres: the second lies `apart` in its relation's direction and at most half as far across."""
     both_N, edge = radius_N2.sum(1), 1.0
     apart_N = random.uniform(both_N + GAP * side, side - both_N - 2 * edge)
     across_N = random.uniform(-apart_N / 2, apart_N / 2)
@@ -114,7 +113,7 @@ def _draw_places(
 
 
 def _cover(scene: Scene, side: int) -> NDArray[np.float32]:
-    """The share of each pixel that each thing covers, from its distance to the thing's edge, [N, 2, Y, X]."""
+    """Return the share of each pixel that each thing covers, [N, 2, Y, X], from its distance to the thing's edge."""
     centre = np.arange(side, dtype=np.float32) + 0.5
     cover_N2YX = np.empty((*scene.shape_N2.shape, side, side), np.float32)
     for shape, name in enumerate(SHAPES):
@@ -126,7 +125,7 @@ def _cover(scene: Scene, side: int) -> NDArray[np.float32]:
 
 
 def _outside(shape: str, down: Pixels, right: Pixels, r: Pixels) -> Pixels:
-    """How far a pixel lies outside of a shape of radius r; all are alike from the left and from the right."""
+    """Return how far pixels lie outside of a shape of radius r; all shapes are symmetric left to right."""
     if shape == "circle":
         return np.hypot(right, down) - r
     if shape == "square":
@@ -140,7 +139,7 @@ def _outside(shape: str, down: Pixels, right: Pixels, r: Pixels) -> Pixels:
 def _paint(
     cover_N2YX: NDArray[np.float32], colour_N2: NDArray[np.int64], random: np.random.Generator
 ) -> NDArray[np.uint8]:
-    """Things on a dark ground, their colours a little different each time, with noise."""
+    """Paint things on a dark ground, with slightly different colours each time, and noise."""
     count, side = len(cover_N2YX), cover_N2YX.shape[-1]
     ground = random.uniform(5, 45, (count, 1, 1, 1)).astype(np.float32)
     paint_N2C = np.array([*COLOURS.values()])[colour_N2] + random.uniform(-15, 15, (count, 2, 3))

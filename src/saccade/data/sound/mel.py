@@ -1,7 +1,7 @@
-"""Sound from WAV files as log-mel frames.
+"""Turns WAV files into log-mel frames.
 
-A source is named in one line: one or several WAV files, and numbers, which are seconds of silence. All are joined in
-order: `seven.wav 0.12 three.wav 0.3 one.wav`.
+A source is one line: one or several WAV files, and numbers, which are seconds of silence. All are joined in order:
+`seven.wav 0.12 three.wav 0.3 one.wav`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Mel(NamedTuple):
 
     @property
     def step(self) -> int:
-        """Samples from one frame to the next."""
+        """Number of samples from one frame to the next."""
         return round(self.hop * self.rate)
 
 
@@ -58,7 +58,7 @@ def parse_source(text: str) -> list[str | float]:
     if any(isinstance(part, float) and part > MOST_SILENCE for part in found):
         raise UserError(f"{max(p for p in found if isinstance(p, float))} seconds of silence; allowed: 0 to 60")
     if found and not any(isinstance(part, str) for part in found):
-        raise UserError("only silence; there must be a WAV file in it")
+        raise UserError("the source is only silence; it must name a WAV file")
     return found
 
 
@@ -71,13 +71,15 @@ def read_wav(path: Path) -> tuple[NDArray[np.float32], int]:
     except FileNotFoundError:
         raise UserError(f"there is no file at {path}") from None
     except (wave.Error, EOFError, IsADirectoryError) as error:
-        raise UserError(f"{path}: not a PCM WAV file ({str(error) or 'it ends too early'})") from None
+        raise UserError(f"{path}: this is not a PCM WAV file ({str(error) or 'it ends too early'})") from None
     if not count or not rate:
-        raise UserError(f"{path}: no sound in it ({count} samples at {rate} Hz)")
+        raise UserError(f"{path}: there is no sound in it ({count} samples at {rate} Hz)")
     if rate > HIGHEST_RATE:
         raise UserError(f"{path}: {rate:,} samples a second; allowed: up to {HIGHEST_RATE:,}")
     if len(raw) < count * width * parameters.nchannels:
-        raise UserError(f"{path}: cut short; {len(raw):,} of {count * width * parameters.nchannels:,} bytes are there")
+        raise UserError(
+            f"{path}: it ends too early; {len(raw):,} of {count * width * parameters.nchannels:,} bytes are there"
+        )
     return _decode_samples(raw, width).reshape(-1, parameters.nchannels).mean(1), rate
 
 

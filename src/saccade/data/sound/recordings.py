@@ -1,4 +1,4 @@
-"""Frames of many WAV files on disk, each made once however many sources it is part of."""
+"""Stores the frames of many WAV files on disk: each file once, even if it is part of many sources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORMAT = 1  # another number, and every store is made anew
 @final
 @dataclass(frozen=True)
 class Recordings:
-    """The frames of files; a source is then a row of references to them: a file's number, or -n for n silent frames."""
+    """Frames of files. A source is a row of references to them: a file's number, or -n for n silent frames."""
 
     mel: Mel
     frames: Ragged
@@ -31,7 +31,7 @@ class Recordings:
     key: str  # a hash of everything it was made from
 
     def encode(self, text: str) -> list[int]:
-        """The references of a source; a silence shorter than half a frame is none."""
+        """Return the references of a source, without silences shorter than half a frame."""
         named = (
             self.number_of[part] if isinstance(part, str) else -num_silent_frames(part, self.mel) or None
             for part in parse_source(text)
@@ -39,27 +39,27 @@ class Recordings:
         return [reference for reference in named if reference is not None]
 
     def length(self, references: Iterable[int]) -> int:
-        """How many frames a source has."""
+        """Return the number of frames of a source."""
         return sum(len(self.frames[number]) if number >= 0 else -number for number in references)
 
     def all_lengths(self, sources: Ragged) -> NDArray[np.int64]:
-        """The same of every source of a store."""
+        """Return the number of frames of every source of a store."""
         each = np.where(sources.steps < 0, -sources.steps, self.frames.lengths[np.maximum(sources.steps, 0)])
         return np.diff(np.concatenate([[0], np.cumsum(each)])[sources.offsets])
 
     def load(self, references: Iterable[int]) -> NDArray[np.float32]:
-        """A source's frames [S, F], joined and normalised."""
+        """Return a source's frames [S, F], joined and normalised."""
         pieces = [self.frames[number] if number >= 0 else -int(number) for number in references]
         return join_frames(pieces, self.mel.num_mels)
 
 
 def num_silent_frames(seconds: float, mel: Mel) -> int:
-    """How many frames a silence has."""
+    """Return the number of frames of a silence."""
     return round(seconds / mel.hop)
 
 
 def prepare_recordings(root: Path, files: Mapping[str, Path], mel: Mel) -> Recordings:
-    """The frames of these files under `root`, made now or found; in memory is one file at a time."""
+    """Return the frames of these files under `root`, made now or found; one file at a time is in memory."""
     key = content_hash(files.values(), {"names": list(files), "mel": mel._asdict(), "frames": FORMAT})
 
     def write(draft: Path) -> None:
@@ -73,7 +73,7 @@ def prepare_recordings(root: Path, files: Mapping[str, Path], mel: Mel) -> Recor
 
 
 def find_named_files(texts: Iterable[str], folder: Path, place: Callable[[int], str]) -> dict[str, Path]:
-    """Every file that some sources name, once, in order; `place` is where a row stands, for the messages."""
+    """Return every file that the sources name, once, in order; `place` says where a row stands, for messages."""
     found: dict[str, Path] = {}
     for row, text in enumerate(texts):
         try:
@@ -88,7 +88,7 @@ def find_named_files(texts: Iterable[str], folder: Path, place: Callable[[int], 
 
 
 def pad_frames(sources: Sequence[NDArray[np.float32]]) -> tuple[Tensor, Tensor]:
-    """Sources as one batch [B, S, F], zeros behind them, and their lengths."""
+    """Pad sources with zeros into one batch [B, S, F]; return it and their lengths."""
     longest = max(len(source) for source in sources)
     table: NDArray[Any] = np.zeros((len(sources), longest, sources[0].shape[1]), np.float32)
     for row, source in enumerate(sources):
@@ -99,14 +99,14 @@ def pad_frames(sources: Sequence[NDArray[np.float32]]) -> tuple[Tensor, Tensor]:
 @final
 @dataclass(frozen=True)
 class Sounds:
-    """What a model of sound reads with: from names of files to frames, as a tokenizer goes from text to ids."""
+    """Turns names of files into frames, as a tokenizer turns text into ids."""
 
     mel: Mel
     frames_a_step: int = 4  # of those that can be looked at
     stored: Recordings | None = None  # files that need not be read again
 
     def encode(self, text: str) -> NDArray[np.float32]:
-        """The frames [S, F] of a source, joined and normalised."""
+        """Return a source's frames [S, F], joined and normalised."""
         pieces = [
             self._frames(part) if isinstance(part, str) else num_silent_frames(part, self.mel)
             for part in parse_source(text)
@@ -119,13 +119,13 @@ class Sounds:
         return read_frames(Path(name), self.mel)
 
     def pieces(self, frames_SF: NDArray[np.float32]) -> list[str]:
-        """The second at which each step begins."""
+        """Return the second at which each step begins."""
         steps = range(0, len(frames_SF), self.frames_a_step)
         return [f"{step * self.mel.hop:.2f}" for step in steps]
 
 
 def rebase_paths(texts: Iterable[str], folder: Path, place: Callable[[int], str]) -> Iterator[str]:
-    """Sources whose names, looked up from a folder, are looked up from here; `place` is for the messages."""
+    """Yield sources with their paths relative to `folder` made relative to here; `place` is for messages."""
     for row, text in enumerate(texts):
         try:
             found = parse_source(text)

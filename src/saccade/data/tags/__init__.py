@@ -1,1 +1,1 @@
-"""Tagged sentences: CoNLL columns, spans, and the words that a tagger reads."""
+"""Tagged sentences: CoNLL columns, spans, and the input of a tagger."""

@@ -1,4 +1,4 @@
-"""Words as a tagger reads them: lower-cased ids, characters, shapes, and the same word's places in a document."""
+"""Turns words into a tagger's input: lower-cased ids, characters, shapes, and a word's other places in its document."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Document = Sequence[TaggedSentence]
 class TaggerInput(NamedTuple):
     """Sentences as a tagger reads them. Every spelling of the batch is there once.
 
-    `place_NS` has a row for each word that a document has more than once: where it stands, counted through [B, T].
+    `place_NS` has a row for each word that a document has more than once: its places, counted through [B, T].
     """
 
     word_BT: Tensor
@@ -42,7 +42,6 @@ class TaggerInput(NamedTuple):
     place_length_N: Tensor
 
     def to(self, device: torch.device) -> TaggerInput:
-        """The same on a device."""
         return TaggerInput(*(tensor.to(device, non_blocking=True) for tensor in self))
 
 
@@ -51,7 +50,7 @@ class TaggerInput(NamedTuple):
 class Lexicon:
     """The vocabularies of words (as `normalize_word` writes them), characters and shapes, and the tags.
 
-    `spelling` is how the tags spell spans (bio, bioes), or None where they don't (parts of speech).
+    `spelling` is the scheme of the spans (bio, bioes), or None if the tags spell none (parts of speech).
     """
 
     words: Vocabulary
@@ -64,7 +63,7 @@ class Lexicon:
     def learn(
         cls, sentences: Iterable[TaggedSentence], tags: Sequence[str], *, spelling: str | None, min_count: int = 2
     ) -> Lexicon:
-        """What the training text has at least `min_count` times; its rarer words are how <unk> looks."""
+        """Keep what the training text has at least `min_count` times; its rarer words teach what <unk> is like."""
         spellings = Counter(word for sentence in sentences for word in sentence.words)
         words, characters, shapes = Counter[str](), Counter[str](), Counter[str]()
         for word, count in spellings.items():
@@ -81,20 +80,20 @@ class Lexicon:
         )
 
     def with_words(self, words: Iterable[str]) -> Lexicon:
-        """With more words, those of a file of vectors, behind its own."""
+        """Return a lexicon with more words, those of a file of vectors, behind its own."""
         known = set(self.words.symbols)
         new = dict.fromkeys(word for word in map(normalize_word, words) if word and word not in known)
         return replace(self, words=Vocabulary([*self.words.symbols, *new], "words"))
 
     def counts(self, sentences: Iterable[TaggedSentence]) -> NDArray[np.int64]:
-        """How often each word stands in sentences, [V]."""
+        """Count how often each word stands in sentences, [V]."""
         found = np.zeros(self.words.size, np.int64)
         for word, count in Counter(word for sentence in sentences for word in sentence.words).items():
             found[_id(self.words, normalize_word(word))] += count
         return found
 
     def tokens(self, documents: Sequence[Document]) -> TaggerInput:
-        """The sentences of documents, in order, as one batch."""
+        """Return the sentences of documents, in order, as one batch."""
         sentences = [sentence.words for document in documents for sentence in document]
         spellings: dict[str, int] = {}
         spelling_BT = pad_ids([[spellings.setdefault(word, len(spellings)) for word in words] for words in sentences])
@@ -116,18 +115,16 @@ class Lexicon:
         return TaggerInput(*map(torch.from_numpy, table))
 
     def tag_ids(self, sentences: Iterable[Sequence[str]]) -> Tensor:
-        """Tags as ids, [B, T]."""
+        """Return tags as ids, [B, T]."""
         ids = {tag: index for index, tag in enumerate(self.tags)}
         return torch.from_numpy(pad_ids([[ids[tag] for tag in tags] for tags in sentences]))
 
     def to_json(self) -> str:
-        """As its file has it, JSON."""
         parts = {name: getattr(self, name).symbols for name in ("words", "characters", "shapes")}
         return json.dumps({**parts, "tags": self.tags, "spelling": self.spelling}, ensure_ascii=False)
 
     @classmethod
     def load(cls, path: Path) -> Lexicon:
-        """From its file."""
         try:
             stored = json.loads(path.read_text("utf-8"))
             words, characters, shapes = (stored[name] for name in ("words", "characters", "shapes"))
@@ -140,19 +137,19 @@ class Lexicon:
 
 @functools.lru_cache(1 << 16)
 def normalize_word(word: str) -> str:
-    """A word as the vocabulary knows it: lower-cased, every digit a 0, without spaces."""
+    """Return a word as the vocabulary knows it: lower-cased, every digit a 0, without spaces."""
     return re.sub(r"\d", "0", "".join(word.split()).lower())
 
 
 @functools.lru_cache(1 << 16)
 def word_shape(word: str) -> str:
-    """X for capitals, x for small letters, 0 for digits, two at most in a row: Xxx, XX, 00-00, Xx0."""
+    """Return X for capitals, x for small letters, 0 for digits, two at most in a row: Xxx, XX, 00-00, Xx0."""
     drawn = "".join(_character_class(character) for character in word if not character.isspace())
     return re.sub(r"(.)\1+", r"\1\1", drawn)[:LONGEST_SHAPE]
 
 
 def pad_ids(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Rows of ids as a table, zeros behind them."""
+    """Return rows of ids as a table, with zeros behind them."""
     table = np.zeros((len(rows), max(map(len, rows), default=0)), np.int64)
     for index, row in enumerate(rows):
         table[index, : len(row)] = row
@@ -182,7 +179,7 @@ def _vocabulary(counts: Counter[str], kind: str, min_count: int) -> Vocabulary:
 
 
 def _find_repeated(documents: Sequence[Document], steps: int) -> list[list[int]]:
-    """Where the words stand that a document has more than once, in runs of at most MOST_PLACES."""
+    """Return the places of words that a document has more than once, in runs of at most MOST_PLACES."""
     found, row = list[list[int]](), 0
     for document in documents:
         places: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Spans from tags and back: BIO, IOB1 and BIOES read as conlleval reads them, repaired with a count, scored as F1."""
+"""Turns tags (BIO, IOB1, BIOES) into spans as conlleval does, and back; repairs tags, and scores spans by F1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Tags = Sequence[str]
 
 
 class Span(NamedTuple):
-    """Tokens first .. last of a sentence, both included, and what they are."""
+    """Tokens `first` to `last` of a sentence, both included, and the kind of the span."""
 
     kind: str
     first: int
@@ -22,9 +22,9 @@ class Span(NamedTuple):
 
 
 def find_spans(tags: Tags) -> list[Span]:
-    """The spans that tags spell, in whichever scheme, as conlleval reads them (Tjong Kim Sang & De Meulder 2003).
+    """Return the spans of tags in any scheme, as conlleval reads them (Tjong Kim Sang & De Meulder 2003).
 
-    A tag goes on with the span before it if it is I or E, that one is B or I, and both have the same kind.
+    A tag continues the span before it if it is I or E, that one is B or I, and both have the same kind.
     """
     found: list[Span] = []
     before, kind_before = OUTSIDE, ""
@@ -39,12 +39,12 @@ def find_spans(tags: Tags) -> list[Span]:
 
 
 def bio(spans: Iterable[Span], length: int) -> list[str]:
-    """B at a span's first token, I inside (IOB2)."""
+    """Write B at a span's first token and I inside (IOB2)."""
     return _spell(spans, length, lambda span, at: "B" if at == span.first else "I")
 
 
 def bioes(spans: Iterable[Span], length: int) -> list[str]:
-    """B at a span's first token, E at its last, S at its only one, I inside (Ratinov & Roth 2009, section 5)."""
+    """Write B at a span's first token, E at its last, S at its only one, I inside (Ratinov & Roth 2009, section 5)."""
 
     def part(span: Span, at: int) -> str:
         if span.first == span.last:
@@ -55,7 +55,7 @@ def bioes(spans: Iterable[Span], length: int) -> list[str]:
 
 
 def iob1(spans: Iterable[Span], length: int) -> list[str]:
-    """I everywhere, but B at the first token of a span right behind another of its kind."""
+    """Write I everywhere, but B at the first token of a span right behind another of its kind."""
     spans = list(spans)
     touching = {span.first for before, span in itertools.pairwise(spans) if _touch(before, span)}
     return _spell(spans, length, lambda span, at: "B" if at == span.first and at in touching else "I")
@@ -65,27 +65,27 @@ SCHEMES: dict[str, Callable[[Iterable[Span], int], list[str]]] = {"bio": bio, "i
 
 
 class RepairedTags(NamedTuple):
-    """Tags that keep to their scheme, and how many had to be changed."""
+    """Tags that follow their scheme, and how many of them were changed."""
 
     tags: list[str]
     num_changed: int
 
 
 def repair_tags(tags: Tags, scheme: str) -> RepairedTags:
-    """The same spans as conlleval reads them, spelled as the scheme demands."""
+    """Spell the spans that conlleval reads in these tags as the scheme demands."""
     right = SCHEMES[scheme](find_spans(tags), len(tags))
     return RepairedTags(right, sum(one != other for one, other in zip(tags, right, strict=True)))
 
 
 def convert_tags(tags: Tags, scheme: str) -> list[str]:
-    """The spans of tags in any scheme, spelled in this one."""
+    """Spell the spans of tags in any scheme in this one."""
     return SCHEMES[scheme](find_spans(tags), len(tags))
 
 
 def detect_scheme(sentences: Iterable[Tags]) -> str | None:
-    """The scheme in which a file's tags need the least repair, or None where they spell no spans (parts of speech).
+    """Return the scheme in which a file's tags need the fewest repairs, or None if they spell no spans.
 
-    Tags that spell spans beside O mean a scheme, even if some are misspelled.
+    Tags that spell spans beside O mean a scheme, even if some are misspelled. Parts of speech spell none.
     """
     sentences = list(sentences)
     tags = {tag for sentence in sentences for tag in sentence}
@@ -99,13 +99,13 @@ def detect_scheme(sentences: Iterable[Tags]) -> str | None:
 
 
 def allowed_pairs(tags: Tags, scheme: str) -> list[list[bool]]:
-    """Which tag may follow which in BIO or BIOES: rows are the earlier tag; the last of both is a sentence's edge."""
+    """Return which tag may follow which in BIO or BIOES, a row for each earlier tag; the last is a sentence's edge."""
     edged = [*tags, OUTSIDE]
     return [[_follows(before, tag, is_bioes=scheme == "bioes") for tag in edged] for before in edged]
 
 
 class SpanScore(NamedTuple):
-    """How many spans there are, were found, and were found right: with the same first and last token and kind."""
+    """How many spans are gold, were found, and were found right: with the same first and last token and kind."""
 
     num_gold: int
     num_found: int
@@ -113,22 +113,21 @@ class SpanScore(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """The share of those found that are right, in percent; 0 where none was found."""
+        """The share of found spans that are right, in percent; 0 if none was found."""
         return 100 * self.num_right / self.num_found if self.num_found else 0.0
 
     @property
     def recall(self) -> float:
-        """The share of those there are that were found, in percent; 0 where there is none."""
+        """The share of gold spans that were found, in percent; 0 if there is none."""
         return 100 * self.num_right / self.num_gold if self.num_gold else 0.0
 
     @property
     def f1(self) -> float:
-        """2 p r / (p + r)."""
         return 200 * self.num_right / total if (total := self.num_gold + self.num_found) else 0.0
 
 
 def span_scores(gold: Iterable[Tags], found: Iterable[Tags]) -> tuple[SpanScore, dict[str, SpanScore]]:
-    """Over all kinds and for each, as conlleval counts."""
+    """Score spans over all kinds and for each, as conlleval counts."""
     wanted, given, right = Counter[str](), Counter[str](), Counter[str]()
     for gold_tags, found_tags in zip(gold, found, strict=True):
         one, other = set(find_spans(gold_tags)), set(find_spans(found_tags))

@@ -1,4 +1,4 @@
-"""Tagged sentences from files: read, their scheme found, their tags checked and repaired with a count."""
+"""Reads files of tagged sentences: finds their scheme, checks their tags, and repairs and counts wrong ones."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class TaggedFile(NamedTuple):
     sentences: list[TaggedSentence]
 
     def place(self, sentence: TaggedSentence, index: int) -> str:
-        """Where a token stands, as file:line."""
+        """Return where a token stands, as file:line."""
         return f"{self.path}:{sentence.line + index}"
 
 
 class RepairedSentences(NamedTuple):
-    """Sentences whose tags keep to the scheme that the model spells; how many tags were repaired, and the first."""
+    """Sentences in the model's tag scheme, how many tags were repaired, and where the first of these stands."""
 
     sentences: list[TaggedSentence]
     num_repaired: int = 0
@@ -36,19 +36,19 @@ class RepairedSentences(NamedTuple):
 
 
 def split_documents(given: Iterable[TaggedSentence]) -> Iterator[Document]:
-    """Neighbours of one document together, but not more than LONGEST_DOCUMENT."""
+    """Yield the sentences of each document, at most LONGEST_DOCUMENT at a time."""
     for _, group in itertools.groupby(given, key=lambda sentence: sentence.document):
         while part := list(itertools.islice(group, LONGEST_DOCUMENT)):
             yield part
 
 
 def read_tagged(field: str, pattern: str, columns: TagColumns) -> list[TaggedFile]:
-    """The files that a path, folder or glob stands for."""
+    """Read the files that a path, folder or glob stands for."""
     return read_files(find_files(field, pattern), columns)
 
 
 def read_files(paths: Iterable[Path], columns: TagColumns) -> list[TaggedFile]:
-    """Files of sentences; documents count through all of them."""
+    """Read files of sentences; documents are numbered through all of them."""
     files, first = list[TaggedFile](), 0
     for path in paths:
         found = [one._replace(document=first + one.document) for one in read_columns(path, columns)]
@@ -58,12 +58,12 @@ def read_files(paths: Iterable[Path], columns: TagColumns) -> list[TaggedFile]:
 
 
 def detect_file_scheme(files: Iterable[TaggedFile]) -> str | None:
-    """How the tags of files spell spans, or None."""
+    """Return the tag scheme of files, or None if their tags spell no spans."""
     return detect_scheme(sentence.tags for file in files for sentence in file.sentences)
 
 
 def repair_files(files: Iterable[TaggedFile], scheme: str | None, spelling: str) -> RepairedSentences:
-    """Tags repaired by their scheme and spelled anew; as they are where there is none."""
+    """Repair tags by their scheme and spell them in another; without a scheme, leave them as they are."""
     done, count, first = list[TaggedSentence](), 0, ""
     for file in files:
         for sentence in file.sentences:
@@ -80,7 +80,7 @@ def repair_files(files: Iterable[TaggedFile], scheme: str | None, spelling: str)
 
 
 def tag_set(sentences: Iterable[TaggedSentence], spelling: str | None) -> list[str]:
-    """Every tag of the sentences in alphabetical order; of spans, all that a spelling can write for their kinds."""
+    """Return every tag of the sentences in alphabetical order; for spans, all tags that a scheme has for the kinds."""
     sentences = list(sentences)
     if spelling is None:
         return sorted({tag for sentence in sentences for tag in sentence.tags})

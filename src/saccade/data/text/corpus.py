@@ -1,4 +1,4 @@
-"""Pairs of texts from files: line-aligned (plain or .gz), TSV or JSONL; checked strictly, with file and line."""
+"""Reads pairs of texts from files: line-aligned (plain or .gz), TSV or JSONL. Errors name file and line."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Pair(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Corpus:
-    """Where pairs come from: two line-aligned files, or one TSV (`.tsv`) or JSONL (`.jsonl`) file with both sides.
+    """A source of pairs: two line-aligned files, or one TSV (`.tsv`) or JSONL (`.jsonl`) file with both sides.
 
-    A path may be a folder or a glob: its files are read in the order of their names, as one. The name is for messages.
+    A path may be a folder or a glob: its files are read in the order of their names, as one. Messages use the name.
     """
 
     source: str
@@ -38,28 +38,28 @@ class Corpus:
     name: str = ""
 
     def pairs(self) -> Iterator[Pair]:
-        """Every pair in order; blank sides are kept as empty strings. A corpus without a line is a mistake."""
+        """Yield every pair in order; a blank side is an empty string. A corpus without a line raises a UserError."""
         self.files()  # they are there
         found = self._pairs()
         first = next(found, None)
         if first is None:
-            raise UserError(f"{_names(self.sides()[0])}: empty; there must be at least one line")
+            raise UserError(f"{_names(self.sides()[0])}: it is empty; there must be at least one line")
         yield first
         yield from found
 
     def files(self) -> list[Path]:
-        """All files it reads, in order."""
+        """Return all files it reads, in order."""
         if self.target is not None and kind_of(Path(self.source)) in (".tsv", ".jsonl"):
             raise UserError(f"{self.source}: it holds both sides, so there must be no target ({self.target} given)")
         return [path for side in self.sides() for path in side]
 
     def sides(self) -> list[list[Path]]:
-        """The files of the source and of the target, or those that hold both."""
+        """Return the files of the source and of the target, or those that hold both."""
         patterns = {"source": self.source} if self.target is None else {"source": self.source, "target": self.target}
         return [find_files(f"{self.name}.{side}".lstrip("."), pattern) for side, pattern in patterns.items()]
 
     def place(self, row: int, side: int) -> str:
-        """Where a side (0 source, 1 target) of a pair stands, as file:line."""
+        """Return where a side (0 source, 1 target) of a pair stands, as file:line."""
         *earlier, last = self.sides()[side if self.target is not None else 0]
         for path in earlier:
             count = sum(1 for _ in read_raw_lines(path))
@@ -76,7 +76,7 @@ class Corpus:
 
 
 def find_files(field: str, pattern: str) -> list[Path]:
-    """The files that a path, folder or glob stands for."""
+    """Return the files that a path, folder or glob stands for."""
     path = Path(pattern).expanduser()
     if path.is_dir():
         found = sorted(child for child in path.iterdir() if child.is_file() and not child.name.startswith("."))
@@ -91,40 +91,40 @@ def find_files(field: str, pattern: str) -> list[Path]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The cleaned lines of a UTF-8 file, plain or gzip, whatever its line ends and byte order mark."""
+    """Yield the cleaned lines of a UTF-8 file, plain or gzip."""
     return map(clean, read_raw_lines(path))
 
 
 def decode_clean_lines(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
-    """Cleaned lines of a stream of UTF-8 bytes; the name is for messages."""
+    """Yield cleaned lines of a stream of UTF-8 bytes; messages use the name."""
     return map(clean, decode_lines(name, stream))
 
 
 def clean(text: str) -> str:
-    """One space for any run of Unicode spaces, none at the ends, no byte order mark; composed characters (NFC)."""
+    """Write one space for any run of Unicode spaces, none at the ends, no byte order mark, and composed characters."""
     sound = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is no character
     return " ".join(unicodedata.normalize("NFC", sound.replace("\ufeff", "")).split())
 
 
 def read_raw_lines(path: Path) -> Iterator[str]:
-    """Only a line feed ends a line: other characters that break one (U+2028, U+0085) would misalign two files."""
+    """Yield lines that end with a line feed only: other line breaks (U+2028, U+0085) would misalign two files."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             yield from decode_lines(path, stream)
     except FileNotFoundError:
         raise UserError(f"there is no file at {path}") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: not a whole gzip file ({error})") from None
+        raise UserError(f"{path}: this is not a complete gzip file ({error})") from None
 
 
 def decode_lines(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
-    """The lines of a stream of UTF-8 bytes as they stand."""
+    """Yield the lines of a stream of UTF-8 bytes unchanged; messages use the name."""
     for number, raw in enumerate(stream, 1):
         try:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:
             where = f"byte {error.start + 1} of the line: {error.reason}"
-            raise UserError(f"{name}:{number}: not UTF-8 ({where})") from None
+            raise UserError(f"{name}:{number}: this is not UTF-8 ({where})") from None
 
 
 def _zip_lines(sources: list[Path], targets: list[Path]) -> Iterator[Pair]:
@@ -147,7 +147,7 @@ def _names(paths: list[Path]) -> str:
 
 
 def kind_of(path: Path) -> str:
-    """The ending that says what a file holds, with .gz taken off."""
+    """Return the ending that names a file's format, without .gz."""
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
 
 
@@ -165,7 +165,9 @@ def _tsv(path: Path) -> Iterator[Pair]:
         fields = line.split("\t")
         if len(fields) != 2:
             count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
-            raise UserError(f"{path}:{number}: {count}; there must be two, source and target, with a tab between")
+            raise UserError(
+                f"{path}:{number}: the line has {count}; there must be two, source and target, with a tab between"
+            )
         yield Pair(clean(fields[0]), clean(fields[1]))
 
 
@@ -176,9 +178,9 @@ def _jsonl(path: Path) -> Iterator[Pair]:
             source, target = row["source"], row["target"]
         except (ValueError, KeyError, TypeError, RecursionError):
             wanted = '{"source": "...", "target": "..."}'
-            raise UserError(f"{path}:{number}: not an object like {wanted}") from None
+            raise UserError(f"{path}:{number}: this is not an object like {wanted}") from None
         if not (isinstance(source, str) and isinstance(target, str)):
             raise UserError(f"{path}:{number}: source and target must be strings")
         if LONE_SURROGATE.search(source + target):
-            raise UserError(f"{path}:{number}: half a character (a lone surrogate such as \\ud800)")
+            raise UserError(f"{path}:{number}: it has half a character (a lone surrogate such as \\ud800)")
         yield Pair(clean(source), clean(target))

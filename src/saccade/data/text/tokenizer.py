@@ -1,4 +1,4 @@
-"""Text to token ids and back: SentencePiece (unigram, BPE) with byte fallback, characters, or white-space words.
+"""Tokenizers: SentencePiece (unigram, BPE) with byte fallback, characters, or white-space words.
 
 The first four ids mean the same in all of them: 0 padding, 1 start, 2 end, 3 unknown.
 """
@@ -36,7 +36,7 @@ class TextSample(NamedTuple):
 
 
 def sample_texts(texts: Iterable[str], *, most: int, seed: int = 0) -> TextSample:
-    """The texts that aren't blank, or some by chance, each with the same, that have at most so many characters."""
+    """Return all texts that aren't blank, or a random sample with at most `most` characters, all equally likely."""
     chance, share = random.Random(seed), 1.0
     kept: list[str] = []
     seen = size = 0
@@ -52,31 +52,31 @@ def sample_texts(texts: Iterable[str], *, most: int, seed: int = 0) -> TextSampl
 
 
 class Tokenizer(Protocol):
-    """What every tokenizer does. `pieces` are the tokens as they are shown beside weights."""
+    """Turns text into ids and back. `pieces` are the tokens as they are shown beside weights."""
 
     @property
     def size(self) -> int:
-        """V."""
+        """Size of the vocabulary, V."""
 
     def encode(self, text: str) -> list[int]:
-        """Ids, without start and end."""
+        """Return ids without start and end."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text; the special ids vanish."""
+        """Return text without the special ids."""
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """One readable string a token."""
+        """Return one readable string for each token."""
 
     def begins_word(self, piece: str) -> bool:
-        """Whether a piece is the first of a word (that of a text always is)."""
+        """Return whether a piece is the first of a word (the first piece of a text always is)."""
 
     def save(self, path: Path) -> None:
-        """One file, written whole or not at all."""
+        """Write one file, completely or not at all."""
 
 
 @final
 class SentencePiece:
-    """Unigram (Kudo 2018) or BPE (Sennrich 2016) pieces; what no piece covers is spelled in bytes."""
+    """Unigram (Kudo 2018) or BPE (Sennrich 2016) pieces; characters that no piece covers become bytes."""
 
     def __init__(self, model: bytes) -> None:
         self.model = model
@@ -84,7 +84,6 @@ class SentencePiece:
 
     @classmethod
     def train(cls, kind: str, texts: Iterable[str], size: int, *, seed: int) -> SentencePiece:
-        """Learn `size` pieces from texts."""
         sentencepiece.set_random_generator_seed(seed)
         written = io.BytesIO()
         try:
@@ -110,37 +109,33 @@ class SentencePiece:
 
     @property
     def size(self) -> int:
-        """V."""
         return self._processor.vocab_size()
 
     def encode(self, text: str) -> list[int]:
-        """Ids, without start and end. ▁, its own sign for a space, is read as one."""
+        """Return ids without start and end. ▁, its own sign for a space, is read as one."""
         return self._processor.encode(text)
 
     def sampler(self, alpha: float) -> Callable[[str], list[int]]:
-        """Encodes text in pieces drawn at random: subword regularisation (Kudo 2018), BPE-dropout (Provilkov 2020)."""
+        """Return a function that encodes in random pieces: subword regularisation (Kudo 2018), BPE-dropout."""
         return lambda text: self._processor.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text on one line, whatever bytes the ids spell; the special ids vanish."""
+        """Return text on one line, whatever bytes the ids spell, without the special ids."""
         return " ".join(self._processor.decode([index for index in ids if index > UNKNOWN]).split())
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """One readable string a token."""
         return [self._processor.id_to_piece(index) for index in ids]
 
     def begins_word(self, piece: str) -> bool:
-        """▁ does; and in scripts that write no spaces, every piece."""
+        """Return True for a piece with ▁, and in scripts without spaces for every piece."""
         return piece.startswith(SPACE) or unicodedata.east_asian_width(piece[0]) in "WF"
 
     def save(self, path: Path) -> None:
-        """SentencePiece's own model file."""
         with replace_file(path) as draft:
             draft.write_bytes(self.model)
 
     @classmethod
     def load(cls, path: Path) -> SentencePiece:
-        """From its file."""
         try:
             return cls(path.read_bytes())
         except RuntimeError:
@@ -149,7 +144,7 @@ class SentencePiece:
 
 @final
 class Vocabulary:
-    """A list of symbols: white-space words, or single characters. What isn't in it becomes <unk>."""
+    """A list of symbols: white-space words, or single characters. Others become <unk>."""
 
     def __init__(self, symbols: Sequence[str], kind: str) -> None:
         self.symbols, self.kind = list(symbols), kind
@@ -160,7 +155,7 @@ class Vocabulary:
 
     @classmethod
     def train(cls, kind: str, texts: Iterable[str], size: int) -> Vocabulary:
-        """The most frequent symbols, ties in alphabetical order."""
+        """Keep the most frequent symbols, ties in alphabetical order."""
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(text.split() if kind == "words" else text)
@@ -169,45 +164,40 @@ class Vocabulary:
 
     @property
     def size(self) -> int:
-        """V."""
         return len(self.symbols)
 
     def encode(self, text: str) -> list[int]:
-        """Ids, without start and end."""
         return [self._ids.get(symbol, UNKNOWN) for symbol in self._split(text)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text; the special ids vanish, but an unknown symbol shows."""
+        """Return text without the special ids, but with <unk> for unknown symbols."""
         return self._glue.join(self.symbols[index] for index in ids if index >= UNKNOWN)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """One readable string a token."""
         return [self.symbols[index] for index in ids]
 
     def begins_word(self, piece: str) -> bool:
-        """Every word; of characters, a space."""
+        """Return True for every word; with characters, for a space."""
         return self.kind == "words" or piece == " "
 
     def save(self, path: Path) -> None:
-        """A JSON file."""
         with replace_file(path) as draft:
             draft.write_text(json.dumps({"kind": self.kind, "symbols": self.symbols}, ensure_ascii=False), "utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        """From its file."""
         stored = json.loads(path.read_text("utf-8"))
         return cls(stored["symbols"], stored["kind"])
 
 
 def run_seeded(seed: int, work: Callable[[], T]) -> T:
-    """Run what draws pieces at random so that a seed always draws the same: SentencePiece seeds each new thread."""
+    """Run work that draws random pieces in a new thread: SentencePiece takes a seed only when a thread starts."""
     with ThreadPoolExecutor(1, initializer=sentencepiece.set_random_generator_seed, initargs=(seed,)) as fresh:
         return fresh.submit(work).result()
 
 
 def train_tokenizer(kind: str, texts: Iterable[str], size: int, *, seed: int = 0) -> SentencePiece | Vocabulary:
-    """A tokenizer of a kind (unigram, bpe, words, characters), learned from texts."""
+    """Learn a tokenizer of a kind (unigram, bpe, words, characters) from texts."""
     texts = [text for text in texts if text]
     if not texts:
         raise UserError("tokenizer: there is no text to learn from; every line is blank")
@@ -217,17 +207,17 @@ def train_tokenizer(kind: str, texts: Iterable[str], size: int, *, seed: int = 0
 
 
 def load_tokenizer(path: Path) -> SentencePiece | Vocabulary:
-    """From a run's folder."""
+    """Load a tokenizer from its file in a run's folder."""
     return Vocabulary.load(path) if path.suffix == ".json" else SentencePiece.load(path)
 
 
 def tokenizer_file_name(tokenizer: SentencePiece | Vocabulary, stem: str) -> str:
-    """How a tokenizer's file is called in a run."""
+    """Return the name of a tokenizer's file in a run."""
     return f"{stem}.json" if isinstance(tokenizer, Vocabulary) else f"{stem}.model"
 
 
 def _reason(error: str) -> str:
-    """What SentencePiece says, in our words where they are known."""
+    """Return SentencePiece's error, in our words where we know it."""
     if most := re.search(r"value <= (\d+)", error):
         return f"allowed: {int(most[1]):,} or fewer, as this text has no more pieces"
     if least := re.search(r"required_chars\. \d+ vs (\d+)", error):

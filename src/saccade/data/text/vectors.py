@@ -1,4 +1,4 @@
-"""Word vectors from text files: GloVe, word2vec and fastText, plain or gzip, with or without a header line."""
+"""Reads word vectors from text files: GloVe, word2vec and fastText, plain or gzip, with or without a header line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from saccade.errors import UserError
 
 
 class Vectors(NamedTuple):
-    """Words in the order of their file, each once, and their vectors [V, D]. Of a word's several, the first counts."""
+    """Words in the order of their file, each once, and their vectors [V, D]. A repeated word has its first vector."""
 
     words: list[str]
     table_VD: NDArray[np.float32]
@@ -28,7 +28,7 @@ class _Header(NamedTuple):
 
 
 def read_vectors(path: Path, *, most: int | None = None) -> Vectors:
-    """The vectors of a file, or its first `most`. Files begin with the commonest words, or should."""
+    """Read the vectors of a file, or its first `most`; files usually begin with the commonest words."""
     found: dict[str, NDArray[np.float32]] = {}
     repeated = 0
     for word, vector in itertools.islice(_rows(path), most):
@@ -49,24 +49,24 @@ def _rows(path: Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
         yield _row(f"{path}:{number}", line, width)
         count += 1
     if not count:
-        raise UserError(f"{path}: no vector in it; there must be lines of a word and its numbers")
+        raise UserError(f"{path}: there is no vector in it; there must be lines of a word and its numbers")
     if header and count != header.num_vectors:
-        raise UserError(f"{path}: {count:,} vectors; its first line says {header.num_vectors:,}")
+        raise UserError(f"{path}: it has {count:,} vectors, but its first line says {header.num_vectors:,}")
 
 
 def _header(line: str) -> _Header | None:
-    """`count width`, as word2vec and fastText begin."""
+    """Return the numbers of a first line `count width`, as word2vec and fastText write it, or None."""
     fields = line.split(" ")
     is_header = len(fields) == 2 and all(field.isdecimal() and field.isascii() for field in fields)
     return _Header(*map(int, fields)) if is_header else None
 
 
 def _row(place: str, line: str, width: int) -> tuple[str, NDArray[np.float32]]:
-    """A word may hold spaces (GloVe's 840B has some), so the numbers are counted from the end."""
+    """Split a line into word and vector. Words may hold spaces (GloVe 840B has some), so numbers count from the end."""
     word, *numbers = line.rsplit(" ", width) if width else [line]
     if not width or len(numbers) != width or not word:
         wanted = f"there must be {width}, as on the first line" if width else "there must be some behind the word"
-        raise UserError(f"{place}: {max(0, line.count(' '))} numbers; {wanted}")
+        raise UserError(f"{place}: the line has {max(0, line.count(' '))} numbers; {wanted}")
     try:
         vector = np.array(numbers, np.float32)
     except ValueError:
