@@ -9,12 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from filelock import FileLock
-from playwright.sync_api import Browser, Page, sync_playwright
 from rich.console import Console
 
-from page_browser import opened
-from page_runs import PAGE_RUNS, make_all
 from runs import make_run
 from saccade.runs import config as config_file
 from saccade.serving.models import ServedRun, load_runs
@@ -102,32 +98,3 @@ def glimpses(folder: Path) -> dict[str, Any]:
     data = {"train": {"images": f"{folder}/rows.npz"}, "valid": {"images": f"{folder}/rows.npz"}}
     model = {"patch": 4, "num_glimpses": 2, "width": 8, "glimpse_width": 8}
     return {"task": "glimpse", "data": data, "model": model, "training": {**TRAINING, "batch_size": 4}}
-
-
-@pytest.fixture(scope="session")
-def page_runs(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list[ServedRun]:
-    """What the page is tried on; made once, by whichever process of the tests comes first."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own if worker_id == "master" else own.parent) / "page_runs"  # above a lone process lie older sessions
-    with FileLock(f"{folder}.lock"):
-        if not folder.exists():
-            make_all(folder)
-    return load_runs([folder / name for name in PAGE_RUNS])
-
-
-@pytest.fixture(scope="session")
-def site(page_runs: list[ServedRun]) -> Iterator[Serving]:
-    with serving(page_runs) as found:
-        yield found
-
-
-@pytest.fixture(scope="session")
-def browser(chromium: str) -> Iterator[Browser]:
-    with sync_playwright() as started:
-        yield started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-
-
-@pytest.fixture
-def page(browser: Browser, site: Serving) -> Iterator[Page]:
-    with opened(browser, site) as found:
-        yield found
