@@ -51,7 +51,7 @@ def opened(browser: Browser, url: str, fragment: str, size: dict[str, int], sche
 
 
 def grown(page: Page) -> None:
-    """A window in which everything is seen: a picture of more than the window would turn the gaze away."""
+    """Make the window as high as the page: a screenshot larger than the window would hide the arcs."""
     height = page.evaluate("document.documentElement.scrollHeight")
     page.set_viewport_size({"width": WIDE["width"], "height": height})
 
@@ -75,7 +75,7 @@ def draw(browser: Browser, url: str, demo: str, others: list[str]) -> None:
         shoot(page, "phone")
     for name, model in zip(("caption", "glimpse"), others, strict=True):
         with opened(browser, url, f"model={model}&example=3", WIDE) as page:
-            page.locator(".scrubber input").fill("4")
+            page.locator(".steps input").fill("4")
             page.evaluate("document.activeElement.blur()")
             grown(page)
             shoot(page, name)

@@ -53,7 +53,7 @@ def typed(page: Page, text: str) -> None:
 
 def ready(page: Page) -> None:
     """Nothing is being asked any more, and there is an answer."""
-    expect(page.locator("#stage .waiting")).to_have_count(0)
+    expect(page.locator("#cards .waiting")).to_have_count(0)
     expect(page.locator(".answer-a .body > :visible")).to_have_count(1)
 
 
@@ -67,9 +67,9 @@ def shares(found: Locator) -> list[float]:
     return found.evaluate_all("spans => spans.map(span => Number(span.style.getPropertyValue('--share') || 0))")
 
 
-def spots(page: Page) -> Locator:
-    """The lights behind the words of the source."""
-    return page.locator("#lights .spot")
+def highlights(page: Page) -> Locator:
+    """Return the highlights behind the words of the source."""
+    return page.locator("#highlights .highlight")
 
 
 def cells(page: Page, slot: str = "a") -> list[list[int]]:

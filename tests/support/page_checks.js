@@ -36,20 +36,20 @@
   /** Lights that don't lie on the letters of their words. */
   astray: () => {
     const letters = document.querySelector("#mirror").firstChild;
-    const spots = [...document.querySelectorAll(".spot:not(.end)")];
+    const highlights = [...document.querySelectorAll(".highlight:not(.end)")];
     return [...letters.data.matchAll(/\S+/g)].flatMap(({ 0: word, index }, number) => {
       const range = document.createRange();
       range.setStart(letters, index);
       range.setEnd(letters, index + word.length);
-      const [wanted, found] = [range, spots[number]].map((one) => one.getBoundingClientRect());
+      const [wanted, found] = [range, highlights[number]].map((one) => one.getBoundingClientRect());
       return Math.hypot(wanted.left - found.left, wanted.top - found.top, wanted.width - found.width) < 1 ? [] : [word];
     });
   },
 
-  /** Light every word by this much, and write into the lights in the ink of the text that lies over them. */
+  /** Light every word by this much, and write into the highlights in the ink of the text that lies over them. */
   lit: (share) => {
-    for (const one of document.querySelectorAll(".output .word, .spot")) one.style.setProperty("--share", share);
-    for (const one of document.querySelectorAll(".spot")) Object.assign(one, { textContent: "word" }).style.color = getComputedStyle(document.querySelector("#text")).color;
+    for (const one of document.querySelectorAll(".output .word, .highlight")) one.style.setProperty("--share", share);
+    for (const one of document.querySelectorAll(".highlight")) Object.assign(one, { textContent: "word" }).style.color = getComputedStyle(document.querySelector("#text")).color;
   },
 
   /** Texts that stand out too little from what lies behind them (WCAG 2.2, 1.4.3). */
@@ -70,7 +70,7 @@
       for (let up = one; up && layers.at(-1)?.[3] !== 1; up = up.parentElement) layers.push(rgba(getComputedStyle(up).backgroundColor));
       return layers.reduceRight((under, top) => over(top, under), [255, 255, 255]);
     };
-    const isLeft = (one) => one.matches(".unseen, :disabled, option, .heatmap td, .path *, #mirror, .spot.end");
+    const isLeft = (one) => one.matches(".unseen, :disabled, option, .heatmap td, .path *, #mirror, .highlight.end");
     const ratio = (one, style) => {
       const isDrawn = one instanceof SVGElement;
       const behind = ground(isDrawn ? one.closest("svg").parentElement : one);

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from page_browser import (
     TEXT,
+    highlights,
     look,
     names,
     numbers,
@@ -19,7 +20,6 @@ from page_browser import (
     questions,
     saved,
     shares,
-    spots,
     typed,
     words_of,
 )
@@ -87,7 +87,7 @@ def test_sentences_are_asked_for_once_and_joined_as_they_stood(page: Page, site:
     start, words = (len(first["sides"]["output"]["words"]) - 1, second["sides"]["output"]["words"])
     words_of(page).nth(start + 1).hover()
     wanted = np.concatenate([np.zeros(len(first["sides"]["source"]["words"]) - 1), read(second, 1)])
-    np.testing.assert_allclose(shares(spots(page)), wanted / max(0.4, wanted.max()), atol=2e-3)
+    np.testing.assert_allclose(shares(highlights(page)), wanted / max(0.4, wanted.max()), atol=2e-3)
     words_of(page).nth(start + 1).click()
     assert names(page)[0] == words  # the sentence that is looked into
     words_of(page).nth(0).click()
@@ -106,23 +106,23 @@ def test_an_output_word_lights_what_it_read(page: Page, site: Serving, way: str)
     else:
         words_of(page).nth(1).hover()
     wanted = read(insight, 1)
-    np.testing.assert_allclose(shares(spots(page)), wanted / max(0.4, wanted.max()), atol=2e-3)
+    np.testing.assert_allclose(shares(highlights(page)), wanted / max(0.4, wanted.max()), atol=2e-3)
     best = insight["sides"]["source"]["words"][int(wanted.argmax())]
     sure = confidence(insight)[1]
     line = page.locator(".answer-a .line").inner_text()
     assert line.startswith(f"{words[1]}: ")
     assert f"read {best} " in line
     assert numbers(line)[0] == pytest.approx(100 * sure, abs=0.51)
-    assert page.locator("#gaze .arcs path").count() == min(6, int((wanted >= 0.05).sum()))
+    assert page.locator("#arcs .curves path").count() == min(6, int((wanted >= 0.05).sum()))
     expect(words_of(page).nth(1)).to_have_class(re.compile("here"))
     expect(page.locator(".inside-a tbody th.here")).to_have_text(words[1])
-    expect(page.locator(".threads text.lit")).to_have_text([words[1]])
+    expect(page.locator(".lines text.lit")).to_have_text([words[1]])
     if way == "keyboard":
         page.keyboard.press("Escape")
     else:
         page.mouse.move(5, 5)
-    assert max(shares(spots(page))) == 0
-    expect(page.locator("#gaze .arcs path")).to_have_count(0)
+    assert max(shares(highlights(page))) == 0
+    expect(page.locator("#arcs .curves path")).to_have_count(0)
 
 
 @pytest.mark.parametrize("way", ["pointer", "keyboard"])
@@ -134,11 +134,11 @@ def test_a_source_word_lights_who_read_it(page: Page, site: Serving, way: str) -
         for _ in "the small":
             page.keyboard.press("ArrowRight")
     else:
-        box = spots(page).nth(1).bounding_box()
+        box = highlights(page).nth(1).bounding_box()
         assert box is not None
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     wanted = by_words(insight, "cross", shown(insight, "cross"))[:-1, 1]
-    expect(spots(page).nth(1)).to_have_class(re.compile("here"))
+    expect(highlights(page).nth(1)).to_have_class(re.compile("here"))
     np.testing.assert_allclose(shares(words_of(page)), wanted / max(0.4, wanted.max()), atol=2e-3)
 
 
@@ -194,7 +194,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, page_runs: lis
         field.fill("wrong-key")
         page.keyboard.press("Enter")
         page.get_by_label("Text to read").fill(TEXT)
-        expect(page.get_by_role("alert").first).to_contain_text("This server wants an API key.")
+        expect(page.get_by_role("alert").first).to_contain_text("This server needs an API key.")
         expect(field).to_be_focused()
         field.fill(KEY)
         page.keyboard.press("Enter")
@@ -227,9 +227,9 @@ def test_a_busy_server_is_asked_again(browser: Browser, site: Serving) -> None:
 def test_troubles_are_one_kind_line(browser: Browser, site: Serving) -> None:
     status = 0
     lines = {
-        500: "The server stumbled. Try again; if it happens again, its log says why.",
+        500: "The server had an error. Try again; if it happens again, read its log.",
         503: "The server took too long or is shutting down. Try again in a moment.",
-        413: "That is more than this server takes. Try a shorter text or a smaller picture.",
+        413: "This input is larger than the server allows. Try a shorter text or a smaller picture.",
         0: "The server doesn't answer. Check that saccade serve is still running, then type again.",
     }
 
@@ -266,7 +266,7 @@ def test_what_a_model_says_is_text(browser: Browser, site: Serving) -> None:
         expect(words_of(page).first).to_have_text(evil)
         expect(page.locator(".answer-a .line")).to_contain_text(evil)
         expect(page.locator(".others button").first).to_have_text(evil)
-        expect(page.locator(".threads text").last).to_have_text(evil)
+        expect(page.locator(".lines text").last).to_have_text(evil)
         expect(page.locator(".inside-a tbody th").first).to_have_text(evil)
         assert evil in "".join(ET.fromstring(saved(page, "SVG")).itertext())
         assert page.locator("img").count() == 0

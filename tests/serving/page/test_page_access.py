@@ -13,10 +13,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from page_browser import (
     TEXT,
+    highlights,
     opened,
     ready,
     shares,
-    spots,
     typed,
     words_of,
 )
@@ -64,7 +64,7 @@ def test_lit_words_and_cells_can_be_read(page: Page) -> None:
 
 def test_lights_lie_behind_their_words(page: Page) -> None:
     typed(page, " ".join([TEXT] * 9))
-    expect(spots(page)).to_have_count(9 * 7 + 1)
+    expect(highlights(page)).to_have_count(9 * 7 + 1)
     for width in range(640, 1300, 30):
         page.set_viewport_size({"width": width, "height": 900})
         assert checked(page, "apart") == [], width
@@ -139,7 +139,7 @@ def test_it_fits_a_phone(browser: Browser, site: Serving) -> None:
             assert page.evaluate("document.documentElement.scrollWidth") == 360
             if model == "pieces":
                 words_of(page).nth(2).tap()
-                assert max(shares(spots(page))) > 0
+                assert max(shares(highlights(page))) > 0
                 expect(words_of(page).nth(2)).to_have_attribute("aria-selected", "true")
 
 

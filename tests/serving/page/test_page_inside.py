@@ -1,4 +1,4 @@
-"""Inside the models of the page: heat map, threads, heads, steps; two models; labels and tags."""
+"""Inside the models of the page: heat map, lines, heads, steps; two models; labels and tags."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from page_browser import (
     TEXT,
     cells,
     choose,
+    highlights,
     look,
     names,
     numbers,
     opened,
     ready,
     shares,
-    spots,
     typed,
     words_of,
 )
@@ -74,18 +74,18 @@ def test_all_heads_at_a_glance_choose_one(page: Page, site: Serving) -> None:
     expect(page.locator(".tile[aria-pressed=true]")).to_have_count(1)
 
 
-def test_the_heat_map_and_the_threads_light_the_texts(page: Page, site: Serving) -> None:
+def test_the_heat_map_and_the_lines_light_the_texts(page: Page, site: Serving) -> None:
     typed(page, TEXT)
     insight = look(site, num_best=4)
     weights = by_words(insight, "cross", shown(insight, "cross"))
-    assert page.locator(".thread").count() == int((weights >= 0.04).sum())
+    assert page.locator(".link").count() == int((weights >= 0.04).sum())
     page.locator(".inside-a tbody tr").nth(2).locator("td").nth(3).hover()
-    lit = shares(spots(page))
+    lit = shares(highlights(page))
     assert [index for index, share in enumerate(lit) if share] == ([3] if weights[2, 3] >= 5e-4 else [])
     expect(words_of(page).nth(2)).to_have_class(re.compile("here"))
-    page.locator(".threads text[data-key='1']").hover()
-    assert [index for index, share in enumerate(shares(spots(page))) if share] == [1]
-    page.locator(".threads text[data-query='4']").hover()
+    page.locator(".lines text[data-key='1']").hover()
+    assert [index for index, share in enumerate(shares(highlights(page))) if share] == [1]
+    page.locator(".lines text[data-query='4']").hover()
     expect(words_of(page).nth(4)).to_have_class(re.compile("here"))
 
 
@@ -104,7 +104,9 @@ def test_steps_are_walked_and_played(browser: Browser, site: Serving) -> None:
             best = words[int(weights[step].argmax())]
             expect(page.locator(".answer-a .line")).to_contain_text(f"read {best} ")
             assert f"Step {step + 1} of {len(output['pieces'])}" in (slider.get_attribute("aria-valuetext") or "")
-            np.testing.assert_allclose(shares(spots(page)), weights[step] / max(0.4, weights[step].max()), atol=2e-3)
+            np.testing.assert_allclose(
+                shares(highlights(page)), weights[step] / max(0.4, weights[step].max()), atol=2e-3
+            )
             page.keyboard.press("ArrowRight")
         page.keyboard.press("Escape")
         expect(page.locator(".word.later")).to_have_count(0)
@@ -137,10 +139,10 @@ def test_two_models_side_by_side(page: Page, site: Serving) -> None:
     np.testing.assert_allclose(cells(page, "b"), 100 * wanted, atol=0.51)
     words_of(page, "b").nth(1).hover()
     row = read(insight, 1)
-    np.testing.assert_allclose(shares(spots(page)), row / max(0.4, row.max()), atol=2e-3)
+    np.testing.assert_allclose(shares(highlights(page)), row / max(0.4, row.max()), atol=2e-3)
     page.get_by_label("Second model", exact=True).select_option("labels")
     ready(page)
-    expect(page.locator(".answer-b .verdict strong")).to_have_text(look(site, model="labels")["answer"]["label"])
+    expect(page.locator(".answer-b .prediction strong")).to_have_text(look(site, model="labels")["answer"]["label"])
     page.get_by_role("button", name="Close the second model").click()
     expect(page.locator(".answer-b")).to_have_count(0)
     expect(page.get_by_role("button", name="Compare")).to_be_focused()
@@ -151,17 +153,17 @@ def test_labels_and_the_weights_of_words(page: Page, site: Serving) -> None:
     typed(page, "the small dog")
     insight = look(site, "the small dog", "labels")
     answer = insight["answer"]
-    expect(page.locator(".verdict strong")).to_have_text(answer["label"])
+    expect(page.locator(".prediction strong")).to_have_text(answer["label"])
     ranked = sorted(answer["probabilities"], key=lambda name: -answer["probabilities"][name])
     expect(page.locator(".bars span")).to_have_text(ranked)
     told = [numbers(text)[0] for text in page.locator(".bars b").all_text_contents()]
     np.testing.assert_allclose(told, [100 * answer["probabilities"][name] for name in ranked], atol=0.51)
     wanted = by_words(insight, "pooling", shown(insight, "pooling"))[0]
-    np.testing.assert_allclose(shares(spots(page)), wanted / max(0.4, wanted.max()), atol=2e-3)
+    np.testing.assert_allclose(shares(highlights(page)), wanted / max(0.4, wanted.max()), atol=2e-3)
     choose(page, "View", "weights")
     choose(page, "Head", "2")
     one = by_words(insight, "pooling", shown(insight, "pooling", "weights", -1, 2))[0]
-    np.testing.assert_allclose(shares(spots(page)), one / max(0.4, one.max()), atol=2e-3)
+    np.testing.assert_allclose(shares(highlights(page)), one / max(0.4, one.max()), atol=2e-3)
     choose(page, "Attention", "encoder")
     assert names(page) == (["the", "small", "dog"],) * 2
 
@@ -180,4 +182,4 @@ def test_tags_are_spans_with_their_kinds(page: Page, site: Serving) -> None:
     assert line.startswith("Lee: PER ")
     share = sum(share for tag, share in tags.items() if tag.endswith("-PER"))
     assert numbers(line)[0] == pytest.approx(100 * share, abs=0.51)
-    assert [index for index, lit in enumerate(shares(spots(page))) if lit] == [1]
+    assert [index for index, lit in enumerate(shares(highlights(page))) if lit] == [1]

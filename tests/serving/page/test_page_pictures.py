@@ -84,7 +84,7 @@ def test_a_caption_shows_where_each_word_looked(page: Page) -> None:
         page.get_by_label("Model", exact=True).select_option("shapes")  # a picture is painted at once
     ready(page)
     insight = answer.value.json()
-    shade = page.locator(".sight .shade")
+    shade = page.locator(".picture-input .shade")
     assert not thickness(shade).any()
     words_of(page).first.hover()
     weights = np.array(insight["attention"]["cross"]["weights"])[0, 0]
@@ -102,7 +102,7 @@ def test_a_caption_shows_where_each_word_looked(page: Page) -> None:
     stills.nth(2).click()
     expect(page.get_by_label("Step by step").get_by_role("slider")).to_have_value("3")
     assert thickness(shade).any()
-    expect(page.locator(".still[aria-pressed=true]")).to_have_count(1)
+    expect(page.locator(".thumbnail[aria-pressed=true]")).to_have_count(1)
 
 
 def test_another_picture_is_painted_and_what_is_none_is_said(page: Page) -> None:
@@ -110,7 +110,7 @@ def test_another_picture_is_painted_and_what_is_none_is_said(page: Page) -> None
     ready(page)
     pixels = "picture => picture.toDataURL()"
     first = page.locator("canvas.picture").evaluate(pixels)
-    page.get_by_role("button", name="Paint one by chance").click()
+    page.get_by_role("button", name="Random picture").click()
     ready(page)
     assert page.locator("canvas.picture").evaluate(pixels) != first
     page.get_by_label("Choose a picture").set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": b"no"})
@@ -129,7 +129,7 @@ def test_glimpses_are_a_path_and_one_may_draw(page: Page) -> None:
         "dots => dots.map(dot => ['cx', 'cy'].map(at => Number(dot.getAttribute(at))))"
     )
     assert places == found["path"]
-    expect(page.locator(".verdict strong")).to_have_text(found["label"])
+    expect(page.locator(".prediction strong")).to_have_text(found["label"])
     page.get_by_label("Glimpse by glimpse").get_by_role("slider").focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
@@ -137,7 +137,7 @@ def test_glimpses_are_a_path_and_one_may_draw(page: Page) -> None:
     expect(page.locator(".path rect")).to_have_attribute("width", "6")
     bars = dict(zip(page.locator(".bars span").all_text_contents(), shares(page.locator(".bars i")), strict=True))
     assert bars == pytest.approx(found["beliefs"][1], abs=1e-4)
-    page.get_by_role("button", name="Wipe").click()
+    page.get_by_role("button", name="Clear").click()
     box = page.locator("canvas.picture").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 60, box["y"] + 60)

@@ -1,40 +1,40 @@
-// The page: an input on one side, one or two models on the other, and the gaze between them.
+// The page: an input on one side, one or two models on the other, and arcs between their words.
 
-import { gaze } from "./attention/arcs.js";
-import { looked } from "./look.js";
+import { arcs } from "./attention/arcs.js";
+import { look } from "./look.js";
 import { panel } from "./panel.js";
-import { ask, key, Trouble } from "./parts/api.js";
+import { ask, key, RequestError } from "./parts/api.js";
 import { $, make } from "./parts/dom.js";
-import { sight } from "./pictures/picture.js";
+import { pictureInput } from "./pictures/picture.js";
 import { figure } from "./shell/figure.js";
-import * as fragment from "./shell/link.js";
-import { eye } from "./shell/logo.js";
+import * as link from "./shell/link.js";
+import { logo } from "./shell/logo.js";
 import { share } from "./shell/share.js";
 import { editor } from "./text/editor.js";
-import { transferred } from "./text/positions.js";
+import { transfer } from "./text/positions.js";
 
-const PAUSE = 300; // milliseconds without a key before it is asked
-const FULL = 0.4; // a weight that lights in full even where none is greater
-const KINDS = ["cross", "pooling", "encoder", "decoder"]; // the one that tells most first
+const PAUSE = 300; // milliseconds without a key before the models are asked
+const FULL = 0.4; // the least weight that is lit in full
+const KINDS = ["cross", "pooling", "encoder", "decoder"]; // in the order in which they are offered
 const THROUGH = { translate: ["cross", "encoder", "decoder"], classify: ["pooling", "encoder"], tag: ["encoder"] }; // for rollout and flow
-const SEES = new Set(["caption", "glimpse"]);
+const READS_PICTURES = new Set(["caption", "glimpse"]);
 
 const page = { models: [], limit: null, panels: [], rest: null, targets: new Map(), given: {} };
-const look = eye($("eye"));
-const trail = gaze($("gaze"), (place) => look.follow(place));
-const text = editor({ onChange: (_, isComposing) => isComposing || later(), onSelect: (index) => pointed(index) });
-const picture = sight({ onChange: () => later(0), onTrouble: (line) => page.panels[0].fail(line) });
-let asked = new AbortController();
+const eye = logo($("logo"));
+const trail = arcs($("arcs"), (place) => eye.follow(place));
+const text = editor({ onChange: (_, isComposing) => isComposing || askSoon(), onSelect: (index) => showReaders(index) });
+const picture = pictureInput({ onChange: () => askSoon(0), onError: (line) => page.panels[0].fail(line) });
+let pending = new AbortController();
 let timer = null;
 
 const notice = (line) => ($("notice").textContent = line);
-const isSeeing = () => SEES.has(page.panels[0].model.task);
-const alike = () => page.models.filter(({ task }) => SEES.has(task) === isSeeing());
+const readsPictures = () => READS_PICTURES.has(page.panels[0].model.task);
+const comparable = () => page.models.filter(({ task }) => READS_PICTURES.has(task) === readsPictures());
 
 const on = {
   notice,
   read,
-  ask: () => later(0),
+  ask: () => askSoon(0),
   rest: (one, reading) => {
     if (one !== page.panels[0]) return;
     page.rest = reading;
@@ -44,46 +44,46 @@ const on = {
   path: (one, places, step) => (one === page.panels[0] || step !== null) && picture.path(places, step),
   choose: (one, part, output) => {
     page.targets.set(`${one.model.name}\n${one.parts[part].text}`, output);
-    later(0);
+    askSoon(0);
   },
 };
 
-/** Light what was read; null: what is lit while nothing is pointed at. */
+/** Light what was read; null: what to light while nothing is selected. */
 function read(one, reading) {
   const shown = reading ?? (one === page.panels[0] ? page.rest : null);
-  if (isSeeing()) {
+  if (readsPictures()) {
     picture.light(shown?.weights, shown?.shape);
     return;
   }
-  const weights = shown ? transferred(shown.weights, one.spots.slice(0, shown.weights.length), text.places) : null;
+  const weights = shown ? transfer(shown.weights, one.places.slice(0, shown.weights.length), text.places) : null;
   const most = Math.max(FULL, ...(weights ?? []));
   text.light(weights?.map((weight) => weight / most), reading?.here ?? null);
-  if (!reading) return trail.away();
-  trail.look(reading.from?.getBoundingClientRect() ?? null, weights.map((weight, index) => ({ place: text.placeOf(index), weight })));
+  if (!reading) return trail.hide();
+  trail.show(reading.from?.getBoundingClientRect() ?? null, weights.map((weight, index) => ({ place: text.placeOf(index), weight })));
 }
 
-/** A word of the source is pointed at: who read it? */
-function pointed(index) {
+/** Light the output words that read a word of the source. */
+function showReaders(index) {
   const place = index === null ? null : text.places[index];
   for (const one of page.panels) one.light(place);
   if (index === null) read(page.panels[0], null);
   else text.light(null, index);
 }
 
-/** Ask as soon as there is a pause. */
-function later(wait = PAUSE) {
-  if (!page.panels.length) return; // the models aren't known yet; it is asked when they are
+/** Ask the models after a pause. */
+function askSoon(wait = PAUSE) {
+  if (!page.panels.length) return; // the models aren't known yet; `begin` asks them
   clearTimeout(timer);
-  asked.abort();
-  trail.away();
-  counted();
-  if (!isSeeing() && !text.text.trim()) return empty();
+  pending.abort();
+  trail.hide();
+  showCount();
+  if (!readsPictures() && !text.text.trim()) return clearAll();
   document.body.classList.remove("empty");
   for (const one of page.panels) one.wait();
   timer = setTimeout(answer, wait);
 }
 
-function empty() {
+function clearAll() {
   document.body.classList.add("empty");
   page.rest = null;
   page.targets.clear();
@@ -92,127 +92,127 @@ function empty() {
 }
 
 async function answer() {
-  asked = new AbortController();
+  pending = new AbortController();
   notice("");
-  await Promise.all(page.panels.map((one) => answered(one, asked.signal)));
+  await Promise.all(page.panels.map((one) => askPanel(one, pending.signal)));
 }
 
-async function answered(one, signal) {
+async function askPanel(one, signal) {
   const began = performance.now();
-  const given = isSeeing() ? { image: picture.data() } : { text: text.text };
+  const given = readsPictures() ? { image: picture.data() } : { text: text.text };
   const onWait = (seconds) => notice(`The server is busy; asking again in ${seconds} s.`);
   try {
-    const parts = await looked(one.model, given, { needs: one.inside.choices.needs(), targets: page.targets }, { signal, onWait });
+    const parts = await look(one.model, given, { needs: one.inside.choices.needs(), targets: page.targets }, { signal, onWait });
     if (signal.aborted) return;
     notice("");
-    shown(one, parts, performance.now() - began);
+    showAnswer(one, parts, performance.now() - began);
   } catch (error) {
-    if (!signal.aborted) failed(one, error);
+    if (!signal.aborted) showError(one, error);
   }
 }
 
-function failed(one, error) {
-  one.fail(error instanceof Trouble ? error.message : "Something went wrong on this page. Reload it to go on.");
-  if (error.wantsKey) keyed(true);
-  if (!(error instanceof Trouble)) throw error;
+function showError(one, error) {
+  one.fail(error instanceof RequestError ? error.message : "This page had an error. Reload it to continue.");
+  if (error.wantsKey) openKeyForm(true);
+  if (!(error instanceof RequestError)) throw error;
 }
 
-function shown(one, parts, milliseconds) {
+function showAnswer(one, parts, milliseconds) {
   const first = Math.max(0, parts.findLastIndex(({ at }) => at <= text.caret));
-  const said = one.show(parts, text.text, { milliseconds, first });
+  const answerText = one.show(parts, text.text, { milliseconds, first });
   if (one === page.panels[0]) {
-    if (!isSeeing()) text.words(one.spots);
+    if (!readsPictures()) text.words(one.places);
     read(one, null);
   }
-  $("live").textContent = page.panels.length > 1 ? `${one.model.name}: ${said}` : said;
-  look.blink();
+  $("live").textContent = page.panels.length > 1 ? `${one.model.name}: ${answerText}` : answerText;
+  eye.blink();
 }
 
-function counted() {
+function showCount() {
   const size = [...text.text].length;
   $("count").textContent = page.limit && size > 0.8 * page.limit ? `${size} of ${page.limit} characters` : "";
 }
 
-/** Another model in a place. */
+/** Use another model in a place. */
 function use(place, name) {
-  const wasSeeing = page.panels[0].model ? isSeeing() : null;
+  const wasPicture = page.panels[0].model ? readsPictures() : null;
   page.panels[place].use(page.models.find((one) => one.name === name) ?? page.models[0]);
-  if (page.panels[1] && SEES.has(page.panels[1].model.task) !== isSeeing()) alone();
-  if (place === 0) turned(wasSeeing);
-  refilled();
+  if (page.panels[1] && READS_PICTURES.has(page.panels[1].model.task) !== readsPictures()) closeSecond();
+  if (place === 0) showInput(wasPicture);
+  fillModels();
 }
 
-/** The input that the first model reads. */
-function turned(wasSeeing) {
+/** Show the input that the first model reads. */
+function showInput(wasPicture) {
   page.rest = null;
   page.targets.clear();
   const { task, languages, examples = [], picture: wanted } = page.panels[0].model;
-  $("writing").hidden = isSeeing();
+  $("writing").hidden = readsPictures();
   text.language = languages?.source.code ?? "";
-  picture.element.hidden = !isSeeing();
-  $("source-title").textContent = isSeeing() ? "Picture" : "Text";
-  $("examples").hidden = isSeeing() || !examples.length;
+  picture.element.hidden = !readsPictures();
+  $("source-title").textContent = readsPictures() ? "Picture" : "Text";
+  $("examples").hidden = readsPictures() || !examples.length;
   $("examples").replaceChildren(make("span", { text: "Try" }), ...examples.slice(0, 4).map(chip));
-  if (!isSeeing()) return;
+  if (!readsPictures()) return;
   const isSame = picture.fit(wanted, task === "glimpse");
-  if (!isSame || !wasSeeing) picture.example(Number(page.given.example) || picture.seed || 1);
+  if (!isSame || !wasPicture) picture.example(Number(page.given.example) || picture.seed || 1);
 }
 
 function chip(line) {
   const choose = () => {
     text.text = line;
-    later(0);
+    askSoon(0);
   };
   return make("button", { type: "button", class: "chip", dir: "auto", text: line, onclick: choose });
 }
 
-function refilled() {
+function fillModels() {
   const [first, second] = page.panels;
   first.models(page.models);
-  second?.models(alike());
-  compare.hidden = Boolean(second) || alike().length < 2;
+  second?.models(comparable());
+  compare.hidden = Boolean(second) || comparable().length < 2;
 }
 
-const compare = make("button", { type: "button", class: "quiet", text: "Compare", title: "Another model beside it", onclick: () => beside() });
-const close = make("button", { type: "button", class: "quiet", text: "Close", "aria-label": "Close the second model", onclick: () => alone() });
+const compare = make("button", { type: "button", class: "quiet", text: "Compare", title: "Show another model beside it", onclick: () => openSecond() });
+const close = make("button", { type: "button", class: "quiet", text: "Close", "aria-label": "Close the second model", onclick: () => closeSecond() });
 
-function beside(name) {
+function openSecond(name) {
   const own = page.panels[0].model;
-  const others = alike().filter((one) => one !== own);
+  const others = comparable().filter((one) => one !== own);
   const other = others.find((one) => one.name === name) ?? others.find(({ task }) => task === own.task) ?? others[0];
   if (!other) return;
-  const second = panel({ slot: "b", title: "Second model", on: { ...on, turned: (chosen) => { use(1, chosen); later(0); } } });
+  const second = panel({ slot: "b", title: "Second model", on: { ...on, chooseModel: (chosen) => { use(1, chosen); askSoon(0); } } });
   second.actions.append(close);
   page.panels.push(second);
-  $("gaze").before(second.element, second.inside.element);
-  $("stage").dataset.answers = "2";
+  $("arcs").before(second.element, second.inside.element);
+  $("cards").dataset.answers = "2";
   use(1, other.name);
-  later(0);
+  askSoon(0);
 }
 
-function alone() {
+function closeSecond() {
   const second = page.panels.pop();
   second.element.remove();
   second.inside.element.remove();
-  $("stage").dataset.answers = "1";
-  refilled();
+  $("cards").dataset.answers = "1";
+  fillModels();
   compare.focus();
 }
 
-function keyed(isOpen) {
+function openKeyForm(isOpen) {
   $("key-button").hidden = false;
   $("key-form").hidden = !isOpen;
   $("key-button").setAttribute("aria-expanded", String(isOpen));
   if (isOpen) $("key").focus();
 }
 
-$("key-button").addEventListener("click", () => keyed($("key-form").hidden));
+$("key-button").addEventListener("click", () => openKeyForm($("key-form").hidden));
 $("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   key.set($("key").value.trim());
-  keyed(false);
+  openKeyForm(false);
   notice("");
-  if (page.panels.length) later(0);
+  if (page.panels.length) askSoon(0);
   else start();
 });
 
@@ -226,47 +226,47 @@ share({
   link: () => {
     const [first, second] = page.panels;
     const state = { model: first.model.name, beside: second?.model.name, ...first.inside.choices.chosen };
-    return `#${fragment.written({ ...state, ...(isSeeing() ? { example: picture.seed } : { text: text.text }) })}`;
+    return `#${link.write({ ...state, ...(readsPictures() ? { example: picture.seed } : { text: text.text }) })}`;
   },
-  figure: () => figure({ panel: page.panels[0], picture: isSeeing() ? picture : null }),
+  figure: () => figure({ panel: page.panels[0], picture: readsPictures() ? picture : null }),
 });
 
 async function start() {
   try {
     const [{ models }, settings] = await Promise.all([ask("v1/models"), ask("frontend/settings")]);
-    page.models = models.map(offering);
+    page.models = models.map(addOptions);
     page.limit = settings.charLimit > 0 ? settings.charLimit : null;
-    if (settings.keyRequired) keyed(!key.get());
+    if (settings.keyRequired) openKeyForm(!key.get());
     begin();
   } catch (error) {
     notice(error.message);
-    if (error.wantsKey) keyed(true);
-    if (!(error instanceof Trouble)) throw error;
+    if (error.wantsKey) openKeyForm(true);
+    if (!(error instanceof RequestError)) throw error;
   }
 }
 
-/** A model with what may be asked of it. */
-function offering(model) {
+/** Return a model with the kinds and views that it offers. */
+function addOptions(model) {
   const isThrough = THROUGH[model.task]?.every((kind) => model.kinds.includes(kind));
   return { ...model, kinds: KINDS.filter((kind) => model.kinds.includes(kind)), views: isThrough ? ["rollout", "flow"] : [] };
 }
 
-/** With the first model, or as a link says. */
+/** Start with the first model, or with what a link says. */
 function begin() {
-  page.given = fragment.read(location.hash);
+  page.given = link.read(location.hash);
   const { model, beside: other, text: line, kind, view, units, layer, head } = page.given;
-  const first = panel({ slot: "a", title: "Model", on: { ...on, turned: (name) => { use(0, name); later(0); } } });
+  const first = panel({ slot: "a", title: "Model", on: { ...on, chooseModel: (name) => { use(0, name); askSoon(0); } } });
   first.actions.append(compare);
   page.panels = [first];
-  $("gaze").before(first.element, first.inside.element);
+  $("arcs").before(first.element, first.inside.element);
   if (line) text.text = line;
   const number = (given) => Math.max(0, Math.floor(Number(given)) || 0);
   const chosen = { kind, view, units: units === "pieces" ? units : null, layer: layer && number(layer), head: head && number(head) };
   const given = Object.entries(chosen).filter(([, value]) => value !== null && value !== undefined);
   Object.assign(first.inside.choices.chosen, Object.fromEntries(given));
   use(0, model);
-  if (other) beside(other);
-  later(0);
+  if (other) openSecond(other);
+  askSoon(0);
 }
 
 addEventListener("hashchange", () => location.hash.includes("=") && location.reload()); // another link

@@ -1,54 +1,54 @@
-// One model: its answer, and what is inside of it.
+// One model: its answer, and its inside.
 
 import { inside } from "./attention/inside.js";
 import { choice, copy, make } from "./parts/dom.js";
-import { glimpsed } from "./pictures/glimpses.js";
-import { idle } from "./shell/empty.js";
-import { judged } from "./text/labels.js";
-import { sentence } from "./text/output.js";
-import { places } from "./text/positions.js";
-import { tagged } from "./text/spans.js";
+import { glimpseView } from "./pictures/glimpses.js";
+import { emptyState } from "./shell/empty.js";
+import { labelView } from "./text/labels.js";
+import { outputView } from "./text/output.js";
+import { wordPlaces } from "./text/positions.js";
+import { spanView } from "./text/spans.js";
 
-const VIEWS = { translate: sentence, caption: sentence, classify: judged, tag: tagged, glimpse: glimpsed };
-const TASKS = { translate: "Translate", classify: "Label texts", tag: "Tag words", caption: "Tell pictures", glimpse: "Glimpse at pictures" };
+const VIEWS = { translate: outputView, caption: outputView, classify: labelView, tag: spanView, glimpse: glimpseView };
+const TASKS = { translate: "Translate", classify: "Classify texts", tag: "Tag words", caption: "Caption pictures", glimpse: "Glimpse at pictures" };
 const READING = { translate: "cross", caption: "cross", classify: "pooling" };
 
 /**
- * `on.turned(name)` another model is chosen, `on.ask()` more is wanted of the same input, `on.read(panel, reading | null)`,
+ * `on.chooseModel(name)`, `on.ask()` more about the same input, `on.read(panel, reading | null)`,
  * `on.rest(panel, reading | null)`, `on.path(panel, places, step)`, `on.choose(panel, part, text)`, `on.notice(line)`,
- * `on.picture()`: the canvas that was looked at.
+ * `on.picture()`: the canvas of the input.
  */
 export function panel({ slot, title, on }) {
-  const model = choice(title, [], "", (name) => on.turned(name));
+  const model = choice(title, [], "", (name) => on.chooseModel(name));
   const line = make("p", { class: "line" });
-  const trouble = make("p", { class: "trouble", role: "alert" });
+  const error = make("p", { class: "error", role: "alert" });
   const body = make("div", { class: "body" });
   const time = make("span", { class: "time" });
-  const copier = make("button", { type: "button", class: "quiet", text: "Copy", hidden: true, onclick: () => copied() });
+  const copyButton = make("button", { type: "button", class: "quiet", text: "Copy", hidden: true, onclick: () => copyAnswer() });
   const actions = make("div", { class: "actions" });
   const bar = make("div", { class: "bar" }, model.element, actions);
-  const foot = make("div", { class: "foot" }, line, time, copier);
-  const element = make("section", { class: `card answer answer-${slot}`, "aria-label": `${title}: answer` }, bar, trouble, body, idle(), foot);
+  const foot = make("div", { class: "foot" }, line, time, copyButton);
+  const element = make("section", { class: `card answer answer-${slot}`, "aria-label": `${title}: answer` }, bar, error, body, emptyState(), foot);
   const within = inside({
     title: `${title}: inside`,
     onNeed: () => on.ask(),
     onChange: () => view.redraw(),
-    onSelect: (selection) => pointed(selection),
+    onSelect: (selection) => showSelection(selection),
   });
   within.element.classList.add(`inside-${slot}`);
   let described = null;
   let parts = [];
   let active = 0;
   let view = null;
-  let said = "";
-  let spots = [];
+  let answerText = "";
+  let places = [];
 
-  const copied = async () => {
-    await copy(said);
+  const copyAnswer = async () => {
+    await copy(answerText);
     on.notice("The answer is copied.");
   };
   const insight = () => parts[active]?.insight ?? null;
-  /** Which map counts as reading: the chosen one where it is of that kind. */
+  /** The map to show while a word is selected: the chosen one if it is of the right kind. */
   const wanted = () => {
     const kind = READING[described.task];
     const isChosen = within.choices.chosen.kind === kind && parts.every((part) => within.choices.isIn(part.insight));
@@ -72,8 +72,8 @@ export function panel({ slot, title, on }) {
       within.show(insight());
     },
   };
-  /** A weight of the heat map, or one of its names, is pointed at: light what it is about. */
-  const pointed = (selection) => {
+  /** Light the words of the weight or the name that is selected in the heat map. */
+  const showSelection = (selection) => {
     if (!selection) {
       view.select?.(null);
       return on.read(self, null);
@@ -88,7 +88,7 @@ export function panel({ slot, title, on }) {
     const first = view.firstKey?.() ?? 0;
     const only = (weight, index) => (key === null || key === index ? weight : 0);
     const weights = row ? row.map(only) : within.byWords().keys.map((_, index) => Number(index === key));
-    if (query === null && queries !== "source") view.light(spots[first + key] ?? null, spots);
+    if (query === null && queries !== "source") view.light(places[first + key] ?? null, places);
     const from = queries === "output" && query !== null ? view.from(query) : null;
     const here = queries === "source" && query !== null ? first + query : null;
     on.read(self, { weights: [...new Array(first).fill(0), ...weights], shape: null, from, here, query });
@@ -114,18 +114,18 @@ export function panel({ slot, title, on }) {
     get view() {
       return view;
     },
-    get spots() {
-      return spots;
+    get places() {
+      return places;
     },
-    /** What may be chosen from. */
+    /** Offer these models. */
     models: (all) => {
-      model.fill(all.map((one) => [one.name, titled(one)]), described.name);
-      grouped(model.select, all);
+      model.fill(all.map((one) => [one.name, titleOf(one)]), described.name);
+      groupByTask(model.select, all);
       model.select.value = described.name;
     },
     use: (one) => {
       described = one;
-      view?.scrubber?.stop();
+      view?.slider?.stop();
       view = VIEWS[one.task](context);
       body.replaceChildren(view.element);
       body.lang = one.languages?.target.code ?? "";
@@ -133,46 +133,46 @@ export function panel({ slot, title, on }) {
       self.clear();
     },
     clear: () => {
-      view.scrubber?.stop();
+      view.slider?.stop();
       parts = [];
-      view.element.hidden = copier.hidden = true;
-      trouble.textContent = line.textContent = time.textContent = "";
+      view.element.hidden = copyButton.hidden = true;
+      error.textContent = line.textContent = time.textContent = "";
       within.show(null);
       element.classList.remove("waiting");
     },
     wait: () => {
-      view.scrubber?.stop();
+      view.slider?.stop();
       element.classList.add("waiting");
     },
     show: (found, text, { milliseconds, first = 0 }) => {
       parts = found;
       active = Math.min(first, found.length - 1);
-      spots = places(found, text);
+      places = wordPlaces(found, text);
       element.classList.remove("waiting");
-      trouble.textContent = "";
+      error.textContent = "";
       view.element.hidden = false;
       within.show(insight());
-      said = view.show(found, active);
-      copier.hidden = !said;
+      answerText = view.show(found, active);
+      copyButton.hidden = !answerText;
       time.textContent = `${Math.round(milliseconds)} ms`;
-      return said;
+      return answerText;
     },
     fail: (message) => {
       element.classList.remove("waiting");
-      trouble.textContent = message;
+      error.textContent = message;
     },
-    /** A place in the source is pointed at. */
-    light: (place) => parts.length && view.light(place, spots),
+    /** Light what read a place of the source. */
+    light: (place) => parts.length && view.light(place, places),
   };
   return self;
 }
 
-/** A model as people call it. */
-export function titled({ name, languages }) {
+/** Return the title of a model in the menu. */
+export function titleOf({ name, languages }) {
   return languages ? `${languages.source.name} → ${languages.target.name} · ${name}` : name;
 }
 
-function grouped(select, all) {
+function groupByTask(select, all) {
   const tasks = [...new Set(all.map(({ task }) => task))];
   if (tasks.length < 2) return;
   const options = [...select.options];

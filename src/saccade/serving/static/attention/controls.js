@@ -1,4 +1,4 @@
-// Which map to show: kind of attention, view, layer, head, words or pieces.
+// Choose the map to show: kind of attention, view, layer, head, words or pieces.
 
 import { choice, make } from "../parts/dom.js";
 
@@ -25,14 +25,14 @@ export function controls({ onChange }) {
   const head = choice("Head", [], "", (value) => change("head", Number(value)));
   const units = choice("Units", UNITS, "words", (value) => change("units", value));
 
-  /** The views that can be had of the chosen kind. */
-  const possible = (insight, heads, { kinds, views }) => {
+  /** Return the views of the chosen kind. */
+  const viewsOf = (insight, heads, { kinds, views }) => {
     const has = { aligning: chosen.kind === "cross" && insight.aligning, weights: true, mean: heads > 1, maximum: heads > 1 };
     return Object.keys(VIEWS).filter((name) => has[name] ?? (chosen.kind === kinds[0] && views.includes(name)));
   };
   const fill = (insight, offered) => {
     const { kinds, layers: { [chosen.kind]: layers }, heads: { [chosen.kind]: heads } } = offered;
-    const views = possible(insight, heads, offered);
+    const views = viewsOf(insight, heads, offered);
     if (!views.includes(chosen.view)) chosen.view = views.find((name) => name !== "weights" || heads < 2);
     chosen.layer = Math.min(chosen.layer ?? layers - 1, layers - 1);
     chosen.head = Math.min(chosen.head, heads - 1);
@@ -41,8 +41,8 @@ export function controls({ onChange }) {
     const isAligning = chosen.view === "aligning";
     const isOne = chosen.view === "weights";
     const isLayered = !isAligning && !OF_ALL_LAYERS.includes(chosen.view);
-    numbered(layer, layers, isLayered, isLayered ? chosen.layer : isAligning ? insight.aligning.layer : null);
-    numbered(head, heads, isOne, isOne ? chosen.head : isAligning ? insight.aligning.head : null);
+    fillNumbers(layer, layers, isLayered, isLayered ? chosen.layer : isAligning ? insight.aligning.layer : null);
+    fillNumbers(head, heads, isOne, isOne ? chosen.head : isAligning ? insight.aligning.head : null);
     units.select.value = chosen.units;
     kind.element.hidden = kinds.length < 2;
     view.element.hidden = views.length < 2;
@@ -51,18 +51,18 @@ export function controls({ onChange }) {
     chosen,
     fill,
     element: make("div", { class: "controls" }, [kind, view, layer, head, units].map(({ element }) => element)),
-    /** What `mapOf` is to be asked for. */
+    /** The arguments of `mapOf` for this choice. */
     wanted: (byWords) => {
       return { kind: chosen.kind, view: chosen.view, layer: chosen.layer, head: chosen.view === "weights" ? chosen.head : null, byWords };
     },
-    /** What the server is to be asked for. */
+    /** The kinds and views to ask the server for. */
     needs: () => ({ kinds: chosen.kind ? [chosen.kind] : [], views: OF_ALL_LAYERS.filter((name) => name === chosen.view) }),
     isIn: (insight) => Boolean(insight.attention?.[chosen.kind] && (!OF_ALL_LAYERS.includes(chosen.view) || insight.views?.[chosen.view])),
   };
 }
 
-/** Numbers from 0, as the command line counts; where there is no choice, the one that it is, or all. */
-function numbered(one, count, isFree, value) {
+/** Offer numbers from 0, as the command line counts; without a choice, show the only one, or "all". */
+function fillNumbers(one, count, isFree, value) {
   const numbers = Array.from({ length: count }, (_, index) => [index, index]);
   one.fill(isFree ? numbers : [["", value ?? "all"]], isFree ? value : "");
   one.select.disabled = !isFree || count < 2;

@@ -1,9 +1,9 @@
-// Every layer and head of a kind as a small picture; the chosen one is framed, and a click chooses.
+// Each layer and head of a kind as a small map; the chosen one is framed, and a click chooses.
 
 import { tiles } from "../../shared/tiles.js";
 import { make } from "../parts/dom.js";
 
-const MOST = 96; // pictures; a larger model is chosen from with the selectors
+const MAX_TILES = 96; // larger models have only the selectors
 
 export function heads({ onChoose }) {
   const grid = make("div", { class: "heads" });
@@ -15,7 +15,7 @@ export function heads({ onChoose }) {
   const show = (insight, { kind, view, layer, head }) => {
     const layers = insight.attention[kind].weights;
     const count = layers.length * layers[0].length;
-    element.hidden = count < 2 || count > MOST;
+    element.hidden = count < 2 || count > MAX_TILES;
     if (element.hidden) return;
     if (shown !== layers) all.update({ rows: layers.map((one, row) => one.map((weights, column) => tile(weights, row, column))) });
     shown = layers;

@@ -1,4 +1,4 @@
-// Two rows of words with a thread for every weight between them; two columns where rows don't fit.
+// Two rows of words with a line for each weight between them; two columns if rows don't fit.
 
 import { draw } from "../parts/dom.js";
 
@@ -8,7 +8,7 @@ const GAP = { least: 12, most: 36 };
 const LINE = 27;
 const DROP = 150; // between the two rows
 
-/** Where words and threads lie: {width, height, keys, queries: [{x, y, anchor}], links: [{query, key, weight, path}]}. */
+/** Lay out words and lines: {width, height, keys, queries: [{x, y, anchor}], links: [{query, key, weight, path}]}. */
 export function layout({ queries, keys, weights }, width, measure) {
   const [above, below] = [keys, queries].map((words) => words.map(measure));
   const isFlat = Math.max(length(above, GAP.least), length(below, GAP.least)) <= width;
@@ -19,8 +19,8 @@ export function layout({ queries, keys, weights }, width, measure) {
   return { width, height: ends.height, keys: ends.keys, queries: ends.queries, links: links.sort((a, b) => a.weight - b.weight) };
 }
 
-/** The width that rows of words take where there is room for all. */
-export function natural({ queries, keys }, measure) {
+/** Return the width of the rows if there is room for all. */
+export function naturalWidth({ queries, keys }, measure) {
   return Math.max(...[queries, keys].map((words) => length(words.map(measure), GAP.most)));
 }
 
@@ -59,32 +59,32 @@ function columns(above, below, width) {
 
 let ruler = null;
 
-/** The width of a word as it is drawn. */
-export function measured(word) {
+/** Measure the width of a word as it is drawn. */
+export function measure(word) {
   ruler ??= document.createElement("canvas").getContext("2d");
   ruler.font = `${FONT}px ${getComputedStyle(document.documentElement).getPropertyValue("--sans")}`;
   return ruler.measureText(word).width;
 }
 
-/** Threads as paths, the heavier the thicker. */
-export function lines(links) {
+/** Draw links as paths; a greater weight is thicker. */
+export function drawLinks(links) {
   const strength = (weight) => ({ "stroke-width": (0.75 + 5 * weight).toFixed(2), "stroke-opacity": (0.08 + 0.72 * weight).toFixed(2) });
-  const line = ({ query, key, weight, path }) => draw("path", { class: "thread", d: path, fill: "none", "data-query": query, "data-key": key, ...strength(weight) });
+  const line = ({ query, key, weight, path }) => draw("path", { class: "link", d: path, fill: "none", "data-query": query, "data-key": key, ...strength(weight) });
   return links.map(line);
 }
 
-/** Words in their places; `end` says of which side they are. */
-export function names(words, places, end) {
+/** Draw words in their places; `end` is their side, "key" or "query". */
+export function drawWords(words, places, end) {
   const place = ({ x, y, anchor }) => ({ x: x.toFixed(1), y, "text-anchor": anchor });
   return words.map((text, index) => draw("text", { class: "end", ...place(places[index]), [`data-${end}`]: index, text }));
 }
 
-/** An SVG of a map. `onSelect({query, key} | null)` while a word is pointed at. */
-export function threads(map, { width, label, onSelect = () => {} }) {
-  const found = layout(map, width, measured);
-  const height = Math.ceil(found.height);
-  const frame = { class: "threads", role: "img", "aria-label": label, viewBox: `0 0 ${width} ${height}`, width, height };
-  const element = draw("svg", frame, lines(found.links), names(map.keys, found.keys, "key"), names(map.queries, found.queries, "query"));
+/** Draw a map as SVG. `onSelect({query, key} | null)` as the pointer enters and leaves words. */
+export function lines(map, { width, label, onSelect = () => {} }) {
+  const drawn = layout(map, width, measure);
+  const height = Math.ceil(drawn.height);
+  const frame = { class: "lines", role: "img", "aria-label": label, viewBox: `0 0 ${width} ${height}`, width, height };
+  const element = draw("svg", frame, drawLinks(drawn.links), drawWords(map.keys, drawn.keys, "key"), drawWords(map.queries, drawn.queries, "query"));
   const select = (selection) => light(element, selection);
   element.addEventListener("pointerover", (event) => {
     const place = placeOf(event.target);
@@ -102,9 +102,9 @@ function light(element, selection) {
   const is = (part, end) => part.dataset[end] !== undefined && Number(part.dataset[end]) === selection[end];
   const isOpen = (end) => selection[end] === null || selection[end] === undefined;
   const ends = ["query", "key"];
-  const isChosen = (part) => (part.matches(".thread") ? ends.every((end) => isOpen(end) || is(part, end)) : ends.some((end) => is(part, end)));
+  const isChosen = (part) => (part.matches(".link") ? ends.every((end) => isOpen(end) || is(part, end)) : ends.some((end) => is(part, end)));
   element.classList.toggle("choosing", selection !== null);
-  for (const part of element.querySelectorAll(".thread, .end")) part.classList.toggle("lit", selection !== null && isChosen(part));
+  for (const part of element.querySelectorAll(".link, .end")) part.classList.toggle("lit", selection !== null && isChosen(part));
 }
 
 function placeOf(target) {

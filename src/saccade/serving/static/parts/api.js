@@ -1,18 +1,18 @@
-// What is asked of the server. Troubles come back as one kind line that says what to do.
+// Requests to the server. An error has one line that says what to do.
 
-const PATIENCE = 6; // tries when it is busy
+const MAX_TRIES = 6; // while the server is busy
 const KEY = "saccade.key";
 
-export class Trouble extends Error {
+export class RequestError extends Error {
   constructor(message, { wantsKey = false } = {}) {
     super(message);
     this.wantsKey = wantsKey;
   }
 }
 
-let own = ""; // where the browser keeps nothing for this page
+let lastKey = ""; // for browsers that store nothing for this page
 
-const stored = (use) => {
+const withStorage = (use) => {
   try {
     return use(sessionStorage);
   } catch {
@@ -21,49 +21,49 @@ const stored = (use) => {
 };
 
 export const key = {
-  get: () => stored((storage) => storage.getItem(KEY)) ?? own,
+  get: () => withStorage((storage) => storage.getItem(KEY)) ?? lastKey,
   set: (value) => {
-    own = value;
-    stored((storage) => storage.setItem(KEY, value));
+    lastKey = value;
+    withStorage((storage) => storage.setItem(KEY, value));
   },
 };
 
-/** GET, or POST with a body. A busy server (429) is asked again when it says; `onWait(seconds)` tells of it. */
+/** GET, or POST with a body. After 429, wait as long as the server says and ask again; `onWait(seconds)` is called before. */
 export async function ask(path, { body, signal, onWait = () => {} } = {}) {
   for (let tries = 1; ; tries += 1) {
-    const answer = await sent(path, body, signal);
-    if (answer.status !== 429 || tries === PATIENCE) return read(answer);
-    const seconds = Math.min(30, Math.max(1, Number(answer.headers.get("retry-after")) || 1));
+    const response = await send(path, body, signal);
+    if (response.status !== 429 || tries === MAX_TRIES) return read(response);
+    const seconds = Math.min(30, Math.max(1, Number(response.headers.get("retry-after")) || 1));
     onWait(seconds);
     await pause(1000 * seconds, signal);
   }
 }
 
-async function sent(path, body, signal) {
+async function send(path, body, signal) {
   const headers = key.get() ? { authorization: `Bearer ${key.get()}` } : {};
   const options = body ? { method: "POST", body: JSON.stringify(body), headers: { ...headers, "content-type": "application/json" } } : { headers };
   try {
     return await fetch(path, { ...options, signal, credentials: "omit", cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Trouble("The server doesn't answer. Check that saccade serve is still running, then type again.");
+    throw new RequestError("The server doesn't answer. Check that saccade serve is still running, then type again.");
   }
 }
 
-async function read(answer) {
-  const found = await answer.json().catch(() => null);
-  if (answer.ok && found !== null) return found;
-  throw trouble(answer.status, found?.error ?? "");
+async function read(response) {
+  const content = await response.json().catch(() => null);
+  if (response.ok && content !== null) return content;
+  throw errorOf(response.status, content?.error ?? "");
 }
 
-function trouble(status, said) {
-  const isKey = status === 401 || status === 403 || (status === 400 && /key/i.test(said));
-  if (isKey) return new Trouble("This server wants an API key. Enter yours above, and it goes on.", { wantsKey: true });
-  if (status === 429) return new Trouble("The server is busy. Wait a moment, then type again.");
-  if (status === 413) return new Trouble("That is more than this server takes. Try a shorter text or a smaller picture.");
-  if (status === 503 || status === 504) return new Trouble("The server took too long or is shutting down. Try again in a moment.");
-  if (status >= 500) return new Trouble("The server stumbled. Try again; if it happens again, its log says why.");
-  return new Trouble(said || `The server refused this (${status}). Try another text or model.`);
+function errorOf(status, message) {
+  const isKey = status === 401 || status === 403 || (status === 400 && /key/i.test(message));
+  if (isKey) return new RequestError("This server needs an API key. Enter yours above to continue.", { wantsKey: true });
+  if (status === 429) return new RequestError("The server is busy. Wait a moment, then type again.");
+  if (status === 413) return new RequestError("This input is larger than the server allows. Try a shorter text or a smaller picture.");
+  if (status === 503 || status === 504) return new RequestError("The server took too long or is shutting down. Try again in a moment.");
+  if (status >= 500) return new RequestError("The server had an error. Try again; if it happens again, read its log.");
+  return new RequestError(message || `The server refused this request (${status}). Try another text or model.`);
 }
 
 function pause(milliseconds, signal) {

@@ -1,18 +1,18 @@
-// Elements without markup: whatever a model says is put in as text.
+// Build elements without markup, so that a model's output is always text.
 
-const DRAWN = "http://www.w3.org/2000/svg";
+const SVG = "http://www.w3.org/2000/svg";
 
 /** make("button", { class: "word", text: "go", onclick, "aria-label": "Go" }, ...children) */
 export function make(name, properties = {}, ...children) {
-  return filled(document.createElement(name), properties, children);
+  return build(document.createElement(name), properties, children);
 }
 
-/** The same for what is drawn. */
+/** The same for SVG elements. */
 export function draw(name, properties = {}, ...children) {
-  return filled(document.createElementNS(DRAWN, name), properties, children);
+  return build(document.createElementNS(SVG, name), properties, children);
 }
 
-function filled(element, properties, children) {
+function build(element, properties, children) {
   for (const [name, value] of Object.entries(properties)) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "text") element.textContent = value;
@@ -25,28 +25,28 @@ function filled(element, properties, children) {
 
 export const $ = (id) => document.getElementById(id);
 
-let numbered = 0;
+let numChoices = 0;
 
-/** A select with its label before it. Choices: [[value, text], ...]. */
+/** A select after its label. Choices: [[value, text], ...]. */
 export function choice(label, choices, value, onChange) {
-  const id = `choice-${(numbered += 1)}`;
+  const id = `choice-${(numChoices += 1)}`;
   const select = make("select", { id, onchange: () => onChange(select.value) });
-  const fill = (given, chosen) => {
-    select.replaceChildren(...given.map(([key, text]) => make("option", { value: key, text })));
+  const fill = (options, chosen) => {
+    select.replaceChildren(...options.map(([key, text]) => make("option", { value: key, text })));
     select.value = String(chosen);
   };
   fill(choices, value);
   return { element: make("div", { class: "choice" }, make("label", { for: id, text: label }), select), select, fill };
 }
 
-/** 0.5 %, 12 %, 99.6 %, 100 %: one more digit where it tells something. */
+/** 0.5 %, 12 %, 99.6 %, 100 %: one more digit near 0 and near 100. */
 export function percent(share) {
   const value = 100 * share;
   const isFine = (value >= 0.05 && value < 0.95) || (value >= 99.5 && value < 99.95);
   return `${isFine ? value.toFixed(1) : Math.round(value)} %`;
 }
 
-/** To the clipboard; pages that aren't secure (plain HTTP from another machine) have only the old way. */
+/** Copy to the clipboard. Pages that aren't secure (plain HTTP from another machine) have no `navigator.clipboard`. */
 export async function copy(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = make("textarea", { class: "unseen" });
@@ -57,4 +57,4 @@ export async function copy(text) {
   area.remove();
 }
 
-export const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+export const prefersReducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

@@ -2,7 +2,7 @@
 
 import { make, percent } from "./dom.js";
 
-const FIRST = 10; // so many are shown at once (components.css says the same)
+const NUM_SHOWN = 10; // labels; components.css has the same number
 
 export function bars() {
   const list = make("ol", { class: "bars", "aria-label": "Labels and their probabilities" });
@@ -23,14 +23,14 @@ export function bars() {
     const ranked = Object.entries(probabilities).sort(([, one], [, other]) => other - one);
     list.classList.remove("all");
     rows.clear();
-    rest.hidden = ranked.length <= FIRST;
-    rest.textContent = `${ranked.length - FIRST} more`;
+    rest.hidden = ranked.length <= NUM_SHOWN;
+    rest.textContent = `${ranked.length - NUM_SHOWN} more`;
     list.replaceChildren(...ranked.map(([name]) => row(name)));
     ranked.forEach(([name, share]) => set(name, share));
   };
-  /** Other probabilities, in the same order. */
-  const turn = (probabilities) => Object.entries(probabilities).forEach(([name, share]) => set(name, share));
-  return { element, show, turn };
+  /** Show other probabilities, in the same order. */
+  const update = (probabilities) => Object.entries(probabilities).forEach(([name, share]) => set(name, share));
+  return { element, show, update };
 }
 
 /** The most probable label and its probability. */
@@ -41,7 +41,7 @@ export function headline() {
     name.textContent = label;
     share.textContent = percent(probabilities[label]);
   };
-  return { element: make("p", { class: "verdict" }, name, share), show };
+  return { element: make("p", { class: "prediction" }, name, share), show };
 }
 
-export const named = ({ label, probabilities }) => `${label}, ${percent(probabilities[label])}`;
+export const describeLabel = ({ label, probabilities }) => `${label}, ${percent(probabilities[label])}`;

@@ -1,15 +1,15 @@
-// A slider through the steps in which something was written or seen, that can play by itself.
+// A slider through the steps of an output or a path, with a button that plays them.
 
 import { make } from "./dom.js";
 
-const STEP = 750; // milliseconds: a fixation of the eye lasts a third of that, but a reader needs time
+const PAUSE = 750; // milliseconds
 
-/** `describe(step)` says what happened; `onStep(step | null)` shows it (null: the whole, as at first). */
-export function scrubber({ label, describe, onStep }) {
+/** `describe(step)` names a step; `onStep(step | null)` shows all up to it (null: everything, as at first). */
+export function stepSlider({ label, describe, onStep }) {
   const slider = make("input", { type: "range", min: 1, max: 1, value: 1, "aria-label": label });
   const button = make("button", { type: "button", class: "round play", "aria-label": `Play: ${label.toLowerCase()}` });
   const place = make("span", { class: "place", "aria-hidden": "true" });
-  const element = make("div", { class: "scrubber", role: "group", "aria-label": label, hidden: true }, button, slider, place);
+  const element = make("div", { class: "steps", role: "group", "aria-label": label, hidden: true }, button, slider, place);
   let timer = null;
   let count = 0;
 
@@ -28,7 +28,7 @@ export function scrubber({ label, describe, onStep }) {
   };
   const play = (step) => {
     show(step);
-    timer = setTimeout(() => (step + 1 < count ? play(step + 1) : (stop(), show(null))), step + 1 < count ? STEP : 2 * STEP);
+    timer = setTimeout(() => (step + 1 < count ? play(step + 1) : (stop(), show(null))), step + 1 < count ? PAUSE : 2 * PAUSE);
   };
   const start = () => {
     button.classList.add("playing");
@@ -48,7 +48,7 @@ export function scrubber({ label, describe, onStep }) {
   });
   return {
     element,
-    /** As many steps, all of them done. */
+    /** Set the number of steps and show all of them. */
     reset: (steps) => {
       stop();
       count = steps;

@@ -1,10 +1,10 @@
-// Pictures to try at once, painted by chance: two shapes for models that see colours, a digit in clutter for those that don't.
+// Random pictures to try at once: two shapes for models that read colours, a digit in clutter for those that don't.
 
 const COLOURS = ["rgb(225 45 45)", "rgb(50 190 60)", "rgb(60 90 240)", "rgb(235 215 50)", "rgb(170 60 200)", "rgb(235 235 235)"];
 const SIZES = [1 / 12, 1 / 6.5]; // radius as a share of the side
 const SHAPES = [circle, square, triangle, cross];
 
-/** How digits are written: strokes of points in a box of 20 by 20. */
+/** The strokes of each digit, as points in a box of 20 by 20. */
 const DIGITS = [
   [[[10, 1], [5, 3], [3, 10], [5, 17], [10, 19], [15, 17], [17, 10], [15, 3], [10, 1]]],
   [[[6, 5], [11, 1], [11, 19]]],
@@ -18,8 +18,8 @@ const DIGITS = [
   [[[15, 6], [11, 10], [6, 8], [6, 3], [11, 1], [15, 4], [15, 7], [13, 19]]],
 ];
 
-/** The same numbers for the same seed (mulberry32). */
-function chance(seed) {
+/** Return a generator: the same numbers for the same seed (mulberry32). */
+function randomNumbers(seed) {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;
@@ -29,9 +29,9 @@ function chance(seed) {
   };
 }
 
-/** Paint the picture of a seed into a canvas, for a model that sees so many channels. */
+/** Paint the picture of a seed into a canvas, for a model that reads 1 or 3 channels. */
 export function paint(canvas, seed, channels) {
-  const random = chance(seed * 7919 + 3);
+  const random = randomNumbers(seed * 7919 + 3);
   const context = canvas.getContext("2d");
   context.fillStyle = channels === 1 ? "black" : "rgb(24 24 24)";
   context.fillRect(0, 0, canvas.width, canvas.height);

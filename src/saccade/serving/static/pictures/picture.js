@@ -1,58 +1,58 @@
-// The picture that a model looks at: dropped, chosen, pasted, painted by chance, or drawn here; and where it looked.
+// The picture that a model reads: dropped, chosen, pasted, random, or drawn here; with its weights or glimpses over it.
 
 import { $, draw, make } from "../parts/dom.js";
 import { paint } from "./examples.js";
 
-const [DARK, WARM] = [[12, 8, 24, 205], [255, 176, 64, 60]]; // red, green, blue, how thick
-const LARGEST = 1024; // pixels a side, that are sent
+const [DARK, WARM] = [[12, 8, 24, 205], [255, 176, 64, 60]]; // red, green, blue, opacity
+const MAX_SIDE = 1024; // pixels that are sent
 
-/** `onChange()` when there is another picture; `onTrouble(line)` when a file isn't one. */
-export function sight({ onChange, onTrouble }) {
+/** `onChange()` when there is another picture; `onError(line)` when a file isn't one. */
+export function pictureInput({ onChange, onError }) {
   const picture = make("canvas", { class: "picture", role: "img", "aria-label": "The picture" });
   const shade = make("canvas", { class: "shade", "aria-hidden": "true" });
   const path = draw("svg", { class: "path", "aria-hidden": "true" });
   const frame = make("div", { class: "frame" }, picture, shade, path);
   const file = make("input", { type: "file", id: "file", accept: "image/*", class: "unseen", onchange: () => file.files[0] && take(file.files[0]) });
   const choose = make("label", { for: "file", class: "button", text: "Choose a picture" });
-  const another = make("button", { type: "button", text: "Paint one by chance", onclick: () => example(seed + 1) });
-  const wipe = make("button", { type: "button", text: "Wipe", onclick: () => blank() });
+  const random = make("button", { type: "button", text: "Random picture", onclick: () => example(seed + 1) });
+  const eraser = make("button", { type: "button", text: "Clear", onclick: () => blank() });
   const hint = make("p", { class: "hint" });
-  const element = $("sight");
-  element.append(frame, make("div", { class: "row" }, file, choose, another, wipe), hint);
-  let want = { channels: 3, rows: 0, columns: 0 };
-  let isPad = false;
+  const element = $("picture-input");
+  element.append(frame, make("div", { class: "row" }, file, choose, random, eraser), hint);
+  let size = { channels: 3, rows: 0, columns: 0 };
+  let canDraw = false;
   let seed = 0;
   let isExample = true;
 
-  const changed = () => {
+  const change = () => {
     clear();
     onChange();
   };
   const example = (number) => {
     seed = number;
     isExample = true;
-    Object.assign(picture, { width: want.columns, height: want.rows });
-    paint(picture, seed, want.channels);
-    changed();
+    Object.assign(picture, { width: size.columns, height: size.rows });
+    paint(picture, seed, size.channels);
+    change();
   };
   const blank = () => {
     isExample = false;
-    ground(want.columns, want.rows);
+    fillBlack(size.columns, size.rows);
     clear();
   };
-  const take = async (given) => {
-    const bitmap = await createImageBitmap(given).catch(() => null);
-    if (!bitmap) return onTrouble("That file isn't a picture this browser can read. Try a PNG or a JPEG.");
-    const [width, height] = isPad ? [want.columns, want.rows] : [LARGEST, LARGEST];
-    const scale = Math.min(isPad ? Infinity : 1, width / bitmap.width, height / bitmap.height);
+  const take = async (source) => {
+    const bitmap = await createImageBitmap(source).catch(() => null);
+    if (!bitmap) return onError("That file isn't a picture this browser can read. Try a PNG or a JPEG.");
+    const [width, height] = canDraw ? [size.columns, size.rows] : [MAX_SIDE, MAX_SIDE];
+    const scale = Math.min(canDraw ? Infinity : 1, width / bitmap.width, height / bitmap.height);
     const [wide, high] = [bitmap.width, bitmap.height].map((size) => Math.max(1, Math.round(size * scale)));
-    ground(isPad ? width : wide, isPad ? height : high);
+    fillBlack(canDraw ? width : wide, canDraw ? height : high);
     picture.getContext("2d").drawImage(bitmap, (picture.width - wide) / 2, (picture.height - high) / 2, wide, high);
     isExample = false;
-    changed();
+    change();
   };
-  /** A black picture. */
-  const ground = (width, height) => {
+  /** Start a black picture. */
+  const fillBlack = (width, height) => {
     Object.assign(picture, { width, height });
     const context = picture.getContext("2d");
     context.fillRect(0, 0, width, height);
@@ -72,43 +72,43 @@ export function sight({ onChange, onTrouble }) {
     if (element.hidden) return;
     event.preventDefault();
     frame.classList.remove("over");
-    const given = event.dataTransfer.files[0];
-    if (given) take(given);
+    const source = event.dataTransfer.files[0];
+    if (source) take(source);
   });
   document.addEventListener("paste", (event) => {
-    const given = [...(event.clipboardData?.files ?? [])].find(({ type }) => type.startsWith("image/"));
-    if (given && !element.hidden) take(given);
+    const source = [...(event.clipboardData?.files ?? [])].find(({ type }) => type.startsWith("image/"));
+    if (source && !element.hidden) take(source);
   });
-  const drawn = () => {
+  const useDrawing = () => {
     isExample = false;
-    changed();
+    change();
   };
-  pen(picture, { isAllowed: () => isPad, onStart: clear, onEnd: drawn });
+  addPen(picture, { isAllowed: () => canDraw, onStart: clear, onEnd: useDrawing });
 
   return {
     element,
     canvas: picture,
-    /** Another model: what it wants to see, and whether one may draw for it. Whether it is what is here. */
+    /** Set the size and channels that a model reads, and whether one may draw. Return whether nothing changes. */
     fit: (wanted, mayDraw) => {
-      const isSame = ["channels", "rows", "columns"].every((field) => wanted[field] === want[field]) && mayDraw === isPad;
-      [want, isPad] = [wanted, mayDraw];
-      wipe.hidden = !isPad;
-      hint.textContent = isPad ? "Draw on it, drop a picture here, or paste one." : "Drop a picture here, or paste one.";
-      picture.classList.toggle("pad", isPad);
+      const isSame = ["channels", "rows", "columns"].every((field) => wanted[field] === size[field]) && mayDraw === canDraw;
+      [size, canDraw] = [wanted, mayDraw];
+      eraser.hidden = !canDraw;
+      hint.textContent = canDraw ? "Draw on it, drop a picture here, or paste one." : "Drop a picture here, or paste one.";
+      picture.classList.toggle("pad", canDraw);
       return isSame;
     },
     example,
-    /** The number of the example that is shown. */
+    /** The number of the random picture that is shown. */
     get seed() {
       return isExample ? seed : null;
     },
     data: () => picture.toDataURL("image/png").split(",")[1],
-    /** Where it looked: weights of cells, row by row; without any, nowhere in particular. */
+    /** Show the weights of cells, row by row; none, if there are no weights. */
     light: (weights, shape) => {
       if (weights && shape) spotlight(shade, weights, shape);
       else shade.getContext("2d").clearRect(0, 0, shade.width, shade.height);
     },
-    path: (places, step) => scanpath(path, places, step, { rows: picture.height, columns: picture.width, patch: want.patch }),
+    path: (places, step) => drawPath(path, places, step, { rows: picture.height, columns: picture.width, patch: size.patch }),
     /** The picture with everything that lies over it. */
     layers: () => ({ picture, shade, path }),
   };
@@ -134,7 +134,7 @@ export function spotlight(canvas, weights, [rows, columns]) {
 }
 
 /** The path of glimpses up to a step, with what it saw there; null: all of the path. */
-function scanpath(svg, places, step, { rows, columns, patch }) {
+function drawPath(svg, places, step, { rows, columns, patch }) {
   const shown = step === null ? places : places.slice(0, step + 1);
   const unit = Math.max(rows, columns) / 100;
   const isNow = (index) => index === step;
@@ -149,7 +149,7 @@ function scanpath(svg, places, step, { rows, columns, patch }) {
   svg.replaceChildren(...frame, line, ...shown.map(dot));
 }
 
-function pen(canvas, { isAllowed, onStart, onEnd }) {
+function addPen(canvas, { isAllowed, onStart, onEnd }) {
   let last = null;
   const at = (event) => {
     const box = canvas.getBoundingClientRect();

@@ -1,40 +1,40 @@
-// The picture that is saved: a drawing that stands alone, with its colours and fonts written into it.
+// The figure that is saved: an SVG that stands alone, with its colours and fonts in it.
 
 import { colour, palette } from "../../shared/palette.js";
-import { layout, lines, measured, names, natural } from "../attention/lines.js";
+import { drawLinks, drawWords, layout, measure, naturalWidth } from "../attention/lines.js";
 import { draw, make, percent } from "../parts/dom.js";
 import { spotlight } from "../pictures/picture.js";
 
-const WIDEST = 780;
+const MAX_WIDTH = 780;
 const MARGIN = 40;
 const CELL = 30;
 const PICTURE = 360;
-const STILL = { side: 116, gap: 14, columns: 6 };
+const THUMBNAIL = { side: 116, gap: 14, columns: 6 };
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif";
 
-const value = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const colourOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** What a panel shows, as blocks one below the other: each is {width, height, element}. */
+/** Draw what a panel shows, as blocks one below the other: each is {width, height, element}. */
 export function figure({ panel, picture }) {
   const { insight, model } = panel;
-  const colours = { ...palette(), quiet: value("--quiet"), thread: value("--thread") };
+  const colours = { ...palette(), quiet: colourOf("--quiet"), link: colourOf("--link") };
   const map = panel.inside.current();
   const blocks = [text(model.name, 13, colours.quiet)];
   if (insight.sides.source?.text) blocks.push(text(insight.sides.source.text, 18, colours.ink));
-  blocks.push(text(said(insight), 20, colours.ink, 600));
-  if (picture) blocks.push(image(flattened(picture.layers()), PICTURE));
-  if (map?.shape) blocks.push(stills(picture.canvas, map, colours));
-  else if (map) blocks.push(woven(map, colours), heated(map, colours));
-  return stacked(blocks, colours.paper);
+  blocks.push(text(answerText(insight), 20, colours.ink, 600));
+  if (picture) blocks.push(image(flatten(picture.layers()), PICTURE));
+  if (map?.shape) blocks.push(thumbnails(picture.canvas, map, colours));
+  else if (map) blocks.push(lineBlock(map, colours), heatmapBlock(map, colours));
+  return stack(blocks, colours.paper);
 }
 
-/** An answer in a line. */
-function said({ task, answer }) {
+/** Return an answer in one line. */
+function answerText({ task, answer }) {
   if (task === "tag") return answer.spans.map(({ text, kind }) => `${text} (${kind})`).join(", ") || "no spans";
   return answer.text ?? `${answer.label}, ${percent(answer.probabilities[answer.label])}`;
 }
 
-function stacked(blocks, paper) {
+function stack(blocks, paper) {
   const width = Math.ceil(Math.max(...blocks.map((block) => block.width)) + 2 * MARGIN);
   let y = MARGIN;
   const placed = blocks.map(({ element, height, space = 12 }) => {
@@ -53,24 +53,24 @@ function text(line, size, fill, weight = 400) {
   const rows = [""];
   for (const word of line.split(/\s+/)) {
     const longer = `${rows.at(-1)} ${word}`.trim();
-    if (rows.at(-1) && 1.08 * scale * measured(longer) > WIDEST) rows.push(word);
+    if (rows.at(-1) && 1.08 * scale * measure(longer) > MAX_WIDTH) rows.push(word);
     else rows[rows.length - 1] = longer;
   }
   const written = rows.map((row, at) => draw("text", { y: ((at + 0.8) * 1.35 * size).toFixed(1), text: row }));
   const element = draw("g", { "font-size": size, "font-weight": weight, fill }, written);
-  return { element, width: Math.min(WIDEST, 1.08 * scale * Math.max(...rows.map(measured))), height: 1.35 * size * rows.length, space: 6 };
+  return { element, width: Math.min(MAX_WIDTH, 1.08 * scale * Math.max(...rows.map(measure))), height: 1.35 * size * rows.length, space: 6 };
 }
 
-function woven(map, colours) {
-  const found = layout(map, Math.min(WIDEST, Math.max(PICTURE, natural(map, measured))), measured);
-  const links = draw("g", { stroke: colours.thread }, lines(found.links));
-  const texts = draw("g", { "font-size": 15, fill: colours.ink }, names(map.keys, found.keys, "key"), names(map.queries, found.queries, "query"));
-  return { element: draw("g", {}, links, texts), width: found.width, height: found.height, space: 30 };
+function lineBlock(map, colours) {
+  const laidOut = layout(map, Math.min(MAX_WIDTH, Math.max(PICTURE, naturalWidth(map, measure))), measure);
+  const links = draw("g", { stroke: colours.link }, drawLinks(laidOut.links));
+  const texts = draw("g", { "font-size": 15, fill: colours.ink }, drawWords(map.keys, laidOut.keys, "key"), drawWords(map.queries, laidOut.queries, "query"));
+  return { element: draw("g", {}, links, texts), width: laidOut.width, height: laidOut.height, space: 30 };
 }
 
-function heated({ queries, keys, weights }, colours) {
-  const [left, top] = [queries, keys].map((names) => 0.9 * Math.max(...names.map(measured)) + 10);
-  const cell = Math.min(CELL, (WIDEST - left) / keys.length);
+function heatmapBlock({ queries, keys, weights }, colours) {
+  const [left, top] = [queries, keys].map((words) => 0.9 * Math.max(...words.map(measure)) + 10);
+  const cell = Math.min(CELL, (MAX_WIDTH - left) / keys.length);
   const most = Math.max(0.0001, ...weights.flat());
   const box = { width: (cell - 2).toFixed(1), height: (cell - 2).toFixed(1), rx: 3 };
   const square = (weight, query, key) => {
@@ -85,20 +85,20 @@ function heated({ queries, keys, weights }, colours) {
   return { element: draw("g", {}, squares, texts), width: left + keys.length * cell, height: top + queries.length * cell, space: 30 };
 }
 
-/** The picture once for each word, with where it looked. */
-function stills(picture, { queries, weights, shape }, colours) {
+/** Draw the picture once for each word, with its weights. */
+function thumbnails(picture, { queries, weights, shape }, colours) {
   const words = queries.filter((word) => word !== "</s>");
-  const step = STILL.side + STILL.gap;
-  const rows = Math.ceil(words.length / STILL.columns);
-  const still = (word, at) => {
+  const step = THUMBNAIL.side + THUMBNAIL.gap;
+  const rows = Math.ceil(words.length / THUMBNAIL.columns);
+  const thumbnail = (word, at) => {
     const shade = make("canvas");
     spotlight(shade, weights[at], shape);
-    const { element, height } = image(flattened({ picture, shade }), STILL.side);
-    const place = `translate(${(at % STILL.columns) * step} ${Math.floor(at / STILL.columns) * (step + 22)})`;
-    const name = draw("text", { x: STILL.side / 2, y: height + 18, "text-anchor": "middle", "font-size": 14, fill: colours.ink, text: word });
+    const { element, height } = image(flatten({ picture, shade }), THUMBNAIL.side);
+    const place = `translate(${(at % THUMBNAIL.columns) * step} ${Math.floor(at / THUMBNAIL.columns) * (step + 22)})`;
+    const name = draw("text", { x: THUMBNAIL.side / 2, y: height + 18, "text-anchor": "middle", "font-size": 14, fill: colours.ink, text: word });
     return draw("g", { transform: place }, element, name);
   };
-  return { element: draw("g", {}, words.map(still)), width: step * Math.min(words.length, STILL.columns), height: rows * (step + 22), space: 24 };
+  return { element: draw("g", {}, words.map(thumbnail)), width: step * Math.min(words.length, THUMBNAIL.columns), height: rows * (step + 22), space: 24 };
 }
 
 function image(canvas, width) {
@@ -106,8 +106,8 @@ function image(canvas, width) {
   return { element: draw("g", {}, draw("image", { width, height, href: canvas.toDataURL("image/png") })), width, height };
 }
 
-/** A picture and where the model looked, as one. */
-function flattened({ picture, shade, path = null }) {
+/** Draw a picture, its weights and its path into one canvas. */
+function flatten({ picture, shade, path = null }) {
   const canvas = make("canvas", { width: 2 * PICTURE, height: Math.round((2 * PICTURE * picture.height) / picture.width) });
   const pen = canvas.getContext("2d");
   pen.imageSmoothingEnabled = picture.width > PICTURE;
@@ -120,11 +120,11 @@ function flattened({ picture, shade, path = null }) {
   pen.beginPath();
   stops.forEach((stop) => pen.lineTo(...stop));
   pen.stroke();
-  stops.forEach((stop, at) => numbered(pen, stop, at + 1));
+  stops.forEach((stop, at) => drawNumber(pen, stop, at + 1));
   return canvas;
 }
 
-function numbered(pen, [x, y], number) {
+function drawNumber(pen, [x, y], number) {
   pen.beginPath();
   pen.arc(x, y, 17, 0, 2 * Math.PI);
   Object.assign(pen, { fillStyle: "#2a2140", textAlign: "center", textBaseline: "middle", font: "600 20px sans-serif" });

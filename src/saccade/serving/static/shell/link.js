@@ -1,8 +1,8 @@
-// What a link carries, all of it behind the #, which browsers send nowhere.
+// Write and read a link. Everything is behind the #, which browsers do not send.
 
 const FIELDS = ["model", "beside", "text", "kind", "view", "layer", "head", "units", "example"];
 
-export function written(state) {
+export function write(state) {
   const kept = FIELDS.filter((field) => state[field] !== null && state[field] !== undefined && state[field] !== "");
   return kept.map((field) => `${field}=${encodeURIComponent(state[field])}`).join("&");
 }

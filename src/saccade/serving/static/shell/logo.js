@@ -1,13 +1,13 @@
-// The eye in the corner: it looks where the model looks, follows the pointer otherwise, and blinks when an answer comes.
+// The logo, an eye: it looks at the word that the model reads, else at the pointer, and blinks when an answer comes.
 
-import { isStill } from "../parts/dom.js";
+import { prefersReducedMotion } from "../parts/dom.js";
 
 const REACH = { x: 11, y: 5 };
 
-export function eye(element) {
+export function logo(element) {
   const ball = element.querySelector(".ball");
   const lids = element.querySelector(".blink");
-  let isLed = false;
+  let isFollowing = false;
 
   const turn = ({ x, y }) => {
     const box = element.getBoundingClientRect();
@@ -16,15 +16,15 @@ export function eye(element) {
     const near = Math.min(1, far / 240);
     ball.style.transform = `translate(${((REACH.x * across * near) / far).toFixed(1)}px, ${((REACH.y * down * near) / far).toFixed(1)}px)`;
   };
-  addEventListener("pointermove", (event) => !isLed && turn({ x: event.clientX, y: event.clientY }), { passive: true });
+  addEventListener("pointermove", (event) => !isFollowing && turn({ x: event.clientX, y: event.clientY }), { passive: true });
   return {
-    /** Led by the model's gaze, or by nothing. */
+    /** Look at a place; null: at the pointer again. */
     follow: (place) => {
-      isLed = place !== null;
+      isFollowing = place !== null;
       if (place) turn(place);
     },
     blink: () => {
-      if (!isStill()) lids.animate([{ transform: "scaleY(1)" }, { transform: "scaleY(0.08)" }, { transform: "scaleY(1)" }], { duration: 180 });
+      if (!prefersReducedMotion()) lids.animate([{ transform: "scaleY(1)" }, { transform: "scaleY(0.08)" }, { transform: "scaleY(1)" }], { duration: 180 });
     },
   };
 }

@@ -1,9 +1,9 @@
-// Copy as a link, save as PNG, SVG or JSON. Nothing is sent anywhere.
+// Copy a link, save as PNG, SVG or JSON. Nothing is sent anywhere.
 
 import { download } from "../../shared/save.js";
 import { $, copy, make } from "../parts/dom.js";
 
-const LONG = 8000; // characters
+const LONG_LINK = 8000; // characters
 
 /** `on.link()`, `on.figure()` (an SVG element), `on.json()` (anything), `on.name()`, `on.notice(line)`; each null without an answer. */
 export function share(on) {
@@ -18,10 +18,10 @@ export function share(on) {
       const link = on.link();
       history.replaceState(null, "", link);
       await copy(location.href);
-      on.notice(link.length > LONG ? "Copied. It is long, and some programs cut such links." : "The link is copied. What you typed is in it, and nowhere else.");
+      on.notice(link.length > LONG_LINK ? "Copied. It is long, and some programs cut such links." : "The link is copied. What you typed is in it, and nowhere else.");
     },
     svg: () => save("svg", text(on.figure()), "image/svg+xml"),
-    png: async () => save("png", await rasterised(on.figure()), "image/png"),
+    png: async () => save("png", await rasterise(on.figure()), "image/png"),
     json: () => save("json", JSON.stringify(on.json(), null, 1), "application/json"),
   };
   const save = (ending, content, type) => {
@@ -54,11 +54,11 @@ export function share(on) {
   document.addEventListener("pointerdown", (event) => menu.hidden || event.target.closest(".menu") || open(false));
 }
 
-/** The text of an SVG file, without what XML may not hold. */
+/** Return the text of an SVG file, without the characters that XML forbids. */
 const text = (svg) => new XMLSerializer().serializeToString(svg).replace(/[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu, "");
 
-/** Twice as fine as it is shown. */
-async function rasterised(svg) {
+/** Draw it at twice the size. */
+async function rasterise(svg) {
   const image = new Image();
   image.src = URL.createObjectURL(new Blob([text(svg)], { type: "image/svg+xml" }));
   await image.decode();

@@ -1,15 +1,15 @@
-// Colours as the system has them, or as they were chosen here. A plain script in the head, so that nothing flashes.
+// Colours of the system, or those chosen here. A plain script in the head, so that the page is never drawn in the others.
 (() => {
   const root = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)");
-  const stored = (change) => {
+  const withStorage = (change) => {
     try {
       return change(localStorage);
     } catch {
-      return null; // a browser that keeps nothing for this page
+      return null; // this browser stores nothing for the page
     }
   };
-  let chosen = stored((storage) => storage.getItem("saccade.theme"));
+  let chosen = withStorage((storage) => storage.getItem("saccade.theme"));
   const show = () => {
     root.dataset.theme = chosen ?? (system.matches ? "dark" : "light");
     document.getElementById("theme")?.setAttribute("aria-pressed", String(root.dataset.theme === "dark"));
@@ -20,7 +20,7 @@
     show();
     document.getElementById("theme").addEventListener("click", () => {
       chosen = root.dataset.theme === "dark" ? "light" : "dark";
-      stored((storage) => storage.setItem("saccade.theme", chosen));
+      withStorage((storage) => storage.setItem("saccade.theme", chosen));
       show();
     });
   });

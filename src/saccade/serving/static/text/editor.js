@@ -1,45 +1,45 @@
-// Where one types. Behind the text area lies a mirror of it, letter by letter, that says where words lie; lights lie there.
+// The text area, with highlights behind its words. A mirror of the text, letter by letter, tells where the words are.
 
 import { $, make } from "../parts/dom.js";
 
-const STEERING = /^(Arrow|Home|End|Page)/;
-const LIT = 0.05;
+const NAVIGATION = /^(Arrow|Home|End|Page)/;
+const LEAST_SHARE = 0.05;
 
-/** `onChange(text, isComposing)` as one types, `onSelect(index | null)` as a word is pointed at or the caret is steered into it. */
+/** `onChange(text, isComposing)` as the text changes, `onSelect(index | null)` as the pointer or the caret enters a word. */
 export function editor({ onChange, onSelect }) {
-  const [area, mirror, lights] = [$("text"), $("mirror"), $("lights")];
-  let spots = [];
+  const [area, mirror, highlights] = [$("text"), $("mirror"), $("highlights")];
+  let marks = [];
   let places = [];
   let chosen = null;
 
-  /** Words that were answered: they may be pointed at until the text changes. A place behind the text is its end. */
-  const words = (given) => {
+  /** Set the places of the words; they can be selected until the text changes. A place behind the text is its end. */
+  const words = (newPlaces) => {
     const isEnd = ([first]) => first >= area.value.length;
-    places = given;
+    places = newPlaces;
     mirror.textContent = `${area.value}\u200b`; // as in the text area, a last empty line is a line
-    spots = given.map((place) => place && make("span", isEnd(place) ? { class: "spot end", text: "end" } : { class: "spot" }));
-    lights.replaceChildren(...spots.filter(Boolean));
+    marks = newPlaces.map((place) => place && make("span", isEnd(place) ? { class: "highlight end", text: "end" } : { class: "highlight" }));
+    highlights.replaceChildren(...marks.filter(Boolean));
     arrange();
   };
-  /** Where the letters are. Spans around words would do, but they make lines a little longer, which then break elsewhere. */
+  /** Put each highlight behind its word. Spans around the words would make lines a little longer, and break them elsewhere. */
   const arrange = () => {
-    const frame = lights.getBoundingClientRect();
+    const frame = highlights.getBoundingClientRect();
     const range = document.createRange();
-    spots.forEach((spot, index) => {
-      if (!spot) return;
+    marks.forEach((mark, index) => {
+      if (!mark) return;
       range.setStart(mirror.firstChild, places[index][0]);
       range.setEnd(mirror.firstChild, places[index][1]);
       const { left, top, width, height } = range.getClientRects()[0] ?? range.getBoundingClientRect();
-      Object.assign(spot.style, { left: `${left - frame.left}px`, top: `${top - frame.top}px`, height: `${height}px` });
-      if (!spot.matches(".end")) spot.style.width = `${width}px`;
+      Object.assign(mark.style, { left: `${left - frame.left}px`, top: `${top - frame.top}px`, height: `${height}px` });
+      if (!mark.matches(".end")) mark.style.width = `${width}px`;
     });
   };
   const light = (shares, here = null) => {
-    spots.forEach((spot, index) => {
+    marks.forEach((mark, index) => {
       const share = shares?.[index] ?? 0;
-      spot?.style.setProperty("--share", Math.min(1, share).toFixed(3));
-      spot?.classList.toggle("lit", share > LIT);
-      spot?.classList.toggle("here", index === here);
+      mark?.style.setProperty("--share", Math.min(1, share).toFixed(3));
+      mark?.classList.toggle("lit", share > LEAST_SHARE);
+      mark?.classList.toggle("here", index === here);
     });
   };
   const choose = (index) => {
@@ -47,15 +47,15 @@ export function editor({ onChange, onSelect }) {
     chosen = index;
     onSelect(index);
   };
-  const found = (test) => {
-    const index = spots.findIndex((spot, at) => spot && !spot.matches(".end") && test(spot, places[at]));
+  const find = (test) => {
+    const index = marks.findIndex((mark, at) => mark && !mark.matches(".end") && test(mark, places[at]));
     return index < 0 ? null : index;
   };
   const under = ({ clientX: x, clientY: y }) => {
     const holds = ({ left, right, top, bottom }) => left <= x && x <= right && top <= y && y <= bottom;
-    return found((spot) => holds(spot.getBoundingClientRect()));
+    return find((mark) => holds(mark.getBoundingClientRect()));
   };
-  const atCaret = () => choose(found((_, [first, last]) => first <= area.selectionStart && area.selectionStart <= last));
+  const atCaret = () => choose(find((_, [first, last]) => first <= area.selectionStart && area.selectionStart <= last));
 
   area.addEventListener("input", (event) => {
     words([]);
@@ -65,7 +65,7 @@ export function editor({ onChange, onSelect }) {
   area.addEventListener("compositionend", () => onChange(area.value, false));
   area.addEventListener("pointermove", (event) => event.pointerType === "mouse" && choose(under(event)));
   area.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && choose(null));
-  area.addEventListener("keyup", (event) => STEERING.test(event.key) && atCaret());
+  area.addEventListener("keyup", (event) => NAVIGATION.test(event.key) && atCaret());
   area.addEventListener("click", atCaret);
   area.addEventListener("blur", () => choose(null));
   new ResizeObserver(arrange).observe(mirror);
@@ -73,14 +73,14 @@ export function editor({ onChange, onSelect }) {
   return {
     words,
     light,
-    placeOf: (index) => spots[index]?.getBoundingClientRect() ?? null,
+    placeOf: (index) => marks[index]?.getBoundingClientRect() ?? null,
     get places() {
       return places;
     },
     get caret() {
       return area.selectionStart;
     },
-    /** What it is written in, for those who have it read out. */
+    /** The language of the text, for screen readers. */
     set language(code) {
       area.lang = code;
     },

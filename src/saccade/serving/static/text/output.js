@@ -1,32 +1,32 @@
-// An output that was written word by word: a translation, sentence after sentence, or what is told of a picture.
+// An output written word by word: a translation, sentence after sentence, or a caption.
 
 import { mapOf, sides, spaced, strongest, toWords } from "../../shared/insight.js";
 import { words } from "../../shared/words.js";
 import { make, percent } from "../parts/dom.js";
-import { scrubber } from "../parts/steps.js";
-import { film } from "../pictures/thumbnails.js";
-import { at } from "./positions.js";
+import { stepSlider } from "../parts/steps.js";
+import { thumbnails } from "../pictures/thumbnails.js";
+import { wordsAt } from "./positions.js";
 
 const END = "</s>";
-const FULL = 0.4; // a weight that lights in full even where none is greater
+const FULL = 0.4; // the least weight that is lit in full
 
-/** The probability of each word: that of all its pieces. */
+/** Return the probability of each word: the product of those of its pieces. */
 function confidences(side, logProbabilities) {
   const sums = side.words.map(() => 0);
   logProbabilities.forEach((value, piece) => (sums[side.word_of_piece[piece]] += value));
   return sums.map(Math.exp);
 }
 
-/** What each step read, by the words of the source. */
+/** Return the weights of each step, by the words of the source. */
 function stepsOf(insight, wanted) {
   const map = mapOf(insight, { ...wanted, byWords: false });
   const { keys } = sides(insight, "cross");
   return toWords(map.weights, map.weights.map((_, step) => step), keys.word_of_piece);
 }
 
-const named = (word) => (word === END ? "the end" : word);
+const nameOf = (word) => (word === END ? "the end" : word);
 
-/** Everything about one sentence: its words and steps begin at these numbers of the whole. */
+/** Collect everything about one sentence; `starts` are its first word, step and key in the whole text. */
 function partOf({ insight, before = "", choices = [] }, starts, wanted) {
   const side = insight.sides.output;
   const shown = spaced(side).filter(({ word }, index) => word !== END || index < side.words.length - 1);
@@ -41,10 +41,10 @@ function partOf({ insight, before = "", choices = [] }, starts, wanted) {
 }
 
 /**
- * `on.read(reading | null)`, `on.say(line)`, `on.wanted()`: which map counts as reading, `on.activate(part)`: the sentence
- * that is looked into, `on.choose(part, text)`: another output of it is wanted.
+ * `on.read(reading | null)`, `on.say(line)`, `on.wanted()`: the map to show while a word is selected, `on.activate(part)`: show
+ * the inside of another sentence, `on.choose(part, text)`: show another output of it.
  */
-export function sentence(on) {
+export function outputView(on) {
   const holder = make("div", { class: "text output" });
   const others = make("ol", { class: "others" });
   const more = make("section", { class: "more", "aria-label": "Other outputs", hidden: true }, make("h3", { text: "Other outputs" }), others);
@@ -52,10 +52,10 @@ export function sentence(on) {
   const scale = make("span", { class: "scale", "aria-hidden": "true" }, make("i", { text: "unsure" }), make("b"), make("i", { text: "sure" }));
   const legend = make("div", { class: "legend" }, sure, make("label", { for: sure.id, text: "Confidence" }), scale);
   const list = words(holder, { label: "Output, word by word", onSelect: (index) => select(index) });
-  const play = scrubber({ label: "Step by step", describe: (step) => told(...stepAt(step)), onStep: (step) => walk(step) });
-  const strip = film({ onChoose: (word) => play.to(parts[0].side.word_of_piece.indexOf(word)) });
-  const element = make("div", { class: "sentence" }, holder, play.element, legend, strip.element, more);
-  let given = [];
+  const slider = stepSlider({ label: "Step by step", describe: (step) => describeStep(...stepAt(step)), onStep: (step) => showStep(step) });
+  const strip = thumbnails({ onChoose: (word) => slider.to(parts[0].side.word_of_piece.indexOf(word)) });
+  const element = make("div", { class: "sentence" }, holder, slider.element, legend, strip.element, more);
+  let answers = [];
   let parts = [];
   let active = 0;
 
@@ -71,7 +71,7 @@ export function sentence(on) {
   };
   const build = () => {
     parts = [];
-    for (const one of given) {
+    for (const one of answers) {
       const last = parts.at(-1);
       const starts = {
         firstWord: last ? last.firstWord + last.shown.length : 0,
@@ -81,14 +81,14 @@ export function sentence(on) {
       parts.push(partOf(one, starts, on.wanted()));
     }
   };
-  /** A row of weights in the places of the whole text. */
+  /** Return a row of weights over the words of the whole text. */
   const reading = (number, weights, index) => {
     const { firstKey, map, firstWord, shown } = parts[number];
     const from = options()[firstWord + Math.min(index, shown.length - 1)];
     return { weights: [...new Array(firstKey).fill(0), ...weights], shape: map.shape, from, query: index, part: number };
   };
-  const described = ({ map, sure: shares }, index) => {
-    const read = map && !map.shape ? strongest(map, index).map(({ name, weight }) => `${named(name)} ${percent(weight)}`).join(", ") : "";
+  const describeWord = ({ map, sure: shares }, index) => {
+    const read = map && !map.shape ? strongest(map, index).map(({ name, weight }) => `${nameOf(name)} ${percent(weight)}`).join(", ") : "";
     return `${percent(shares[index])} sure${read ? `; read ${read}` : ""}`;
   };
   const select = (index) => {
@@ -102,17 +102,17 @@ export function sentence(on) {
     const [number, word] = wordAt(index);
     const part = parts[number];
     if (list.element.contains(document.activeElement)) activate(number);
-    on.say(`${part.shown[word].word}: ${described(part, word)}`);
+    on.say(`${part.shown[word].word}: ${describeWord(part, word)}`);
     on.read(part.map && reading(number, part.map.weights[word], word));
   };
-  const told = (number, step) => {
+  const describeStep = (number, step) => {
     const { side, read, map, insight } = parts[number];
-    const piece = named(side.pieces[step].replace("▁", ""));
+    const piece = nameOf(side.pieces[step].replace("▁", ""));
     if (!read[step] || map.shape) return piece;
     const best = read[step].indexOf(Math.max(...read[step]));
-    return `${piece}: read ${named(sides(insight, "cross").keys.words[best])} ${percent(read[step][best])}`;
+    return `${piece}: read ${nameOf(sides(insight, "cross").keys.words[best])} ${percent(read[step][best])}`;
   };
-  const walk = (step) => {
+  const showStep = (step) => {
     if (!parts.length) return;
     const [number, own] = step === null ? [null, null] : stepAt(step);
     const word = step === null ? null : parts[number].side.word_of_piece[own];
@@ -120,17 +120,17 @@ export function sentence(on) {
     options().forEach((one, index) => one.classList.toggle("later", index > until));
     list.light(null, step === null ? null : until);
     strip.mark(step === null ? null : until);
-    on.say(step === null ? "" : told(number, own));
+    on.say(step === null ? "" : describeStep(number, own));
     if (step !== null) activate(number);
     on.read(step === null || !parts[number].read[own] ? null : reading(number, parts[number].read[own], word));
   };
   const activate = (number) => {
     if (number === active) return;
     active = number;
-    listed();
+    listOthers();
     on.activate(number);
   };
-  const listed = () => {
+  const listOthers = () => {
     const { choices, insight } = parts[active];
     const rest = choices.filter(({ text }) => text !== insight.answer.text);
     more.hidden = !rest.length;
@@ -144,40 +144,40 @@ export function sentence(on) {
     options().forEach((one, index) => {
       const [part, word] = flat[index];
       one.style.setProperty("--sure", part.sure[word].toFixed(3));
-      one.setAttribute("aria-description", described(part, word));
+      one.setAttribute("aria-description", describeWord(part, word));
     });
   };
 
   return {
     element,
-    scrubber: play,
+    slider,
     show: (found, first = 0) => {
-      given = found;
+      answers = found;
       active = Math.min(first, found.length - 1);
       build();
       list.update({ words: parts.flatMap(({ shown }) => shown) });
       decorate();
-      listed();
+      listOthers();
       if (parts[0].map?.shape) strip.show(on.picture(), parts[0].map, parts[0].shown.length);
-      play.reset(parts.reduce((sum, { side }) => sum + side.pieces.length, 0));
+      slider.reset(parts.reduce((sum, { side }) => sum + side.pieces.length, 0));
       return parts.map(({ insight, shown }) => `${shown[0]?.before ?? ""}${insight.answer.text}`).join("");
     },
-    /** Another map counts as reading now. */
+    /** Show another map. */
     redraw: () => {
       build();
       decorate();
     },
-    /** The other way round: who read the word at this place? */
+    /** Light the output words by how much they read the source word at a place. */
     light: (place, among) => {
-      const keys = place ? at(place, among) : [];
+      const keys = place ? wordsAt(place, among) : [];
       const share = ({ map, firstKey }, word) => keys.reduce((sum, key) => sum + (map?.weights[word][key - firstKey] ?? 0), 0);
       const shares = parts.flatMap((part) => part.shown.map((_, word) => share(part, word)));
       const most = Math.max(FULL, ...shares);
       list.light(place ? shares.map((one) => one / most) : null);
     },
-    /** A word of the sentence that is looked into. */
+    /** Mark a word of the active sentence. */
     select: (word) => list.light(null, word === null ? null : parts[active].firstWord + word),
-    /** What was written reads what was written before it: <s> first, then each word one later. */
+    /** Light what an output word read of the output before it: <s> first, then each word one later. */
     own: (weights, word) => {
       const { firstWord, shown } = parts[active];
       list.light([...new Array(firstWord).fill(0), ...shown.map((_, index) => weights[index + 1] ?? 0)], word === null ? null : firstWord + word);

@@ -1,21 +1,21 @@
-// A text as sentences, and where the words of a model lie in it. Two models may cut the same text into other words:
-// what they share are places, [first, last + 1] in characters.
+// Split a text into sentences, and find the words of a model in it. Two models may split the same text into other words:
+// both are compared by their places, [first, last + 1] in characters.
 
-const SHORTENED = /(?:^|[\s(])(?:\p{L}|Mr|Mrs|Ms|Dr|Prof|St|No|vs|e\.g|i\.e|z\.B|M|Mme)\.\s*$/u;
+const ABBREVIATION = /(?:^|[\s(])(?:\p{L}|Mr|Mrs|Ms|Dr|Prof|St|No|vs|e\.g|i\.e|z\.B|M|Mme)\.\s*$/u;
 
-/** [{text, at}] without the white space around them; an abbreviation ends no sentence. */
-export function sentences(text) {
+/** Return [{text, at}] without the white space around sentences; an abbreviation ends no sentence. */
+export function splitSentences(text) {
   const segments = [...new Intl.Segmenter(undefined, { granularity: "sentence" }).segment(text)];
   const joined = [];
   for (const { segment, index } of segments) {
     const last = joined.at(-1);
-    if (last && SHORTENED.test(last.text) && !last.text.includes("\n")) last.text += segment;
+    if (last && ABBREVIATION.test(last.text) && !last.text.includes("\n")) last.text += segment;
     else joined.push({ text: segment, at: index });
   }
   return joined.map(({ text: one, at }) => ({ text: one.trim(), at: at + one.length - one.trimStart().length })).filter((one) => one.text);
 }
 
-/** Where each word stands in a text, or null. A word that was normalised is taken for the next run of letters. */
+/** Find the place of each word in a text, or null. A word that was normalised gets the next run of letters. */
 function locate(words, text) {
   const lower = text.toLowerCase();
   let at = 0;
@@ -31,8 +31,8 @@ function locate(words, text) {
   });
 }
 
-/** The places of all source words of all parts. The end of the text is a place behind it, that of a sentence is none. */
-export function places(parts, text) {
+/** Find the places of all source words of all parts. The last </s> gets a place behind the text, the others get null. */
+export function wordPlaces(parts, text) {
   return parts.flatMap(({ insight, at, text: one }, number) => {
     const words = insight.sides.source?.words ?? [];
     const isLast = number === parts.length - 1;
@@ -41,16 +41,16 @@ export function places(parts, text) {
   });
 }
 
-/** Weights on words at some places, as weights on words at others: each takes what lies on it. */
-export function transferred(weights, from, to) {
-  return to.map((target) => from.reduce((sum, place, index) => sum + (target && place ? weights[index] * shared(place, target) : 0), 0));
+/** Turn weights on words at some places into weights on words at others, by how much they overlap. */
+export function transfer(weights, from, to) {
+  return to.map((target) => from.reduce((sum, place, index) => sum + (target && place ? weights[index] * overlap(place, target) : 0), 0));
 }
 
-/** The words that lie at a place. */
-export function at(place, among) {
-  return among.flatMap((one, index) => (one && place && shared(one, place) > 0 ? [index] : []));
+/** Return the indices of the words at a place. */
+export function wordsAt(place, among) {
+  return among.flatMap((one, index) => (one && place && overlap(one, place) > 0 ? [index] : []));
 }
 
-function shared([first, last], [from, to]) {
+function overlap([first, last], [from, to]) {
   return Math.max(0, Math.min(last, to) - Math.max(first, from)) / Math.max(1, last - first);
 }

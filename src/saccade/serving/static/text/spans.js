@@ -1,12 +1,12 @@
-// A text whose words were tagged: what belongs together is framed in the colour of its kind.
+// A text with tagged words: each span is framed in the colour of its kind.
 
 import { make, percent } from "../parts/dom.js";
-import { at } from "./positions.js";
+import { wordsAt } from "./positions.js";
 
 const COLOURS = 8;
 const MOVES = { ArrowRight: 1, ArrowLeft: -1 };
 
-export function tagged(on) {
+export function spanView(on) {
   const text = make("p", { class: "text spans", dir: "auto" });
   const list = make("ul", { class: "kinds", "aria-label": "Kinds of spans" });
   const colours = new Map();
@@ -17,8 +17,8 @@ export function tagged(on) {
     if (!colours.has(kind)) colours.set(kind, colours.size % COLOURS);
     return `kind-${colours.get(kind)}`;
   };
-  /** The kinds that a word may be of, and how likely: whatever its place in a span (B-PER, I-PER, ...). */
-  const told = (index) => {
+  /** Name the most probable kinds of a word, summed over its places in a span (B-PER, I-PER, ...). */
+  const describe = (index) => {
     const kinds = new Map();
     for (const [tag, share] of Object.entries(answer.probabilities?.[index] ?? {})) {
       const kind = tag.replace(/^[A-Z]-/, "");
@@ -29,15 +29,15 @@ export function tagged(on) {
     return shares.length ? shares.map(([kind, share]) => `${kind === "O" ? "nothing" : kind} ${percent(share)}`).join(", ") : answer.tags[index];
   };
   const select = (index) => {
-    on.say(index === null ? "" : `${answer.words[index]}: ${told(index)}`);
+    on.say(index === null ? "" : `${answer.words[index]}: ${describe(index)}`);
     on.read(index === null ? null : { weights: answer.words.map((_, one) => Number(one === index)), shape: null, from: tokens[index], query: index });
   };
   const token = (word, index) => {
-    const name = { role: "option", "aria-selected": "false", "aria-description": told(index), text: word };
+    const name = { role: "option", "aria-selected": "false", "aria-description": describe(index), text: word };
     return make("span", { class: "token", tabindex: index ? -1 : 0, "data-index": index, ...name });
   };
   const indexOf = (target) => (target.dataset?.index === undefined ? null : Number(target.dataset.index));
-  const framed = ({ kind }, inner) => make("mark", { class: colourOf(kind) }, ...inner, make("small", { text: kind }));
+  const frame = ({ kind }, inner) => make("mark", { class: colourOf(kind) }, ...inner, make("small", { text: kind }));
 
   text.setAttribute("role", "listbox");
   text.setAttribute("aria-orientation", "horizontal");
@@ -61,7 +61,7 @@ export function tagged(on) {
       const span = answer.spans.find(({ first }) => first === index);
       const last = span ? span.last : index;
       const inner = tokens.slice(index, last + 1).flatMap((one, number) => (number ? [" ", one] : [one]));
-      parts.push(index ? " " : "", ...(span ? [framed(span, inner)] : inner));
+      parts.push(index ? " " : "", ...(span ? [frame(span, inner)] : inner));
       index = last + 1;
     }
     text.replaceChildren(...parts);
@@ -73,7 +73,7 @@ export function tagged(on) {
     list.replaceChildren(...(rows.length ? rows : [make("li", { text: "No spans were found in this text." })]));
   };
   return {
-    element: make("div", { class: "tagged" }, text, list),
+    element: make("div", { class: "tags" }, text, list),
     show: ([{ insight }]) => {
       answer = insight.answer;
       write();
@@ -82,9 +82,9 @@ export function tagged(on) {
     },
     redraw: () => {},
     light: (place, among) => {
-      const [key] = place ? at(place, among) : [];
+      const [key] = place ? wordsAt(place, among) : [];
       tokens.forEach((one, index) => one.classList.toggle("here", index === key));
-      on.say(key === undefined ? "" : `${answer.words[key]}: ${told(key)}`);
+      on.say(key === undefined ? "" : `${answer.words[key]}: ${describe(key)}`);
     },
     from: (word) => tokens[word] ?? null,
   };
