@@ -1,4 +1,4 @@
-// Curves: point at one (or focus it and press the arrow keys) and its values are read out below.
+// Curves: the values at the pointer (or, with focus, at the arrow keys) are shown below.
 const number = new Intl.NumberFormat("en", { maximumSignificantDigits: 5 });
 
 for (const chart of document.querySelectorAll(".chart")) {
@@ -15,12 +15,12 @@ for (const chart of document.querySelectorAll(".chart")) {
     at = Math.min(steps.length - 1, Math.max(0, index));
     cursor.setAttribute("d", `M${places.get(steps[at])},14 V216`);
     chart.append(cursor);
-    // a line with few points answers with the last one up to here
-    const said = lines.map((line) => [line.name, line.points.findLast((point) => point[2] <= steps[at])]);
-    const values = said.filter(([, point]) => point).map(([name, point]) => `${name} ${number.format(point[3])}`);
+    // a line with few points shows its last one up to here
+    const last = lines.map((line) => [line.name, line.points.findLast((point) => point[2] <= steps[at])]);
+    const values = last.filter(([, point]) => point).map(([name, point]) => `${name} ${number.format(point[3])}`);
     readout.textContent = `${chart.dataset.x} ${number.format(steps[at])}: ${values.join(", ")}`;
   };
-  const forget = () => {
+  const reset = () => {
     cursor.remove();
     readout.textContent = summary;
   };
@@ -37,11 +37,11 @@ for (const chart of document.querySelectorAll(".chart")) {
       read(at + move);
     }
   });
-  chart.addEventListener("pointerleave", forget);
-  chart.addEventListener("blur", forget);
+  chart.addEventListener("pointerleave", reset);
+  chart.addEventListener("blur", reset);
 }
 
-// Alignments: point at a piece on one side, and the pieces it goes with light up on the other.
+// Alignments: the piece under the pointer lights up the pieces that it is aligned with on the other side.
 for (const sample of document.querySelectorAll("article")) {
   const rows = [...sample.querySelectorAll(".heat tbody tr")];
   const weights = rows.map((row) => [...row.querySelectorAll("td")].map((cell) => +cell.style.getPropertyValue("--w")));

@@ -1,13 +1,13 @@
-// A heat map that is a real table: one tab stop, arrow keys inside, every weight a cell that screen readers name by its two headers.
+// A heat map as a table: one tab stop, arrow keys inside; screen readers name each weight by its two headers.
 
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 /**
  * Draw weights [T][S] into a container. `most` is the weight that gets the full colour; `label` names the table.
- * `onSelect({query, key})` is called while a cell or a name is pointed at or focused (one of the two is null on a name),
- * and with null when nothing is. A click keeps the selection until the next one, or Escape.
+ * `onSelect({query, key})` is called as the pointer or the focus enters a cell or a name (on a name, one of the two is null),
+ * and with null as it leaves. A click keeps the selection until the next click or Escape.
  * Returns {update, select, element}: `update` takes any of the same fields again; `select({query, key} | null)` lights
- * without calling back.
+ * without calling `onSelect`.
  */
 export function heatmap(container, options) {
   const table = document.createElement("table");

@@ -1,20 +1,20 @@
 // Pure functions over the JSON of an insight (docs/look.md): which map to show, with which words on its two sides.
 
 export const VIEWS = ["aligning", "weights", "mean", "maximum", "rollout", "flow", "norms"];
-const KINDS = ["cross", "pooling", "encoder", "decoder"]; // the one that tells most first
+const KINDS = ["cross", "pooling", "encoder", "decoder"]; // in the order in which they are offered
 
-/** The two sides of a kind of attention (or of a view): the queries' and the keys'. */
+/** Return the two sides of a kind of attention (or of a view): queries and keys. */
 export function sides(insight, kind) {
   const map = insight.attention?.[kind] ?? insight.views?.[kind];
   return map && { queries: sideOf(insight, map, "queries"), keys: sideOf(insight, map, "keys") };
 }
 
-/** The kinds of attention that there are, the one that tells most first. */
+/** Return the kinds of attention in an insight, in the order in which they are offered. */
 export function kindsOf(insight) {
   return KINDS.filter((kind) => insight.attention?.[kind]);
 }
 
-/** The views that this insight holds for a kind. */
+/** Return the views of a kind in an insight. */
 export function viewsOf(insight, kind) {
   const map = insight.attention?.[kind];
   const aligning = kind === "cross" && insight.aligning ? ["aligning"] : [];
@@ -24,16 +24,17 @@ export function viewsOf(insight, kind) {
   return [...heads, ...layers, ...(map?.norms ? ["norms"] : [])];
 }
 
-/** How many layers and heads a kind has. */
+/** Return the number of layers and heads of a kind. */
 export function sizeOf(insight, kind) {
   const weights = insight.attention?.[kind]?.weights ?? [];
   return { layers: weights.length, heads: weights[0]?.length ?? 0 };
 }
 
 /**
- * One map: {queries, keys, weights [T][S], shape}, by words or by pieces.
- * `layer` and `head` count from 0, or from the end if negative. "aligning" is the head that aligns, where one is known, with a row
- * for each word as it is aligned; so are "weights" without both. Without a layer it is the last, without a head the mean of all.
+ * Return one map: {queries, keys, weights [T][S], shape}, by words or by pieces.
+ * `layer` and `head` count from 0, or from the end if negative. The default layer is the last, the default head the mean of all.
+ * "aligning" is the head that aligns, if one is known, with its rows shifted to the words that they align; "weights" without
+ * layer and head is the same.
  */
 export function mapOf(insight, { kind = "cross", layer = null, head = null, view = "weights", byWords = true } = {}) {
   const found = view === "rollout" || view === "flow" ? insight.views?.[view] : insight.attention?.[kind];
@@ -45,7 +46,7 @@ export function mapOf(insight, { kind = "cross", layer = null, head = null, view
   return { queries: names(queries), keys: names(keys), weights, shape: found.shape ?? null };
 }
 
-/** From pieces to words: keys are summed (a word's share is that of its pieces), queries averaged; rows still sum to 1. */
+/** Turn pieces into words: the weights of keys are summed, those of queries averaged; rows still sum to 1. */
 export function toWords(weights, wordOfQuery, wordOfKey) {
   const numQueries = count(wordOfQuery);
   const numKeys = count(wordOfKey);
@@ -59,7 +60,7 @@ export function toWords(weights, wordOfQuery, wordOfKey) {
   return merged;
 }
 
-/** What a query read most, or (with `across` false) who read a key most: [{index, name, weight}], greatest first. */
+/** Return the keys that a query read most, or (with `across` false) the queries that read a key most: [{index, name, weight}]. */
 export function strongest(map, index, { across = true, most = 3, least = 0.005 } = {}) {
   const found = across
     ? map.weights[index].map((weight, key) => ({ index: key, name: map.keys[key], weight }))
@@ -67,8 +68,8 @@ export function strongest(map, index, { across = true, most = 3, least = 0.005 }
   return found.filter(({ weight }) => weight >= least).sort((a, b) => b.weight - a.weight).slice(0, most);
 }
 
-/** The words of a side with what stands before each in its text: [{word, before}]; spaces, where they don't spell it. */
-export function spaced({ words, text }) {
+/** Return the words of a side and the text before each: [{word, before}]; a space if the words don't spell the text. */
+export function withSpaces({ words, text }) {
   let at = 0;
   const found = words.map((word, index) => {
     const start = text.indexOf(word, at);
@@ -84,28 +85,28 @@ export function spaced({ words, text }) {
 function sideOf(insight, map, end) {
   const side = insight.sides[map[end]];
   if (side) return side;
-  const [rows, columns] = map.shape ?? [1, widthOf(map.weights)]; // a picture's cells have places, not names
+  const [rows, columns] = map.shape ?? [1, widthOf(map.weights)]; // a picture's cells are named by their row and column
   const pieces = Array.from({ length: rows * columns }, (_, at) => `${Math.floor(at / columns) + 1},${(at % columns) + 1}`);
   return { text: "", pieces, words: pieces, word_of_piece: pieces.map((_, at) => at) };
 }
 
 function ofHeads(insight, map, { kind, layer, head, view }) {
   const isAny = view === "weights" && layer === null && head === null;
-  if (view === "aligning" || (isAny && kind === "cross" && insight.aligning)) return aligned(map, insight.aligning);
+  if (view === "aligning" || (isAny && kind === "cross" && insight.aligning)) return alignedWeights(map, insight.aligning);
   const heads = at(view === "norms" ? map.norms : map.weights, layer ?? -1);
-  if (view === "maximum") return pooled(heads, (values) => Math.max(...values));
+  if (view === "maximum") return combine(heads, (values) => Math.max(...values));
   const chosen = view === "mean" || head === null ? heads : [at(heads, head)];
-  return pooled(view === "norms" ? chosen.map(shares) : chosen, mean);
+  return combine(view === "norms" ? chosen.map(shares) : chosen, mean);
 }
 
-/** Where the step that reads a word aligns it (shift 1), rows move up by one; the last is its own. */
-function aligned(map, { layer, head, shift }) {
+/** Return the weights of the head that aligns. With shift 1, the step after a word aligns it, so rows move up by one. */
+function alignedWeights(map, { layer, head, shift }) {
   const heads = at(map.weights, layer);
-  const weights = pooled(head === null ? heads : [at(heads, head)], mean);
+  const weights = combine(head === null ? heads : [at(heads, head)], mean);
   return [...weights.slice(shift), ...weights.slice(weights.length - shift)];
 }
 
-function pooled(heads, pool) {
+function combine(heads, pool) {
   return heads[0].map((row, query) => row.map((_, key) => pool(heads.map((weights) => weights[query][key]))));
 }
 

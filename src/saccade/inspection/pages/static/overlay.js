@@ -1,10 +1,10 @@
-// A picture with its attention over it: light where the weight is, as inspection/captions.py draws it.
+// A picture with its attention over it: light where the weight is, as inspection/draw/caption.py draws it.
 
-const DARKEST = 0.12; // how much is still seen of what has no weight
-const VEIL = 0.2; // of white over the picture, so that looking at something dark is seen too
-const FINEST = 480; // pixels of a canvas; a smaller picture is enlarged until it has them, with its own pixels kept square
+const DARKEST = 0.12; // the brightness of a cell without weight
+const VEIL = 0.2; // of white over the picture, so that weights on dark places are visible too
+const FINEST = 480; // the least size of a canvas in pixels; smaller pictures are enlarged by a whole number
 
-/** Paint a picture (an image) into a canvas; with the weights of its cells, row by row, over it if they are given. */
+/** Paint an image into a canvas, and the weights of its cells, row by row, over it if there are any. */
 export function overlay(canvas, picture, weights = null, [rows, columns] = [0, 0]) {
   const times = Math.max(1, Math.ceil(FINEST / Math.max(picture.width, picture.height)));
   Object.assign(canvas, { className: "overlay", width: times * picture.width, height: times * picture.height });
@@ -20,7 +20,7 @@ export function overlay(canvas, picture, weights = null, [rows, columns] = [0, 0
   return canvas;
 }
 
-/** A pixel for each cell; the one with most weight is white. */
+/** Paint a pixel for each cell; the one with the greatest weight is white. */
 function lights(weights, rows, columns) {
   const canvas = Object.assign(document.createElement("canvas"), { width: columns, height: rows });
   const pen = canvas.getContext("2d");

@@ -1,6 +1,6 @@
-// Colours from no weight to all of it, as the style sheet gives them: light or dark, on the page and in what is saved from it.
+// The colours of weights, read from the style sheet: light or dark, on the page and in saved files.
 
-/** The colours that hold now: {heat: [[r, g, b]], ink, paper}. */
+/** Return the current colours: {heat: [[r, g, b]], ink, paper}. */
 export function palette() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(name).trim();
@@ -8,7 +8,7 @@ export function palette() {
   return { heat, ink: read("--ink"), paper: read("--raised") };
 }
 
-/** The colour of a share from 0 to 1. */
+/** Return the colour of a share from 0 to 1. */
 export function colour({ heat }, share) {
   const place = (Math.min(1, Math.max(0, share)) || 0) * (heat.length - 1);
   const below = Math.min(heat.length - 2, Math.floor(place));

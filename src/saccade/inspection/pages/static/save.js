@@ -1,4 +1,4 @@
-// A map as a file: SVG, PNG or JSON, in the colours that the page has now.
+// Save a map as SVG or PNG, in the current colours of the page.
 
 import { colour, palette } from "./palette.js";
 
@@ -15,14 +15,14 @@ export function download(name, content, type) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-/** The map {queries, keys, weights} as the text of an SVG file. */
+/** Return the map {queries, keys, weights} as the text of an SVG file. */
 export function toSvg(map, { most = 1, title = "" } = {}) {
   const { width, height, boxes, texts, colours } = layout(map, most, title);
   const svg = document.implementation.createDocument("http://www.w3.org/2000/svg", "svg");
   const add = (name, attributes, text) => {
     const element = svg.createElementNS("http://www.w3.org/2000/svg", name);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    if (text !== undefined) element.textContent = visible(text);
+    if (text !== undefined) element.textContent = dropForbidden(text);
     svg.documentElement.append(element);
   };
   const root = { viewBox: `0 0 ${width} ${height}`, width, height, role: "img" };
@@ -38,7 +38,7 @@ export function toSvg(map, { most = 1, title = "" } = {}) {
   return new XMLSerializer().serializeToString(svg);
 }
 
-/** The same as a PNG file, twice as fine. */
+/** Return the same as a PNG file of twice the size. */
 export function toPng(map, { most = 1, title = "" } = {}) {
   const { width, height, boxes, texts, colours } = layout(map, most, title);
   const canvas = document.createElement("canvas");
@@ -87,7 +87,7 @@ function layout({ queries, keys, weights }, most, title) {
   return { width: Math.max(left + keys.length * CELL + 20, needed), height: top + queries.length * CELL + 20, boxes, texts, colours };
 }
 
-/** What XML may not hold is left out. */
-function visible(text) {
+/** Drop the characters that XML forbids. */
+function dropForbidden(text) {
   return text.replace(/[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu, "");
 }

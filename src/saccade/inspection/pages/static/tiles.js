@@ -1,10 +1,10 @@
-// Small maps without names: all heads at a glance, or where in a picture each word looked.
+// Small maps without names: all heads, or where in a picture each word looked.
 
 import { colour, palette } from "./palette.js";
 
 /**
- * Buttons with a small map each, in rows: `rows` is [[{label, name, weights}]] (name is shown below, where given), or `canvas` for weights.
- * `onPick(row, column)` when one is pressed, `onPoint` when it is pointed at. Returns {update, mark}: `mark(row, column)` frames one.
+ * Rows of buttons, each with a small map: `rows` is [[{label, name, weights}]], or `canvas` instead of weights; a name is shown below.
+ * `onPick(row, column)` when one is pressed, `onPoint` when the pointer enters it. Returns {update, mark}: `mark(row, column)` frames one.
  */
 export function tiles(container, { rows: given, onPick = () => {}, onPoint = () => {} }) {
   let buttons = [];
@@ -36,7 +36,7 @@ function button({ label, name, weights, canvas }, most, colours, on) {
   element.className = "tile";
   element.title = label;
   element.setAttribute("aria-label", label);
-  element.append(canvas ?? drawn(weights, most, colours));
+  element.append(canvas ?? drawMap(weights, most, colours));
   if (name !== undefined) {
     const text = document.createElement("span");
     text.dir = "auto";
@@ -47,7 +47,7 @@ function button({ label, name, weights, canvas }, most, colours, on) {
   return element;
 }
 
-function drawn(weights, most, colours) {
+function drawMap(weights, most, colours) {
   const canvas = document.createElement("canvas");
   canvas.height = weights.length;
   canvas.width = weights[0].length;

@@ -1,7 +1,7 @@
-// The page that `saccade look --draw FILE.html` writes: one or several insights, and everything to look at them with.
+// The page that `saccade look --draw FILE.html` writes: one or several insights, and controls to look at them.
 
 import { heatmap } from "./heatmap.js";
-import { kindsOf, mapOf, sides, sizeOf, spaced, strongest, viewsOf } from "./insight.js";
+import { kindsOf, mapOf, sides, sizeOf, strongest, viewsOf, withSpaces } from "./insight.js";
 import { overlay } from "./overlay.js";
 import { download, toPng, toSvg } from "./save.js";
 import { tiles } from "./tiles.js";
@@ -24,7 +24,7 @@ const find = (id) => document.getElementById(id);
 
 const insights = JSON.parse(find("insights").textContent);
 const start = JSON.parse(find("start").textContent);
-const pictures = JSON.parse(find("pictures").textContent).map(imageOf); // beside each insight what it is about, or null
+const pictures = JSON.parse(find("pictures").textContent).map(imageOf); // the picture of each insight, or null
 const state = { at: 0, kind: "", view: "weights", layer: 0, head: 0, byWords: true };
 const insight = () => insights[state.at];
 let map = null;
@@ -38,7 +38,7 @@ const overview = tiles(find("heads"), { rows: [], onPick: pickHead });
 const lightCell = (_, query) => light({ query, key: null });
 const cells = tiles(find("cells"), { rows: [], onPick: lightCell, onPoint: lightCell });
 
-/** Light what goes with a place: a query's keys, or a key's queries; and say it. A query that is alone is always lit. */
+/** Light the keys of a query, or the queries of a key, and describe them. A map's only query is always lit. */
 function light(place) {
   const { query = map.queries.length === 1 && place === null ? 0 : null, key = null } = place ?? {};
   const most = (shares) => Math.max(...shares, 1e-9);
@@ -49,10 +49,10 @@ function light(place) {
   strips.queries.light(column?.map((share) => share / most(column)), query);
   cells.mark(0, query);
   showPicture(query);
-  find("readout").textContent = said(query, key);
+  find("readout").textContent = describe(query, key);
 }
 
-function said(query, key) {
+function describe(query, key) {
   if (query === null && key === null) return `Point at a word${map.shape ? "" : ", or at a cell"}.`;
   if (query !== null && key !== null) {
     return `${map.queries[query]} gives ${map.keys[key]} ${percent(map.weights[query][key])}`;
@@ -84,21 +84,21 @@ function show() {
   light(null);
 }
 
-/** Full colour: all of a row; what is spread thin, through the layers or over a picture, gets it at its greatest. */
+/** Return the weight with the full colour: 1, but the greatest weight of a picture, of rollout or of flow. */
 function mostOf({ weights, shape }) {
   const isThin = shape !== null || state.view === "rollout" || state.view === "flow";
   return isThin ? weights.flat().reduce((most, weight) => Math.max(most, weight), 1e-9) : 1;
 }
 
-/** Where each word looked: the picture, or where there is none its cells as a map. */
+/** Show where each word looked: on the picture, or without one as a map of its cells. */
 function showCells({ queries, weights, shape: [rows, columns] }) {
   const picture = pictures[state.at];
-  const folded = (row) => Array.from({ length: rows }, (_, at) => row.slice(at * columns, (at + 1) * columns));
+  const fold = (row) => Array.from({ length: rows }, (_, at) => row.slice(at * columns, (at + 1) * columns));
   const most = mostOf(map);
-  const drawn = (row) => (picture ? { canvas: over(document.createElement("canvas"), row) } : { weights: folded(row), most });
-  const tile = (row, at) => ({ label: lookedBy(queries[at]), name: queries[at], ...drawn(row) });
+  const drawn = (row) => (picture ? { canvas: over(document.createElement("canvas"), row) } : { weights: fold(row), most });
+  const tile = (row, at) => ({ label: labelOf(queries[at]), name: queries[at], ...drawn(row) });
   cells.update({ rows: [weights.map(tile)] });
-  find("scale").hidden = Boolean(picture); // each is as light as can be where its word looked most
+  find("scale").hidden = Boolean(picture); // each picture has its own scale
 }
 
 function showPicture(query) {
@@ -106,10 +106,10 @@ function showPicture(query) {
   find("picture").hidden = !isThere;
   if (!isThere) return;
   over(find("picture"), query === null ? null : map.weights[query]);
-  find("picture").setAttribute("aria-label", query === null ? "The picture" : lookedBy(map.queries[query]));
+  find("picture").setAttribute("aria-label", query === null ? "The picture" : labelOf(map.queries[query]));
 }
 
-const lookedBy = (word) => `Where ${word} looked`;
+const labelOf = (word) => `Where ${word} looked`;
 const over = (canvas, weights) => overlay(canvas, pictures[state.at], weights, map.shape);
 
 function imageOf(address) {
@@ -121,7 +121,7 @@ function showStrips() {
   const { queries, keys } = insight().attention[state.kind];
   for (const [end, name] of [["queries", queries], ["keys", keys]]) {
     const side = shown[end];
-    const list = state.byWords ? spaced(side) : side.pieces.map((word, at) => ({ word, before: at ? " " : "" }));
+    const list = state.byWords ? withSpaces(side) : side.pieces.map((word, at) => ({ word, before: at ? " " : "" }));
     const isSame = queries === keys;
     const label = `${SIDE_NAMES[name] ?? name}${isSame ? (end === "queries" ? ", reading" : ", read") : ""}`;
     find(`${end}-name`).textContent = label;
@@ -143,7 +143,7 @@ function showChoices() {
   find("head").disabled = !["weights", "norms"].includes(state.view);
 }
 
-/** The small maps of all heads; they change with the sentence, the kind and the colours only. */
+/** Show small maps of all heads; they change only with the sentence, the kind and the colours. */
 function showHeads() {
   const { layers, heads } = sizeOf(insight(), state.kind);
   const byWords = state.byWords;
@@ -154,12 +154,12 @@ function showHeads() {
     return { label, weights: found.weights };
   };
   const rows = Array.from({ length: layers }, (_, layer) => Array.from({ length: heads }, (_, head) => tile(layer, head)));
-  find("about").textContent = `${insight().task}, ${counted(layers, "layer")} of ${counted(heads, "head")}`;
+  find("about").textContent = `${insight().task}, ${count(layers, "layer")} of ${count(heads, "head")}`;
   find("overview").hidden = layers * heads < 2 || Boolean(insight().attention[state.kind].shape);
   overview.update({ rows });
 }
 
-function counted(number, name) {
+function count(number, name) {
   return `${number} ${name}${number === 1 ? "" : "s"}`;
 }
 
@@ -173,7 +173,7 @@ function pickHead(layer, head) {
   show();
 }
 
-/** A sentence or a kind anew: at what was asked for, else the head that aligns, else the mean of the last layer. */
+/** Show another sentence or kind: what was asked for, else the head that aligns, else the mean of the last layer. */
 function begin({ kind, name, layer, head }) {
   const kinds = kindsOf(insight());
   state.kind = kinds.includes(kind) ? kind : kinds[0];

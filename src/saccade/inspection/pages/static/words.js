@@ -1,7 +1,7 @@
-// A text whose words can be pointed at, and light up by how much they were read. One tab stop, arrow keys inside.
+// A text whose words can be selected, and are lit by their weight. One tab stop, arrow keys inside.
 
 /**
- * Write words ([{word, before}], see `spaced` in insight.js) into a container. `onSelect(index | null)` as they are pointed at or focused.
+ * Write words ([{word, before}], see `withSpaces` in insight.js) into a container. `onSelect(index | null)` as the pointer or the focus enters and leaves one.
  * Returns {update, light, element}: `light(shares, here)` colours each word by its share (null: none) and marks one.
  */
 export function words(container, { words: given = [], label = "", onSelect = () => {} }) {

@@ -1,6 +1,6 @@
 // An output written word by word: a translation, sentence after sentence, or a caption.
 
-import { mapOf, sides, spaced, strongest, toWords } from "../../shared/insight.js";
+import { mapOf, sides, strongest, toWords, withSpaces } from "../../shared/insight.js";
 import { words } from "../../shared/words.js";
 import { make, percent } from "../parts/dom.js";
 import { stepSlider } from "../parts/steps.js";
@@ -29,7 +29,7 @@ const nameOf = (word) => (word === END ? "the end" : word);
 /** Collect everything about one sentence; `starts` are its first word, step and key in the whole text. */
 function partOf({ insight, before = "", choices = [] }, starts, wanted) {
   const side = insight.sides.output;
-  const shown = spaced(side).filter(({ word }, index) => word !== END || index < side.words.length - 1);
+  const shown = withSpaces(side).filter(({ word }, index) => word !== END || index < side.words.length - 1);
   if (shown.length) shown[0].before = before;
   const hasWeights = Boolean(insight.attention?.cross);
   return {
