@@ -27,18 +27,18 @@ from saccade.cli.bench_speed import bench_decode, bench_train
 from saccade.tasks.translate.networks import Size
 
 WIDE = 140  # columns of what is read from a pipe or a file
-app = typer.Typer(help="Measure saccade beside its peers, in one run.", no_args_is_help=True)
+app = typer.Typer(help="Measure saccade and other toolkits in one run.", no_args_is_help=True)
 app.command("train")(bench_train)
 app.command("decode")(bench_decode)
 
 
 @app.command("attention")
 def bench_attention(
-    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
-    quick: Annotated[bool, typer.Option(help="Small shapes: half a minute instead of six.")] = False,
+    device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    quick: Annotated[bool, typer.Option(help="Use small shapes: half a minute instead of six.")] = False,
 ) -> None:
-    """Every score beside torch's attention: time ratio and peak memory, forward and backward, and their growth."""
+    """Compare every score with torch's attention: time and memory, forward and backward, and their growth."""
     check(device)
     dtype = torch.bfloat16 if device == Device.cuda else torch.float32
     place = attention_bench.Place(torch.device(device.value), dtype)
@@ -67,14 +67,16 @@ def bench_attention(
 
 @app.command("additive")
 def bench_additive(
-    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
-    quick: Annotated[bool, typer.Option(help="Small shapes, nothing compiled: seconds instead of a minute.")] = False,
+    device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    quick: Annotated[
+        bool, typer.Option(help="Use small shapes and compile nothing: seconds instead of a minute.")
+    ] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Cases, with commas: large, small, narrow, long, step.")
+        list[str] | None, typer.Option(help="Only these cases, with commas: large, small, narrow, long, step.")
     ] = None,
 ) -> None:
-    """Additive attention beside the plain expression, eager and compiled: time, terms a second, memory, errors."""
+    """Compare additive attention with the plain expression, eager and compiled: time, memory, errors."""
     check(device)
     place = torch.device(device.value)
     cases = additive_bench.all_cases(place, quick=quick)
@@ -107,16 +109,18 @@ def bench_additive(
 
 @app.command("align")
 def bench_align(
-    model: Annotated[Path, typer.Argument(help="A run folder, from source to target.")],
-    opposite: Annotated[Path, typer.Option("--reverse", help="A run folder, from target to source.")],
-    source: Annotated[Path, typer.Option("--input", help="The gold's source texts, or both sides: source ||| target.")],
-    gold: Annotated[Path, typer.Option(help="Gold alignments, Pharaoh's or NAACL's.")],
-    target: Annotated[Path | None, typer.Option(help="The gold's target texts, line by line.")] = None,
-    is_lower: Annotated[bool, typer.Option("--lower", help="eflomal reads lower-cased text.")] = False,
-    peers_folder: Annotated[Path, typer.Option(help="Where eflomal's virtual environment is kept.")] = PEERS_FOLDER,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+    model: Annotated[Path, typer.Argument(help="The run from source to target.")],
+    opposite: Annotated[Path, typer.Option("--reverse", help="The run from target to source.")],
+    source: Annotated[
+        Path, typer.Option("--input", help="The source texts of the gold, or both sides: source ||| target.")
+    ],
+    gold: Annotated[Path, typer.Option(help="Gold alignments in Pharaoh's or NAACL's format.")],
+    target: Annotated[Path | None, typer.Option(help="The target texts of the gold, line by line.")] = None,
+    is_lower: Annotated[bool, typer.Option("--lower", help="Give eflomal lower-cased text.")] = False,
+    peers_folder: Annotated[Path, typer.Option(help="The folder for eflomal's virtual environment.")] = PEERS_FOLDER,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """The heads of two opposite runs as word aligners beside eflomal, which learns from their training text."""
+    """Compare the heads of two opposite runs, as word aligners, with eflomal on the same training text."""
     files = aligning_bench.Files(source, target, gold)
     plan = aligning_bench.AlignPlan((model, opposite), files, peers_folder.expanduser(), is_lower)
     rows = aligning_bench.run(plan, Console(stderr=True).print)
@@ -128,12 +132,12 @@ def bench_align(
 
 @app.command("glimpse")
 def bench_glimpse(
-    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
-    batch: Annotated[int, typer.Option(min=1, help="Images at once; the time of one is shown.")] = 16,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Draw both curves (PNG) here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+    device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu,
+    batch: Annotated[int, typer.Option(min=1, help="Images in a batch; the time of one is shown.")] = 16,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Draw both curves to this PNG file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """A forward pass by the image's size: glimpses cost the same, a convolutional network's grows with the area."""
+    """Measure the cost of glimpses by image size, and that of a convolutional network."""
     check(device)
     rows = glimpse_bench.run(device=torch.device(device.value), batch=batch)
     if picture is not None:
@@ -147,16 +151,20 @@ def bench_glimpse(
 
 @app.command("serve")
 def bench_serve(
-    run: Annotated[Path, typer.Argument(help="A run that translates.")],
-    texts: Annotated[Path | None, typer.Option(help="Texts, one a line. (default: the run's test set)")] = None,
-    clients: Annotated[int, typer.Option(min=1, help="Who ask at the same time.")] = 200,
-    seconds: Annotated[float, typer.Option(min=1, help="How long.")] = 60,
-    alone: Annotated[float, typer.Option(min=1, help="Seconds of one request at a time, to compare with.")] = 20,
-    requests: Annotated[int, typer.Option(min=0, help="Over which memory is measured; 0: not at all.")] = 50_000,
-    fuzz: Annotated[int, typer.Option(min=0, help="Instead: so many requests that no client would send.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+    run: Annotated[Path, typer.Argument(help="A run that translates text.")],
+    texts: Annotated[
+        Path | None, typer.Option(help="A file of texts, one a line. (default: the run's test set)")
+    ] = None,
+    clients: Annotated[int, typer.Option(min=1, help="Number of clients at the same time.")] = 200,
+    seconds: Annotated[float, typer.Option(min=1, help="Seconds of load.")] = 60,
+    alone: Annotated[float, typer.Option(min=1, help="Seconds with one request at a time, for comparison.")] = 20,
+    requests: Annotated[
+        int, typer.Option(min=0, help="Number of requests while memory is measured (0: none).")
+    ] = 50_000,
+    fuzz: Annotated[int, typer.Option(min=0, help="Send this number of malformed requests instead.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Load a server with clients who check their answers: how many a second, how long they wait, its memory."""
+    """Load a server with clients that check their answers: answers a second, waiting time, memory."""
     if fuzz:
         survived = serving_bench.fuzzed(run, fuzz)
         typer.echo(json.dumps(survived.as_dict()) if as_json else str(survived))
@@ -170,12 +178,12 @@ def bench_serve(
 
 @app.command("look")
 def bench_look(
-    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
-    size: Annotated[Size, typer.Option(help="Of the Transformer.")] = "base",
-    sentences: Annotated[int, typer.Option(min=1, help="To translate and look at.")] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+    device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu,
+    size: Annotated[Size, typer.Option(help="The size of the Transformer.")] = "base",
+    sentences: Annotated[int, typer.Option(min=1, help="Number of sentences.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """What it costs to record every layer and head of a Transformer, beside plain prediction."""
+    """Measure the cost of recording every layer and head of a Transformer."""
     check(device)
     rows = looking_bench.run(device=torch.device(device.value), size=size, sentences=sentences)
     typer.echo(json.dumps([row.as_dict() for row in rows])) if as_json else Console().print(looking_bench.table(rows))

@@ -33,28 +33,43 @@ class TrainedSize(StrEnum):
 
 
 def bench_train(
-    device: Annotated[Device, typer.Option(help="Where to run: toolkits on a cpu, libraries on cuda.")] = Device.cpu,
+    device: Annotated[
+        Device, typer.Option(help="The device: other toolkits run on cpu, libraries on cuda.")
+    ] = Device.cpu,
     data: Annotated[
-        Path | None, typer.Option(help="Multi30k's folder; cpu: $SACCADE_DATA/multi30k. cuda: its lengths alone.")
+        Path | None,
+        typer.Option(help="The folder of Multi30k (cpu: $SACCADE_DATA/multi30k); cuda uses only its lengths."),
     ] = None,
-    peers: Annotated[str | None, typer.Option(help="Who trains beside us, with commas, or none; all.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps that count; 100 on a cpu, 20 on cuda.")] = None,
-    peers_folder: Annotated[Path | None, typer.Option(help=f"cpu: for their environments; {PEERS_FOLDER}.")] = None,
+    peers: Annotated[
+        str | None, typer.Option(help="The others to measure, with commas, or none. (default: all)")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Number of measured steps. (default: 100 on cpu, 20 on cuda)")
+    ] = None,
+    peers_folder: Annotated[
+        Path | None, typer.Option(help=f"cpu: the folder for their environments. (default: {PEERS_FOLDER})")
+    ] = None,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="cpu: trainings of each, of which the best counts; 2.")
+        int | None, typer.Option(min=1, help="cpu: trainings of each; the best counts. (default: 2)")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="cpu: processor cores for each; 2.")] = None,
-    size: Annotated[TrainedSize | None, typer.Option(help="cuda: of the model; base.")] = None,
-    tokens: Annotated[int | None, typer.Option(min=64, help="cuda: tokens of either side, a step; 25600.")] = None,
-    vocabulary: Annotated[int | None, typer.Option(min=8, help="cuda: its size; 37000, of rnn 30000.")] = None,
-    shapes: Annotated[int | None, typer.Option(min=0, help="cuda: widths that compiled peers see; 6. 0: any.")] = None,
-    growth: Annotated[bool, typer.Option(help="cuda: also with batch, length, width and vocabulary.")] = False,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Write a picture (PNG) here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="cpu: cores for each. (default: 2)")] = None,
+    size: Annotated[TrainedSize | None, typer.Option(help="cuda: the model. (default: base)")] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=64, help="cuda: tokens of a step on each side. (default: 25600)")
+    ] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option(min=8, help="cuda: size of the vocabulary. (default: 37000, rnn 30000)")
+    ] = None,
+    shapes: Annotated[
+        int | None, typer.Option(min=0, help="cuda: number of widths for compiled peers (0: any). (default: 6)")
+    ] = None,
+    growth: Annotated[bool, typer.Option(help="cuda: also vary batch, length, width and vocabulary.")] = False,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Draw the results to this PNG file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """One model trained by saccade and by others: real target tokens a second.
+    """Train one model with saccade and with others: real target tokens a second.
 
-    On a cpu beside Eole, OpenNMT-py and JoeyNMT; on cuda beside Hugging Face's, torch's and step-by-step loops.
+    On cpu with Eole, OpenNMT-py and JoeyNMT; on cuda with Hugging Face's, torch's and step-by-step loops.
     """
     check(device)
     here: dict[str, Any] = {"tokens": tokens, "steps": steps, "num_widths": shapes, "data": data}
@@ -127,17 +142,23 @@ def _show_accelerated(job: TrainJob, growth: bool, picture: Path | None, as_json
 
 
 def bench_decode(
-    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu,
-    size: Annotated[Size, typer.Option(help="Of the Transformer.")] = "base",
-    vocabulary: Annotated[int | None, typer.Option(min=8, help="Its size; 32000 on a cpu, 37000 on cuda.")] = None,
-    batches: Annotated[str | None, typer.Option(help="Sentences at once; 1,64 on a cpu, 1,64,512 on cuda.")] = None,
-    beams: Annotated[str, typer.Option(help="Widths of the beam, with commas; 1 is greedy.")] = "1,4",
-    length: Annotated[int, typer.Option(min=1, help="Tokens that everybody writes for a sentence.")] = 32,
-    peers: Annotated[str | None, typer.Option(help="Who writes beside us, with commas, or none; all.")] = None,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Write a picture (PNG) here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+    device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu,
+    size: Annotated[Size, typer.Option(help="The size of the Transformer.")] = "base",
+    vocabulary: Annotated[
+        int | None, typer.Option(min=8, help="Size of the vocabulary. (default: 32000 on cpu, 37000 on cuda)")
+    ] = None,
+    batches: Annotated[
+        str | None, typer.Option(help="Sentences in a batch, with commas. (default: 1,64 on cpu, 1,64,512 on cuda)")
+    ] = None,
+    beams: Annotated[str, typer.Option(help="Beam widths, with commas; 1 is greedy.")] = "1,4",
+    length: Annotated[int, typer.Option(min=1, help="Number of tokens to write for each sentence.")] = 32,
+    peers: Annotated[
+        str | None, typer.Option(help="The others to measure, with commas, or none. (default: all)")
+    ] = None,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Draw the results to this PNG file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Untrained models write as many tokens each: saccade beside Hugging Face's generate and CTranslate2."""
+    """Decode with untrained models: saccade, Hugging Face's generate and CTranslate2."""
     check(device)
     on_cpu = device == Device.cpu
     job = decoding_bench.DecodeJob(

@@ -12,15 +12,17 @@ from saccade.lab import demo as demonstration
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The run's folder.")] = Path("runs/demo"),
-    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = demonstration.STEPS,
-    sentences: Annotated[int, typer.Option(min=2000, help="To learn from.")] = demonstration.SENTENCES,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Another seed, another run.")] = 1,
+    out: Annotated[Path, typer.Option(help="The run folder.")] = Path("runs/demo"),
+    steps: Annotated[int, typer.Option(min=1, help="Number of training steps.")] = demonstration.STEPS,
+    sentences: Annotated[
+        int, typer.Option(min=2000, help="Number of sentences to learn from.")
+    ] = demonstration.SENTENCES,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the run.")] = 1,
 ) -> None:
-    """Teach a small Transformer a phrasebook, English to French, and see what it looks at (about two minutes)."""
+    """Train a small Transformer on a phrasebook, English to French, and show what it reads (two minutes)."""
     console = Console()
     try:
         demonstration.run(out=out, steps=steps, sentences=sentences, seed=seed, console=console)
     except KeyboardInterrupt:
-        console.print("\nInterrupted. The same command goes on where it was.")
+        console.print("\nInterrupted. The same command continues.")
         raise typer.Exit(130) from None

@@ -34,22 +34,26 @@ class ScoringFlags:
     width: Beam = None
     length_penalty: LengthPenalty = None
     no_repeat_ngram: NoRepeat = None
-    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's; none for tokenised text. (default: 13a)")] = None
+    tokenize: Annotated[
+        str | None, typer.Option(help="sacreBLEU's tokenizer; none for tokenised text. (default: 13a)")
+    ] = None
 
 
 @grouped
 def evaluate(
     model: RunFolder,
     files: Annotated[
-        list[Path] | None, typer.Argument(help="A test set: a file, or a source and its target, line by line.")
+        list[Path] | None, typer.Argument(help="The test set: one file, or a source and a target file.")
     ] = None,
     ensemble: Ensemble = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw it to a PNG, SVG or PDF: BLEU by source length.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the result to a PNG, SVG or PDF file, for example BLEU by length.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     *,
     scoring: ScoringFlags,
 ) -> None:
-    """Score a model on a test set; text with sacreBLEU and chrF, their signatures, and by source length."""
+    """Score a model on a test set: BLEU and chrF, accuracy, F1, word errors."""
     if plot is not None:
         heatmap.check_ending(plot)
     predictor: Predictor = load_run(model, *(ensemble or ()))

@@ -12,11 +12,15 @@ import typer
 
 from saccade.errors import UserError
 
-RunFolder = Annotated[Path, typer.Argument(help="A run folder.")]
-Ensemble = Annotated[list[Path] | None, typer.Option(help="Another run, decoded together with the first; repeatable.")]
-Beam = Annotated[int | None, typer.Option("--beam", min=1, help="Hypotheses kept; 1 is greedy. (default: the run's)")]
-LengthPenalty = Annotated[float | None, typer.Option(min=0, help="0 ranks by log p alone. (default: the run's)")]
-NoRepeat = Annotated[int | None, typer.Option(min=0, help="Never repeat an n-gram of this size; 0: off.")]
+RunFolder = Annotated[Path, typer.Argument(help="The run folder.")]
+Ensemble = Annotated[list[Path] | None, typer.Option(help="Decode together with this run; repeatable.")]
+Beam = Annotated[
+    int | None, typer.Option("--beam", min=1, help="Number of hypotheses; 1 is greedy. (default: the run's)")
+]
+LengthPenalty = Annotated[
+    float | None, typer.Option(min=0, help="Length penalty; 0 ranks by log p alone. (default: the run's)")
+]
+NoRepeat = Annotated[int | None, typer.Option(min=0, help="Never repeat an n-gram of this size (0: off).")]
 FLAGS = {"width": "--beam", "prefixes": "--prefix"}  # options that have another name on the command line
 
 

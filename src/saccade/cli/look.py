@@ -34,34 +34,50 @@ FITS = {  # what goes with each way of looking; the first is the plain one
 
 def look(
     model: RunFolder,
-    texts: Annotated[list[str] | None, typer.Argument(help="What to look at: texts, or picture files.")] = None,
-    source: Annotated[Path | None, typer.Option("--input", help="A file of texts, line by line.")] = None,
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts, or picture files.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--input", help="A file of texts, line by line, instead of texts here.")
+    ] = None,
     target: Annotated[
-        str | None, typer.Option(help="Look while it reads this output, not its own; a file, where texts are one.")
+        str | None, typer.Option(help="Read this output instead of the model's own; with --input, a file of outputs.")
     ] = None,
-    kind: Annotated[str | None, typer.Option(help=f"Of attention: {', '.join(KINDS)}. (default: the first)")] = None,
-    view: Annotated[str | None, typer.Option(help=f"{', '.join(VIEWS)}. (default: weights)")] = None,
-    layer: Annotated[int | None, typer.Option(help="From 0. (default: the head that aligns best, or the last)")] = None,
-    head: Annotated[int | None, typer.Option(help="From 0. (default: the mean of the layer)")] = None,
-    pieces: Annotated[bool, typer.Option("--pieces", help="As the model cut them, not merged into words.")] = False,
-    heads: Annotated[bool, typer.Option("--heads", help="What each head does, in figures, over all texts.")] = False,
+    kind: Annotated[
+        str | None, typer.Option(help=f"The attention to show: {', '.join(KINDS)}. (default: the first)")
+    ] = None,
+    view: Annotated[str | None, typer.Option(help=f"How to show it: {', '.join(VIEWS)}. (default: weights)")] = None,
+    layer: Annotated[
+        int | None, typer.Option(help="Layer, from 0. (default: of the head that aligns best, or the last)")
+    ] = None,
+    head: Annotated[int | None, typer.Option(help="Head, from 0. (default: the mean of the layer)")] = None,
+    pieces: Annotated[bool, typer.Option("--pieces", help="Show pieces of the tokenizer, not words.")] = False,
+    heads: Annotated[
+        bool, typer.Option("--heads", help="Print a table of what each head does, over all texts.")
+    ] = False,
     picture: Annotated[
-        Path | None, typer.Option("--draw", help="To a PNG, SVG or PDF (with --heads a grid of all), or an HTML page.")
+        Path | None, typer.Option("--draw", help="Write a PNG, SVG or PDF (with --heads all heads), or an HTML page.")
     ] = None,
-    trusted: Annotated[bool, typer.Option("--trust", help="Ask how far the attention may be trusted.")] = False,
+    trusted: Annotated[bool, typer.Option("--trust", help="Test whether the attention explains the answers.")] = False,
     erase: Annotated[
-        str | None, typer.Option(help="With --trust: delete words, or make them unknown. (default: delete)")
+        str | None, typer.Option(help="With --trust: delete words, or replace them (unknown). (default: delete)")
     ] = None,
-    aligned: Annotated[bool, typer.Option("--align", help="Write the word alignments of two files.")] = False,
-    gold: Annotated[
-        Path | None, typer.Option(help="With --align: find the head that aligns best, and keep it.")
+    aligned: Annotated[
+        bool, typer.Option("--align", help="Write the word alignments of two files, or of pairs in one.")
+    ] = False,
+    gold: Annotated[Path | None, typer.Option(help="With --align: gold links; finds and stores the best head.")] = None,
+    opposite: Annotated[
+        Path | None, typer.Option("--reverse", help="With --align: a run of the opposite direction.")
     ] = None,
-    opposite: Annotated[Path | None, typer.Option("--reverse", help="With --align: a run back, to agree with.")] = None,
-    symmetrize: Annotated[str | None, typer.Option(help=f"How to join both: {', '.join(SYMMETRIZERS)}.")] = None,
-    output: Annotated[Path | None, typer.Option(help="With --align: where to. (default: standard output)")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a text, with every layer and head.")] = False,
+    symmetrize: Annotated[
+        str | None, typer.Option(help=f"With --reverse, how to join: {', '.join(SYMMETRIZERS)}.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="With --align: the file to write. (default: standard output)")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object for each text, with every layer and head.")
+    ] = False,
 ) -> None:
-    """Show where a model looked: which words an output word read, what a label weighed, where a caption looked."""
+    """Show the attention of a model: the words, or the parts of a picture, that it read."""
     given = {
         "text": texts, "--input": source, "--target": target, "--kind": kind, "--view": view, "--layer": layer,
         "--head": head, "--pieces": pieces or None, "--heads": heads or None, "--draw": picture, "--erase": erase,

@@ -34,10 +34,10 @@ class SearchFlags:
     """How to search for outputs, and how long they may be."""
 
     width: Beam = None
-    num_best: Annotated[int | None, typer.Option(min=1, help="Outputs for each line; with --json.")] = None
+    num_best: Annotated[int | None, typer.Option(min=1, help="Number of outputs for each line; needs --json.")] = None
     length_penalty: LengthPenalty = None
-    min_length: Annotated[int | None, typer.Option(min=0, help="No output has fewer tokens.")] = None
-    max_length: Annotated[int | None, typer.Option(min=1, help="No output has more tokens, </s> included.")] = None
+    min_length: Annotated[int | None, typer.Option(min=0, help="The fewest tokens of an output.")] = None
+    max_length: Annotated[int | None, typer.Option(min=1, help="The most tokens of an output, with </s>.")] = None
     no_repeat_ngram: NoRepeat = None
 
 
@@ -45,32 +45,42 @@ class SearchFlags:
 class SamplingFlags:
     """How to draw outputs."""
 
-    sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False
+    sample: Annotated[bool, typer.Option("--sample", help="Sample outputs instead of searching.")] = False
     temperature: Annotated[
-        float | None, typer.Option(help="Below 1 sharpens the probabilities, above 1 flattens them. (default: 1)")
+        float | None, typer.Option(help="Sampling temperature: below 1 sharpens, above 1 flattens. (default: 1)")
     ] = None
-    top_k: Annotated[int | None, typer.Option(min=0, help="Draw from the likeliest tokens; 0: from all.")] = None
-    top_p: Annotated[float | None, typer.Option(help="Draw from the fewest tokens that hold this share.")] = None
-    seed: Annotated[int | None, typer.Option(min=0, help="Another seed, other samples. (default: 1)")] = None
+    top_k: Annotated[
+        int | None, typer.Option(min=0, help="Sample from this number of most likely tokens (0: all).")
+    ] = None
+    top_p: Annotated[float | None, typer.Option(help="Sample from the fewest tokens with this total probability.")] = (
+        None
+    )
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the samples. (default: 1)")] = None
 
 
 @dataclass(frozen=True)
 class EvidenceFlags:
     """What to show beside an answer."""
 
-    attention: Annotated[bool, typer.Option("--attention", help="Show where the model looked.")] = False
+    attention: Annotated[bool, typer.Option("--attention", help="Draw the attention below each output.")] = False
     layer: Annotated[int | None, typer.Option(help="The decoder layer to show. (default: the last)")] = None
     head: Annotated[int | None, typer.Option(help="The head to show. (default: the mean of all)")] = None
-    key_terms: Annotated[int | None, typer.Option(min=1, help="How many of the words that carried the label.")] = None
-    probabilities: Annotated[bool, typer.Option("--probabilities", help="Those of every tag; for --draw.")] = False
+    key_terms: Annotated[
+        int | None, typer.Option(min=1, help="Show this number of words with the largest weights.")
+    ] = None
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Give the probability of every tag; --draw draws them.")
+    ] = False
 
 
 @dataclass(frozen=True)
 class PictureFlags:
     """Where pictures of the answers go."""
 
-    pictures: Annotated[Path | None, typer.Option("--draw", help="A folder for a picture of each output.")] = None
-    ending: Annotated[str, typer.Option(help="What kind of picture: .png, .svg, .gif.")] = ".png"
+    pictures: Annotated[
+        Path | None, typer.Option("--draw", help="Write a picture of each output into this folder.")
+    ] = None
+    ending: Annotated[str, typer.Option(help="The kind of picture: .png, .svg or .gif.")] = ".png"
 
     def check(self) -> None:
         """Refuse an ending that nothing gets."""
@@ -86,17 +96,17 @@ class PictureFlags:
 @grouped
 def predict(
     model: RunFolder,
-    source: Annotated[Path | None, typer.Option("--input", help="A file to read. (default: standard input)")] = None,
-    prefix: Annotated[Path | None, typer.Option(help="What each output begins with, line by line.")] = None,
+    source: Annotated[Path | None, typer.Option("--input", help="The file to read. (default: standard input)")] = None,
+    prefix: Annotated[Path | None, typer.Option(help="A file with the beginning of each output, line by line.")] = None,
     ensemble: Ensemble = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with scores.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, with scores.")] = False,
     *,
     search: SearchFlags,
     sampling: SamplingFlags,
     evidence: EvidenceFlags,
     pictures: PictureFlags,
 ) -> None:
-    """Answer line by line, in order: translate, label, tag; or whatever the model reads."""
+    """Answer each line or file of the input, in order."""
     if (search.num_best or 1) > 1 and not as_json:
         raise UserError("--num-best: more than one output a line needs --json")
     pictures.check()

@@ -15,34 +15,40 @@ DEFAULT = Settings()
 
 
 def serve(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, of any task.")],
-    host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 is everywhere.")] = DEFAULT.host,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = DEFAULT.port,
+    runs: Annotated[list[Path], typer.Argument(help="Run folders of any task.")],
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every address.")] = DEFAULT.host,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on (0: a free one).")] = DEFAULT.port,
     languages: Annotated[
-        list[str] | None, typer.Option(help="RUN=en-fr, where the run doesn't say it; repeatable.")
+        list[str] | None, typer.Option(help="RUN=en-fr, for a run that does not name its languages; repeatable.")
     ] = None,
-    api_keys: Annotated[Path | None, typer.Option(help="A file with a key a line; without it, all may ask.")] = None,
-    max_queue: Annotated[int, typer.Option(min=1, help="Sentences that may wait for a model.")] = DEFAULT.max_queue,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for an answer.")] = DEFAULT.timeout,
+    api_keys: Annotated[
+        Path | None, typer.Option(help="A file with an API key a line; without it no key is needed.")
+    ] = None,
+    max_queue: Annotated[
+        int, typer.Option(min=1, help="The most sentences that may wait for a model.")
+    ] = DEFAULT.max_queue,
+    timeout: Annotated[float, typer.Option(min=0.1, help="The most seconds for an answer.")] = DEFAULT.timeout,
     batch_wait: Annotated[
-        float, typer.Option(min=0, max=60_000, help="Milliseconds that a first request waits for others.")
+        float, typer.Option(min=0, max=60_000, help="Milliseconds that a request waits for others to join its batch.")
     ] = 1000 * DEFAULT.batch_wait,
-    max_characters: Annotated[int, typer.Option(min=1, help="Of one request.")] = DEFAULT.max_characters,
-    max_batch: Annotated[int, typer.Option(min=1, help="Texts in one request.")] = DEFAULT.max_texts,
-    max_body: Annotated[int, typer.Option(min=1024, help="Bytes of one request.")] = DEFAULT.max_body,
-    cors: Annotated[list[str] | None, typer.Option(help="An origin whose pages may ask, or *; repeatable.")] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="Another name this server is called by; repeatable.")
+    max_characters: Annotated[
+        int, typer.Option(min=1, help="The most characters of one request.")
+    ] = DEFAULT.max_characters,
+    max_batch: Annotated[int, typer.Option(min=1, help="The most texts of one request.")] = DEFAULT.max_texts,
+    max_body: Annotated[int, typer.Option(min=1024, help="The most bytes of one request.")] = DEFAULT.max_body,
+    cors: Annotated[
+        list[str] | None, typer.Option(help="Allow pages of this origin, or * for all; repeatable.")
     ] = None,
+    allow_host: Annotated[list[str] | None, typer.Option(help="Accept this host name too; repeatable.")] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Processor cores for each model; else its share of half of them.")
+        int | None, typer.Option(min=1, help="CPU cores for each model. (default: the models share half of them)")
     ] = None,
     suggestions: Annotated[
-        Path | None, typer.Option(help="Better translations that users send are added here.")
+        Path | None, typer.Option(help="A file to which better translations from users are added.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log failures only.")] = False,
 ) -> None:
-    """Serve runs over HTTP: LibreTranslate's interface, /v1 for what goes beyond it, and a page at /."""
+    """Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1."""
     try:
         from saccade.serving import server
         from saccade.serving.http.security import read_keys

@@ -17,16 +17,22 @@ from saccade.training.signals import Interrupted
 
 
 def train(
-    config: Annotated[Path, typer.Argument(help="A YAML file; see configs/.")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="section.field=value, as many as you like.")] = None,
-    run: Annotated[Path | None, typer.Option(help="The run's folder. (default: runs/<name of the config>)")] = None,
+    config: Annotated[Path, typer.Argument(help="The config, a YAML file; see configs/.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="section.field=value changes a field of the config; repeatable.")
+    ] = None,
+    run: Annotated[Path | None, typer.Option(help="The run folder. (default: runs/<name of the config>)")] = None,
     verify_resume: Annotated[
-        bool, typer.Option("--verify-resume", help="Don't train: prove that killed runs end with the same weights.")
+        bool, typer.Option("--verify-resume", help="Don't train; prove that killed runs end with the same weights.")
     ] = False,
-    kills: Annotated[int | None, typer.Option(min=1, help="With --verify-resume: how many. (default: 3)")] = None,
-    steps: Annotated[int | None, typer.Option(min=2, help="With --verify-resume: how long. (default: 24)")] = None,
+    kills: Annotated[
+        int | None, typer.Option(min=1, help="With --verify-resume: the number of kills. (default: 3)")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=2, help="With --verify-resume: the number of training steps. (default: 24)")
+    ] = None,
 ) -> None:
-    """Train a model, or go on with one that was interrupted."""
+    """Train a model, or continue an interrupted run."""
     folder = Path("runs") / config.stem if run is None else run
     console = Console()
     if verify_resume and run is not None:
@@ -40,10 +46,10 @@ def train(
         with terminal.one_line_warnings():
             runs.train(config_file.load(config, overrides or ()), folder, console)
     except Interrupted:
-        console.print("\nInterrupted and saved. The same command goes on.")
+        console.print("\nInterrupted and saved. The same command continues the run.")
         raise typer.Exit(130) from None
     except KeyboardInterrupt:
-        console.print("\nInterrupted. The same command goes on.")
+        console.print("\nInterrupted. The same command continues the run.")
         raise typer.Exit(130) from None
     console.print(f"The model is in {folder}. Next: saccade predict {folder}, or saccade evaluate {folder} ...")
 
