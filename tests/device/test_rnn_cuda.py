@@ -16,7 +16,7 @@ from saccade.attention.scores import SCORES
 from saccade.layers.maxout import maxout
 from saccade.layers.recurrent.gru_cell import gru_cell
 from saccade.layers.recurrent.layers import CELLS, DIRECTIONS
-from saccade.layers.recurrent.scan import scanned
+from saccade.layers.recurrent.scan import scan
 from saccade.models.seq2seq import DECODERS, RecurrentSizes, Seq2Seq
 from saccade.models.seq2seq_attention import SCOPES, AttentionOptions
 
@@ -99,8 +99,8 @@ def test_bfloat16_tracks_float32(cell: str, attention: str, widths: tuple[int, i
 def test_an_lstm_keeps_its_state_over_padding(cell: str, is_both: bool) -> None:
     cells = CELLS[cell](6, 5, 2, batch_first=True, bidirectional=is_both)  # type: ignore[arg-type]
     x = torch.randn(5, 7, 6)
-    found, states = scanned(copy.deepcopy(cells).cuda(), x.cuda(), length_B=LENGTH.cuda())
-    expected, hidden = scanned(cells, x, length_B=LENGTH)
+    found, states = scan(copy.deepcopy(cells).cuda(), x.cuda(), length_B=LENGTH.cuda())
+    expected, hidden = scan(cells, x, length_B=LENGTH)
     torch.testing.assert_close(found.cpu(), expected, atol=1e-4, rtol=1e-4)
     for ours, theirs in zip(states, hidden, strict=True):
         torch.testing.assert_close(ours.cpu(), theirs, atol=1e-4, rtol=1e-4)

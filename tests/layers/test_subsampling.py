@@ -9,9 +9,17 @@ import torch
 from torch.nn import functional as F
 
 from saccade.inspection.record import cross_weights
-from saccade.layers.augmentation import Augmentation, Masks, seen, stretched
+from saccade.layers.augmentation import Augmentation, MaskLimits, draw_masks, stretch
 from saccade.layers.recurrent.layers import RecurrentEncoder
-from saccade.layers.subsampling import SUBSAMPLINGS, Convolutions, Listener, Pyramid, halved, pairs, shortened
+from saccade.layers.subsampling import (
+    SUBSAMPLINGS,
+    Convolutions,
+    FrameEncoder,
+    Pyramid,
+    halve_length,
+    pair_steps,
+    shorten_length,
+)
 from saccade.models.seq2seq import DECODERS, RecurrentSizes, Seq2Seq
 from saccade.models.transformer import BlockSizes, Transformer
 
@@ -24,7 +32,7 @@ def test_four_frames_become_one_vector_and_padding_changes_nothing(kind: str) ->
     layer = SUBSAMPLINGS[kind](7, 12, dropout=0.3).double().eval()
     together, length_B = layer(FRAMES, LENGTH)
     assert together.shape == (3, 6, 12)
-    assert length_B.tolist() == shortened(LENGTH).tolist() == [6, 2, 4]
+    assert length_B.tolist() == shorten_length(LENGTH).tolist() == [6, 2, 4]
     for row, length in enumerate(LENGTH.tolist()):
         alone, own = layer(FRAMES[row : row + 1, :length], LENGTH[row : row + 1])
         assert own.tolist() == [alone.shape[1]]
@@ -44,8 +52,8 @@ def test_gradients(kind: str) -> None:
 
 def test_pairs_by_hand() -> None:
     x_BSD = torch.arange(6.0).view(1, 3, 2)
-    assert pairs(x_BSD).tolist() == [[[0, 1, 2, 3], [4, 5, 0, 0]]]
-    assert halved(torch.tensor([1, 2, 3])).tolist() == [1, 1, 2]
+    assert pair_steps(x_BSD).tolist() == [[[0, 1, 2, 3], [4, 5, 0, 0]]]
+    assert halve_length(torch.tensor([1, 2, 3])).tolist() == [1, 1, 2]
 
 
 def test_the_pyramid_is_two_lstms_with_pairs_joined() -> None:
@@ -67,16 +75,16 @@ def test_a_convolution_sees_one_frame_to_either_side() -> None:
 
 
 def network(kind: str, subsampling: str) -> Transformer | Seq2Seq:
-    listener = Listener(SUBSAMPLINGS[subsampling](7, 12))
+    encoder = FrameEncoder(SUBSAMPLINGS[subsampling](7, 12))
     if kind == "transformer":
         return Transformer(
-            source=listener,
+            source=encoder,
             target_vocabulary=13,
             sizes=BlockSizes(12, 2, 17),
             num_encoder_layers=2,
             num_decoder_layers=2,
         )
-    return Seq2Seq(source=listener, target_vocabulary=13, sizes=RecurrentSizes(10, 12), attention=kind)
+    return Seq2Seq(source=encoder, target_vocabulary=13, sizes=RecurrentSizes(10, 12), attention=kind)
 
 
 @pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
@@ -100,7 +108,7 @@ def test_models_read_frames(kind: str, subsampling: str) -> None:
 
 
 def test_augmentation_is_for_training_and_a_function_of_the_seed() -> None:
-    layer = Augmentation(time=Masks(2, 4), frequency=Masks(1, 1), tempo=0.2)
+    layer = Augmentation(time=MaskLimits(2, 4), frequency=MaskLimits(1, 1), tempo=0.2)
     frames, length_B = layer.eval()(FRAMES, LENGTH)
     assert torch.equal(frames, FRAMES)
     layer.train()
@@ -116,20 +124,20 @@ def test_augmentation_is_for_training_and_a_function_of_the_seed() -> None:
 
 def test_masks_lie_inside_and_are_no_longer_than_they_may() -> None:
     length_B = torch.full((5000,), 17)
-    seen_BS = seen(length_B, 23, Masks(1, 9))
+    seen_BS = draw_masks(length_B, 23, MaskLimits(1, 9))
     assert seen_BS[:, 17:].eq(1).all()
     widths = 23 - seen_BS.sum(1)
     assert sorted(set(widths.tolist())) == [0, 1, 2, 3]  # a fifth of 17
     assert seen_BS[:, :17].eq(0).any(0).all()  # anywhere
-    short = 23 - seen(length_B, 23, Masks(1, 2)).sum(1)
+    short = 23 - draw_masks(length_B, 23, MaskLimits(1, 2)).sum(1)
     assert [round(float((short == width).float().mean()), 1) for width in range(3)] == [0.3, 0.3, 0.3]
-    assert seen(length_B, 23, Masks(0, 9)).eq(1).all()
-    assert (23 - seen(length_B, 23, Masks(2, 3)).sum(1)).max() == 6
+    assert draw_masks(length_B, 23, MaskLimits(0, 9)).eq(1).all()
+    assert (23 - draw_masks(length_B, 23, MaskLimits(2, 3)).sum(1)).max() == 6
 
 
 def test_stretching_by_hand() -> None:
     frames = torch.tensor([[[0.0], [2.0], [4.0], [6.0]]])
-    slower, length = stretched(frames, torch.tensor([4]), 2.0)
+    slower, length = stretch(frames, torch.tensor([4]), 2.0)
     assert slower[0, :, 0].tolist() == [0, 0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6]
     assert length.tolist() == [8]
-    assert stretched(torch.randn(2, 10, 3), torch.tensor([10, 5]), 0.8)[1].tolist() == [8, 4]
+    assert stretch(torch.randn(2, 10, 3), torch.tensor([10, 5]), 0.8)[1].tolist() == [8, 4]

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from cases import SCORE_NAMES
 from saccade.inspection.record import cross_weights
 from saccade.layers.recurrent.layers import CELLS, DIRECTIONS
-from saccade.layers.recurrent.scan import reversed_steps
+from saccade.layers.recurrent.scan import reverse_steps
 from saccade.models.seq2seq import DECODERS, BahdanauDecoder, RecurrentSizes, Seq2Seq
 from saccade.models.seq2seq_attention import ADDITIVE, SCOPES, AttentionOptions
 
@@ -85,7 +85,7 @@ def test_without_attention_there_are_no_weights() -> None:
 def test_reading_from_the_end_is_reversing_the_source() -> None:
     forward, backward = (build(direction=direction, attention="none") for direction in ("forward", "backward"))
     backward.load_state_dict(forward.state_dict())
-    turned = reversed_steps(SOURCE[..., None], LENGTH)[..., 0]
+    turned = reverse_steps(SOURCE[..., None], LENGTH)[..., 0]
     assert turned[1].tolist() == [SOURCE[1, 1], SOURCE[1, 0], *SOURCE[1, 2:]]
     torch.testing.assert_close(backward(SOURCE, LENGTH, READ), forward(turned, LENGTH, READ))
 

@@ -52,7 +52,7 @@ def test_units_that_stay_zero(cell: str, length: list[int] | None) -> None:
     cells: nn.RNNBase = made(6, 4, 2, batch_first=True, bidirectional=True).double()
     x, length_B = torch.randn(4, 7, 6).double().requires_grad_(), None if length is None else torch.tensor(length)
     leaves = [x, *cells.parameters()]
-    found, states = scan.scanned(cells, x, length_B=length_B)
+    found, states = scan.scan(cells, x, length_B=length_B)
     given: Any = x
     if length_B is not None:
         given = nn.utils.rnn.pack_padded_sequence(x, length_B, batch_first=True, enforce_sorted=False)

@@ -1,4 +1,4 @@
-"""What a word is by its spelling: a vector from its characters."""
+"""Character encoders: a word's vector from its spelling."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class Characters(nn.Module):
             self.reader = RecurrentEncoder(embedding_width, width, cell="lstm", num_layers=1, dropout=0.0)
 
     def forward(self, character_NC: Tensor, length_N: Tensor) -> Tensor:
-        """[N, D]."""
         x_NCD = dropout(self.embedding(character_NC), self.dropout, self.training)
         if isinstance(self.reader, RecurrentEncoder):
             return self.reader(x_NCD, length_N)[1][0][-1]

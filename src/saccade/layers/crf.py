@@ -1,4 +1,4 @@
-"""A linear chain of tags: which sequence is likeliest, given a score for each tag and for each pair of neighbours."""
+"""A linear-chain conditional random field: scores for each tag and for each pair of neighbours."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ HOPELESS = 1e-30  # of the likeliest tag's share: what has less is not learned f
 class LinearChain(nn.Module):
     """p(y | x) = exp s(x, y) / Z(x), s = sum_t emission[t, y_t] + transition[y_t-1, y_t] (Lafferty 2001, section 3).
 
-    A sentence's start and end are a tag of their own, the last row and the last column. `allowed` is a table of that
-    shape: what it forbids has probability 0. With `is_learned=False` the table alone joins the tags.
+    The last row and column of the transitions stand for a sentence's start and end. `allowed` is a table of that shape:
+    what it forbids has probability 0. With `is_learned=False` the transitions are this table alone.
     """
 
     def __init__(self, num_tags: int, *, allowed: list[list[bool]] | None = None, is_learned: bool = True) -> None:
@@ -29,11 +29,10 @@ class LinearChain(nn.Module):
         self.register_buffer("penalty", (1 - table) * FORBIDDEN, persistent=False)
 
     def log_probability(self, emission_BTV: Tensor, tag_BT: Tensor, length_B: Tensor) -> Tensor:
-        """log p of each row's tags, [B]. What stands behind a length is not read."""
+        """Return log p of each row's tags, [B]; steps behind a length are ignored."""
         return self.score(emission_BTV, tag_BT, length_B) - self.log_partition(emission_BTV, length_B)
 
     def score(self, emission_BTV: Tensor, tag_BT: Tensor, length_B: Tensor) -> Tensor:
-        """s(x, y), [B]."""
         pair_VV, edge = self._pairs(), self.num_tags
         real_BT = _real(tag_BT, length_B)
         tag_BT = tag_BT.where(real_BT, edge)
@@ -43,7 +42,7 @@ class LinearChain(nn.Module):
         return ((emitted_BT + pair_VV[before_BT, tag_BT]) * real_BT).sum(1) + pair_VV[last_B, edge]
 
     def log_partition(self, emission_BTV: Tensor, length_B: Tensor) -> Tensor:
-        """log Z(x), [B]: alpha_t[y] = emission[t, y] + log sum_x exp(alpha_t-1[x] + transition[x, y])."""
+        """Return log Z(x), [B]: alpha_t[y] = emission[t, y] + log sum_x exp(alpha_t-1[x] + transition[x, y])."""
         pair_VV, edge = self._pairs(), self.num_tags
         factor_VV, emission_BTV = pair_VV[:edge, :edge].exp(), widened(emission_BTV)
         real_TB1 = _real(emission_BTV[..., 0], length_B).mT[..., None]
@@ -56,7 +55,7 @@ class LinearChain(nn.Module):
 
     @torch.no_grad()
     def best(self, emission_BTV: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The best tags [B, T], 0 behind the length, and their scores [B] (Viterbi 1967)."""
+        """Return the best tags [B, T], 0 behind the length, and their scores [B] (Viterbi 1967)."""
         pair_VV, edge = self._pairs(), self.num_tags
         inner_VV, emission_BTV = pair_VV[:edge, :edge], widened(emission_BTV)
         real_BT = _real(emission_BTV[..., 0], length_B)
@@ -75,7 +74,7 @@ class LinearChain(nn.Module):
 
     @torch.enable_grad()
     def marginals(self, emission_BTV: Tensor, length_B: Tensor) -> Tensor:
-        """p(y_t = v | x), [B, T, V], zeros behind the length: the gradient of log Z by the emissions."""
+        """Return p(y_t = v | x), [B, T, V], 0 behind the length: the gradient of log Z by the emissions."""
         emission_BTV = widened(emission_BTV.detach()).requires_grad_()
         (marginal_BTV,) = torch.autograd.grad(self.log_partition(emission_BTV, length_B).sum(), emission_BTV)
         return marginal_BTV

@@ -1,4 +1,4 @@
-"""Ids to the first rows of a block, as training on a CUDA device reads them: one pass instead of seven."""
+"""Embeds ids for a block's first rows in one pass on a CUDA device, instead of seven."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from saccade.layers.residual import streamed
 from saccade.ops.dropout import drawn_seed
 
 
-def embedded(
+def embed(
     ids: Sequence[Tensor], table_VD: Tensor, places: Sequence[Positions], position_PD: Tensor | None, share: float
 ) -> list[Tensor]:
-    """dropout(√D W[id] + P[place]) [..., D], of one tensor of ids or two, in the dtype of a block's rows.
+    """Return dropout(√D W[id] + P[place]) [..., D] for one or two tensors of ids, in the dtype of a block's rows.
 
     The table gets one gradient, of all ids; `position_PD` gets none.
     """
@@ -40,7 +40,7 @@ def embedding(
     share: float,
     dtype: torch.dtype,
 ) -> list[Tensor]:
-    """dropout(scale W[id] + P[place]); without places nothing is added."""
+    """Compute dropout(scale W[id] + P[place]); without places nothing is added."""
     from saccade.ops.kernels.embedding import forward
 
     return forward(ids, table, places, position, seed, scale, share, dtype)
@@ -76,7 +76,7 @@ def embedding_backward(
     share: float,
     dtype: torch.dtype,
 ) -> Tensor:
-    """The gradient for W [V, D]."""
+    """Return the gradient for W [V, D]."""
     from saccade.ops.kernels.embedding_gradient import backward
 
     return backward(grads, ids, seed, vocabulary, scale, share, dtype)

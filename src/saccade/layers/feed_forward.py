@@ -34,7 +34,6 @@ class FeedForward(nn.Module):
                 nn.init.zeros_(linear.bias)
 
     def forward(self, x_BTD: Rows) -> Tensor:
-        """[B, T, D] to [B, T, D]."""
         is_relu = self.activation is F.relu
         if is_relu and not (self.training and self.dropout):
             return relu_network(x_BTD, self.inner, self.outer)

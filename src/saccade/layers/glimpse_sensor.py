@@ -1,4 +1,4 @@
-"""The glimpse sensor: what a retina sees of an image from a location."""
+"""The glimpse sensor: square patches of an image around a location, at several scales."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GlimpseSensor(nn.Module):
 
     @torch.no_grad()
     def forward(self, image_BCYX: Tensor, location_BM2: Tensor) -> Tensor:
-        """Glimpses [B * M, k * C, size, size] of each image from M locations; channels vary fastest in memory."""
+        """Return glimpses [B * M, k * C, size, size] of images from M locations; channels vary fastest in memory."""
         rows, columns = image_BCYX.shape[-2:]
         offset_N2 = torch.cat([self.x_N1 * (2 / columns), self.y_N1 * (2 / rows)], -1)
         seen_BCMN = F.grid_sample(image_BCYX, location_BM2[:, :, None] + offset_N2, align_corners=False)
@@ -46,12 +46,12 @@ class GlimpseSensor(nn.Module):
 
 
 def _points_along(scale: int) -> int:
-    """Points along a side: bilinear values between every two pixels have the mean of all scale x scale pixels."""
+    """Return the points along a side: bilinear values between two pixels have the mean of scale x scale pixels."""
     return max(1, scale // 2)
 
 
 def _points(size: int, scale: int) -> Tensor:
-    """Where to look, in pixels from the location: (x, y) of size x size cells with some points in each, in order."""
+    """Return (x, y) in pixels from the location, for size x size cells with some points in each, in order."""
     count = _points_along(scale)
     middle_S = (torch.arange(size) - (size - 1) / 2) * scale
     within_P = (torch.arange(count) - (count - 1) / 2) * (scale / count)

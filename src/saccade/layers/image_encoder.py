@@ -1,4 +1,4 @@
-"""From a picture, or from a feature map made elsewhere, to one vector for each place: what a captioner looks at."""
+"""Image encoders: a vector for each place of a picture, or of a feature map that another network made."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class GridPositions(nn.Module):
         self.column_XD = nn.Parameter(torch.randn(columns, width) * width**-0.5)
 
     def forward(self, x_BSD: Tensor) -> Tensor:
-        """The places in the order of reading, [B, Y * X, D]."""
+        """Add the positions to places in reading order, [B, Y * X, D]."""
         return x_BSD + (self.row_YD[:, None] + self.column_XD).flatten(0, 1)
 
 
@@ -29,8 +29,8 @@ class GridPositions(nn.Module):
 class ImageEncoder(nn.Module):
     """Three convolutions: pixels [B, C, Y, X] of 0 to 255 to a vector for each cell of `CELL` by `CELL` pixels.
 
-    A vector sees `FIELD` by `FIELD` pixels with its cell in the middle, and no more, so that what is told from it was
-    seen there. There is no normalisation over the picture: that would let every place know of every other.
+    A vector sees `FIELD` by `FIELD` pixels with its cell in the middle and no more, so that attention to it means
+    attention to these pixels. There is no normalisation over the picture: it would tell every place about every other.
     """
 
     CELL = 4
@@ -57,7 +57,6 @@ class ImageEncoder(nn.Module):
         self.places = GridPositions(width, *self.shape)
 
     def forward(self, picture_BCYX: Tensor) -> Tensor:
-        """[B, Y * X, D]."""
         if picture_BCYX.shape[1:] != self.size:
             given, wanted = (" x ".join(map(str, size)) for size in (picture_BCYX.shape[1:], self.size))
             raise UserError(f"picture: {given} given; this model reads {wanted} (channels, rows, columns)")
@@ -67,7 +66,7 @@ class ImageEncoder(nn.Module):
 
 @final
 class FeatureEncoder(nn.Module):
-    """W (a - mean) / deviation, plus its place: feature maps [B, Y * X, C] made by another network.
+    """W (a - mean) / deviation plus the place's vector, for feature maps [B, Y * X, C] of another network.
 
     `mean_C` and `deviation_C` are those of the training set; they are stored with the weights.
     """
@@ -84,7 +83,6 @@ class FeatureEncoder(nn.Module):
         self.places = GridPositions(width, rows, columns)
 
     def forward(self, feature_BSC: Tensor) -> Tensor:
-        """[B, Y * X, D]."""
         if feature_BSC.shape[1:] != self.size:
             given, wanted = (" x ".join(map(str, size)) for size in (feature_BSC.shape[1:], self.size))
             raise UserError(f"features: {given} given; this model reads {wanted} (places, channels)")

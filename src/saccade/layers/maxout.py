@@ -9,13 +9,13 @@ from saccade.ops.kernels.availability import is_fused
 
 
 def maxout(x: Tensor) -> Tensor:
-    """[..., 2 D] to [..., D]; equal neighbours share a gradient."""
+    """Return the maximum of each pair, [..., 2 D] to [..., D]; equal neighbours share a gradient."""
     return pair_maximum(x) if is_fused(x) else x.unflatten(-1, (-1, 2)).amax(-1)
 
 
 @torch.library.custom_op("saccade::pair_maximum", mutates_args=())
 def pair_maximum(x: Tensor) -> Tensor:
-    """The larger of each two neighbours, in one pass over memory."""
+    """Return the larger of each two neighbours, in one pass over memory."""
     from saccade.ops.kernels.maxout import forward
 
     return forward(x)
@@ -28,7 +28,7 @@ def _(x: Tensor) -> Tensor:
 
 @torch.library.custom_op("saccade::pair_maximum_backward", mutates_args=())
 def pair_maximum_backward(grad: Tensor, x: Tensor) -> Tensor:
-    """The gradient for x."""
+    """Return the gradient for x, from that of the maxima."""
     from saccade.ops.kernels.maxout import backward
 
     return backward(grad, x)

@@ -1,4 +1,4 @@
-"""Many vectors into one: the mean, the last state, the maximum, or what a learned query attends to.
+"""Poolings: many vectors into one by the mean, the last state, the maximum, or attention with a learned query.
 
 Every pooling has a `width` and is called as pooling(memory_BSD, last_BD, length_B) -> Pooled.
 """
@@ -17,7 +17,7 @@ from saccade.attention.structured import StructuredSelfAttention
 
 
 class Pooled(NamedTuple):
-    """One vector a row [B, D]; where there are any, the weights [B, r, S] it was made with, and their penalty [B]."""
+    """One vector a row [B, D], and the weights [B, r, S] and their penalty [B] of a pooling that has them."""
 
     vector_BD: Tensor
     weight_BTS: Tensor | None = None
@@ -43,7 +43,6 @@ class MeanPooling(WeighedPooling):
         self.width = width
 
     def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> Pooled:
-        """Every word weighs 1 / n."""
         output_B1D, weight_B1S = attend(
             last_BD.unsqueeze(1),
             memory_BSD,
@@ -57,14 +56,13 @@ class MeanPooling(WeighedPooling):
 
 @final
 class LastPooling(nn.Module):
-    """v = h_n, the state that has read everything; no word has a weight in it."""
+    """v = h_n, the state that has read everything; it has no weights."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.width = width
 
     def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> Pooled:
-        """The encoder's last state."""
         del memory_BSD, length_B
         return Pooled(last_BD)
 
@@ -78,7 +76,7 @@ class MaxPooling(WeighedPooling):
         self.width = width
 
     def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> Pooled:
-        """Padding never wins."""
+        """Return the maxima over real steps; padding never wins."""
         del last_BD
         steps = memory_BSD.shape[1]
         padding_BS1 = ~masks.padding(length_B).dense(1, steps, device=memory_BSD.device).mT
@@ -101,7 +99,6 @@ class AttentionPooling(WeighedPooling):
         self.normalizer = Hard("straight_through") if normalizer == "hard" else NORMALIZERS[normalizer]()
 
     def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> Pooled:
-        """The one query asks every row."""
         del last_BD
         output_B1D, weight_B1S = attend(
             self.query_1D.expand(len(memory_BSD), 1, self.width),
@@ -125,7 +122,6 @@ class StructuredPooling(WeighedPooling):
         self.attention = StructuredSelfAttention(width, hidden_width=hidden_width, num_hops=num_hops)
 
     def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> Pooled:
-        """The hops side by side."""
         del last_BD
         output_BTD, weight_BTS, penalty_B = self.attention(memory_BSD, mask=masks.padding(length_B))
         return Pooled(output_BTD.flatten(1), weight_BTS, penalty_B)

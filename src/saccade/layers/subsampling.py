@@ -1,4 +1,4 @@
-"""From many frames to few vectors: four frames become one step, which is what a decoder can look at."""
+"""Subsampling of sound: every four frames become one step of an encoder."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from saccade.ops.dropout import dropout
 FACTOR = 4  # frames in a step
 
 
-def halved(length_B: Tensor) -> Tensor:
-    """Lengths after one halving; an odd one keeps its last step."""
+def halve_length(length_B: Tensor) -> Tensor:
+    """Return lengths after one halving; an odd one keeps its last step."""
     return (length_B + 1) // 2
 
 
-def shortened(length_B: Tensor) -> Tensor:
-    """Lengths after both."""
-    return halved(halved(length_B))
+def shorten_length(length_B: Tensor) -> Tensor:
+    """Return lengths after two halvings."""
+    return halve_length(halve_length(length_B))
 
 
 @final
@@ -37,16 +37,16 @@ class Convolutions(nn.Module):
         self.norm, self.dropout = nn.LayerNorm(width), dropout
 
     def forward(self, frames_BSF: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames [B, S, F] to vectors [B, S / 4, D], and their lengths."""
+        """Turn frames [B, S, F] into vectors [B, S / 4, D]; return them and their lengths."""
         x_BCSF, length_B = self._halve(self.first, frames_BSF.unsqueeze(1), length_B)
         x_BCSF, length_B = self._halve(self.second, x_BCSF, length_B)
         x_BSD = self.norm(self.project(x_BCSF.transpose(1, 2).flatten(2)))
         return dropout(x_BSD, self.dropout, self.training), length_B
 
     def _halve(self, layer: nn.Conv2d, x_BCSF: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
-        """What lies behind a length is zero before every convolution, as it is behind the end of a batch."""
+        """Run a layer on inputs that are zero behind each length, as they are behind the end of a batch."""
         real_BS = torch.arange(x_BCSF.shape[2], device=x_BCSF.device) < length_B[:, None]
-        return F.relu(layer(x_BCSF * real_BS[:, None, :, None].to(x_BCSF.dtype))), halved(length_B)
+        return F.relu(layer(x_BCSF * real_BS[:, None, :, None].to(x_BCSF.dtype))), halve_length(length_B)
 
 
 @final
@@ -63,29 +63,29 @@ class Pyramid(nn.Module):
         self.norm, self.dropout = nn.LayerNorm(width), dropout
 
     def forward(self, frames_BSF: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames [B, S, F] to vectors [B, S / 4, D], and their lengths."""
+        """Turn frames [B, S, F] into vectors [B, S / 4, D]; return them and their lengths."""
         x_BSD = frames_BSF
         for layer in self.layers:
             x_BSD, _ = layer(x_BSD, length_B)
-            x_BSD, length_B = pairs(dropout(x_BSD, self.dropout, self.training)), halved(length_B)
+            x_BSD, length_B = pair_steps(dropout(x_BSD, self.dropout, self.training)), halve_length(length_B)
         return dropout(self.norm(self.project(x_BSD)), self.dropout, self.training), length_B
 
 
-def pairs(x_BSD: Tensor) -> Tensor:
-    """Steps two by two side by side, [B, S, D] to [B, S / 2, 2 D]; an odd last one is beside zeros."""
+def pair_steps(x_BSD: Tensor) -> Tensor:
+    """Join steps two by two, [B, S, D] to [B, S / 2, 2 D]; zeros are beside an odd last one."""
     return F.pad(x_BSD, (0, 0, 0, x_BSD.shape[1] % 2)).unflatten(1, (-1, 2)).flatten(2)
 
 
 @final
-class Listener(nn.Module):
-    """What makes vectors of frames: in training they are made harder to hear, always they become fewer."""
+class FrameEncoder(nn.Module):
+    """Turns frames into fewer vectors, after augmentation in training."""
 
     def __init__(self, subsampling: Convolutions | Pyramid, augmentation: Augmentation | None = None) -> None:
         super().__init__()
         self.subsampling, self.augmentation = subsampling, augmentation
 
     def forward(self, frames_BSF: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames [B, S, F] to vectors [B, S / 4, D], and their lengths."""
+        """Turn frames [B, S, F] into vectors [B, S / 4, D]; return them and their lengths."""
         if self.augmentation is not None:
             frames_BSF, length_B = self.augmentation(frames_BSF, length_B)
         x_BSD, length_B = self.subsampling(frames_BSF, length_B)

@@ -12,7 +12,7 @@ from saccade.attention.normalizers import Hard
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.layers.recurrent.layers import Recurrent
 from saccade.layers.recurrent.scan import Hidden
-from saccade.layers.recurrent.unrolled import end
+from saccade.layers.recurrent.unrolled import stack_states
 from saccade.models.seq2seq import RecurrentSizes, RecurrentState
 from saccade.models.seq2seq_attention import ADDITIVE, AttentionOptions, Source, SourceAttention, StepwiseAttention
 from saccade.ops.dropout import dropout
@@ -94,7 +94,7 @@ class CaptionDecoder(nn.Module):
     ) -> tuple[Tensor, RecurrentState, list[PlaceWeights]]:
         """Step by step; only what depends on the step before is inside the loop. The weights are those of each step."""
         value_BSD, num_steps = state.source.value_BSD, x_BTD.shape[1]
-        look, cells = StepwiseAttention(self.gaze.aligner, state.source, 0), self.layers.unrolled(x_BTD)
+        look, cells = StepwiseAttention(self.gaze.aligner, state.source, 0), self.layers.unroll(x_BTD)
         states, contexts, outputs, weights = cells.begin(state.hidden), [], [], []
         for step in range(num_steps):
             query_BD = states[-1].read_BD
@@ -106,7 +106,7 @@ class CaptionDecoder(nn.Module):
             outputs.append(output_BD)
         joined_BTD = torch.cat([torch.stack(outputs, 1), torch.stack(contexts, 1)], -1)
         vectors_BTD = self.readout(dropout(joined_BTD, self.dropout, self.training))
-        return torch.tanh(x_BTD + vectors_BTD), state._replace(hidden=end(states)), weights
+        return torch.tanh(x_BTD + vectors_BTD), state._replace(hidden=stack_states(states)), weights
 
 
 @final

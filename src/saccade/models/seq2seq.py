@@ -7,11 +7,11 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from saccade.layers.embedding import embedded
+from saccade.layers.embedding import embed
 from saccade.layers.maxout import maxout
 from saccade.layers.recurrent.layers import Recurrent, RecurrentEncoder
 from saccade.layers.recurrent.scan import Hidden
-from saccade.layers.recurrent.unrolled import end
+from saccade.layers.recurrent.unrolled import stack_states
 from saccade.models.seq2seq_attention import ADDITIVE, AttentionOptions, Source, SourceAttention, StepwiseAttention
 from saccade.ops.aligned import joined, linear
 from saccade.ops.dropout import dropout
@@ -97,7 +97,7 @@ class BahdanauDecoder(nn.Module):
 
     def forward(self, x_BTD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Step by step; only what depends on the step before is inside the loop."""
-        look, cells = StepwiseAttention(self.aligner, state.source, state.num_steps), self.layers.unrolled(x_BTD)
+        look, cells = StepwiseAttention(self.aligner, state.source, state.num_steps), self.layers.unroll(x_BTD)
         states, contexts, outputs = cells.begin(state.hidden), [], []
         for step in range(x_BTD.shape[1]):
             contexts.append(look(states[-1].read_BD))
@@ -106,7 +106,7 @@ class BahdanauDecoder(nn.Module):
         joined_BTD = joined(torch.stack(outputs, 1), x_BTD, torch.stack(contexts, 1))
         joined_BTD = dropout(joined_BTD, self.dropout, self.training)
         vectors_BTD = maxout(linear(joined_BTD, self.readout.weight, self.readout.bias))
-        return vectors_BTD, state._replace(hidden=end(states))
+        return vectors_BTD, state._replace(hidden=stack_states(states))
 
 
 @final
@@ -141,13 +141,13 @@ class LuongDecoder(nn.Module):
         return vectors_BTD, state._replace(hidden=hidden)
 
     def _step_by_step(self, x_BTD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        look, cells = StepwiseAttention(self.aligner, state.source, state.num_steps), self.layers.unrolled(x_BTD)
+        look, cells = StepwiseAttention(self.aligner, state.source, state.num_steps), self.layers.unroll(x_BTD)
         combine = StepLinear(self.combine.weight, self.combine.bias)
         states, vectors = cells.begin(state.hidden), [state.fed_BD]
         for step in range(x_BTD.shape[1]):
             query_BD, states = cells(step, vectors[-1], states)
             vectors.append(torch.tanh(combine(torch.cat([look(query_BD), query_BD], -1))))
-        return torch.stack(vectors[1:], 1), state._replace(hidden=end(states), fed_BD=vectors[-1])
+        return torch.stack(vectors[1:], 1), state._replace(hidden=stack_states(states), fed_BD=vectors[-1])
 
 
 Decoder = PlainDecoder | BahdanauDecoder | LuongDecoder
@@ -225,7 +225,7 @@ class Seq2Seq(nn.Module):
 
     def _embed(self, table: nn.Embedding, ids_BT: Tensor) -> Tensor:
         if is_fused(table.weight):
-            return embedded([ids_BT], table.weight, [], None, self.dropout if self.training else 0.0)[0]
+            return embed([ids_BT], table.weight, [], None, self.dropout if self.training else 0.0)[0]
         return dropout(table(ids_BT) * self.scale, self.dropout, self.training)
 
 

@@ -14,7 +14,7 @@ from saccade.attention.masks import Mask
 from saccade.attention.positions import POSITIONS, Learned, Positions, Relative, Rotary, Sinusoidal
 from saccade.attention.slots import Slots, can_step
 from saccade.data.packing import PackedRow
-from saccade.layers.embedding import embedded
+from saccade.layers.embedding import embed
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.residual import Norm, Stream, added, streamed
 from saccade.models.transformer_state import BlockMemory, SlotState, StepScope, TransformerState
@@ -286,7 +286,7 @@ class Transformer(nn.Module):
         ids, places = zip(*reads, strict=True)
         position_PD = None if self.positions is None else self.positions.table(max(place.end for place in places))
         share = self.sizes.dropouts.residual if self.training else 0.0
-        return embedded(ids, table.weight, places, position_PD, share)
+        return embed(ids, table.weight, places, position_PD, share)
 
     def _placed(self, x_BTD: Tensor, place: Positions) -> Tensor:
         if self.positions is not None:

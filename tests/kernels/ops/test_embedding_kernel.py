@@ -8,7 +8,7 @@ from torch import Tensor
 
 from saccade.attention.positions import Positions, Sinusoidal
 from saccade.data.packing import PackedRow
-from saccade.layers.embedding import embedded, embedding, embedding_backward
+from saccade.layers.embedding import embed, embedding, embedding_backward
 from saccade.layers.residual import residual
 from saccade.models import transformer
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
@@ -24,7 +24,7 @@ def test_it_is_the_plain_spelling(width: int, packed: bool, placed: bool) -> Non
     table, ids, positions = torch.randn(29, width, requires_grad=True), torch.randint(29, (3, 7)), Sinusoidal(width)
     place = Positions(torch.randint(5, (3, 7)), 5) if packed else Positions.following(2, 7, ids.device)
     rows = positions(Positions.following(0, place.end, ids.device)) if placed else None
-    (ours,) = embedded([ids], table, [place], rows, 0.0)
+    (ours,) = embed([ids], table, [place], rows, 0.0)
     plain = table[ids] * width**0.5 + (positions(place) if placed else 0.0)
     torch.testing.assert_close(ours, plain)
     grad = torch.randn(3, 7, width)

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from saccade.layers.recurrent.layers import CELLS, Recurrent
-from saccade.layers.recurrent.scan import scanned
-from saccade.layers.recurrent.unrolled import end
+from saccade.layers.recurrent.scan import scan
+from saccade.layers.recurrent.unrolled import stack_states
 
 X, LENGTH = torch.randn(4, 7, 6, dtype=torch.float64), torch.tensor([7, 2, 1, 5])
 
@@ -36,7 +36,7 @@ def test_padded_is_packed(cell: str, num_layers: int, is_both: bool) -> None:
     packed, after = cells(pack_padded_sequence(x, LENGTH, batch_first=True, enforce_sorted=False))
     expected, _ = pad_packed_sequence(packed, batch_first=True)
     hidden = after if isinstance(after, tuple) else (after,)
-    outputs, states = scanned(cells, x, length_B=LENGTH)
+    outputs, states = scan(cells, x, length_B=LENGTH)
     torch.testing.assert_close(outputs, expected)
     torch.testing.assert_close(states, hidden)
     leaves = [x, *cells.parameters()]
@@ -46,8 +46,8 @@ def test_padded_is_packed(cell: str, num_layers: int, is_both: bool) -> None:
 @pytest.mark.parametrize("cell", CELLS)
 def test_whole_rows_go_on_from_a_state(cell: str) -> None:
     cells = build(cell, 2)
-    first, state = scanned(cells, X[:, :3])
-    second, state = scanned(cells, X[:, 3:], state)
+    first, state = scan(cells, X[:, :3])
+    second, state = scan(cells, X[:, 3:], state)
     expected, after = cells(X)
     torch.testing.assert_close(torch.cat([first, second], 1), expected)
     torch.testing.assert_close(state, after if isinstance(after, tuple) else (after,))
@@ -62,23 +62,23 @@ def test_step_by_step_is_torchs_own(cell: str, num_layers: int) -> None:
     fed = torch.randn(4, 7, 3, dtype=torch.float64, requires_grad=True)
     x = X.clone().requires_grad_()
     before = tuple(torch.randn(num_layers, 4, 5, dtype=torch.float64) for _ in range(1 + (cell == "lstm")))
-    unrolled = layers.unrolled(x)
+    unrolled = layers.unroll(x)
     states, outputs = unrolled.begin(before), []
     for step in range(7):
         output, states = unrolled(step, fed[:, step], states)
         outputs.append(output)
     expected, after = layers(torch.cat([x, fed], -1), before)
     torch.testing.assert_close(torch.stack(outputs, 1), expected)
-    torch.testing.assert_close(end(states), after)
+    torch.testing.assert_close(stack_states(states), after)
     leaves = [x, fed, *layers.parameters()]
-    found = gradients(torch.stack(outputs, 1), end(states), leaves)
+    found = gradients(torch.stack(outputs, 1), stack_states(states), leaves)
     torch.testing.assert_close(found, gradients(expected, after, leaves))
 
 
 def test_dropout_between_layers_is_drawn_at_every_step() -> None:
     layers = Recurrent(6, 5, num_layers=2, dropout=0.5).double()
     fed, before = torch.zeros(4, 0, dtype=torch.float64), (torch.zeros(2, 4, 5, dtype=torch.float64),)
-    unrolled = layers.unrolled(X)
+    unrolled = layers.unroll(X)
     first, second = (unrolled(0, fed, unrolled.begin(before))[0] for _ in range(2))
     assert not torch.equal(first, second)
     layers.eval()

@@ -1,4 +1,4 @@
-"""A GRU's step in half precision whose state stays wide: one kernel each way, on a CUDA device with Triton."""
+"""A GRU step in half precision with a float32 state: one kernel each way, on a CUDA device with Triton."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch import Tensor
 
 @torch.library.custom_op("saccade::gru_cell", mutates_args=())
 def gru_cell(known_BG: Tensor | None, given_BG: Tensor, hidden_BG: Tensor, h_BD: Tensor) -> tuple[Tensor, Tensor]:
-    """With g = known (if there is such) + given: r, z = sigmoid(g + u); h' = (1 - z) tanh(g_n + r u_n) + z h.
+    """Compute, with g = known (if given) + given: r, z = sigmoid(g + u); h' = (1 - z) tanh(g_n + r u_n) + z h.
 
-    The state in float32, and in the gates' dtype.
+    Return the state in float32, and in the gates' dtype.
     """
     from saccade.ops.kernels import gru
 
@@ -32,7 +32,7 @@ def gru_cell_backward(
     hidden_BG: Tensor,
     h_BD: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients for g, u and h, from those of the state in one or both dtypes."""
+    """Return the gradients for g, u and h, from those of the state in one or both dtypes."""
     from saccade.ops.kernels import gru
 
     return gru.backward(grad_wide, grad_narrow, known_BG, given_BG, hidden_BG, h_BD)

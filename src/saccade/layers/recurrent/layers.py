@@ -1,4 +1,4 @@
-"""Recurrent layers: torch's fused ones, with padding that changes nothing and states that can be reordered."""
+"""Recurrent layers over torch's fused ones: padding changes nothing, and states can be reordered."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from saccade.layers.recurrent.scan import Hidden, reversed_steps, scanned
-from saccade.layers.recurrent.unrolled import Unrolled
+from saccade.layers.recurrent.scan import Hidden, reverse_steps, scan
+from saccade.layers.recurrent.unrolled import UnrolledCells
 
 CELLS: dict[str, type[nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 DIRECTIONS = ("forward", "backward", "both")
@@ -38,20 +38,20 @@ class Recurrent(nn.Module):
         self._initialise(width, cell)
 
     def forward(self, x: Any, hidden: Hidden | None = None) -> tuple[Any, Hidden]:
-        """Steps [B, T, D] (or packed ones) after a state: the top layer's outputs, and the state after the last."""
-        if isinstance(x, Tensor) and not packs(x):
-            return scanned(self.cells, x, hidden)
+        """Return the top layer's outputs for steps [B, T, D] (or packed ones), and the state after the last step."""
+        if isinstance(x, Tensor) and not can_pack(x):
+            return scan(self.cells, x, hidden)
         given = hidden if hidden is None or len(hidden) > 1 else hidden[0]
         outputs, after = self.cells(x, given)
         return outputs, after if isinstance(after, tuple) else (after,)
 
-    def unrolled(self, x_BTD: Tensor) -> Unrolled:
-        """For a loop whose steps read x_t and what the step before made of its answer."""
-        return Unrolled(self.cells, x_BTD)
+    def unroll(self, x_BTD: Tensor) -> UnrolledCells:
+        """Return the cells for a loop in which each step reads x_t and a value that depends on the step before."""
+        return UnrolledCells(self.cells, x_BTD)
 
     @torch.no_grad()
     def _initialise(self, width: int, cell: str) -> None:
-        """Orthogonal from state to state, Xavier from input; an LSTM starts by remembering (Jozefowicz 2015)."""
+        """Start orthogonal from state to state, Xavier from input; an LSTM starts by remembering (Jozefowicz 2015)."""
         for name, parameter in self.cells.named_parameters():
             if name.startswith("weight_hh"):
                 for gate in parameter.split(width):
@@ -64,8 +64,8 @@ class Recurrent(nn.Module):
                     parameter[width : 2 * width] = 1.0
 
 
-def packs(x: Tensor) -> bool:
-    """Whether lengths may be asked for: on a CPU in full precision, where torch's own packed recurrence is quickest."""
+def can_pack(x: Tensor) -> bool:
+    """Return True on a CPU in full precision, where torch's own packed recurrence is fastest."""
     return x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
 
 
@@ -73,7 +73,7 @@ def packs(x: Tensor) -> bool:
 class RecurrentEncoder(nn.Module):
     """Reads a source from its beginning, from its end (Sutskever 2014, section 3.3), or both (Bahdanau 2015, 3.2).
 
-    The output is `width` wide whichever way it reads: with both, each direction has half of it.
+    The output always has `width` columns: with both, each direction has half of them.
     """
 
     def __init__(
@@ -90,26 +90,26 @@ class RecurrentEncoder(nn.Module):
         self.layers = Recurrent(input_width, own, cell=cell, num_layers=num_layers, dropout=dropout, bidirectional=both)
 
     def forward(self, x_BSD: Tensor, length_B: Tensor) -> tuple[Tensor, Hidden]:
-        """Every step's vector [B, S, D], zeros behind the length, and the last state of each layer [L, B, D]."""
+        """Return a vector for every step [B, S, D], 0 behind the length, and the last state of each layer [L, B, D]."""
         if self.from_the_end:
-            x_BSD = reversed_steps(x_BSD, length_B)
-        if packs(x_BSD):
-            memory_BSD, hidden = self._packed(x_BSD, length_B)
+            x_BSD = reverse_steps(x_BSD, length_B)
+        if can_pack(x_BSD):
+            memory_BSD, hidden = self._run_packed(x_BSD, length_B)
         else:
-            memory_BSD, hidden = scanned(self.layers.cells, x_BSD, length_B=length_B)
+            memory_BSD, hidden = scan(self.layers.cells, x_BSD, length_B=length_B)
         if self.from_the_end:
-            memory_BSD = reversed_steps(memory_BSD, length_B)
-        return memory_BSD, tuple(self._joined(state) for state in hidden)
+            memory_BSD = reverse_steps(memory_BSD, length_B)
+        return memory_BSD, tuple(self._join_directions(state) for state in hidden)
 
-    def _packed(self, x_BSD: Tensor, length_B: Tensor) -> tuple[Tensor, Hidden]:
-        """No work for padding; a CPU's lengths are at hand."""
+    def _run_packed(self, x_BSD: Tensor, length_B: Tensor) -> tuple[Tensor, Hidden]:
+        """Run without work for padding: on a CPU, lengths are at hand."""
         packed = pack_padded_sequence(x_BSD, length_B, batch_first=True, enforce_sorted=False)
         outputs, hidden = self.layers(packed)
         memory_BSD, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x_BSD.shape[1])
         return memory_BSD, hidden
 
-    def _joined(self, state: Tensor) -> Tensor:
-        """The directions of a layer side by side: [L * 2, B, D / 2] to [L, B, D]."""
+    def _join_directions(self, state: Tensor) -> Tensor:
+        """Put the directions of a layer side by side: [L * 2, B, D / 2] to [L, B, D]."""
         if not self.layers.cells.bidirectional:
             return state
         return torch.cat([state[0::2], state[1::2]], -1)

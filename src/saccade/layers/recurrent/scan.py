@@ -1,7 +1,8 @@
-"""Whole sequences through stacked cells with nothing packed, as an accelerator wants it: lengths stay on the device.
+"""Runs padded sequences through stacked cells on accelerators: nothing is packed, and lengths stay on the device.
 
-Each layer and direction is one call of torch's (on CUDA: cuDNN's) recurrence over padded rows. The way back starts at
-each row's own end, because its real steps are reversed; padding stands behind them and never reaches a real state.
+Each layer and direction is one call of torch's (on CUDA: cuDNN's) recurrence over padded rows. The backward direction
+starts at each row's own end, because its real steps are reversed; padding stands behind them and never reaches a real
+state.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ CLOSED = 1e4  # a gate this far from 0 is shut (or open) to the last bit
 FLAGS = 8  # columns, so that rows stay aligned
 
 
-def scanned(
+def scan(
     cells: nn.RNNBase, x_BSD: Tensor, hidden: Hidden | None = None, length_B: Tensor | None = None
 ) -> tuple[Tensor, Hidden]:
-    """The top layer's outputs, zeros behind the length, and the states after each row's last step, [L, B, D]."""
+    """Return the top layer's outputs, 0 behind the length, and the states after each row's last step, [L, B, D]."""
     states: list[Sequence[Tensor]] = []
     for layer in range(cells.num_layers):
         x_BSD = filled(dropout(x_BSD, cells.dropout, cells.training) if layer else x_BSD)
@@ -32,9 +33,9 @@ def scanned(
         for is_turned in (False, True) if cells.bidirectional else (False,):
             place = len(states)
             before = None if hidden is None else tuple(state[place : place + 1] for state in hidden)
-            given_BSD = _turned(x_BSD, length_B) if is_turned else x_BSD
+            given_BSD = _reverse(x_BSD, length_B) if is_turned else x_BSD
             output_BSD, after = _scan(cells, cells.all_weights[place], given_BSD, before, length_B)
-            outputs.append(_turned(output_BSD, length_B) if is_turned else output_BSD)
+            outputs.append(_reverse(output_BSD, length_B) if is_turned else output_BSD)
             states.append(after)
         x_BSD = torch.cat(outputs, -1) if len(outputs) > 1 else outputs[0]
     if length_B is not None:
@@ -42,37 +43,35 @@ def scanned(
     return x_BSD, tuple(torch.cat(parts) for parts in zip(*states, strict=True))
 
 
-def reversed_steps(x_BSD: Tensor, length_B: Tensor) -> Tensor:
-    """Each row's real steps from last to first; padding stays where it is."""
+def reverse_steps(x_BSD: Tensor, length_B: Tensor) -> Tensor:
+    """Reverse each row's real steps; padding stays where it is."""
     step_S = torch.arange(x_BSD.shape[1], device=x_BSD.device)
     from_end_BS = length_B[:, None] - 1 - step_S
     first_B1 = torch.arange(len(x_BSD), device=x_BSD.device).unsqueeze(1) * x_BSD.shape[1]
     place_BS = first_B1 + torch.where(from_end_BS >= 0, from_end_BS, step_S)
-    return cast(Tensor, Exchanged.apply(x_BSD, place_BS))
+    return cast(Tensor, SwapSteps.apply(x_BSD, place_BS))
 
 
 @final
-class Exchanged(torch.autograd.Function):
-    """Steps in places that go in pairs: done twice it changes nothing, so its gradient is exchanged the same way."""
+class SwapSteps(torch.autograd.Function):
+    """Swaps steps in pairs. Done twice it changes nothing, so its gradient is swapped the same way."""
 
     @staticmethod
     def forward(ctx: Any, x_BSD: Tensor, place_BS: Tensor) -> Tensor:
-        """What stands at those places of all rows."""
         ctx.save_for_backward(place_BS)
         return x_BSD.flatten(0, 1)[place_BS]
 
     @staticmethod
     def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor, None]:
-        """The gradients, from where the steps went."""
-        return cast(Tensor, Exchanged.apply(grad[0], *ctx.saved_tensors)), None
+        return cast(Tensor, SwapSteps.apply(grad[0], *ctx.saved_tensors)), None
 
 
-def _turned(x_BSD: Tensor, length_B: Tensor | None) -> Tensor:
-    return x_BSD.flip(1) if length_B is None else reversed_steps(x_BSD, length_B)
+def _reverse(x_BSD: Tensor, length_B: Tensor | None) -> Tensor:
+    return x_BSD.flip(1) if length_B is None else reverse_steps(x_BSD, length_B)
 
 
 def _real(x_BSD: Tensor, length_B: Tensor) -> Tensor:
-    """1 for a step, 0 for padding, [B, S, 1]."""
+    """Return 1 for a step, 0 for padding, [B, S, 1]."""
     step_S = torch.arange(x_BSD.shape[1], device=x_BSD.device)
     return (step_S < length_B[:, None]).to(x_BSD.dtype).unsqueeze(-1)
 
@@ -80,7 +79,7 @@ def _real(x_BSD: Tensor, length_B: Tensor) -> Tensor:
 def _scan(
     cells: nn.RNNBase, weights: Sequence[Tensor], x_BSD: Tensor, before: Hidden | None, length_B: Tensor | None
 ) -> tuple[Tensor, Hidden]:
-    """One layer in one direction: its outputs, and its states [1, B, D] after each row's last step.
+    """Run one layer in one direction: return its outputs, and its states [1, B, D] after each row's last step.
 
     It runs in the dtype of x; under autocast, cuDNN left to itself would take float16. More units, whose weights are
     all zeros, stay 0 in every kind of cell: they make the state as wide as products want it.
@@ -89,10 +88,11 @@ def _scan(
     more = aligned(width, x_BSD.device, dtype) - width
     is_lstm = cells.mode == "LSTM"
     weights = [
-        _filled(weight, width, x_BSD.shape[-1] if i == 0 else width + more, more) for i, weight in enumerate(weights)
+        _pad_weight(weight, width, x_BSD.shape[-1] if i == 0 else width + more, more)
+        for i, weight in enumerate(weights)
     ]
     if is_lstm and length_B is not None:
-        x_BSD, weights = _keeping(x_BSD, weights, length_B)
+        x_BSD, weights = _keep_state(x_BSD, weights, length_B)
     if before is None:
         before = (x_BSD.new_zeros(1, len(x_BSD), width),) * (2 if is_lstm else 1)
     narrow = [F.pad(state.to(dtype), (0, more)).contiguous() for state in before]
@@ -113,16 +113,16 @@ def _scan(
     return output_BSD, tuple(after)
 
 
-def _filled(weight: Tensor, width: int, input_width: int, more: int) -> Tensor:
-    """[G, D] or [G], each gate with more rows of zeros, and columns of zeros up to the input's width."""
+def _pad_weight(weight: Tensor, width: int, input_width: int, more: int) -> Tensor:
+    """Give each gate of [G, D] or [G] more rows of zeros, and columns of zeros up to the input's width."""
     behind = (0, input_width - weight.shape[-1]) if weight.dim() > 1 else ()
     if not more and not any(behind):
         return weight
     return F.pad(weight.unflatten(0, (-1, width)), (*behind, 0, more)).flatten(0, 1)
 
 
-def _keeping(x_BSD: Tensor, weights: Sequence[Tensor], length_B: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
-    """An LSTM that keeps its c over padding: a flag there shuts the input gate and opens the forget gate."""
+def _keep_state(x_BSD: Tensor, weights: Sequence[Tensor], length_B: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
+    """Make an LSTM keep its c over padding: a flag there closes the input gate and opens the forget gate."""
     weight_GD, *others = weights
     flag_BS8 = F.pad(1 - _real(x_BSD, length_B), (0, FLAGS - 1))
     gate_4 = weight_GD.new_zeros(4)

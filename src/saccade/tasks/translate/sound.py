@@ -15,8 +15,8 @@ from saccade.data.sound.recordings import Recordings, find_named_files, prepare_
 from saccade.data.store import Store, prepare_store
 from saccade.data.text.corpus import Corpus, Pair
 from saccade.data.text.tokenizer import SentencePiece, Vocabulary
-from saccade.layers.augmentation import Augmentation, Masks
-from saccade.layers.subsampling import SUBSAMPLINGS, Listener
+from saccade.layers.augmentation import Augmentation, MaskLimits
+from saccade.layers.subsampling import SUBSAMPLINGS, FrameEncoder
 from saccade.tasks.console import busy, watched
 from saccade.tasks.translate import corpora
 from saccade.tasks.translate.corpora import Texts
@@ -59,12 +59,12 @@ class SoundFeatures(Section):
         """From samples to frames."""
         return Mel(self.rate, self.num_mels, self.window, self.hop)
 
-    def listener(self, width: int, dropout: float) -> Listener:
+    def frame_encoder(self, width: int, dropout: float) -> FrameEncoder:
         """From frames to vectors."""
-        time = Masks(self.time_masks, self.time_mask_frames)
-        frequency = Masks(self.frequency_masks, self.frequency_mask_mels)
+        time = MaskLimits(self.time_masks, self.time_mask_frames)
+        frequency = MaskLimits(self.frequency_masks, self.frequency_mask_mels)
         subsampling = SUBSAMPLINGS[self.subsampling](self.num_mels, width, dropout=dropout)
-        return Listener(subsampling, Augmentation(time=time, frequency=frequency, tempo=self.tempo))
+        return FrameEncoder(subsampling, Augmentation(time=time, frequency=frequency, tempo=self.tempo))
 
 
 def recordings(corpus: Corpus, mel: Mel, root: Path, console: Console) -> Recordings:

@@ -17,7 +17,7 @@ from saccade.data.text.tokenizer import SentencePiece, Vocabulary
 from saccade.inspection.align import chosen_head
 from saccade.inspection.pages import report
 from saccade.inspection.pages.samples import Sample, articles
-from saccade.layers.subsampling import FACTOR, Listener
+from saccade.layers.subsampling import FACTOR, FrameEncoder
 from saccade.tasks.base import Job, ReportPart, Task
 from saccade.tasks.devices import trained
 from saccade.tasks.translate import batches, bleu, corpora, hearing, networks, sound
@@ -92,7 +92,7 @@ def model(config: TranslateConfig, both: Sides) -> Network:
     torch.manual_seed(config.seed)
     tied = config.model.tied or ("three" if config.tokenizer.shared else "two")
     common = {
-        "source": both[0].size if not isinstance(both[0], Sounds) else _listener(config),
+        "source": both[0].size if not isinstance(both[0], Sounds) else _frame_encoder(config),
         "target_vocabulary": both[1].size,
         "share_embeddings": tied == "three",
         "share_output": tied != "none",
@@ -104,10 +104,10 @@ def model(config: TranslateConfig, both: Sides) -> Network:
     return network
 
 
-def _listener(config: TranslateConfig) -> Listener:
+def _frame_encoder(config: TranslateConfig) -> FrameEncoder:
     assert config.features is not None
     width = config.model.embedding_width if isinstance(config.model, RnnModel) else config.model.width
-    return config.features.listener(width, config.model.dropout)
+    return config.features.frame_encoder(width, config.model.dropout)
 
 
 def translator(config: TranslateConfig, network: Network, both: Sides) -> Translator:
