@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from saccade.ops.linear import Linear
 from saccade.tasks import devices
 from saccade.tasks.translate import batches, task
 from saccade.training.adam import Adam
-from saccade.training.captured import Captured
+from saccade.training.captured import CapturedBackward
 from saccade.training.checkpoints import Progress
 from saccade.training.loop import Trainer
 
@@ -34,7 +33,7 @@ def test_it_is_torchs_step(decoupled: bool) -> None:
     options: dict[str, Any] = {"lr": 0.01, "weight_decay": 0.1, "decoupled_weight_decay": decoupled}
     mine, plain = (Adam(model.parameters(), **options, fused=True) for model in models[:2])
     exact = torch.optim.Adam(models[2].parameters(), **options)
-    passes = Captured(lambda batch, scale: batch, models[0].parameters(), CUDA, adds=False)
+    passes = CapturedBackward(lambda batch, scale: batch, models[0].parameters(), CUDA, adds=False)
     mine.follow(passes)
     for _ in range(2):
         with passes.narrowing, torch.autocast("cuda", torch.bfloat16):
@@ -72,9 +71,10 @@ def test_a_captured_run_learns_what_a_plain_one_does(tmp_path: Path) -> None:
     for capture in (True, False):
         torch.manual_seed(4)
         network = task.model(config, (words(job.sizes.vocabulary),) * 2).train()
-        plan = batches.plan(batches.settled(config, network, [store], Console(quiet=True)), [store], [])
+        settled = batches.settled(config, network, [store], Console(quiet=True))
+        plan = batches.plan(settled, [store], [])
         options = replace(devices.options(config, network), capture=capture, learning_rate=0.01, warmup_steps=2)
-        loss = functools.partial(batches.loss, config, network)
+        loss = batches.choose_loss(settled, network)
         seen: list[Any] = []
 
         def report(progress: Progress, measured: dict[str, Any], seen: list[Any] = seen) -> None:

@@ -268,8 +268,8 @@ def test_all_of_it_can_be_captured_and_a_replay_drops_others() -> None:
 
     def step() -> list[Tensor]:
         with torch.autocast("cuda", torch.bfloat16):
-            y = residual.added(x, layer(norm(x)), 0.5)
-            y = residual.added(y, layer(y), 0.5, norm)
+            y = residual.add(x, layer(norm(x)), 0.5)
+            y = residual.add(y, layer(y), 0.5, norm)
         loss, _ = losses.smoothed_cross_entropy(y, matrix, target, smoothing=0.1)
         return [loss, *torch.autograd.grad(loss, leaves)]
 

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from saccade.ops import linear as module
 from saccade.ops.linear import Linear
 from saccade.training.adam import Adam
-from saccade.training.captured import Captured
+from saccade.training.captured import CapturedBackward
 from saccade.training.kernels.adam import Update
 
 CPU = torch.device("cpu")
@@ -33,14 +33,14 @@ def optimizer(model: nn.Module, **options: Any) -> Adam:
     return Adam(groups, lr=0.02, betas=(0.9, 0.98), fused=True, **options)
 
 
-def captured(model: nn.Module) -> Captured:
+def captured(model: nn.Module) -> CapturedBackward:
     """As if one shape had been captured: its copies are there."""
 
     def ask() -> None:
         with passes.narrowing, torch.autocast("cpu", torch.bfloat16):
             model["odd"](model["even"](torch.randn(3, 16)))  # type: ignore[index]
 
-    passes = Captured(lambda batch, scale: batch, model.parameters(), CPU, adds=False)
+    passes = CapturedBackward(lambda batch, scale: batch, model.parameters(), CPU, adds=False)
     ask()
     ask()
     return passes

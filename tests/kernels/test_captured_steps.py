@@ -85,7 +85,7 @@ def networks(monkeypatch: pytest.MonkeyPatch) -> list[Network]:
 def test_they_are_the_plain_ones(is_whole: bool, networks: list[Network], monkeypatch: pytest.MonkeyPatch) -> None:
     ours, plain = networks
     optimizers = [Adam(net.parameters(), 0.01, fused=True, decoupled_weight_decay=True) for net in networks]
-    passes = captured.Captured(ours.backward, ours.parameters(), CPU, adds=False)
+    passes = captured.CapturedBackward(ours.backward, ours.parameters(), CPU, adds=False)
     optimizers[0].follow(passes)
     copies: list[int] = []
     call = narrow.Copy.__call__

@@ -20,6 +20,7 @@ from saccade.runs import train
 from saccade.tasks.translate import batches as batching
 from saccade.tasks.translate import task
 from saccade.tasks.translate.config import TranslateConfig
+from saccade.training.options import Plan
 
 LINES = [" ".join("abcdefgh"[(row + step) % 8] for step in range(2 + row % 5)) for row in range(60)]
 
@@ -46,9 +47,14 @@ def test_a_packed_batch_has_the_loss_and_gradients_of_its_sentences(tmp_path: Pa
     (store,) = task._stores(made, both, tmp_path / ".data", Console(quiet=True))[0]
     network = task.model(made, both).eval()
     rows, found = np.arange(17), []
-    for plan in (pack_pairs(store, tokens_per_batch=128, seed=1), bucket_pairs(store, tokens_per_batch=128, seed=1)):
+    padded_run = config(tmp_path, f"model.norm={norm}", "training.batches=padded")
+    plans: tuple[Plan, ...] = (
+        pack_pairs(store, tokens_per_batch=128, seed=1),
+        bucket_pairs(store, tokens_per_batch=128, seed=1),
+    )
+    for plan, run in zip(plans, (made, padded_run), strict=True):
         batch = plan.load(rows)
-        loss, likelihood = batching.loss(made, network, batch)
+        loss, likelihood = batching.choose_loss(run, network)(batch)
         gradients = torch.autograd.grad(loss, list(network.parameters()))
         found.append((batch.num_items, loss, likelihood, *gradients))
     packed, padded = found
@@ -105,7 +111,7 @@ def test_even_batches_have_few_sizes_and_the_same_losses(tmp_path: Path, kind: s
     for some, batch in zip(rows, batches, strict=True):
         wanted = padded.load(some)
         assert batch.num_items == wanted.num_items
-        for one, other in zip(*(batching.loss(made, network, own) for own in (batch, wanted)), strict=True):
+        for one, other in zip(*(batching.choose_loss(made, network)(own) for own in (batch, wanted)), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 

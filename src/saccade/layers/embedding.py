@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from saccade.attention.positions import Positions
-from saccade.layers.residual import streamed
+from saccade.layers.residual import to_block_dtype
 from saccade.ops.dropout import drawn_seed
 
 
@@ -20,7 +20,7 @@ def embed(
     The table gets one gradient, of all ids; `position_PD` gets none.
     """
     at = [] if position_PD is None else [place.at for place in places]
-    seed, dtype = drawn_seed(table_VD.device) if share else None, streamed(table_VD.new_empty(0)).dtype
+    seed, dtype = drawn_seed(table_VD.device) if share else None, to_block_dtype(table_VD.new_empty(0)).dtype
     return embedding([*ids], table_VD, at, position_PD, seed, table_VD.shape[1] ** 0.5, share, dtype)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from saccade.attention import masks
 from saccade.attention.positions import Positions, Relative
 from saccade.layers.recurrent.layers import RecurrentEncoder
-from saccade.layers.residual import Stream
+from saccade.layers.residual import LazySum
 from saccade.models.transformer import BlockSizes, EncoderBlock, added_positions
 from saccade.ops.dropout import dropout
 
@@ -94,10 +94,10 @@ class TransformerTextEncoder(nn.Module):
         x_BSD = dropout(x_BSD, self.sizes.dropouts.residual, self.training)
         mask = masks.padding(length_B) & self.sizes.scope()
         bias = None if self.bias is None else self.bias(place, steps)
-        stream = Stream(x_BSD)
+        x = LazySum(x_BSD)
         for block in self.blocks:
-            stream = block(stream, mask, place, bias)
-        memory_BSD = stream.end(self.norm)
+            x = block(x, mask, place, bias)
+        memory_BSD = x.end(self.norm)
         return Encoded(memory_BSD, last_steps(memory_BSD, length_B))
 
 

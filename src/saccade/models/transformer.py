@@ -16,7 +16,7 @@ from saccade.attention.slots import Slots, can_step
 from saccade.data.packing import PackedRow
 from saccade.layers.embedding import embed
 from saccade.layers.feed_forward import FeedForward
-from saccade.layers.residual import Norm, Stream, added, streamed
+from saccade.layers.residual import LazyDropout, LazySum, Norm, to_block_dtype
 from saccade.models.transformer_state import BlockMemory, SlotState, StepScope, TransformerState
 from saccade.ops.dropout import dropout
 from saccade.ops.kernels.availability import is_fused
@@ -80,21 +80,18 @@ class BlockSizes(NamedTuple):
 
 @final
 class Residual(nn.Module):
-    """x + f(norm(x)) (pre-norm), or norm(x + f(x)) (post-norm; Vaswani 2017, section 3.1)."""
+    """x + dropout(f(norm(x))) (pre-norm), or norm(x + dropout(f(x))) (post-norm; Vaswani 2017, section 3.1)."""
 
     def __init__(self, sizes: BlockSizes) -> None:
         super().__init__()
         self.norm = Norm(sizes.width)
-        self.is_pre, self.dropout = sizes.norm == "pre", sizes.dropouts.residual
+        self.dropout = LazyDropout(sizes.dropouts.residual)
+        self.is_pre = sizes.norm == "pre"
 
-    def forward(self, stream: Stream, layer: Callable[[Rows], Tensor]) -> Stream:
-        """The layer's answer added to its question."""
-        share = self.dropout if self.training else 0.0
-        if not self.is_pre:
-            x_BTD = stream.total()
-            return Stream(added(x_BTD, layer(x_BTD), share, self.norm))
-        x_BTD, question = stream.read(self.norm)
-        return Stream(x_BTD, layer(question), share)
+    def forward(self, x: LazySum, layer: Callable[[Rows], Tensor]) -> LazySum:
+        if self.is_pre:
+            return x + self.dropout(layer(self.norm(x)))
+        return LazySum((x + self.dropout(layer(x.total()))).end(self.norm))
 
 
 @final
@@ -106,10 +103,10 @@ class EncoderBlock(nn.Module):
         self.attention, self.feed_forward = sizes.self_attention(kind), sizes.feed_forward()
         self.residuals = nn.ModuleList(Residual(sizes) for _ in range(2))
 
-    def forward(self, stream: Stream, mask: Mask, place: Positions, bias: Tensor | None) -> Stream:
+    def forward(self, x: LazySum, mask: Mask, place: Positions, bias: Tensor | None) -> LazySum:
         """[B, S, D] to [B, S, D]."""
-        stream = self.residuals[0](stream, lambda x: self.attention(x, mask=mask, place=place, bias=bias))
-        return cast(Stream, self.residuals[1](stream, self.feed_forward))
+        x = self.residuals[0](x, lambda y: self.attention(y, mask=mask, place=place, bias=bias))
+        return cast(LazySum, self.residuals[1](x, self.feed_forward))
 
 
 @final
@@ -126,20 +123,20 @@ class DecoderBlock(nn.Module):
         """The source as this block will ask it, made once."""
         return self.cross.memory(source_BSD)
 
-    def forward(self, stream: Stream, memory: BlockMemory, seen: StepScope) -> tuple[Stream, BlockMemory]:
-        """The steps after those already remembered; the memory grows by them."""
+    def forward(self, x: LazySum, memory: BlockMemory, seen: StepScope) -> tuple[LazySum, BlockMemory]:
+        """Read the steps after those already remembered; the memory grows by them."""
         past = memory.past
 
-        def own(x: Rows) -> Tensor:
+        def own(y: Rows) -> Tensor:
             nonlocal past
-            answer, past = self.own(x, past=past, mask=seen.own, place=seen.place, bias=seen.bias, return_memory=True)
+            answer, past = self.own(y, past=past, mask=seen.own, place=seen.place, bias=seen.bias, return_memory=True)
             return cast(Tensor, answer)
 
-        def cross(x: Rows) -> Tensor:
-            return cast(Tensor, self.cross(x, memory=memory.source, mask=seen.source))
+        def cross(y: Rows) -> Tensor:
+            return cast(Tensor, self.cross(y, memory=memory.source, mask=seen.source))
 
-        stream = self.residuals[1](self.residuals[0](stream, own), cross)
-        return self.residuals[2](stream, self.feed_forward), BlockMemory(past, memory.source)
+        x = self.residuals[1](self.residuals[0](x, own), cross)
+        return self.residuals[2](x, self.feed_forward), BlockMemory(past, memory.source)
 
 
 @final
@@ -257,27 +254,27 @@ class Transformer(nn.Module):
     def _read(self, x_BSD: Tensor, mask: Mask, place: Positions) -> tuple[BlockMemory, ...]:
         """The source through the encoder, as each decoder block will ask it."""
         bias = None if self.encoder_bias is None else self.encoder_bias(place, x_BSD.shape[1])
-        stream = Stream(x_BSD)
+        x = LazySum(x_BSD)
         for block in self.encoder:
-            stream = self._through(block, stream, mask, place, bias)
-        memory_BSD = stream.end(self.encoder_norm)
+            x = self._through(block, x, mask, place, bias)
+        memory_BSD = x.end(self.encoder_norm)
         return tuple(BlockMemory(None, cast(DecoderBlock, block).read(memory_BSD)) for block in self.decoder)
 
     def _write(
         self, memories: tuple[BlockMemory, ...], x_BTD: Tensor, seen: StepScope
     ) -> tuple[Tensor, tuple[BlockMemory, ...]]:
         """The decoder's vectors at these steps, and what its blocks remember after them."""
-        stream, later = Stream(x_BTD), []
+        x, later = LazySum(x_BTD), list[BlockMemory]()
         for block, memory in zip(self.decoder, memories, strict=True):
-            stream, remembered = self._through(block, stream, memory, seen)
+            x, remembered = self._through(block, x, memory, seen)
             later.append(remembered)
-        return stream.end(self.decoder_norm), tuple(later)
+        return x.end(self.decoder_norm), tuple(later)
 
-    def _through(self, block: nn.Module, stream: Stream, *inputs: Any) -> Any:
+    def _through(self, block: nn.Module, x: LazySum, *inputs: Any) -> Any:
         """A block's answer; perhaps made again in the backward pass, instead of keeping what it was made of."""
         if self.recomputes and self.training:
-            return checkpoint(block, Stream(stream.total()), *inputs, use_reentrant=False, context_fn=singly)
-        return block(stream, *inputs)
+            return checkpoint(block, LazySum(x.total()), *inputs, use_reentrant=False, context_fn=singly)
+        return block(x, *inputs)
 
     def _embedded(self, table: nn.Embedding, *reads: Read) -> list[Tensor]:
         """Their vectors. What is read together gives the table one gradient, instead of several to add."""
@@ -291,7 +288,7 @@ class Transformer(nn.Module):
     def _placed(self, x_BTD: Tensor, place: Positions) -> Tensor:
         if self.positions is not None:
             x_BTD = x_BTD + self.positions(place).to(x_BTD.dtype)
-        return dropout(streamed(x_BTD), self.sizes.dropouts.residual, self.training)
+        return dropout(to_block_dtype(x_BTD), self.sizes.dropouts.residual, self.training)
 
 
 def added_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned | None:

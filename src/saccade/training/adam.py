@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from saccade.ops.half_weights import Narrowing
 from saccade.ops.kernels.availability import runs_on
-from saccade.training.captured import Captured
+from saccade.training.captured import CapturedBackward
 from saccade.training.options import TrainingOptions
 
 OPTIMIZERS = {"adam": False, "adamw": True}  # whether weights decay apart from their gradients
@@ -68,7 +68,7 @@ class Adam(torch.optim.Adam):
         super().__setstate__(state)
         self._known = {}
 
-    def follow(self, captured: Captured) -> None:
+    def follow(self, captured: CapturedBackward) -> None:
         """Gradients will be those of these passes, and their weights in half precision will be kept up to date."""
         self.narrowing = captured.narrowing
         self.narrowing.lasts = True

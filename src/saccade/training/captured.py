@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, Protocol, final
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,20 @@ from saccade.ops.half_weights import Narrowing
 from saccade.ops.seeds import Seeds
 
 MOST_GRAPHS = 64
-Backward = Callable[[Any, Any], Tensor]  # of a batch and a factor: adds the gradients, returns what is shown
+
+
+class Backward(Protocol):
+    """A forward and a backward pass through one batch."""
+
+    @property
+    def runs_hooks(self) -> bool:
+        """True if the parameters' hooks run: sums over processes may then begin before the pass ends."""
+
+    def __call__(self, batch: Any, scale: Any) -> Tensor:
+        """Add `scale` times a batch's gradients to the parameters'; return its part of the loss that is shown."""
+
+    def excess(self, num_items: float) -> float:
+        """Tell how many times too large a step of `num_items` leaves gradients, for the optimizer to divide them."""
 
 
 class _Graph(NamedTuple):
@@ -32,14 +45,21 @@ class _Graph(NamedTuple):
 
 
 @final
-class Captured:
-    """`backward`, recorded when a batch's shapes are seen for the second time, and from then on replayed.
+class CapturedBackward:
+    """Another backward pass, recorded when a batch's shapes are seen for the second time, and from then on replayed.
 
     Gradients are those of the batch; only if several batches make a step (`adds`) are they added to what is there.
     """
 
+    runs_hooks = False  # sums over processes begin when the pass is over
+
     def __init__(
-        self, backward: Backward, parameters: Iterable[nn.Parameter], device: torch.device, *, adds: bool
+        self,
+        backward: Callable[[Any, Any], Tensor],
+        parameters: Iterable[nn.Parameter],
+        device: torch.device,
+        *,
+        adds: bool,
     ) -> None:
         self.backward, self.parameters, self.device, self.adds = backward, list(parameters), device, adds
         self.graphs: dict[Hashable, _Graph] = {}
@@ -48,7 +68,7 @@ class Captured:
         self.narrowing, self._seeds = Narrowing(), Seeds(device)
 
     def __call__(self, batch: Any, scale: float) -> Tensor:
-        """As `backward` does; the result is overwritten by the next call."""
+        """Replay the passes through a batch; the result is overwritten by the next call."""
         shape = _shape(batch), (is_whole := scale == 1.0 and not self.adds)
         self._seen[shape] += 1
         if shape not in self.graphs:
@@ -67,6 +87,10 @@ class Captured:
         for parameter, gradient in zip(self.parameters, graph.gradients, strict=True):
             parameter.grad = gradient
         return graph.shown
+
+    def excess(self, num_items: float) -> float:
+        """A step of one batch leaves the gradients of its sum: a graph whose factor is one needs no product."""
+        return 1.0 if self.adds else num_items
 
     def _capture(self, batch: Any, *, is_whole: bool) -> _Graph:
         """Warmed up with a factor of zero, which leaves gradients as they are where they are added to."""

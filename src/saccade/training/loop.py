@@ -19,7 +19,7 @@ from saccade.ops.unit_gradient import differentiate
 from saccade.training import checkpoints
 from saccade.training.adam import Adam
 from saccade.training.averages import MovingAverage, mean_of, put
-from saccade.training.captured import Backward, Captured
+from saccade.training.captured import Backward, CapturedBackward
 from saccade.training.checkpoints import Progress
 from saccade.training.distributed import shards
 from saccade.training.distributed.gradients import GradientSums
@@ -52,6 +52,29 @@ class Stepped(NamedTuple):
 
 
 @final
+class EagerBackward:
+    """A forward and a backward pass through one batch, operation by operation."""
+
+    runs_hooks = True
+
+    def __init__(self, loss: Loss, options: TrainingOptions) -> None:
+        self.loss, self.device, self.dtype = loss, options.device, options.dtype
+
+    def __call__(self, batch: Batch, scale: float | Tensor) -> Tensor:
+        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            loss, shown = self.loss(batch.to(self.device))
+        if isinstance(scale, float) and scale == 1.0:
+            differentiate(loss)
+        else:
+            (loss * scale).backward()
+        return shown.detach()
+
+    def excess(self, num_items: float) -> float:
+        del num_items
+        return 1.0
+
+
+@final
 class Trainer:
     """A model, its data, its loss and where it stands; `run` goes on from the last checkpoint in `folder`.
 
@@ -61,7 +84,7 @@ class Trainer:
     def __init__(
         self, model: nn.Module, plan: Plan, loss: Loss, options: TrainingOptions, folder: Path, team: Team = ALONE
     ) -> None:
-        self.model, self.plan, self.loss = model.to(options.device), plan, loss
+        self.model, self.plan = model.to(options.device), plan
         self.options, self.folder, self.team = options, folder, team
         self.optimizer = Adam.of(model, options)
         self.schedule = SCHEDULES[options.schedule](options.warmup_steps, options.max_steps)
@@ -75,9 +98,9 @@ class Trainer:
         self.sent: deque[tuple[Stepped, Progress]] = deque()
         self.read_at = time.perf_counter()
         self.batches = Prefetcher(self._loaded, depth=2 * options.accumulate if is_cuda else 0)
-        self.backward: Backward = self._backward
+        self.backward: Backward = EagerBackward(loss, options)
         if options.capture and is_cuda:
-            captured = Captured(self._backward, model.parameters(), options.device, adds=options.accumulate > 1)
+            captured = CapturedBackward(self.backward, model.parameters(), options.device, adds=options.accumulate > 1)
             self.backward = captured
             self.optimizer.follow(captured)
 
@@ -106,54 +129,51 @@ class Trainer:
         return step > 0 and is_due and self.progress.validated != step
 
     def step(self, batches: list[Batch], spare: Batch | None = None) -> Stepped:
-        """Forward and backward through every batch, one update; of a team, each has its share of the batches."""
-        rate = self.options.learning_rate * self.schedule(self.progress.step + 1)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        """Take forward and backward passes through every batch, then one update.
+
+        Each process of a team has its share of the batches; a `spare` one counts for nothing.
+        """
+        rate = self._set_learning_rate()
         (num_items,) = self.team.total(sum(batch.num_items for batch in batches))
-        is_captured = isinstance(self.backward, Captured)  # then no hook runs: sums begin after the backward pass
-        times = num_items if is_captured and self.options.accumulate == 1 else 1  # what the optimizer divides by
+        excess = self.backward.excess(num_items)
         self.optimizer.zero_grad(set_to_none=self.options.accumulate == 1)
         shown = torch.zeros((), device=self.options.device)
         for number, batch in enumerate(batches):
             self._seed(self.team.rank + number * self.team.size)
-            self.sums.expect(last=number == len(batches) - 1 and not is_captured)
-            shown += self.backward(batch, times / num_items)
+            self.sums.expect(last=number == len(batches) - 1 and self.backward.runs_hooks)
+            shown += self.backward(batch, excess / num_items)
         if spare is not None:
             self.backward(spare, 0.0)
         self.sums.finish()
-        norm = self._clip(times)
+        norm = self._clip(excess)
         self.optimizer.found_inf = (~norm.isfinite()).float()  # then the step changes nothing
         self.optimizer.step()
         self.average.update(self.model, self.progress.step)
-        return self._sent(torch.stack([self.team.summed(shown), norm]), int(num_items), rate)
+        return self._send(torch.stack([self.team.summed(shown), norm]), int(num_items), rate)
 
-    def _clip(self, times: float = 1.0) -> Tensor:
-        """The norm of all gradients, which is then no longer than allowed; on an accelerator the optimizer divides.
+    def _set_learning_rate(self) -> float:
+        rate = self.options.learning_rate * self.schedule(self.progress.step + 1)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        return rate
 
-        They may be so many `times` too large.
+    def _clip(self, excess: float = 1.0) -> Tensor:
+        """Scale all gradients so that their norm is no longer than allowed, and return it as it was.
+
+        Gradients may be `excess` times too large. On an accelerator the optimizer divides them: one pass less.
         """
         learned = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
         total = nn.utils.get_total_norm(cast(list[Tensor], [parameter.grad for parameter in learned]))
-        norm = shards.joined(total) / times
-        if total.is_cuda and not shards.is_cut(total):  # one pass over memory less
-            self.optimizer.grad_scale = (norm / self.options.clip_norm).clamp(min=1.0) * times
+        norm = shards.joined(total) / excess
+        if total.is_cuda and not shards.is_cut(total):
+            self.optimizer.grad_scale = (norm / self.options.clip_norm).clamp(min=1.0) * excess
         else:
-            assert times == 1
+            assert excess == 1
             nn.utils.clip_grads_with_norm_(learned, self.options.clip_norm, norm)
         return norm
 
-    def _backward(self, batch: Batch, scale: float | Tensor) -> Tensor:
-        """Adds a batch's gradients, `scale` times; returns its part of the loss that is shown."""
-        loss, shown = self._loss(batch.to(self.options.device))
-        if isinstance(scale, float) and scale == 1.0:
-            differentiate(loss)
-        else:
-            (loss * scale).backward()
-        return shown.detach()
-
-    def _sent(self, figures: Tensor, num_items: int, rate: float) -> Stepped:
-        """The figures on their way to the host."""
+    def _send(self, figures: Tensor, num_items: int, rate: float) -> Stepped:
+        """Send the figures to the host; nobody waits for them."""
         figures = figures.to("cpu", non_blocking=True)
         ready = torch.cuda.Event() if self.lag else None
         if ready is not None:
@@ -240,11 +260,6 @@ class Trainer:
             return batch
         pinned: Batch = pytree.tree_map_only(Tensor, Tensor.pin_memory, batch)
         return pinned
-
-    def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        narrow = self.options.dtype != torch.float32
-        with torch.autocast(self.options.device.type, self.options.dtype, enabled=narrow):
-            return self.loss(batch)
 
     def _validate(self, validate: Validate, wish: Wish) -> dict[str, float]:
         progress = self.progress

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from saccade.attention import MultiHeadAttention
 from saccade.decoding import BeamOptions, DecodingEngine, beam_search
-from saccade.layers.residual import Norm, Stream
+from saccade.layers.residual import Dropped, LazySum, Norm
 from saccade.models.transformer import BlockSizes, Residual
 from saccade.ops import lazy_norm as module
 from saccade.ops.kernels.few_rows import product
@@ -68,32 +68,33 @@ def _few_are_fused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_few_are_fused")
-def test_a_stream_is_summed_by_who_reads_it() -> None:
+def test_a_lazy_sum_is_computed_by_the_layer_that_reads_it() -> None:
     residual, layer = Residual(BlockSizes(8, 2, 16)).eval(), Linear(8, 8)
-    stream = Stream(torch.randn(2, 1, 8), torch.randn(2, 1, 8))
+    x, output = torch.randn(2, 1, 8), torch.randn(2, 1, 8)
     with torch.no_grad():
-        x, question = stream.read(residual.norm)
-        assert isinstance(question, Normed)
-        layer(question)
-        torch.testing.assert_close(x, stream.total())
-        few = residual(stream, layer)
+        lazy = LazySum(x, Dropped(output))
+        normed = residual.norm(lazy)
+        assert isinstance(normed, Normed)
+        layer(normed)
+        torch.testing.assert_close(lazy.total(), x + output)
+        few = residual(LazySum(x, Dropped(output)), layer)
         with torch.enable_grad():
-            whole = residual(stream, layer)
+            whole = residual(LazySum(x, Dropped(output)), layer)
     torch.testing.assert_close(few.total(), whole.total(), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.usefixtures("_few_are_fused")
 def test_many_rows_and_those_that_learn_have_theirs_computed() -> None:
     norm = Norm(8)
-    assert isinstance(Stream(torch.randn(FEW, 1, 8)).read(norm)[1], Tensor)
+    assert isinstance(norm(LazySum(torch.randn(FEW, 1, 8))), Tensor)
     with torch.no_grad():
-        assert isinstance(Stream(torch.randn(FEW, 1, 8)).read(norm)[1], Normed)
-        assert isinstance(Stream(torch.randn(FEW + 1, 1, 8)).read(norm)[1], Tensor)
-        assert isinstance(Stream(torch.randn(0, 1, 8)).read(norm)[1], Tensor)
+        assert isinstance(norm(LazySum(torch.randn(FEW, 1, 8))), Normed)
+        assert isinstance(norm(LazySum(torch.randn(FEW + 1, 1, 8))), Tensor)
+        assert isinstance(norm(LazySum(torch.randn(0, 1, 8))), Tensor)
         assert not module.are_few(torch.randn(1, module.WIDEST + 1))
         assert not module.are_few(torch.randn(module.FEWER + 1, 8), module.MANY_OUTPUTS + 1)
         with torch.autocast("cpu", torch.bfloat16):
-            assert isinstance(Stream(torch.randn(1, 1, 8)).read(norm)[1], Tensor)
+            assert isinstance(norm(LazySum(torch.randn(1, 1, 8))), Tensor)
 
 
 @pytest.mark.parametrize("how", [{}, {"activation": "swiglu"}, {"norm": "post"}, {"positions": "rotary"}])

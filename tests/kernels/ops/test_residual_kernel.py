@@ -122,15 +122,17 @@ def test_the_sum_may_be_kept_beside_its_norm(share: float, dtype: torch.dtype, m
     found = []
     for keeps in (True, False):
         torch.manual_seed(3)
-        stream = layer.Stream(x, answer, share)
-        total, y = stream.read(norm) if keeps else (stream.total(), None)
+        lazy = layer.LazySum(x, layer.Dropped(answer, share))
+        y = norm(lazy) if keeps else norm(lazy.total())
         assert not isinstance(y, Normed)
-        parts = [total, norm(total) if y is None else y]
+        parts = [lazy.total(), y]
         found.append([*parts, *torch.autograd.grad(parts, leaves, list(factor))])
     for mine, other in zip(*found, strict=True):  # which rounds a gradient once more
         assert (mine - other).abs().amax() <= 2 * torch.finfo(dtype).eps * other.abs().amax()
     torch.manual_seed(3)
-    torch.testing.assert_close(layer.Stream(x, answer, share).end(norm), found[0][1], atol=0.05, rtol=0.02)
+    torch.testing.assert_close(
+        layer.LazySum(x, layer.Dropped(answer, share)).end(norm), found[0][1], atol=0.05, rtol=0.02
+    )
 
 
 def test_no_rows() -> None:
@@ -144,18 +146,18 @@ def test_no_rows() -> None:
 
 def test_the_module_uses_it_and_otherwise_spells_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
     x, answer, norm = rows((3, 5, 24)), rows((3, 5, 24)), layer.Norm(24)
-    plain = [norm(x), layer.added(x, answer, 0.0, norm), layer.added(x, answer, 0.0)]
+    plain = [norm(x), layer.add(x, answer, 0.0, norm), layer.add(x, answer, 0.0)]
     assert torch.equal(plain[0], F.layer_norm(x, (24,), norm.weight, norm.bias))
     assert torch.equal(plain[2], x + answer)
     monkeypatch.setattr(layer, "is_fused", lambda _: True)
-    fused = [norm(x), layer.added(x, answer, 0.0, norm), layer.added(x, answer, 0.0)]
+    fused = [norm(x), layer.add(x, answer, 0.0, norm), layer.add(x, answer, 0.0)]
     for one, other in zip(plain, fused, strict=True):
         torch.testing.assert_close(one, other)
     torch.manual_seed(1)
-    dropped = layer.added(x, answer, 0.5)
+    dropped = layer.add(x, answer, 0.5)
     torch.manual_seed(1)
-    assert torch.equal(dropped, layer.added(x, answer, 0.5))
-    assert not torch.equal(dropped, layer.added(x, answer, 0.5))
+    assert torch.equal(dropped, layer.add(x, answer, 0.5))
+    assert not torch.equal(dropped, layer.add(x, answer, 0.5))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -6,7 +6,6 @@ between two steps of the same training, with loading of batches, without set-up,
 
 from __future__ import annotations
 
-import functools
 import os
 import tempfile
 import time
@@ -164,7 +163,7 @@ def train_ours(config: TranslateConfig, folder: Path) -> ToolkitOutcome:
             marks.append(Mark(progress.step, time.perf_counter(), progress.items))
 
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        loss = functools.partial(batches.loss, config, network)
+        loss = batches.choose_loss(config, network)
         trainer = Trainer(network, plan, loss, options, Path(scratch))
         trainer.run(lambda: {"score": 0.0}, mark)
     return ToolkitOutcome(marks)

@@ -148,7 +148,7 @@ def ours(job: TrainJob, work: TrainingText, store: Store) -> TrainOutcome:
         raise _Enough
 
     with tempfile.TemporaryDirectory(prefix="saccade-bench-") as scratch:
-        loss = functools.partial(batching.loss, config, network)
+        loss = batching.choose_loss(config, network)
         options = replace(devices.options(config, network), capture=batching.is_steady(config))
         trainer = Trainer(network, plan, loss, options, Path(scratch))
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -150,7 +151,7 @@ def prepare(config: CaptionConfig, folder: Path, console: Console) -> Job:
     return Job(
         network=network,
         plan=Buckets([lines.lengths], tokens_per_batch=training.tokens_per_batch, seed=config.seed, load=lines.load),
-        loss=lambda batch: caption_loss(network, batch, weights),
+        loss=partial(caption_loss, network, weights=weights),
         validate=_Validator(config, writer(config, network, tokenizer), valid).measure,
         data=[train.key()],
         stored={SHAPE_FILE: json.dumps(places)},

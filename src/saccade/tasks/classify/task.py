@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -110,7 +111,7 @@ def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
     return Job(
         network=network,
         plan=_plan(config, encoded["train"]),
-        loss=lambda batch: loss_of(network, batch, mind),
+        loss=partial(loss_of, network, mind=mind),
         validate=lambda: _validated(config, predictor, encoded["valid"]),
         data=[labelled.fingerprint(train)],
         stored={LABELS: json.dumps(labels, ensure_ascii=False)},

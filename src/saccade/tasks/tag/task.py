@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -120,7 +121,7 @@ def prepare(config: TagConfig, folder: Path, console: Console) -> Job:
             seed=config.seed,
             load=lambda chosen: collate(lexicon, [rows[row] for row in chosen]),
         ),
-        loss=lambda batch: loss_of(network, batch),
+        loss=partial(loss_of, network),
         validate=_Validator(config, tagger, valid).measure,
         data=_hashes(config),
         stored={LEXICON: lexicon.to_json()},

@@ -1,16 +1,15 @@
-"""How the sentences of a text-to-text run become batches, and what is lost on one."""
+"""Batches of a text-to-text run: their size and kind, which sentences go together, and their loss."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from rich.console import Console
-from torch import Tensor
 
 from saccade.attention.scores import SCORES, Score
 from saccade.data import packing
 from saccade.data.batches import PairBatch, bucket_pairs
-from saccade.data.packing import PackedBatch
 from saccade.data.sound.recordings import Recordings
 from saccade.data.store import Store
 from saccade.errors import UserError
@@ -22,7 +21,7 @@ from saccade.tasks.translate.config import TranslateConfig
 from saccade.tasks.translate.networks import Network
 from saccade.training.batch_size import largest_fitting
 from saccade.training.losses import packed_loss, sequence_loss
-from saccade.training.options import Plan
+from saccade.training.options import Loss, Plan
 
 MULTIPLE = 8  # of the widths of even batches
 
@@ -47,12 +46,16 @@ def plan(config: TranslateConfig, stores: list[Store], recordings: list[Recordin
     return bucket_pairs(*stores, recordings=recordings, multiple=multiple, **options)
 
 
-def loss(config: TranslateConfig, network: Network, batch: PairBatch | PackedBatch) -> tuple[Tensor, Tensor]:
-    """As a run trains it."""
+def choose_loss(config: TranslateConfig, network: Network) -> Loss:
+    """Choose the loss of this run's batches."""
+    if config.training.batches == "packed":
+        return partial(packed_loss, network, smoothing=config.training.label_smoothing)
+    return _padded_loss(config, network)
+
+
+def _padded_loss(config: TranslateConfig, network: Network) -> Loss:
     training = config.training
-    if isinstance(batch, PackedBatch):
-        return packed_loss(network, batch, smoothing=training.label_smoothing)
-    return sequence_loss(network, batch, smoothing=training.label_smoothing, consistency=training.consistency)
+    return partial(sequence_loss, network, smoothing=training.label_smoothing, consistency=training.consistency)
 
 
 def is_steady(config: TranslateConfig) -> bool:
@@ -107,11 +110,11 @@ def _unpackable(config: TranslateConfig) -> str | None:
 def _fitting(config: TranslateConfig, network: Network, stores: list[Store]) -> int:
     """The largest batch whose step fits into the memory."""
     sides = [side.lengths for store in stores for side in (store.source, store.target) if len(side)]
-    device = device_for(config)
+    device, loss = device_for(config), _padded_loss(config, network)
     network.to(device).train()
 
     def step(batch: PairBatch) -> None:
-        loss(config, network, batch.to(device))[0].backward()
+        loss(batch.to(device))[0].backward()
         network.zero_grad(set_to_none=True)
 
     return largest_fitting(step, longest=max(int(lengths.max()) for lengths in sides) + 1, device=device)

@@ -46,7 +46,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
         config=config,
         network=network,
         plan=batches.plan(config, stores, recordings),
-        loss=lambda batch: batches.loss(config, network, batch),
+        loss=batches.choose_loss(config, network),
         is_steady=batches.is_steady(config),
         validate=_validator(config, translator(config, network, both), held_out[0], root, console).measure,
         data=[store.key for store in stores],
