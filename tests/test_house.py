@@ -10,28 +10,10 @@ from pathlib import Path
 import pytest
 
 import saccade
+from floors import FLOORS, floor_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "saccade"
-
-# A module may import from its own floor and the floors before it.
-FLOORS = [
-    {"errors", "files"},
-    {"ops"},
-    {"attention", "data"},
-    {"layers"},
-    {"models"},
-    {"decoding", "inspection", "training"},
-    {"config"},
-    {"tasks"},
-    {"runs"},
-    {"serving", "lab", "bench", "cli"},
-]
-
-
-def floor_of(module: str) -> int:
-    name = module.split(".")[1] if "." in module else ""
-    return next((index for index, rooms in enumerate(FLOORS) if name in rooms), -1)
 
 
 def imports_of(path: Path) -> list[str]:

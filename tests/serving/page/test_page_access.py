@@ -24,7 +24,7 @@ from page_runs import EXAMPLES
 from servers import Serving
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-CHECKS = (Path(__file__).parents[2] / "support" / "page_checks.js").read_text("utf-8")
+CHECKS = Path(__file__).with_name("page_checks.js").read_text("utf-8")
 
 
 def checked(page: Page, name: str) -> list[str]:
