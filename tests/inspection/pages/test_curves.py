@@ -43,11 +43,11 @@ def test_ticks_reach_around_every_value(one: float, two: float) -> None:
 
 
 def test_smoothing_keeps_lines_and_drops_spikes() -> None:
-    assert curves.smoothed([3.0] * 7, 4) == pytest.approx([3.0] * 7)
-    assert curves.smoothed([1.0, 1.0, 1.0, 99.0, 1.0, 1.0, 1.0], 4) == pytest.approx([1.0] * 7)
-    rising = curves.smoothed([float(x) for x in range(101)], 5)
+    assert curves.smooth([3.0] * 7, 4) == pytest.approx([3.0] * 7)
+    assert curves.smooth([1.0, 1.0, 1.0, 99.0, 1.0, 1.0, 1.0], 4) == pytest.approx([1.0] * 7)
+    rising = curves.smooth([float(x) for x in range(101)], 5)
     assert rising[50] == pytest.approx(50)  # no lag
-    assert curves.smoothed([], 5) == []
+    assert curves.smooth([], 5) == []
 
 
 def test_only_long_noisy_lines_are_smoothed() -> None:
@@ -58,13 +58,13 @@ def test_only_long_noisy_lines_are_smoothed() -> None:
 
 
 def test_numbers_are_short() -> None:
-    assert [curves.shown(x) for x in (0.0, 0.0002, 31.567, 9319.4, 15000, 2.5e6)] == [
+    assert [curves.format_number(x) for x in (0.0, 0.0002, 31.567, 9319.4, 15000, 2.5e6)] == [
         "0", "0.0002", "31.57", "9,319", "15k", "2.5M",
     ]  # fmt: skip
 
 
 def picture(*lines: Line, **options: bool) -> str:
-    return curves.svg(
+    return curves.draw_chart(
         lines, label="words", x_label="step", x_end=max(x for line in lines for x, _ in line.points), **options
     )
 
@@ -98,5 +98,5 @@ def test_degenerate_lines_are_drawn(points: list[curves.Point]) -> None:
 
 
 def test_no_points_no_picture() -> None:
-    assert curves.svg([Line("a", [])], label="", x_label="", x_end=0.0) == ""
-    assert curves.legend([Line("a", [(0, 0)])]) == ""
+    assert curves.draw_chart([Line("a", [])], label="", x_label="", x_end=0.0) == ""
+    assert curves.draw_legend([Line("a", [(0, 0)])]) == ""

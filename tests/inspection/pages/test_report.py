@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from saccade.inspection.pages import report
-from saccade.inspection.pages.samples import Sample, articles
+from saccade.inspection.pages.samples import Sample, render_samples
 
 VOID = {"meta", "link", "br", "wbr"}
 EVIL = "<script>alert('1')</script> & \"two\" cats"
@@ -60,7 +60,7 @@ class Page(HTMLParser):
 
 
 def written(folder: Path, *, samples: Any = (), by_length: Any = (), **parts: Any) -> Page:
-    parts["sections"] = [("By length", report.by_length(by_length)), ("Samples", articles(samples))]
+    parts["sections"] = [("By length", report.render_lengths(by_length)), ("Samples", render_samples(samples))]
     given: dict[str, Any] = {"title": "a run", "config": {"seed": 1}, "versions": {"torch": "2"}, "log": LOG} | parts
     report.write(folder / "report.html", **given)
     return Page((folder / "report.html").read_text("utf-8"))

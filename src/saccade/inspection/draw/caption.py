@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import math
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 from rich.columns import Columns
 from rich.console import Console, RenderableType
@@ -18,6 +17,7 @@ from rich.text import Text
 
 from saccade.files import replace_file
 from saccade.inspection.draw.heatmap import Pen, check_ending, printable
+from saccade.inspection.pages.render import png_address, render
 
 COLUMNS = 6
 SIDE = 1.5  # of a panel, in inches
@@ -37,14 +37,12 @@ def to_file(
 
 def article(
     picture_CYX: NDArray[np.uint8] | None, words: Sequence[str], weight_TYX: NDArray[Any], references: Sequence[str]
-) -> str:
+) -> Markup:
     """A part of a page: what was written, what was to be written, and where it looked."""
     drawn = io.BytesIO()
     _figure(picture_CYX, words, weight_TYX, "").savefig(drawn, format="png")
-    text = escape(" ".join(words))
-    told = "".join(f"<div><dt>Reference</dt><dd>{escape(reference)}</dd></div>\n" for reference in references)
-    shown = f'<img alt="Where each word looked: {text}" src="{_address(drawn)}" style="max-width:100%">'
-    return f"<article><dl>\n<div><dt>Output</dt><dd>{text}</dd></div>\n{told}</dl>\n{shown}</article>\n"
+    address = png_address(drawn.getvalue())
+    return render("caption.html", text=" ".join(words), references=references, address=address)
 
 
 def address(picture_CYX: NDArray[np.uint8]) -> str:
@@ -53,11 +51,7 @@ def address(picture_CYX: NDArray[np.uint8]) -> str:
 
     drawn = io.BytesIO()
     Image.fromarray(np.rint(255 * _colours(picture_CYX)).astype(np.uint8)).save(drawn, "png")
-    return _address(drawn)
-
-
-def _address(png: io.BytesIO) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"
+    return png_address(drawn.getvalue())
 
 
 def in_terminal(words: Sequence[str], weight_TYX: NDArray[Any], console: Console) -> RenderableType:

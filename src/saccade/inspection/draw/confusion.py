@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import NamedTuple, final
 
 import numpy as np
 import torch
+from markupsafe import Markup
 from numpy.typing import NDArray
 from rich.text import Text
 
 from saccade.inspection.draw import heatmap
-from saccade.inspection.pages.samples import table
+from saccade.inspection.pages.render import render, render_table
 
 MOST_LABELS = 12  # in the terminal; the rarer ones are counted together
 OTHERS = "(others)"
@@ -76,17 +76,14 @@ class Confusion:
         widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
         return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)]
 
-    def html(self) -> str:
+    def html(self) -> Markup:
         """The same for the report, with every label; a cell is shaded by its share of the row."""
-        head = "".join(f'<th scope="col"><span dir="auto">{escape(name)}</span></th>' for name in self.labels)
-        rows = "".join(
-            f'<tr><th scope="row" dir="auto">{escape(name)}</th>{_cells(row)}</tr>\n'
-            for name, row in zip(self.labels, self.count.tolist(), strict=True)
-        )
-        matrix = table("Down: the true label; across: the one given", f"<tr><td></td>{head}</tr>", rows, look="heat")
-        names = "".join(f'<th scope="col">{name}</th>' for name in ("Label", "Texts", "Precision", "Recall", "F1"))
-        rows = "".join(_score_row(row) for row in self.by_label())
-        return matrix + table("Each label, in percent", f"<tr>{names}</tr>", rows)
+        rows = list(zip(self.labels, self.count.tolist(), strict=True))
+        caption = "Down: the true label; across: the one given"
+        matrix = render_table(caption, self.labels, rows, template="confusion.html", look="heat")
+        head = ["Label", "Texts", "Precision", "Recall", "F1"]
+        scores = [_format_scores(row) for row in self.by_label()]
+        return matrix + render_table("Each label, in percent", head, scores, template="named_rows.html")
 
     def draw(self, path: Path) -> None:
         """The shares of each row as a PNG, SVG or PDF."""
@@ -111,13 +108,12 @@ class Confusion:
         return Confusion([*self.labels[: most - 1], OTHERS], count)
 
 
-def shaded(words: Sequence[str], weights: Sequence[float]) -> str:
+def shaded(words: Sequence[str], weights: Sequence[float]) -> Markup:
     """A text as HTML, each word the darker the more it weighs; the heaviest has the full shade."""
     most = max(weights, default=0.0) or 1.0
-    return " ".join(
-        f'<span style="background:rgb(var(--accent) / {0.6 * weight / most:.2f});border-radius:3px" '
-        f'title="{100 * weight:.1f}%">{escape(word)}</span>'
-        for word, weight in zip(words, weights, strict=True)
+    span = Markup('<span style="background:rgb(var(--accent) / {:.2f});border-radius:3px" title="{:.1f}%">{}</span>')
+    return Markup(" ").join(
+        span.format(0.6 * weight / most, 100 * weight, word) for word, weight in zip(words, weights, strict=True)
     )
 
 
@@ -131,31 +127,14 @@ def in_terminal(words: Sequence[str], weights: Sequence[float], *, with_numbers:
     return line
 
 
-def articles(texts: Iterable[tuple[str, str, str, str]]) -> str:
+def articles(texts: Iterable[tuple[str, str, str, str]]) -> Markup:
     """Texts as they were read: each HTML, the true label, the one given, and what is said of that."""
-    return "".join(
-        f"<article><h3>{escape(given)} <small>{escape(said)}</small></h3>\n<dl>\n"
-        f'<div><dt>Text</dt><dd dir="auto">{text}</dd></div>\n'
-        f'<div><dt>True label</dt><dd dir="auto">{escape(true)}</dd></div>\n</dl></article>\n'
-        for text, true, given, said in texts
-    )
+    return render("labelled.html", texts=[(Markup(text), true, given, said) for text, true, given, said in texts])
 
 
 def _percent(part: int, whole: int) -> float:
     return 100 * part / whole if whole else 0.0
 
 
-def _cells(row: Sequence[int]) -> str:
-    """Counts; the style sheet hides the text of shaded cells, so the colour is said here."""
-    total = sum(row) or 1
-    return "".join(
-        f'<td style="--w:{count / total:.2f};color:{"var(--on-accent)" if 2 * count > total else "var(--ink)"}">'
-        f"{count or ''}</td>"
-        for count in row
-    )
-
-
-def _score_row(row: LabelScores) -> str:
-    numbers = (f"{row.num_texts:,}", f"{row.precision:.1f}", f"{row.recall:.1f}", f"{row.f1:.1f}")
-    cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
-    return f'<tr><th scope="row" dir="auto">{escape(row.label)}</th>{cells}</tr>\n'
+def _format_scores(row: LabelScores) -> list[str]:
+    return [row.label, f"{row.num_texts:,}", f"{row.precision:.1f}", f"{row.recall:.1f}", f"{row.f1:.1f}"]

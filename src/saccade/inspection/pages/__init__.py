@@ -1,1 +1,1 @@
-"""HTML pages that open offline: reports and the viewer."""
+"""HTML pages that open offline: reports and the viewer of insights."""

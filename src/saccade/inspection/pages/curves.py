@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from html import escape
 from itertools import accumulate
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from saccade.inspection.pages.render import render
 
 Point = tuple[float, float]
 
 WIDTH, HEIGHT = 480, 250
 LEFT, RIGHT, TOP, BOTTOM = 60, 14, 14, 34
 MOST_POINTS = 400  # a line of more has several in a pixel
+MOST_DOTS = 60  # points of a line that are also drawn as dots
 MANY_POINTS = 40  # fewer are shown as they are, without smoothing
 TINY, ROUNDING = 1e-30, 1e-9
 
@@ -29,12 +33,12 @@ class Line(NamedTuple):
 
     @property
     def is_smoothed(self) -> bool:
-        """Noisy, and long enough for that to matter."""
+        """Whether it is noisy, and long enough for that to matter."""
         return self.is_noisy and len(self.points) >= MANY_POINTS
 
 
 class Scale(NamedTuple):
-    """From values to places: a straight line through (low, start) and (high, end)."""
+    """A linear map from values to places: `low` goes to `start`, `high` to `end`."""
 
     low: float
     high: float
@@ -42,40 +46,52 @@ class Scale(NamedTuple):
     end: float
 
     def __call__(self, value: float) -> float:
-        """The place of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
-def svg(lines: Sequence[Line], *, label: str, x_label: str, x_end: float, from_zero: bool = False) -> str:
-    """An SVG picture, x from 0 to `x_end`, or nothing where no line has a point; `label` says it in words."""
+def draw_chart(lines: Sequence[Line], *, label: str, x_label: str, x_end: float, from_zero: bool = False) -> Markup:
+    """Draw lines as SVG, x from 0 to `x_end`; `label` says them in words. Without points there is no picture."""
     lines = [line for line in lines if line.points]
     if not lines:
-        return ""
-    y_values = [y for line in lines for y in _usual(line)] + [0.0] * from_zero
+        return Markup()
+    y_values = [y for line in lines for y in _usual_values(line)] + [0.0] * from_zero
     y_ticks = ticks(min(y_values), max(y_values), 5)
     x, y = Scale(0, x_end or 1, LEFT, WIDTH - RIGHT), Scale(y_ticks[0], y_ticks[-1], HEIGHT - BOTTOM, TOP)
-    drawn = "".join(_line(line, index, x, y) for index, line in enumerate(lines))
-    return (
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" tabindex="0" aria-label="{escape(label)}" '
-        f"data-lines='{_data(lines, x, y)}' data-x=\"{escape(x_label)}\">"
-        f"{_axes(x, y, y_ticks, x_label)}{_clipped(drawn)}"
-        f"{''.join(_best(line, index, x, y) for index, line in enumerate(lines))}</svg>"
+    return render(
+        "chart.svg",
+        width=WIDTH,
+        height=HEIGHT,
+        left=LEFT,
+        right=WIDTH - RIGHT,
+        top=TOP,
+        bottom=HEIGHT - BOTTOM,
+        label=label,
+        x_label=x_label,
+        x_ticks=_x_ticks(x),
+        y_ticks=[(y(value), format_number(value)) for value in y_ticks],
+        data=_data(lines, x, y),
+        lines=[_place(line, number, x, y) for number, line in enumerate(lines)],
     )
 
 
-def legend(lines: Sequence[Line]) -> str:
-    """What each line is, drawn as it is drawn; one plain line alone needs none."""
-    marks = []
-    for index, line in enumerate(line for line in lines if line.points):
-        names = (
-            [("smooth", f"{line.name}, smoothed"), ("raw", "as measured")] if line.is_smoothed else [("", line.name)]
-        )
-        marks += [_mark(f"line-{index} {kind}", name) for kind, name in names]
-    return f'<ul class="legend">{"".join(marks)}</ul>' if len(marks) > 1 else ""
+def draw_legend(lines: Sequence[Line]) -> Markup:
+    """Draw a sample of each line beside its name; one plain line alone needs no legend."""
+    marks: list[tuple[str, str]] = []
+    for number, line in enumerate(line for line in lines if line.points):
+        if line.is_smoothed:
+            marks += [(f"line-{number} smooth", f"{line.name}, smoothed"), (f"line-{number} raw", "as measured")]
+        else:
+            marks.append((f"line-{number} ", line.name))
+    return render("legend.html", marks=marks) if len(marks) > 1 else Markup()
+
+
+def draw_figure(heading: str, chart: Markup, lines: Sequence[Line], said: str, *, unit: str = "") -> Markup:
+    """Put a chart between its heading and its legend; `said` is read below until somebody points at a curve."""
+    return render("figure.html", heading=heading, unit=unit, chart=chart, legend=draw_legend(lines), said=said)
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round values (1, 2 or 5 times a power of ten apart) that reach from `low` to `high`, about `most` of them."""
+    """Return about `most` round values, 1, 2 or 5 times a power of ten apart, that reach from `low` to `high`."""
     size = max(abs(low), abs(high))
     span = high - low
     if span <= max(1e-6 * size, TINY):  # one value, up to rounding
@@ -86,15 +102,15 @@ def ticks(low: float, high: float, most: int) -> list[float]:
     return [float(f"{index * step:.10g}") for index in range(first, max(last, first + 1) + 1)]
 
 
-def smoothed(values: Sequence[float], window: float) -> list[float]:
-    """What came before and what comes after, each forgotten by 1 - 1/window a step; lone spikes are left out."""
+def smooth(values: Sequence[float], window: float) -> list[float]:
+    """Average what came before and what comes after, each forgotten by 1 - 1/window a step; drop lone spikes."""
     calm = [median(values[max(0, at - 2) : at + 3]) for at in range(len(values))]
     before, after = _fading_mean(calm, window), _fading_mean(calm[::-1], window)[::-1]
     return [(left + right) / 2 for left, right in zip(before, after, strict=True)]
 
 
-def shown(value: float) -> str:
-    """A number as a person writes it."""
+def format_number(value: float) -> str:
+    """Write a number as a person does: 15k, 2.5M."""
     if abs(value) >= 1e6:
         return f"{value / 1e6:.4g}M"
     if abs(value) >= 1e4:
@@ -102,26 +118,45 @@ def shown(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1e3 or value == round(value) else f"{value:.4g}"
 
 
-def best_of(line: Line) -> Point | None:
-    """The first of the best points."""
+def best_point(line: Line) -> Point | None:
+    """Return the first of the best points, where the line has a best."""
     if line.best is None or not line.points:
         return None
     return (max if line.best == "max" else min)(line.points, key=lambda point: point[1])
 
 
-def _usual(line: Line) -> list[float]:
+def _usual_values(line: Line) -> list[float]:
     """The values that set the scale: of a long noisy line all but the wildest hundredth at either end."""
     values = sorted(y for _, y in line.points)
     wild = len(values) // 100 if line.is_smoothed else 0
     return values[wild : len(values) - wild]
 
 
-def _line(line: Line, index: int, x: Scale, y: Scale) -> str:
-    if not line.is_smoothed:
-        dots = "".join(_dot(point, index, x, y) for point in line.points) if len(line.points) <= 60 else ""
-        return _path(_fewer(line.points), f"line-{index}", x, y) + dots
-    raw = _path(_fewer(line.points), f"line-{index} raw", x, y)
-    return raw + _path(_fewer(_smooth_points(line)), f"line-{index} smooth", x, y)
+def _place(line: Line, number: int, x: Scale, y: Scale) -> dict[str, Any]:
+    """Return what the template draws of a line: its paths, its dots where they are few, and its best point."""
+    kinds = {" raw": line.points, " smooth": _smooth_points(line)} if line.is_smoothed else {"": line.points}
+    paths = {kind: _path(points, x, y) for kind, points in kinds.items()}
+    are_few = not line.is_smoothed and len(line.points) <= MOST_DOTS
+    dots = [(x(a), y(b)) for a, b in line.points] if are_few else []
+    return {"number": number, "paths": paths, "dots": dots, "best": _place_best(line, number, x, y)}
+
+
+def _place_best(line: Line, number: int, x: Scale, y: Scale) -> dict[str, Any] | None:
+    point = best_point(line)
+    if point is None:
+        return None
+    across, down = x(point[0]), y(point[1])
+    is_above = down > TOP + 24 and (line.best == "max" or down > HEIGHT - BOTTOM - 24)
+    text = f"best {format_number(point[1])}"
+    return {
+        "number": number,
+        "x": across,
+        "y": down,
+        "text": text,
+        "text_y": down + (-11 if is_above else 21),
+        "anchor": "end" if across > WIDTH / 2 else "start",
+        "title": f"{line.name}: {text} at {point[0]:,.0f}",
+    }
 
 
 def _fading_mean(values: Sequence[float], window: float) -> list[float]:
@@ -132,12 +167,12 @@ def _fading_mean(values: Sequence[float], window: float) -> list[float]:
 
 
 def _smooth_points(line: Line) -> list[Point]:
-    values = smoothed([y for _, y in line.points], max(4.0, len(line.points) / 40))
+    values = smooth([y for _, y in line.points], max(4.0, len(line.points) / 40))
     return [(x, value) for (x, _), value in zip(line.points, values, strict=True)]
 
 
-def _fewer(points: Sequence[Point]) -> list[Point]:
-    """At most MOST_POINTS: of each stretch the lowest and the highest, so that no spike is lost."""
+def _thin(points: Sequence[Point]) -> list[Point]:
+    """Keep at most MOST_POINTS: of each stretch the lowest and the highest, so that no spike is lost."""
     if len(points) <= MOST_POINTS:
         return list(points)
     size = math.ceil(2 * len(points) / MOST_POINTS)
@@ -148,64 +183,21 @@ def _fewer(points: Sequence[Point]) -> list[Point]:
     return sorted(set(kept))
 
 
-def _path(points: Sequence[Point], look: str, x: Scale, y: Scale) -> str:
-    places = " L".join(f"{x(a):.1f},{y(b):.1f}" for a, b in points)
-    return f'<path class="{look}" d="M{places}"/>'
+def _path(points: Sequence[Point], x: Scale, y: Scale) -> str:
+    return "M" + " L".join(f"{x(a):.1f},{y(b):.1f}" for a, b in _thin(points))
 
 
-def _dot(point: Point, index: int, x: Scale, y: Scale) -> str:
-    return f'<circle class="dot line-{index}" cx="{x(point[0]):.1f}" cy="{y(point[1]):.1f}" r="2.5"/>'
-
-
-def _clipped(drawn: str) -> str:
-    """Nothing leaves the axes; a nested picture clips by itself."""
-    width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-    box = f'x="{LEFT}" y="{TOP - 6}" width="{width + 6}" height="{height + 8}"'
-    return f'<svg {box} viewBox="{LEFT} {TOP - 6} {width + 6} {height + 8}">{drawn}</svg>'
-
-
-def _best(line: Line, index: int, x: Scale, y: Scale) -> str:
-    point = best_of(line)
-    if point is None:
-        return ""
-    across, down = x(point[0]), y(point[1])
-    anchor = "end" if across > WIDTH / 2 else "start"
-    above = down > TOP + 24 and (line.best == "max" or down > HEIGHT - BOTTOM - 24)
-    text = f"best {shown(point[1])}"
-    return (
-        f'<circle class="best line-{index}" cx="{across:.1f}" cy="{down:.1f}" r="5">'
-        f"<title>{escape(f'{line.name}: {text} at {point[0]:,.0f}')}</title></circle>"
-        f'<text class="best-label" x="{across:.1f}" y="{down + (-11 if above else 21):.1f}" '
-        f'text-anchor="{anchor}">{text}</text>'
-    )
-
-
-def _axes(x: Scale, y: Scale, y_ticks: Sequence[float], x_label: str) -> str:
-    rows = "".join(
-        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>'
-        f'<text x="{LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{shown(value)}</text>'
-        for value in y_ticks
-    )
-    # the axis' own name stands at its right end, so a tick there would lie under it
-    columns = "".join(
-        f'<text x="{x(value):.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{shown(value)}</text>'
-        for value in ticks(x.low, x.high, 5)
-        if x.low <= value <= x.high and x(value) < WIDTH - RIGHT - 50
-    )
-    name = f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - BOTTOM + 20}" text-anchor="end">{escape(x_label)}</text>'
-    return f'<g class="axes" aria-hidden="true">{rows}{columns}{name}</g>'
+def _x_ticks(x: Scale) -> list[tuple[float, str]]:
+    """The axis' own name stands at its right end, so a tick there would lie under it."""
+    values = [value for value in ticks(x.low, x.high, 5) if x.low <= value <= x.high]
+    return [(x(value), format_number(value)) for value in values if x(value) < WIDTH - RIGHT - 50]
 
 
 def _data(lines: Sequence[Line], x: Scale, y: Scale) -> str:
-    """What the page's script needs to say values: places and numbers of the lines as they are drawn."""
-    drawn = [_fewer(_smooth_points(line) if line.is_smoothed else line.points) for line in lines]
+    """Return places and values of the lines as they are drawn, for the page's script."""
+    drawn = [_thin(_smooth_points(line) if line.is_smoothed else line.points) for line in lines]
     content = [
         {"name": line.name, "points": [[round(x(a), 1), round(y(b), 1), a, float(f"{b:.5g}")] for a, b in points]}
         for line, points in zip(lines, drawn, strict=True)
     ]
-    return escape(json.dumps(content, separators=(",", ":")))
-
-
-def _mark(look: str, name: str) -> str:
-    sample = f'<svg viewBox="0 0 24 8" aria-hidden="true"><path class="{look}" d="M1,4 L23,4"/></svg>'
-    return f"<li>{sample}{escape(name)}</li>"
+    return json.dumps(content, separators=(",", ":"))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
 from textwrap import fill, shorten
 from typing import Any, NamedTuple
 
+from markupsafe import Markup
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -16,8 +16,9 @@ from saccade.errors import UserError
 from saccade.files import replace_file
 from saccade.inspection.draw import braille, heatmap
 from saccade.inspection.draw import figure as pictures
-from saccade.inspection.pages import curves, report, samples
+from saccade.inspection.pages import curves, report
 from saccade.inspection.pages.curves import Line
+from saccade.inspection.pages.render import render_table
 from saccade.inspection.trust.evidence import SHARES, Evidence
 from saccade.inspection.trust.verdict import Agreement, Panel, said
 
@@ -220,24 +221,15 @@ def _draw_words(axes: Any, found: Evidence) -> None:
 
 
 def _page(panel: Panel, path: Path, title: str) -> None:
-    header = f'<header><h1 dir="auto">{escape(title)}</h1>\n<p>{escape(panel.verdict.sentence)}</p></header>'
+    header = Markup("<p>{}</p>").format(panel.verdict.sentence)
     lines = [Line(NAMES.get(name, name), list(zip(SHARES, curve, strict=True))) for name, curve in panel.curves.items()]
     told = "; ".join(f"{NAMES.get(name, name)} costs {panel.cost(name):.2f}" for name in panel.curves)
-    picture = curves.svg(lines, label=f"{EXPLAINED['curves']}: {told}", x_label="erased", x_end=1.0)
-    figure = (
-        f"<figure><h3>{EXPLAINED['curves']}, in the order of ...</h3>\n{picture}\n{curves.legend(lines)}"
-        f'<figcaption class="readout" aria-live="polite">{escape(told)}</figcaption></figure>\n'
-    )
+    chart = curves.draw_chart(lines, label=f"{EXPLAINED['curves']}: {told}", x_label="erased", x_end=1.0)
+    figure = curves.draw_figure(f"{EXPLAINED['curves']}, in the order of ...", chart, lines, told)
     parts = [(HEADINGS[cells.topic], _html_table(cells)) for cells in _tables(panel)]
-    report.write_page(path, title, header, [*parts, (HEADINGS["curves"], f'<div class="charts">{figure}</div>')])
+    charts = Markup('<div class="charts">{}</div>').format(figure)
+    report.write_page(path, title, header, [*parts, (HEADINGS["curves"], charts)])
 
 
-def _html_table(cells: Cells) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in cells.head)
-    rows = "".join(
-        f'<tr><th scope="row" dir="auto">{escape(name)}</th>'
-        + "".join(f'<td class="number">{escape(value)}</td>' for value in values)
-        + "</tr>\n"
-        for name, *values in cells.rows
-    )
-    return samples.table(EXPLAINED[cells.topic], f"<tr>{head}</tr>", rows)
+def _html_table(cells: Cells) -> Markup:
+    return render_table(EXPLAINED[cells.topic], cells.head, cells.rows, template="named_rows.html")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from html import escape
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from markupsafe import Markup
 from pydantic import Field, model_validator
 from rich.console import Console
 from torch import Tensor
@@ -21,7 +20,7 @@ from saccade.data.pictures.canvases import Canvases
 from saccade.data.pictures.images import Images, read_images
 from saccade.errors import UserError
 from saccade.inspection.draw import path
-from saccade.inspection.pages import samples
+from saccade.inspection.pages.render import render_picture, render_table
 from saccade.models.glimpse_network import GlimpseNetwork
 from saccade.tasks import console as watch
 from saccade.tasks.base import Job, ReportPart, Task
@@ -187,9 +186,8 @@ def examine(config: GlimpseConfig, glimpser: Glimpser) -> ReportPart:
     chosen = _telling(found.said_N.cpu(), label_N)
     results = glimpser.predict([canvas_NCYX[row].numpy() for row in chosen])
     paths = "".join(_figure(seen, glimpser.names[label]) for seen, label in zip(results, label_N[chosen], strict=True))
-    errors = "".join(f"<td>{error:.2f}</td>" for error in found.error_by_glimpse)
-    steps = "".join(f"<th>{step}</th>" for step in range(1, len(found.error_by_glimpse) + 1))
-    by_glimpse = samples.table("error in percent", f"<tr>{steps}</tr>", f"<tr>{errors}</tr>")
+    errors = [f"{error:.2f}" for error in found.error_by_glimpse]
+    by_glimpse = render_table("error in percent", [str(step + 1) for step in range(len(errors))], [errors])
     scores = {"error": found.error, "accuracy": found.accuracy, "loss": found.loss, "num_pictures": len(images)}
     return ReportPart(name, scores, [("After each glimpse", by_glimpse), ("Where it looked", paths)])
 
@@ -201,14 +199,10 @@ def _telling(said_N: Tensor, label_N: Tensor) -> list[int]:
     return [*right, *wrong]
 
 
-def _figure(seen: Any, label: str) -> str:
+def _figure(seen: Any, label: str) -> Markup:
     """The path of glimpses inside the page."""
     said = f"{seen.label} ({seen.probability:.1%}), {'right' if seen.label == label else f'but it is {label}'}"
-    encoded = base64.b64encode(path.png(seen.path)).decode()
-    picture = (
-        f'<img src="data:image/png;base64,{encoded}" alt="path of glimpses: {escape(said)}" style="max-width:100%">'
-    )
-    return f"<figure>{picture}<figcaption>{escape(said)}</figcaption></figure>"
+    return render_picture(path.png(seen.path), said, alt=f"path of glimpses: {said}")
 
 
 def _sets(config: GlimpseConfig) -> dict[str, Images]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import torch
+from markupsafe import Markup, escape
 from pydantic import Field, model_validator
 from rich.console import Console
 
@@ -24,7 +24,7 @@ from saccade.data.text.corpus import find_files
 from saccade.data.text.tokenizer import SPECIAL
 from saccade.data.text.vectors import Vectors, read_vectors
 from saccade.errors import UserError
-from saccade.inspection.pages.samples import table
+from saccade.inspection.pages.render import render_table
 from saccade.models.tagger import TagNetwork
 from saccade.tasks import console as watch
 from saccade.tasks.base import Job, ReportPart, Task
@@ -145,10 +145,8 @@ def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
     marked = [(mark(one), mark(other)) for one, other in zip(gold, found, strict=True)]
     wrong = [pair for pair in marked if pair[0] != pair[1]]
     some = wrong[:: max(1, len(wrong) // NUM_MISTAKES)][:NUM_MISTAKES]
-    rows = "".join(f"<tr><td>{right}</td><td>{other}</td></tr>\n" for right, other in some)
-    head = '<tr><th scope="col">It should be</th><th scope="col">It found</th></tr>'
     caption = f"Some of the {len(wrong):,} sentences of {len(gold):,} that it gets wrong"
-    return ReportPart(name, scores, [("Mistakes", table(caption, head, rows))])
+    return ReportPart(name, scores, [("Mistakes", render_table(caption, ["It should be", "It found"], some))])
 
 
 class _Sets(NamedTuple):
@@ -267,20 +265,19 @@ def _columns(config: TagConfig) -> TagColumns:
     return TagColumns(config.data.word_column, config.data.tag_column)
 
 
-def _spans_marked(one: TaggedSentence | Tagged) -> str:
+def _spans_marked(one: TaggedSentence | Tagged) -> Markup:
     """The sentence with its spans in brackets."""
     words = [escape(word) for word in one.words]
     for kind, first, last in find_spans(one.tags):
-        words[first] = f"<b>[{words[first]}"
-        words[last] += f"]</b><small>{escape(kind)}</small>"
-    return " ".join(words)
+        words[first] = Markup("<b>[{}").format(words[first])
+        words[last] += Markup("]</b><small>{}</small>").format(kind)
+    return Markup(" ").join(words)
 
 
-def _tags_marked(one: TaggedSentence | Tagged) -> str:
+def _tags_marked(one: TaggedSentence | Tagged) -> Markup:
     """Each word with its tag."""
-    return " ".join(
-        f"{escape(word)}<small>/{escape(tag)}</small>" for word, tag in zip(one.words, one.tags, strict=True)
-    )
+    marked = Markup("{}<small>/{}</small>")
+    return Markup(" ").join(marked.format(word, tag) for word, tag in zip(one.words, one.tags, strict=True))
 
 
 TAG = Task(TagConfig, prepare, load, examine)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from markupsafe import Markup
+
 from saccade.data.text.corpus import Pair
 from saccade.inspection.draw.sound import monotonic_share
-from saccade.inspection.pages.samples import table
+from saccade.inspection.pages.render import render_picture, render_table
 from saccade.inspection.record import find_attention
 from saccade.tasks.base import Evaluation
 from saccade.tasks.translate import bleu
@@ -85,11 +85,10 @@ class SoundReport(NamedTuple):
 def examined(translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str]) -> SoundReport:
     """Word errors by length, and where in the sound some outputs looked."""
     rows = by_length(outputs, [pair.target for pair in pairs])
-    cells = "".join(
-        f"<tr><td>{row.num_words}</td><td>{row.num_pairs:,}</td><td>{row.wer:.2f}</td></tr>\n" for row in rows
-    )
-    head = "<tr><th>words said</th><th>sounds</th><th>word error, %</th></tr>"
-    sections = [("By length", table("Word errors by the number of words that were said", head, cells))]
+    cells = [(row.num_words, f"{row.num_pairs:,}", f"{row.wer:.2f}") for row in rows]
+    head = ["words said", "sounds", "word error, %"]
+    caption = "Word errors by the number of words that were said"
+    sections: list[tuple[str, str]] = [("By length", render_table(caption, head, cells))]
     later, ranked = monotonic(translator, pairs), sorted(pairs, key=lambda pair: len(pair.target.split()))
     if later is None:
         return SoundReport({}, sections)
@@ -99,14 +98,11 @@ def examined(translator: Translator, pairs: Sequence[Pair], outputs: Sequence[st
     return SoundReport({"monotonic": later}, sections)
 
 
-def _figure(pair: Pair, found: TranslationResult) -> str:
+def _figure(pair: Pair, found: TranslationResult) -> Markup:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "look.png"
         found.draw(path)
-        picture = base64.b64encode(path.read_bytes()).decode()
-    said = f"said: {escape(pair.target)}; written: {escape(found.text)}"
-    source = f"data:image/png;base64,{picture}"
-    return f'<figure><img style="max-width:100%" alt="{said}" src="{source}"><figcaption>{said}</figcaption></figure>\n'
+        return render_picture(path.read_bytes(), f"said: {pair.target}; written: {found.text}")
 
 
 def _looks(translator: Translator, pairs: Sequence[Pair]) -> list[TranslationResult] | None:

@@ -16,7 +16,7 @@ from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import SentencePiece, Vocabulary
 from saccade.inspection.align import chosen_head
 from saccade.inspection.pages import report
-from saccade.inspection.pages.samples import Sample, articles
+from saccade.inspection.pages.samples import Sample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
 from saccade.tasks.base import Job, ReportPart, Task
 from saccade.tasks.devices import trained
@@ -153,8 +153,8 @@ def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
         return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)
     has_attention = getattr(config.model, "attention", "") != "none"
     lengths = [(part.label, part.num_pairs, part.bleu) for part in found.by_length]
-    samples = articles([_sample(translator, pair, has_attention=has_attention) for pair in _spread(found.pairs)])
-    return ReportPart(found.name, scores, [("By length", report.by_length(lengths)), ("Samples", samples)])
+    samples = render_samples([_sample(translator, pair, has_attention=has_attention) for pair in _spread(found.pairs)])
+    return ReportPart(found.name, scores, [("By length", report.render_lengths(lengths)), ("Samples", samples)])
 
 
 def _spread(pairs: list[Pair]) -> list[Pair]:
