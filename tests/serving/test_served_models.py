@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,11 +18,12 @@ from saccade.runs.train import MAY_CHANGE
 from saccade.serving import models
 from saccade.serving.batcher import Batcher
 from saccade.serving.models import LanguagePair, ModelSet, ServedRun, load_runs
+from saccade.tasks.base import Predictor
 from saccade.tasks.translate.config import LanguageCodes
 
 
 def stub(name: str, source: str, target: str) -> ServedRun:
-    return ServedRun(name, "translate", None, LanguagePair(source, target))
+    return ServedRun(name, "translate", cast(Predictor, None), LanguagePair(source, target))
 
 
 def model_set(*runs: ServedRun) -> ModelSet:
@@ -80,15 +82,19 @@ def test_a_run_of_another_task_has_no_languages(judging: list[ServedRun], folder
         load_runs([folder / "labels"], [f"{folder / 'labels'}=en-fr"])
 
 
+def read_sounds(translator: Any) -> Any:
+    return replace(translator, source=Sounds(Mel(), 4))
+
+
+def read_features(writer: Any) -> Any:
+    return replace(writer, reader=replace(writer.reader, side=None))
+
+
 @pytest.mark.parametrize(
-    ("task", "predictor", "message"),
+    ("task", "change", "message"),
     [
-        ("translate", SimpleNamespace(source=Sounds(Mel(), 4)), "it reads sound; a server reads pictures and texts"),
-        (
-            "caption",
-            SimpleNamespace(reader=SimpleNamespace(side=None)),
-            "it reads feature maps; a server reads pictures",
-        ),
+        ("translate", read_sounds, "it reads sound; a server reads pictures and texts"),
+        ("caption", read_features, "it reads feature maps; a server reads pictures"),
     ],
 )
 def test_what_reads_files_is_not_served(
@@ -97,13 +103,13 @@ def test_what_reads_files_is_not_served(
     translating: list[ServedRun],
     monkeypatch: pytest.MonkeyPatch,
     task: str,
-    predictor: Any,
+    change: Callable[[Any], Any],
     message: str,
 ) -> None:
-    run = next(folder / run.name for run in [*judging, *translating] if run.task == task)
-    monkeypatch.setattr(models, "load_run", lambda _: predictor)
+    run = next(run for run in [*judging, *translating] if run.task == task)
+    monkeypatch.setattr(models, "load_run", lambda _: change(run.predictor))
     with pytest.raises(UserError, match=message):
-        load_runs([run])
+        load_runs([folder / run.name])
 
 
 def test_of_two_that_translate_the_same_the_first_is_asked() -> None:

@@ -29,6 +29,11 @@ class Serving(NamedTuple):
         return self.client.post(path, json=body)
 
 
+def predictor_of(run: ServedRun) -> Any:
+    """A run's predictor, of whichever class its task has."""
+    return run.predictor
+
+
 @contextmanager
 def serving(runs: Sequence[ServedRun], **settings: Any) -> Iterator[Serving]:
     """A server of these runs."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +25,7 @@ from saccade.cli.flags import (
 from saccade.data.text import corpus
 from saccade.errors import UserError
 from saccade.runs.load import load_run
-from saccade.tasks.base import Predictor, Result
+from saccade.tasks.base import Predictor, Result, join_best
 
 
 @dataclass(frozen=True)
@@ -127,13 +126,6 @@ def predict(
     with terminal.quiet():
         for number, best in enumerate(watched, 1):
             pictures.draw(best[0], number)
-            typer.echo(_as_json(best) if as_json else best[0].line())
+            typer.echo(json.dumps(join_best(best), ensure_ascii=False) if as_json else best[0].line())
             if evidence.attention and not as_json:
                 best[0].show(console)
-
-
-def _as_json(best: Sequence[Result]) -> str:
-    """The best output; with several, the others in a list."""
-    first, *others = best
-    rest = {"others": [one.plain() for one in others]} if others else {}
-    return json.dumps({**first.plain(), **rest}, ensure_ascii=False)

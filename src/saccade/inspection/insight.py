@@ -125,7 +125,7 @@ class Insight:
     def plain(self) -> dict[str, Any]:
         """For JSON."""
         answer = {name: value for name, value in self.answer.plain().items() if name != "attention"}
-        shown: dict[str, Any] = {"task": self.task, "answer": answer}
+        shown: dict[str, Any] = {"task": self.task, "line": self.answer.line(), "answer": answer}
         shown["sides"] = {name: side.plain() for name, side in self.sides.items()}
         shown["attention"] = {kind: seen.plain() for kind, seen in self.maps.items()}
         shown["aligning"] = None if self.aligning is None else self.aligning._asdict()

@@ -25,12 +25,12 @@ LONGEST_RETRY = 60  # seconds
 class ModelCall(NamedTuple):
     """What is to be done with items: a function of a model, items and options. Equal work is done together."""
 
-    call: Callable[..., list[Any]]
+    call: Callable[..., Sequence[Any]]
     options: tuple[tuple[str, Any], ...] = ()
 
     def __call__(self, model: Any, items: list[Any]) -> list[Any]:
         """An answer for each item."""
-        return self.call(model, items, **dict(self.options))
+        return list(self.call(model, items, **dict(self.options)))
 
 
 class Full(Exception):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
-from saccade.data.sound.recordings import Sounds
 from saccade.data.text.corpus import read_lines
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs.load import load_run
 from saccade.serving.batcher import Batcher
 from saccade.serving.libretranslate.languages import CODE, NAMES
+from saccade.tasks import TASKS
+from saccade.tasks.base import Predictor, Traits
 
 MOST_EXAMPLES = 8
-ENDINGS = (".gz", ".txt")  # of files, behind the language
 
 
 class LanguagePair(NamedTuple):
@@ -31,7 +31,7 @@ class ServedRun(NamedTuple):
 
     name: str
     task: str
-    predictor: Any
+    predictor: Predictor
     pair: LanguagePair | None
     examples: tuple[str, ...] = ()  # to try on the page
 
@@ -101,42 +101,33 @@ def _given(one: str) -> tuple[str, LanguagePair]:
 
 
 def _load(folder: Path, given: Mapping[str, LanguagePair]) -> ServedRun:
-    predictor = load_run(folder)
+    predictor: Predictor = load_run(folder)
+    _check_input(folder, predictor.traits)
     config = config_file.load(folder / "config.yaml")
-    if config.task != "translate":
-        if str(folder) in given:
-            raise UserError(f"--languages: {folder} is a run of the task {config.task}, which translates nothing")
-        if config.task == "caption" and predictor.reader.side is None:
-            raise UserError(f"{folder}: it reads feature maps; a server reads pictures and texts")
-        return ServedRun(folder.resolve().name, config.task, predictor, None, _examples(folder))
-    if isinstance(predictor.source, Sounds):
-        raise UserError(f"{folder}: it reads sound; a server reads pictures and texts")
-    pair = given.get(str(folder)) or _pair(config, folder)
+    find_languages = TASKS[config.task].route.languages
+    pair = given.get(str(folder))
+    if find_languages is None and pair is not None:
+        raise UserError(f"--languages: {folder} is a run of the task {config.task}, which translates nothing")
+    if find_languages is not None and pair is None:
+        pair = _pair(find_languages(config, NAMES), folder)
     return ServedRun(folder.resolve().name, config.task, predictor, pair, _examples(folder))
+
+
+def _check_input(folder: Path, traits: Traits) -> None:
+    if traits.reads not in ("text", "picture"):
+        raise UserError(f"{folder}: it reads {traits.reads}; a server reads pictures and texts")
+    if traits.reads == "picture" and traits.picture is None:
+        raise UserError(f"{folder}: it reads pictures, but its task doesn't say of which size")
+
+
+def _pair(codes: tuple[str, str] | None, folder: Path) -> LanguagePair:
+    if codes is None:
+        ways = f"give --languages {folder}=en-fr, or languages: {{source: en, target: fr}} in its config.yaml"
+        raise UserError(f"{folder}: nothing says which languages it translates; {ways}")
+    return LanguagePair(*codes)
 
 
 def _examples(folder: Path) -> tuple[str, ...]:
     """The lines of examples.txt in the run's folder: whoever serves a model says what may be seen of it."""
     path = folder / "examples.txt"
     return tuple(filter(None, read_lines(path)))[:MOST_EXAMPLES] if path.exists() else ()
-
-
-def _pair(config: Any, folder: Path) -> LanguagePair:
-    """What the config says, or the endings of its files."""
-    if config.languages is not None:
-        return LanguagePair(config.languages.source, config.languages.target)
-    files = next(iter(config.data.corpora.values()))
-    codes = [_ending(files.source), _ending(files.target or "")]
-    if None in codes or codes[0] == codes[1]:
-        ways = f"give --languages {folder}=en-fr, or languages: {{source: en, target: fr}} in its config.yaml"
-        raise UserError(f"{folder}: nothing says which languages it translates; {ways}")
-    return LanguagePair(*(code or "" for code in codes))
-
-
-def _ending(name: str) -> str | None:
-    """train.en.gz: en."""
-    path = Path(name)
-    while path.suffix in ENDINGS:
-        path = path.with_suffix("")
-    code = path.suffix.removeprefix(".")
-    return code if code in NAMES else None

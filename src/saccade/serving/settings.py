@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-MOST_BEAM = 16
 MOST_WHOLE = 1000  # characters of a text that isn't split: to be looked at, or tagged
 MOST_PIECES = 256  # of such a text, where a translator cuts it
 MOST_NUMBERS = 2_000_000  # weights in one answer

@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from saccade.data.pictures.images import Pixels
 from saccade.errors import UserError
 from saccade.inspection.insight import Insight, Map
 from saccade.inspection.views.view import with_views
 from saccade.serving.http.answers import encoded
 from saccade.serving.settings import MOST_FLOW, MOST_NUMBERS
 from saccade.serving.v1.word_links import AlignedWords, aligned_words
+from saccade.tasks.base import Predictor
 
 Chosen = tuple[int, ...] | None
-# every kind of attention that a task may have; the first is shown where nothing is said
-KINDS = {"translate": ("cross", "encoder", "decoder"), "classify": ("pooling", "encoder"), "tag": ("encoder",)}
 
 
-def translate(translator: Any, texts: list[str], **decoding: Any) -> list[Any]:
-    """For each text its best outputs."""
+def answer(predictor: Predictor, inputs: list[Any], **options: Any) -> list[list[dict[str, Any]]]:
+    """Answer each input with its best results, as programs read them."""
+    return [[one.plain() for one in best] for best in predictor.predict_best(inputs, **options)]
+
+
+def translate(translator: Predictor, texts: list[str], **decoding: Any) -> Sequence[Any]:
+    """Return the best outputs for each text."""
     return translator.predict_best(texts, **decoding)
 
 
-def align(translator: Any, texts: list[str], **decoding: Any) -> list[Insight]:
+def align(translator: Predictor, texts: list[str], **decoding: Any) -> list[Insight]:
     """For each text its best outputs, and what the first of them read."""
     return translator.look(texts, **decoding)
 
 
-def read(translator: Any, pairs: list[tuple[str, str]]) -> list[AlignedWords]:
+def read(translator: Predictor, pairs: list[tuple[str, str]]) -> list[AlignedWords]:
     """For each text and its translation, which words stand for which."""
     sources, outputs = zip(*pairs, strict=True)
     return [aligned_words(found) for found in translator.look(sources, targets=outputs)]
 
 
 def look(
-    predictor: Any, inputs: list[Any], *, layers: Chosen = None, heads: Chosen = None, **options: Any
+    predictor: Predictor, inputs: list[Any], *, layers: Chosen = None, heads: Chosen = None, **options: Any
 ) -> list[bytes]:
     """What the model saw, as JSON: it may be long, and is written here so that nobody else waits for it."""
     if "targets" in options:
@@ -43,13 +47,13 @@ def look(
     return [encoded(_chosen(found, layers, heads)) for found in _looked(predictor, inputs, **options)]
 
 
-def _looked(predictor: Any, inputs: list[Any], *, views: tuple[str, ...] = (), **options: Any) -> list[Insight]:
+def _looked(predictor: Predictor, inputs: list[Any], *, views: tuple[str, ...] = (), **options: Any) -> list[Insight]:
     """Views go through all layers, so every kind is recorded for them; shown are those that were asked for."""
     if not views:
-        return list(predictor.look(inputs, **options))
-    task, asked = options.pop("task"), options.pop("kinds", None)
-    first, *_ = KINDS[task]
-    seen = list(predictor.look(inputs, kinds=KINDS[task], **options))
+        return predictor.look(inputs, **options)
+    asked, all_kinds = options.pop("kinds", None), predictor.traits.kinds
+    first = all_kinds[0]
+    seen = predictor.look(inputs, kinds=all_kinds, **options)
     for one in seen if "flow" in views else ():
         _check_flow(one)
     seen = [with_views(one, views, first) for one in seen]
@@ -92,18 +96,3 @@ def _part(kind: str, seen: Map, layers: Chosen, heads: Chosen) -> Map:
             else seen.norm_LHTS.transpose(0, axis)[list(given)].transpose(0, axis),
         )
     return seen
-
-
-def judge(predictor: Any, texts: list[str], **options: Any) -> list[dict[str, Any]]:
-    """A label, or tags, for each text."""
-    return [found.plain() for found in predictor.predict(texts, **options)]
-
-
-def caption(writer: Any, pictures: list[Pixels], **options: Any) -> list[list[Any]]:
-    """For each picture its best sentences."""
-    return list(writer.stream_best(pictures, **options))
-
-
-def glimpse(glimpser: Any, pictures: list[Pixels]) -> list[dict[str, Any]]:
-    """A label for each picture, and the path that led there."""
-    return [found.plain() for found in glimpser.predict(pictures)]

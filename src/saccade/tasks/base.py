@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from pydantic import BaseModel
 from rich.console import Console
 from torch import nn
 
@@ -20,6 +21,7 @@ from saccade.inspection.trust.cases import TrustTest
 from saccade.training.options import Loss, Plan, Validate
 
 T = TypeVar("T")
+MOST_BEAM = 16  # hypotheses that one request to a server may ask for
 NO_WORDS = "--align: this model's task has no source words; allowed: a run that reads text and writes text"
 Watch = Callable[[Iterator[Any], int], Iterable[Any]]  # passes outputs on, and knows how many will come
 
@@ -29,6 +31,13 @@ def several(inputs: Iterable[T]) -> Iterable[T]:
     if isinstance(inputs, str | bytes | Path):
         raise UserError(f"predict: {str(inputs)[:40]!r} given; it takes a list of inputs, so put it into one")
     return inputs
+
+
+def join_best(best: Sequence[Result]) -> dict[str, Any]:
+    """Return the best result as programs read it; where there are others, with a list of them."""
+    first, *others = best
+    rest = {"others": [one.plain() for one in others]} if others else {}
+    return {**first.plain(), **rest}
 
 
 def unwatched(found: Iterator[Any], total: int) -> Iterable[Any]:
@@ -86,6 +95,21 @@ class Evaluation(NamedTuple):
     draw: Callable[[Path], None] | None = None
 
 
+class PictureSize(NamedTuple):
+    """The pictures that a model reads: their channels and size, and the side that larger ones are scaled to."""
+
+    channels: int
+    rows: int
+    columns: int
+    resize: int | None = None
+    patch: int | None = None  # the side of a glimpse, where it sees parts
+
+    def plain(self) -> dict[str, int]:
+        """For JSON."""
+        found = {"channels": self.channels, "rows": self.rows, "columns": self.columns}
+        return found if self.patch is None else {**found, "patch": self.patch}
+
+
 class Traits(NamedTuple):
     """What a predictor reads, has and takes: all that the command line and the server know of its task."""
 
@@ -99,6 +123,10 @@ class Traits(NamedTuple):
     context: int = 0  # so many inputs before each one are read with it
     needs_files: bool = True  # it is evaluated on files, and has no test set of its own
     aligning: Head | None = None  # the head that aligns words best, where it is known
+    beam: int | None = None  # the width of its search, where it writes
+    labels: Sequence[str] | None = None  # what it chooses from
+    picture: PictureSize | None = None  # what it reads, if these are pictures
+    answers: str = "line"  # how the page shows an answer: "text", "label", "spans", "path", or as one line
 
 
 class Predictor(Protocol):
@@ -147,6 +175,11 @@ class Predictor(Protocol):
         task, draws_itself = self.traits.task, self.traits.reads != "text"
         return [Insight(task, answer, _words(given), {}, draws_itself=draws_itself) for given, answer in pairs]
 
+    def num_pieces(self, text: str) -> int:
+        """Count the pieces of a text, where reading it takes as much as their square; else 0."""
+        del text
+        return 0
+
     def word_attention(self) -> WordAttention:
         """Return the model's attention from target words to source words, which aligns them."""
         raise UserError(NO_WORDS)
@@ -161,6 +194,21 @@ class Predictor(Protocol):
         raise UserError(f"{runs[0][0]}: models of its task make no ensemble")
 
 
+class RequestOptions(BaseModel):
+    """What a request to a server may say beside its inputs: fields named as options of `predict`."""
+
+
+class Route(NamedTuple):
+    """How a server offers a task, at /v1/<its name>."""
+
+    title: str = "Answer texts"  # what it does, for people
+    reads: str = "text"  # or "picture"
+    options: type[RequestOptions] = RequestOptions
+    reads_whole: bool = True  # a long text takes too much, and is refused; False: it is cut
+    languages: Callable[[Any, Collection[str]], tuple[str, str] | None] | None = None
+    # of a task that translates: (config, codes that are known) to what a run translates into what
+
+
 class Task(NamedTuple):
     """A task: its config, and the way from there to a run, to a trained model, and to its part of the report."""
 
@@ -168,6 +216,7 @@ class Task(NamedTuple):
     prepare: Callable[..., Job]  # (config, folder, console)
     load: Callable[..., Predictor]  # (config, folder): a trained model, ready to predict
     examine: Callable[..., ReportPart]  # (config, predictor): on the test set, or the validation set
+    route: Route = Route()
 
 
 def _words(given: Any) -> dict[str, TextSide]:

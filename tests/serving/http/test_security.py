@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from saccade.serving.http import protocol, security
 from saccade.serving.http.answers import Refusal
 from saccade.serving.http.security import Keys, allowed_hosts, is_loopback, read_keys
 from saccade.serving.models import LanguagePair, ServedRun
+from saccade.tasks.base import Predictor, Traits
 from saccade.tasks.translate.result import TranslationResult
 from servers import Serving, serving
 
@@ -26,23 +28,25 @@ ASKED = {"q": "a b c", "source": "en", "target": "fr"}
 KEY = "correct horse"
 
 
-class Slow:
+class Slow(Predictor):
     """A translator that waits for a gate."""
 
-    class options:  # noqa: N801
-        width = 1
+    traits = Traits("translate", beam=1)
 
     def __init__(self) -> None:
         self.gate, self.begun = threading.Event(), threading.Event()
         self.seen: list[str] = []
 
-    def predict_best(self, texts: list[str]) -> list[list[TranslationResult]]:
+    def stream(self, inputs: Iterable[str], /) -> Iterator[TranslationResult]:
+        raise NotImplementedError
+
+    def predict_best(self, texts: Iterable[str], /) -> list[list[TranslationResult]]:
         self.begun.set()
         assert self.gate.wait(30)
         self.seen += texts
         return [[TranslationResult(text.upper(), 0.0, [], [])] for text in texts]
 
-    def look(self, texts: list[str], **options: Any) -> list[Insight]:
+    def look(self, texts: Iterable[str], /, **options: Any) -> list[Insight]:
         del options
         return [Insight("translate", TranslationResult("", 0.0, [], []), {}, {}) for _ in texts]
 

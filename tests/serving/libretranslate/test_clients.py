@@ -16,7 +16,7 @@ from deep_translator.exceptions import AuthorizationException
 from libretranslatepy import LibreTranslateAPI
 
 from saccade.serving.models import ServedRun
-from servers import Serving, serving
+from servers import Serving, predictor_of, serving
 
 KEY = "correct horse"
 TEXTS = ["a b c", "d e", "f"]
@@ -25,7 +25,7 @@ NODE = Path(__file__).parents[3] / ".node"
 
 @pytest.fixture(scope="module")
 def right(translating: list[ServedRun]) -> list[str]:
-    return [found.text for found in translating[0].predictor.predict(TEXTS)]
+    return [found.text for found in predictor_of(translating[0]).predict(TEXTS)]
 
 
 def test_libretranslatepy(served: Serving, translating: list[ServedRun], right: list[str]) -> None:

@@ -12,14 +12,14 @@ import httpx
 import pytest
 
 from saccade.serving.models import ServedRun
-from servers import Serving, serving
+from servers import Serving, predictor_of, serving
 
 ASKED = {"q": "a b c", "source": "en", "target": "fr"}
 
 
 @pytest.fixture(scope="module")
 def right(translating: list[ServedRun]) -> str:
-    return translating[0].predictor.predict(["a b c"])[0].text
+    return predictor_of(translating[0]).predict(["a b c"])[0].text
 
 
 def test_json_form_and_query_string_are_the_same(served: Serving, right: str) -> None:
@@ -38,7 +38,7 @@ def test_json_form_and_query_string_are_the_same(served: Serving, right: str) ->
 def test_a_list_gets_lists(served: Serving, translating: list[ServedRun]) -> None:
     texts = ["a b", "c", "", "d e f"]
     found = served.post("/translate", **{**ASKED, "q": texts}, alternatives=1).json()
-    best = translating[0].predictor.predict_best(texts, num_best=2, width=2)
+    best = predictor_of(translating[0]).predict_best(texts, num_best=2, width=2)
     assert found["translatedText"] == [one[0].text for one in best]
     assert [len(one) for one in found["alternatives"]] == [1, 1, 0, 1]
     english = ["Where is the station?", "Thank you very much."]
@@ -48,7 +48,7 @@ def test_a_list_gets_lists(served: Serving, translating: list[ServedRun]) -> Non
 
 def test_alternatives_are_the_next_best(served: Serving, translating: list[ServedRun]) -> None:
     found = served.post("/translate", **ASKED, alternatives=3).json()
-    (best,) = translating[0].predictor.predict_best(["a b c"], num_best=4, width=4)
+    (best,) = predictor_of(translating[0]).predict_best(["a b c"], num_best=4, width=4)
     assert [found["translatedText"], *found["alternatives"]] == [one.text for one in best]
     assert "detectedLanguage" not in found
 
@@ -65,7 +65,7 @@ def test_auto_finds_the_language_among_those_that_can_be_translated(served: Serv
 def test_long_texts_keep_their_white_space(served: Serving, translating: list[ServedRun]) -> None:
     text = "  a b.\n\n\tc d?  E f \n"
     found = served.post("/translate", **{**ASKED, "q": text}).json()["translatedText"]
-    first, second, third = (one.text for one in translating[0].predictor.predict(["a b.", "c d?  E f"[:4], "E f"]))
+    first, second, third = (one.text for one in predictor_of(translating[0]).predict(["a b.", "c d?  E f"[:4], "E f"]))
     assert found == f"  {first}\n\n\t{second}  {third} \n"
 
 
@@ -77,7 +77,7 @@ def test_html_keeps_its_tags(served: Serving, right: str) -> None:
 def test_inline_tags_come_back_in_every_alternative(served: Serving, translating: list[ServedRun]) -> None:
     asked = {**ASKED, "q": "a <b>b c</b> d", "format": "html", "alternatives": 2}
     found = served.post("/translate", **asked).json()
-    (best,) = translating[0].predictor.predict_best(["a b c d"], num_best=3, width=3)
+    (best,) = predictor_of(translating[0]).predict_best(["a b c d"], num_best=3, width=3)
     assert any(one.text for one in best)
     for html, one in zip([found["translatedText"], *found["alternatives"]], best, strict=True):
         assert unescape(re.sub("</?b>", "", html)) == one.text

@@ -17,7 +17,7 @@ from PIL import Image
 from saccade.inspection.views.view import with_views
 from saccade.serving import work
 from saccade.serving.models import ServedRun
-from servers import Serving, serving
+from servers import Serving, predictor_of, serving
 
 
 def picture(rows: int = 24, columns: int = 24, kind: str = "PNG", mode: str = "RGB") -> bytes:
@@ -54,7 +54,7 @@ def test_translations_come_with_their_evidence(served: Serving, translating: lis
     found = served.post("/v1/translate", **asked).json()
     assert (found["model"], found["source"], found["target"]) == ("there", "en", "fr")
     first, second = found["translations"][0]["sentences"]
-    translator = translating[0].predictor
+    translator = predictor_of(translating[0])
     (seen,) = translator.look(["a b c"], num_best=2, width=2)
     assert first["text"] == seen.answer.text
     assert first["others"] == [{"text": other.text, "score": round(other.score, 6)} for other in seen.others]
@@ -73,7 +73,7 @@ def test_translations_come_with_their_evidence(served: Serving, translating: lis
 
 def test_texts_may_be_left_whole(served: Serving, translating: list[ServedRun]) -> None:
     whole, parts = (served.post("/v1/translate", q="a b\nc d", split=split).json() for split in (False, True))
-    assert whole["translations"][0]["text"] == translating[0].predictor.predict(["a b\nc d"])[0].text
+    assert whole["translations"][0]["text"] == predictor_of(translating[0]).predict(["a b\nc d"])[0].text
     assert [len(found["translations"][0]["sentences"]) for found in (whole, parts)] == [1, 2]
 
 
@@ -124,7 +124,7 @@ def test_a_given_output_is_read(served: Serving, translating: list[ServedRun]) -
 
 
 def test_labels_and_tags(all_served: Serving, judging: list[ServedRun]) -> None:
-    labels, tags = judging[0].predictor, judging[1].predictor
+    labels, tags = predictor_of(judging[0]), predictor_of(judging[1])
     found = all_served.post("/v1/classify", q=["a 1", "b 2"], attention=True, key_terms=1).json()
     expected = labels.predict(["a 1", "b 2"], attention=True, key_terms=1)
     assert (found["model"], [one["label"] for one in found["answers"]]) == ("labels", [one.label for one in expected])

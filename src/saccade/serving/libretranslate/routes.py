@@ -20,9 +20,9 @@ from saccade.serving.libretranslate.languages import name_of
 from saccade.serving.libretranslate.suggestions import Suggestions
 from saccade.serving.models import LanguagePair, ServedModel
 from saccade.serving.service import Service
-from saccade.serving.settings import MOST_BEAM
 from saccade.serving.translating import text_of, translated
 from saccade.serving.v1 import schemas
+from saccade.tasks.base import MOST_BEAM
 
 FORMATS = ("text", "html")
 MOST_ALTERNATIVES = MOST_BEAM - 1
@@ -184,9 +184,9 @@ class LibreTranslate:
         ranks = range(question.alternatives + 1)
         if model is None:
             return [[text] for text in question.texts]
-        options = {}
+        options: dict[str, Any] = {}
         if question.alternatives:
-            width = max(len(ranks), model.run.predictor.options.width)
+            width = max(len(ranks), model.run.predictor.traits.beam or 1)
             options = {"num_best": len(ranks), "width": width}
         if question.format == "html":
             return await markup.translated(self.service, model, question.texts, len(ranks), **options)

@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from saccade.inspection.insight import Insight
+from saccade.inspection.views.view import THROUGH_LAYERS, is_through
 from saccade.serving.libretranslate.languages import name_of
 from saccade.serving.models import ServedRun
-from saccade.serving.work import KINDS
+from saccade.tasks import TASKS
 
 
 class Description(NamedTuple):
@@ -17,47 +19,52 @@ class Description(NamedTuple):
     run: ServedRun
     layers: dict[str, int]
     heads: dict[str, int]
-    picture: dict[str, int] | None
+    views: list[str]
 
     def plain(self) -> dict[str, Any]:
         """For /v1/models."""
-        run, predictor = self.run, self.run.predictor
-        labels = {"classify": "labels", "glimpse": "names"}.get(run.task)
+        run, traits = self.run, self.run.predictor.traits
         pair = None if run.pair is None else {side: _language(code) for side, code in run.pair._asdict().items()}
         return {
             "name": run.name,
             "task": run.task,
+            "title": TASKS[run.task].route.title,
+            "reads": traits.reads,
+            "answers": traits.answers,
             "languages": pair,
-            "labels": list(getattr(predictor, labels)) if labels else None,
-            "beam": predictor.options.width if run.task in ("translate", "caption") else None,
+            "labels": None if traits.labels is None else list(traits.labels),
+            "beam": traits.beam,
             "kinds": list(self.layers),
             "layers": self.layers,
             "heads": self.heads,
-            "picture": self.picture,
+            "views": self.views,
+            "picture": None if traits.picture is None else traits.picture.plain(),
             "examples": list(run.examples),
         }
 
 
 def describe(run: ServedRun) -> Description:
-    """One answer, and what it shows of the model."""
-    picture = _picture(run)
-    size = picture and (picture["channels"], picture["rows"], picture["columns"])
-    given: Any = np.zeros(size, np.uint8) if size else "a"
-    kinds = {"kinds": KINDS[run.task]} if run.task in KINDS else {}
-    (found,) = run.predictor.look([given], **kinds)
+    """Ask for one answer, and tell what it shows of the model."""
+    found = _look_once(run)
     shapes = {kind: seen.weight_LHTS.shape for kind, seen in found.maps.items()}
     layers, heads = ({kind: shape[axis] for kind, shape in shapes.items()} for axis in (0, 1))
-    return Description(run, layers, heads, picture)
+    return Description(run, layers, heads, _views(run, found))
 
 
-def _picture(run: ServedRun) -> dict[str, int] | None:
-    if run.task == "caption":
-        return {"channels": 3, "rows": run.predictor.reader.side, "columns": run.predictor.reader.side}
-    if run.task == "glimpse":
-        rows, columns = run.predictor.shape
-        patch = run.predictor.network.sensor.size
-        return {"channels": run.predictor.channels, "rows": rows, "columns": columns, "patch": patch}
-    return None
+def _look_once(run: ServedRun) -> Insight:
+    traits = run.predictor.traits
+    size = traits.picture and (traits.picture.channels, traits.picture.rows, traits.picture.columns)
+    given: Any = np.zeros(size, np.uint8) if size else "a"
+    kinds = {"kinds": traits.kinds} if "kinds" in traits.look_options else {}
+    (found,) = run.predictor.look([given], **kinds)
+    return found
+
+
+def _views(run: ServedRun, found: Insight) -> list[str]:
+    """The views through all layers, where there is attention in each of them."""
+    traits = run.predictor.traits
+    has_all = "kinds" in traits.look_options and all(kind in found.maps for kind in traits.kinds)
+    return list(THROUGH_LAYERS) if has_all and is_through(found, traits.kinds[0]) else []
 
 
 def _language(code: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from saccade.serving.settings import MOST_BEAM
+from saccade.tasks.base import MOST_BEAM
 
 ModelName = Annotated[
     str | None, Field(default=None, description="A model's name, as /v1/models lists them; else the first that fits.")
@@ -156,6 +156,7 @@ class LookResponse(BaseModel):
     """What a model saw."""
 
     task: str
+    line: Annotated[str, Field(description="The answer, for people.")]
     answer: dict[str, Any]
     sides: dict[str, Side]
     attention: dict[str, Attention]
@@ -182,13 +183,17 @@ class ModelDescription(BaseModel):
     """A model that this server holds."""
 
     name: str
-    task: Literal["translate", "classify", "tag", "caption", "glimpse"]
+    task: str
+    title: Annotated[str, Field(description="What its task does, for people.")]
+    reads: Annotated[str, Field(description="What it reads: text, or picture.")]
+    answers: Annotated[str, Field(description="What an answer is: text, label, spans, path; or line: any other.")]
     languages: Languages | None = None
     labels: list[str] | None = None
     beam: Annotated[int | None, Field(default=None, description="The run's own, where it writes.")]
     kinds: Annotated[list[str], Field(description="The kinds of attention that /v1/look shows.")]
     layers: Annotated[dict[str, int], Field(description="Of each kind, how many.")]
     heads: Annotated[dict[str, int], Field(description="Of each kind, how many.")]
+    views: Annotated[list[str], Field(description="The views through all layers that /v1/look shows.")]
     picture: Annotated[
         dict[str, int] | None,
         Field(
@@ -207,23 +212,10 @@ class ModelsResponse(BaseModel):
 
 
 class TextsRequest(Request):
-    """Texts to judge."""
+    """Texts to answer."""
 
     q: Texts
     model: ModelName
-
-
-class ClassifyRequest(TextsRequest):
-    """Texts to label."""
-
-    attention: Annotated[bool, Field(default=False, description="The weight of each word.")]
-    key_terms: Annotated[int, Field(default=0, ge=0, le=100, description="So many words that weighed most.")]
-
-
-class TagRequest(TextsRequest):
-    """Texts to tag; words stand between white space."""
-
-    probabilities: Annotated[bool, Field(default=False, description="Those of every tag.")]
 
 
 class Answers(BaseModel):
@@ -238,8 +230,6 @@ class PictureRequest(Request):
 
     image: Annotated[str | bytes, Field(description="Base64 (or a data: address), or the file.")]
     model: ModelName
-    num_best: Annotated[int, Field(default=1, ge=1, le=MOST_BEAM, description="Of captions: outputs.")]
-    attention: Annotated[bool, Field(default=False, description="Of captions: where each word looked.")]
 
 
 class Problem(BaseModel):

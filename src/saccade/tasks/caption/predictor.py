@@ -27,7 +27,7 @@ from saccade.inspection.draw import caption as drawing
 from saccade.inspection.insight import Insight, Map, TextSide, ended
 from saccade.inspection.record import cross_weights
 from saccade.models.captioner import Captioner
-from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, several, unwatched
+from saccade.tasks.base import Evaluation, PictureSize, Predictor, Traits, Watch, several, unwatched
 
 Given = CaptionSource | NDArray[Any] | Tensor | Path | str
 
@@ -88,15 +88,19 @@ class CaptionWriter(Predictor):
 
     @property
     def traits(self) -> Traits:
+        side = self.reader.side
         return Traits(
             "caption",
-            reads="feature maps" if self.reader.side is None else "picture",
+            reads="feature maps" if side is None else "picture",
             kinds=("cross",),
             predict_options=(*OPTION_NAMES, "attention"),
             evaluate_options=OPTION_NAMES,
             look_options=OPTION_NAMES,
             evidence={"attention": True},
             needs_files=not self.num_shapes,
+            beam=self.options.width,
+            picture=None if side is None else PictureSize(3, side, side, side),
+            answers="text",
         )
 
     def predict(self, inputs: Iterable[Given], **options: Any) -> list[Caption]:

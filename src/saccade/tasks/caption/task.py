@@ -27,7 +27,7 @@ from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.models.captioner import Captioner
 from saccade.models.seq2seq import RecurrentSizes
 from saccade.models.seq2seq_attention import AttentionOptions
-from saccade.tasks.base import Job, ReportPart, Task
+from saccade.tasks.base import MOST_BEAM, Job, ReportPart, RequestOptions, Route, Task
 from saccade.tasks.caption.loss import Weights, caption_loss
 from saccade.tasks.caption.pictures import FeatureData, PictureData, Shapes, reader, told
 from saccade.tasks.caption.predictor import CaptionWriter
@@ -271,4 +271,12 @@ def _say(
     console.print(f"vocabulary: {tokenizer.size:,} {config.tokenizer.kind}")
 
 
-CAPTION = Task(CaptionConfig, prepare, load, examine)
+class CaptionOptions(RequestOptions):
+    """What a request to a server may ask for."""
+
+    num_best: int = Field(default=1, ge=1, le=MOST_BEAM, description="How many captions, best first.")
+    attention: bool = Field(default=False, description="Where each word looked.")
+
+
+ROUTE = Route("Describe pictures", reads="picture", options=CaptionOptions)
+CAPTION = Task(CaptionConfig, prepare, load, examine, ROUTE)

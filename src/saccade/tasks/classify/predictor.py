@@ -199,6 +199,8 @@ class Classifier(Predictor):
             look_options=("kinds", "norms"),
             evidence={"attention": True},
             context=self.context,
+            labels=self.labels,
+            answers="label",
         )
 
     def predict(self, inputs: Iterable[str | Text], *, attention: bool = False, key_terms: int = 0) -> list[Prediction]:

@@ -28,7 +28,7 @@ from saccade.data.text.tokenizer import (
 from saccade.errors import UserError
 from saccade.inspection.draw.confusion import Confusion, articles, shaded
 from saccade.models.classifier import TextClassifier
-from saccade.tasks.base import Job, ReportPart, Task
+from saccade.tasks.base import Job, ReportPart, RequestOptions, Route, Task
 from saccade.tasks.classify import networks
 from saccade.tasks.classify import texts as labelled
 from saccade.tasks.classify.networks import AnyModel, RecurrentClassifier
@@ -220,4 +220,12 @@ def _article(text: Text, found: Prediction) -> tuple[str, str, str, str]:
     return shaded(words, weights), text.label, found.label, f"probability {found.probability:.2f}"
 
 
-CLASSIFY = Task(ClassifyConfig, prepare, load, examine)
+class ClassifyOptions(RequestOptions):
+    """What a request to a server may ask for."""
+
+    attention: bool = Field(default=False, description="The weight of each word.")
+    key_terms: int = Field(default=0, ge=0, le=100, description="How many of the words that weighed most.")
+
+
+ROUTE = Route("Label texts", options=ClassifyOptions, reads_whole=False)
+CLASSIFY = Task(ClassifyConfig, prepare, load, examine, ROUTE)

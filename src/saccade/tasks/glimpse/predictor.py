@@ -21,7 +21,7 @@ from saccade.inspection.draw import half_blocks
 from saccade.inspection.draw import path as glimpses
 from saccade.inspection.insight import Insight
 from saccade.models.glimpse_network import GlimpseNetwork
-from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, several, unwatched
+from saccade.tasks.base import Evaluation, PictureSize, Predictor, Traits, Watch, several, unwatched
 from saccade.tasks.glimpse.loss import with_first
 
 FIXED_SEED = 1406  # of the canvases that are measured on: the same for every run
@@ -111,9 +111,15 @@ class Glimpser(Predictor):
 
     @property
     def traits(self) -> Traits:
-        options = ("samples", "seed")
         return Traits(
-            "glimpse", reads="picture", predict_options=options, evaluate_options=("samples",), look_options=options
+            "glimpse",
+            reads="picture",
+            predict_options=("samples", "seed"),
+            evaluate_options=("samples",),
+            look_options=("samples", "seed"),
+            labels=self.names,
+            picture=PictureSize(self.channels, *self.shape, self.resize, self.network.sensor.size),
+            answers="path",
         )
 
     def predict(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> list[GlimpsePrediction]:

@@ -23,7 +23,7 @@ from saccade.inspection.draw import path
 from saccade.inspection.pages.render import render_picture, render_table
 from saccade.models.glimpse_network import GlimpseNetwork
 from saccade.tasks import console as watch
-from saccade.tasks.base import Job, ReportPart, Task
+from saccade.tasks.base import Job, ReportPart, Route, Task
 from saccade.tasks.devices import device_for, trained
 from saccade.tasks.glimpse.loss import Annealed, HybridLoss
 from saccade.tasks.glimpse.predictor import FIXED_SEED, Glimpser, same_names
@@ -296,4 +296,4 @@ def _validator(config: GlimpseConfig, glimpser: Glimpser, canvas_NCYX: Tensor, l
     return validate
 
 
-GLIMPSE = Task(GlimpseConfig, prepare, load, examine)
+GLIMPSE = Task(GlimpseConfig, prepare, load, examine, Route("Glimpse at pictures", reads="picture"))

@@ -120,6 +120,7 @@ class Tagger(Predictor):
             predict_options=("probabilities", "window"),
             look_options=("kinds", "norms", "probabilities"),
             evidence={"probabilities": True},
+            answers="spans",
         )
 
     def predict(self, inputs: Iterable[Input], **options: Any) -> list[Tagged]:

@@ -27,7 +27,7 @@ from saccade.errors import UserError
 from saccade.inspection.pages.render import render_table
 from saccade.models.tagger import TagNetwork
 from saccade.tasks import console as watch
-from saccade.tasks.base import Job, ReportPart, Task
+from saccade.tasks.base import Job, ReportPart, RequestOptions, Route, Task
 from saccade.tasks.devices import trained
 from saccade.tasks.tag import networks
 from saccade.tasks.tag.networks import RecurrentTagger, TransformerTagger
@@ -280,4 +280,10 @@ def _tags_marked(one: TaggedSentence | Tagged) -> Markup:
     return Markup(" ").join(marked.format(word, tag) for word, tag in zip(one.words, one.tags, strict=True))
 
 
-TAG = Task(TagConfig, prepare, load, examine)
+class TagOptions(RequestOptions):
+    """What a request to a server may ask for; words stand between white space."""
+
+    probabilities: bool = Field(default=False, description="The probabilities of every tag.")
+
+
+TAG = Task(TagConfig, prepare, load, examine, Route("Tag words", options=TagOptions))

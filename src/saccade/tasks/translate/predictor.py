@@ -89,6 +89,8 @@ class Translator(Predictor):
             look_options=(*OPTION_NAMES, "targets", "kinds", "norms"),
             evidence={"attention": True},
             aligning=self.aligning,
+            beam=self.options.width,
+            answers="text",
         )
 
     def predict(
@@ -191,6 +193,9 @@ class Translator(Predictor):
             [*bleu.said(scores), "", *bleu.table(by_length)],
             lambda path: bleu.plot(by_length, path),
         )
+
+    def num_pieces(self, text: str) -> int:
+        return len(self.source.encode(clean(text)))
 
     def word_attention(self) -> TranslatorAttention:
         return TranslatorAttention(self)

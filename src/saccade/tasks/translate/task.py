@@ -18,10 +18,11 @@ from saccade.inspection.align import chosen_head
 from saccade.inspection.pages import report
 from saccade.inspection.pages.samples import Sample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
-from saccade.tasks.base import Job, ReportPart, Task
+from saccade.tasks.base import Job, ReportPart, Route, Task
 from saccade.tasks.devices import trained
 from saccade.tasks.translate import batches, bleu, corpora, hearing, networks, sound
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
+from saccade.tasks.translate.languages import find_languages
 from saccade.tasks.translate.networks import Network, RnnModel
 from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.validation import Judgement, Sources, Validator
@@ -170,4 +171,4 @@ def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> Sampl
     return Sample(pair.source, found.text, pair.target, found.score, found.source_pieces or (), found.pieces, weights)
 
 
-TRANSLATE = Task(TranslateConfig, prepare, load, examine)
+TRANSLATE = Task(TranslateConfig, prepare, load, examine, Route("Translate", languages=find_languages))

@@ -1,0 +1,110 @@
+"""The routes of tasks that answer texts or a picture: one for each, made from what the task says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ValidationError, create_model
+from starlette.requests import Request
+from starlette.responses import Response
+
+from saccade.serving import work
+from saccade.serving.batcher import ModelCall
+from saccade.serving.http import bodies
+from saccade.serving.http.answers import answer, problems, refuse, said
+from saccade.serving.service import Service
+from saccade.serving.v1 import schemas
+from saccade.serving.v1.access import Authorization, Key, check_key, check_whole, decode_picture
+from saccade.tasks.base import RequestOptions, Route, Traits
+
+Call = Callable[..., Coroutine[Any, Any, Response]]
+
+
+class TaskRoute(NamedTuple):
+    """A task that is served at /v1/<name>."""
+
+    service: Service
+    name: str
+    route: Route
+
+    def add_to(self, router: APIRouter) -> None:
+        """Add it to the routes of /v1."""
+        is_picture = self.route.reads == "picture"
+        call = self._picture_call() if is_picture else self._texts_call()
+        call.__name__, call.__doc__ = self.name, f"{self.route.title}."
+        router.add_api_route(
+            f"/{self.name}",
+            call,
+            methods=["POST"],
+            response_model=schemas.Answers,
+            responses=problems(400, 403, 408, 413, 429, 503, 504),
+            openapi_extra=_picture_body(self.route.options) if is_picture else None,
+        )
+
+    def _texts_call(self) -> Call:
+        service, name, route = self
+
+        async def call(body: Any, key: Key = None, authorization: Authorization = None) -> Response:
+            check_key(service, key, authorization)
+            model = service.models.for_task(name, body.model)
+            texts = service.texts(body.q)
+            if route.reads_whole:
+                check_whole(model, *texts)
+            options = _options(body, route, model.run.predictor.traits)
+            found = await service.ask(model, ModelCall(work.answer, options), texts)
+            return answer({"model": model.run.name, "answers": [_join(best) for best in found]})
+
+        call.__annotations__["body"] = self._request(schemas.TextsRequest)  # where FastAPI looks for it
+        return call
+
+    def _picture_call(self) -> Call:
+        service, name, route = self
+        request_type = self._request(schemas.PictureRequest)
+
+        async def call(request: Request, key: Key = None, authorization: Authorization = None) -> Response:
+            check_key(service, key, authorization)
+            try:
+                body: Any = request_type.model_validate(await bodies.read_fields(request))
+            except ValidationError as error:
+                refuse(said(error.errors()))
+            model = service.models.for_task(name, body.model)
+            options = _options(body, route, model.run.predictor.traits)
+            pixels = await asyncio.to_thread(decode_picture, body.image, model)
+            (best,) = await service.ask(model, ModelCall(work.answer, options), [pixels])
+            return answer({"model": model.run.name, "answers": best})
+
+        return call
+
+    def _request(self, base: type[schemas.Request]) -> type[BaseModel]:
+        """The inputs, and the options of the task."""
+        return create_model(f"{self.name.title()}Request", __base__=(base, self.route.options))
+
+
+def _options(body: BaseModel, route: Route, traits: Traits) -> tuple[tuple[str, Any], ...]:
+    """The options that a request gives; a beam is as wide as the outputs that are wanted."""
+    given = {name: getattr(body, name) for name in route.options.model_fields}
+    if "num_best" in given and traits.beam is not None:
+        given["width"] = max(given["num_best"], traits.beam)
+    return tuple(sorted(given.items()))
+
+
+def _join(best: list[dict[str, Any]]) -> dict[str, Any]:
+    first, *others = best
+    return {**first, "others": others} if others else first
+
+
+def _picture_body(options: type[RequestOptions]) -> dict[str, Any]:
+    """The body in OpenAPI: JSON with the picture as base64, or a form with the file."""
+    rest = {"model": {"type": "string"}, **options.model_json_schema().get("properties", {})}
+    image = {
+        "application/json": {"type": "string", "description": "Base64 of a PNG or JPEG file."},
+        "multipart/form-data": {"type": "string", "format": "binary"},
+    }
+    content = {
+        kind: {"schema": {"type": "object", "required": ["image"], "properties": {"image": one, **rest}}}
+        for kind, one in image.items()
+    }
+    return {"requestBody": {"required": True, "content": content}}

@@ -1,0 +1,89 @@
+"""The route of a task that translates: sentence by sentence, with alignment, confidence and the next best outputs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from saccade.inspection.insight import Insight
+from saccade.serving.http.answers import answer, problems, refuse
+from saccade.serving.models import ServedModel
+from saccade.serving.sentences import SentenceSpan, join
+from saccade.serving.service import Service
+from saccade.serving.translating import translated
+from saccade.serving.v1 import schemas
+from saccade.serving.v1.access import Authorization, Key, check_key, check_whole, decoding_options
+from saccade.serving.v1.word_links import aligned_words
+
+
+class TranslationRoute(NamedTuple):
+    """A task whose runs translate between languages, served at /v1/<name>."""
+
+    service: Service
+    name: str
+
+    def add_to(self, router: APIRouter) -> None:
+        """Add it to the routes of /v1."""
+
+        async def call(
+            body: schemas.TranslateRequest, key: Key = None, authorization: Authorization = None
+        ) -> Response:
+            """Translate texts, with as much of the evidence as is asked for."""
+            check_key(self.service, key, authorization)
+            return await self._answer(body)
+
+        call.__name__ = self.name
+        known = problems(400, 403, 408, 413, 429, 503, 504)
+        model = schemas.TranslateResponse
+        router.add_api_route(f"/{self.name}", call, methods=["POST"], response_model=model, responses=known)
+
+    async def _answer(self, body: schemas.TranslateRequest) -> Response:
+        model = self._model(body)
+        texts, options = self.service.texts(body.q), decoding_options(body, model)
+        if not body.split:
+            check_whole(model, *texts)
+        found = await translated(self.service, model, texts, aligned=body.alignment, is_split=body.split, **options)
+        assert model.run.pair is not None
+        shown = []
+        for text in found:
+            rows = [_sentence(one, best, body) for one, best in zip(text.sentences, text.found, strict=True)]
+            shown.append({"text": join(text.sentences, [row["text"] for row in rows]), "sentences": rows})
+        return answer({"model": model.run.name, **model.run.pair._asdict(), "translations": shown})
+
+    def _model(self, body: schemas.TranslateRequest) -> ServedModel:
+        models, name, source, target = self.service.models, body.model, body.source, body.target
+        if name is not None or (source is None and target is None):
+            model = models.for_task(self.name, name)
+            pair = model.run.pair
+            assert pair is not None
+            if (source or pair.source, target or pair.target) != pair:
+                refuse(f"model {model.run.name} translates {pair.source} to {pair.target} only")
+            return model
+        able = [pair for pair in models.pairs if source in (None, pair.source) and target in (None, pair.target)]
+        if not able:
+            refuse("no model translates between these languages; see /v1/models")
+        return models.pairs[able[0]]
+
+
+def _sentence(sentence: SentenceSpan, found: Any, body: schemas.TranslateRequest) -> dict[str, Any]:
+    """A sentence in JSON; one without words is itself."""
+    if found is None:
+        return {"source": sentence.text, "text": sentence.text, "score": 0.0, "ended": True, "others": []}
+    best, *others = [found.answer, *found.others] if isinstance(found, Insight) else found
+    shown = {"source": sentence.text, "text": best.text, "score": _finite(best.score), "ended": best.ended}
+    shown["others"] = [{"text": other.text, "score": _finite(other.score)} for other in others]
+    if isinstance(found, Insight):
+        shown |= aligned_words(found).plain()
+    if body.tokens:
+        pieces = [*best.pieces, "</s>"][: len(best.log_probabilities)]
+        steps = zip(pieces, best.log_probabilities, strict=True)
+        shown["tokens"] = [{"text": piece, "probability": round(math.exp(step), 6)} for piece, step in steps]
+    return shown
+
+
+def _finite(score: float) -> float:
+    """JSON has no infinity; nothing was written where it is one."""
+    return round(score, 6) if math.isfinite(score) else -1e9
