@@ -29,12 +29,13 @@ FACTOR = torch.randn(5, 6, 24)
 def build(
     cell: str = "gru",
     num_layers: int = 2,
-    look: AttentionOptions | None = None,
+    attention_options: AttentionOptions | None = None,
     widths: tuple[int, int] = (32, 24),
     **options: object,
 ) -> Seq2Seq:
     sizes = RecurrentSizes(*widths, num_layers=num_layers, cell=cell, dropout=0.0)
-    return Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, look=look or AttentionOptions(), **options)  # type: ignore[arg-type]
+    options["attention_options"] = attention_options or AttentionOptions()
+    return Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, **options)  # type: ignore[arg-type]
 
 
 def results(model: Seq2Seq, device: str, dtype: torch.dtype = torch.float32) -> list[Tensor]:
@@ -66,7 +67,7 @@ def test_as_on_the_cpu(cell: str, direction: str, attention: str, feeds_input: b
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("scope", SCOPES)
 def test_any_score_in_any_scope(score: str, scope: str) -> None:
-    model = build(look=AttentionOptions(score, "softmax", scope, radius=2))
+    model = build(attention_options=AttentionOptions(score, "softmax", scope, radius=2))
     for ours, theirs in zip(results(model, "cuda"), results(model, "cpu"), strict=True):
         torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=2e-4)
 

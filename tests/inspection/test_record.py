@@ -14,7 +14,6 @@ from saccade.errors import UserError
 from saccade.inspection.insight import Head, TextSide, merged
 from saccade.inspection.record import Record, cross_weights, find_attention, recording
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
-from saccade.models.seq2seq_attention import AttentionOptions
 from saccade.models.transformer import BlockSizes, Transformer
 
 SOURCE = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]])
@@ -34,7 +33,7 @@ def transformer(**sizes: object) -> Transformer:
 def rnn(attention: str) -> Seq2Seq:
     torch.manual_seed(1)
     sizes = RecurrentSizes(width=6, embedding_width=5)
-    return Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, attention=attention, look=AttentionOptions()).eval()
+    return Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, attention=attention).eval()
 
 
 def num_hooks(model: nn.Module) -> int:

@@ -19,18 +19,25 @@ def rows(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Te
 
 
 @pytest.mark.parametrize(
-    ("attention", "look"),
+    ("attention", "attention_options"),
     [
         ("bahdanau", AttentionOptions("additive")),
         ("luong", AttentionOptions("additive")),
         ("luong", AttentionOptions("general", normalizer="entmax15")),
     ],
 )
-def test_it_learns_to_write_backwards(attention: str, look: AttentionOptions) -> None:
+def test_it_learns_to_write_backwards(attention: str, attention_options: AttentionOptions) -> None:
     torch.manual_seed(1)
     generator = torch.Generator().manual_seed(1)
     sizes = RecurrentSizes(48, 48)
-    model = Seq2Seq(source=16, target_vocabulary=16, sizes=sizes, attention=attention, look=look, share_embeddings=True)
+    model = Seq2Seq(
+        source=16,
+        target_vocabulary=16,
+        sizes=sizes,
+        attention=attention,
+        attention_options=attention_options,
+        share_embeddings=True,
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=6e-3)
     length_B = torch.full((64,), 7)
     for _ in range(220):

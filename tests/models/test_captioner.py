@@ -21,10 +21,14 @@ PICTURE = torch.randint(0, 256, (3, 3, 12, 8), dtype=torch.uint8)
 READ = torch.randint(0, 13, (3, 5))
 
 
-def build(attention: str = "soft", look: AttentionOptions = ADDITIVE, cell: str = "lstm", **options: Any) -> Captioner:
+def build(
+    attention: str = "soft", attention_options: AttentionOptions = ADDITIVE, cell: str = "lstm", **options: Any
+) -> Captioner:
     encoder = FeatureEncoder(12, rows=2, columns=3, channels=5, dropout=0.1)
     sizes = RecurrentSizes(12, 10, num_layers=2, cell=cell, dropout=0.3)
-    captioner = Captioner(encoder, vocabulary=13, sizes=sizes, look=look, attention=attention, **options)
+    captioner = Captioner(
+        encoder, vocabulary=13, sizes=sizes, attention_options=attention_options, attention=attention, **options
+    )
     return captioner.double().eval()
 
 
@@ -77,11 +81,11 @@ def test_the_state_starts_from_the_mean_or_from_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "look",
+    "attention_options",
     [AttentionOptions("general", "entmax15"), AttentionOptions("dot"), AttentionOptions("additive", "sparsemax")],
 )
-def test_any_score_and_normalizer(look: AttentionOptions) -> None:
-    weight_BLHTS = cross_weights(build(look=look), FEATURE, PLACES, READ)
+def test_any_score_and_normalizer(attention_options: AttentionOptions) -> None:
+    weight_BLHTS = cross_weights(build(attention_options=attention_options), FEATURE, PLACES, READ)
     assert weight_BLHTS.shape == (3, 1, 1, 5, 6)
     torch.testing.assert_close(weight_BLHTS.sum(-1), torch.ones(3, 1, 1, 5, dtype=torch.float64))
 

@@ -22,9 +22,12 @@ SOURCE, LENGTH = torch.randint(0, 11, (3, 7)), torch.tensor([7, 2, 5])
 READ = torch.randint(0, 13, (3, 5))
 
 
-def build(cell: str = "gru", num_layers: int = 2, look: AttentionOptions = ADDITIVE, **options: Any) -> Seq2Seq:
+def build(
+    cell: str = "gru", num_layers: int = 2, attention_options: AttentionOptions = ADDITIVE, **options: Any
+) -> Seq2Seq:
     sizes = RecurrentSizes(12, 10, num_layers=num_layers, cell=cell, dropout=0.3)
-    return Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, look=look, **options).double().eval()
+    options["attention_options"] = attention_options
+    return Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, **options).double().eval()
 
 
 def check_steps(model: Seq2Seq) -> None:
@@ -61,7 +64,7 @@ def test_steps_padding_and_rows(cell: str, direction: str, attention: str, feeds
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("attention", ["bahdanau", "luong"])
 def test_any_score_in_any_scope(score: str, scope: str, attention: str) -> None:
-    model = build(look=AttentionOptions(score, "softmax", scope, radius=2), attention=attention)
+    model = build(attention_options=AttentionOptions(score, "softmax", scope, radius=2), attention=attention)
     check_steps(model)
     check_padding(model)
     weight_BLHTS = cross_weights(model, SOURCE, LENGTH, READ)
@@ -75,7 +78,7 @@ def test_any_score_in_any_scope(score: str, scope: str, attention: str) -> None:
 
 
 def test_sparse_normalizers_are_accepted() -> None:
-    check_steps(build(look=AttentionOptions("dot", "sparsemax"), attention="luong"))
+    check_steps(build(attention_options=AttentionOptions("dot", "sparsemax"), attention="luong"))
 
 
 def test_without_attention_there_are_no_weights() -> None:
@@ -112,7 +115,9 @@ def test_bahdanaus_equations_by_hand() -> None:
 
 
 def test_luongs_input_feeding_by_hand() -> None:
-    model = build("lstm", num_layers=1, look=AttentionOptions("general"), attention="luong", direction="forward")
+    model = build(
+        "lstm", num_layers=1, attention_options=AttentionOptions("general"), attention="luong", direction="forward"
+    )
     decoder: Any = model.decoder
     memory, hidden = model.encoder(model.source(SOURCE) * 10**0.5, LENGTH)
     fed = torch.zeros(3, 10, dtype=torch.float64)
@@ -150,7 +155,7 @@ def plainly(model: Seq2Seq) -> torch.Tensor:
 @pytest.mark.parametrize("attention", ["bahdanau", "luong"])
 @pytest.mark.parametrize("cell", CELLS)
 def test_gradients_are_those_of_the_plain_spelling(score: str, scope: str, attention: str, cell: str) -> None:
-    model = build(cell, look=AttentionOptions(score, "softmax", scope, radius=2), attention=attention)
+    model = build(cell, attention_options=AttentionOptions(score, "softmax", scope, radius=2), attention=attention)
     leaves = list(model.parameters())
     factor = torch.randn(3, 5, 10, dtype=torch.float64)
     found, expected = (
@@ -183,7 +188,7 @@ def test_the_host_waits_for_nothing(cell: str, attention: str, scope: str, monke
     """The way of an accelerator, on a device that has shapes and no numbers: to ask for one is an error there."""
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)  # it doesn't know this device
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())
-    model = build(cell, attention=attention, look=AttentionOptions(scope=scope)).float().train().to("meta")
+    model = build(cell, attention=attention, attention_options=AttentionOptions(scope=scope)).float().train().to("meta")
     vectors = model(*(tensor.to("meta") for tensor in (SOURCE, LENGTH, READ)))
     vectors.sum().backward()
     assert all(parameter.grad is not None for parameter in model.decoder.parameters())
@@ -193,7 +198,9 @@ def test_the_host_waits_for_nothing(cell: str, attention: str, scope: str, monke
 @pytest.mark.parametrize("attention", DECODERS)
 def test_bfloat16_tracks_float32(cell: str, attention: str) -> None:
     sizes, found = RecurrentSizes(48, 40, num_layers=2, cell=cell), []  # large enough that roundings average out
-    model = Seq2Seq(source=31, target_vocabulary=33, sizes=sizes, look=ADDITIVE, attention=attention).eval()
+    model = Seq2Seq(
+        source=31, target_vocabulary=33, sizes=sizes, attention_options=ADDITIVE, attention=attention
+    ).eval()
     source, length, read = torch.randint(0, 31, (16, 12)), 2 + torch.arange(16) % 11, torch.randint(0, 33, (16, 9))
     for is_narrow in (False, True):
         with torch.autocast("cpu", torch.bfloat16, enabled=is_narrow):
@@ -211,7 +218,10 @@ def test_bfloat16_tracks_float32(cell: str, attention: str) -> None:
         ({"cell": "mlp"}, "cell: 'mlp' given; allowed: rnn, gru, lstm"),
         ({"direction": "up"}, "direction: 'up' given; allowed: forward, backward, both"),
         ({"attention": "no"}, "attention: 'no' given; allowed: none, bahdanau, luong"),
-        ({"look": AttentionOptions(scope="near")}, "scope: 'near' given; allowed: global, local_m, local_p"),
+        (
+            {"attention_options": AttentionOptions(scope="near")},
+            "scope: 'near' given; allowed: global, local_m, local_p",
+        ),
     ],
 )
 def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:

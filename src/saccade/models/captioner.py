@@ -1,4 +1,4 @@
-"""Show, Attend and Tell (Xu 2015): an LSTM that writes a sentence and looks at a place of the picture for each word."""
+"""Show, Attend and Tell (Xu 2015): an LSTM that writes a sentence and attends to the picture for each word."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MOMENTUM = 0.9  # of the baseline (Xu 2015, section 4.1)
 
 
 class PlaceWeights(NamedTuple):
-    """Where each word looked: the weights used, those expected, and log p of the place that was picked.
+    """The weights of each word on the places of a picture, those expected, and log p of the place that was picked.
 
-    With soft attention the first two are one, and the third is 0.
+    With soft attention the first two are the same, and the third is 0.
     """
 
     weight_BTS: Tensor
@@ -37,22 +37,22 @@ class PlaceWeights(NamedTuple):
 class CaptionAttention(nn.Module):
     """z_t = sum_i a_ti v_i: the expected vector (soft, Xu 2015, section 4.2) or that of one place (hard, 4.1).
 
-    Hard attention takes a sampled place in training and the likeliest one otherwise; rows that are to `expect` take
-    the expected vector.
+    Hard attention takes a sampled place in training and the likeliest one otherwise; rows where `expect_B` is True
+    take the expected vector.
     """
 
     kind = "cross"
 
-    def __init__(self, width: int, look: AttentionOptions, *, is_hard: bool) -> None:
+    def __init__(self, width: int, options: AttentionOptions, *, is_hard: bool) -> None:
         super().__init__()
-        self.aligner = SourceAttention(width, look, kind=None)  # what is recorded are the weights that are used
+        self.aligner = SourceAttention(width, options, kind=None)  # not recorded: hard attention uses other weights
         self.hard = Hard() if is_hard else None
 
     def forward(
-        self, query_BD: Tensor, look: StepwiseAttention, value_BSD: Tensor, expect_B: Tensor | None
+        self, query_BD: Tensor, expected: StepwiseAttention, value_BSD: Tensor, expect_B: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the next step's context [B, D] and its `PlaceWeights`."""
-        context_BD, expected_BTS = look.with_weights(query_BD)
+        context_BD, expected_BTS = expected.with_weights(query_BD)
         if self.hard is None:
             return context_BD, expected_BTS, expected_BTS, expected_BTS.new_zeros(expected_BTS.shape[:2])
         score_BTS = expected_BTS.clamp_min(torch.finfo(expected_BTS.dtype).tiny).log()  # softmax gives them back
@@ -63,7 +63,7 @@ class CaptionAttention(nn.Module):
             log_probability_BT = log_probability_BT.masked_fill(expect_B[:, None], 0.0)
         return (weight_BTS @ value_BSD).squeeze(1), weight_BTS, expected_BTS, log_probability_BT
 
-    def value_norms(self, _query_BD: Tensor, _look: StepwiseAttention, value_BSD: Tensor, *_: Any) -> Tensor:
+    def value_norms(self, _query_BD: Tensor, _expected: StepwiseAttention, value_BSD: Tensor, *_: Any) -> Tensor:
         """Return the lengths of the places' vectors, [B, 1, S]."""
         return value_BSD.norm(dim=-1).unsqueeze(1)
 
@@ -75,9 +75,9 @@ class CaptionDecoder(nn.Module):
     Xu 2015, sections 3.1.2 (the LSTM, equation 7: the deep output) and 4.2.1 (the gating scalar).
     """
 
-    def __init__(self, sizes: RecurrentSizes, look: AttentionOptions, *, is_hard: bool, forgetting: float) -> None:
+    def __init__(self, sizes: RecurrentSizes, options: AttentionOptions, *, is_hard: bool, forgetting: float) -> None:
         super().__init__()
-        self.gaze = CaptionAttention(sizes.width, look, is_hard=is_hard)
+        self.gaze = CaptionAttention(sizes.width, options, is_hard=is_hard)  # a name that is in saved weights
         self.gate = nn.Linear(sizes.width, 1)
         self.layers = Recurrent(
             sizes.embedding_width + sizes.width,
@@ -92,26 +92,26 @@ class CaptionDecoder(nn.Module):
     def forward(
         self, x_BTD: Tensor, state: RecurrentState, expect_B: Tensor | None
     ) -> tuple[Tensor, RecurrentState, list[PlaceWeights]]:
-        """Step by step; only what depends on the step before is inside the loop. The weights are those of each step."""
+        """Compute step by step; only what depends on the step before is inside the loop."""
         value_BSD, num_steps = state.source.value_BSD, x_BTD.shape[1]
-        look, cells = StepwiseAttention(self.gaze.aligner, state.source, 0), self.layers.unroll(x_BTD)
+        expected, cells = StepwiseAttention(self.gaze.aligner, state.source, 0), self.layers.unroll(x_BTD)
         states, contexts, outputs, weights = cells.begin(state.hidden), [], [], []
         for step in range(num_steps):
             query_BD = states[-1].read_BD
-            context_BD, *used = self.gaze(query_BD, look, value_BSD, expect_B)
+            context_BD, *used = self.gaze(query_BD, expected, value_BSD, expect_B)
             weights.append(PlaceWeights(*used))
             contexts.append(torch.sigmoid(self.gate(query_BD)) * context_BD)
             kept_BD = contexts[-1] * dropout(torch.ones_like(context_BD[:, :1]), self.forgetting, self.training)
             output_BD, states = cells(step, kept_BD, states)
             outputs.append(output_BD)
-        joined_BTD = torch.cat([torch.stack(outputs, 1), torch.stack(contexts, 1)], -1)
-        vectors_BTD = self.readout(dropout(joined_BTD, self.dropout, self.training))
+        both_BTD = torch.cat([torch.stack(outputs, 1), torch.stack(contexts, 1)], -1)
+        vectors_BTD = self.readout(dropout(both_BTD, self.dropout, self.training))
         return torch.tanh(x_BTD + vectors_BTD), state._replace(hidden=stack_states(states)), weights
 
 
 @final
 class Captioner(nn.Module):
-    """Pictures, or feature maps, to distributions over the words that tell what is on them."""
+    """A model that describes pictures: from pixels or feature maps to distributions over words."""
 
     baseline: Tensor
 
@@ -121,7 +121,7 @@ class Captioner(nn.Module):
         *,
         vocabulary: int,
         sizes: RecurrentSizes,
-        look: AttentionOptions = ADDITIVE,
+        attention_options: AttentionOptions = ADDITIVE,
         attention: str = "soft",
         start: str = "mean",
         forgetting: float = 0.0,
@@ -131,15 +131,15 @@ class Captioner(nn.Module):
         for name, value, allowed in (("attention", attention, ATTENTIONS), ("start", start, STARTS)):
             if value not in allowed:
                 raise ValueError(f"{name}: {value!r} given; allowed: {', '.join(allowed)}")
-        if attention == "hard" and look.normalizer != "softmax":
-            raise ValueError(f"normalizer: {look.normalizer!r} given; hard attention samples from softmax")
+        if attention == "hard" and attention_options.normalizer != "softmax":
+            raise ValueError(f"normalizer: {attention_options.normalizer!r} given; hard attention samples from softmax")
         self.encoder, self.is_hard = encoder, attention == "hard"
         width = sizes.embedding_width
         self.target = nn.Embedding(vocabulary, width)
         self.output = self.target if share_output else nn.Embedding(vocabulary, width)
         for embedding in dict.fromkeys((self.target, self.output)):
             nn.init.normal_(embedding.weight, std=width**-0.5)
-        self.decoder = CaptionDecoder(sizes, look, is_hard=self.is_hard, forgetting=forgetting)
+        self.decoder = CaptionDecoder(sizes, attention_options, is_hard=self.is_hard, forgetting=forgetting)
         num_states = 2 if sizes.cell == "lstm" else 1
         self.num_layers, self.width, self.num_states = sizes.num_layers, sizes.width, num_states
         self.first = nn.Linear(sizes.width, num_states * sizes.num_layers * sizes.width) if start == "mean" else None
@@ -147,22 +147,25 @@ class Captioner(nn.Module):
         self.register_buffer("baseline", torch.tensor(-math.log(vocabulary)))  # of the reward, log p of a word
 
     def start(self, source: Tensor, source_length_B: Tensor) -> RecurrentState:
-        """Look at the picture, [B, C, Y, X] or [B, Y * X, C], which has so many places: before the first word."""
+        """Read the picture, [B, C, Y, X] or [B, Y * X, C], and return the state before the first word.
+
+        `source_length_B` counts its places.
+        """
         value_BSD = self.encoder(source)
-        seen = Source(value_BSD, self.decoder.gaze.aligner.score.memory(value_BSD), source_length_B)
-        return RecurrentState(self._first(value_BSD), value_BSD.new_zeros(len(value_BSD), 0), seen, 0)
+        places = Source(value_BSD, self.decoder.gaze.aligner.score.memory(value_BSD), source_length_B)
+        return RecurrentState(self._first(value_BSD), value_BSD.new_zeros(len(value_BSD), 0), places, 0)
 
     def advance(self, state: RecurrentState, read_BT: Tensor) -> tuple[Tensor, RecurrentState]:
-        """Read some words: the vectors [B, T, D] at each, and the state after them."""
+        """Read some words and return a vector for each, [B, T, D], and the state after them."""
         vectors_BTD, later, _ = self.decoder(self._embed(read_BT), state, None)
         return vectors_BTD, later._replace(num_steps=state.num_steps + read_BT.shape[1])
 
     def logits(self, vectors: Tensor) -> Tensor:
-        """Unnormalised log-probabilities of the next word, [..., V]."""
+        """Return the unnormalised log-probabilities of the next word, [..., V]."""
         return vectors @ self.output.weight.mT
 
     def forward(self, source: Tensor, source_length_B: Tensor, read_BT: Tensor) -> tuple[Tensor, PlaceWeights]:
-        """Teacher forcing: the vectors at every word [B, T, D], and where it looked.
+        """Read a whole sentence (teacher forcing) and return a vector for each word, [B, T, D], and its weights.
 
         While hard attention trains, half of the rows take the expected vector instead of a sample (section 4.1).
         """
@@ -174,7 +177,7 @@ class Captioner(nn.Module):
 
     @torch.no_grad()
     def remember(self, reward: Tensor) -> None:
-        """b <- 0.9 b + 0.1 r, the moving average of rewards (Xu 2015, section 4.1)."""
+        """Update the moving average of rewards: b <- 0.9 b + 0.1 r (Xu 2015, section 4.1)."""
         later = MOMENTUM * self.baseline + (1 - MOMENTUM) * reward
         self.baseline.copy_(later.where(later.isfinite(), self.baseline))  # a step that is skipped leaves no trace
 
@@ -182,7 +185,7 @@ class Captioner(nn.Module):
         return dropout(self.target(read_BT) * self.scale, self.dropout, self.training)
 
     def _first(self, value_BSD: Tensor) -> Hidden:
-        """h_0 and c_0 of every layer: tanh(W mean_i v_i) (Xu 2015, section 3.1.2), or zeros."""
+        """Compute h_0 and c_0 of every layer: tanh(W mean_i v_i) (Xu 2015, section 3.1.2), or zeros."""
         count = self.num_states * self.num_layers
         if self.first is None:
             states = value_BSD.new_zeros(count, len(value_BSD), self.width)

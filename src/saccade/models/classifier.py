@@ -1,4 +1,4 @@
-"""Texts to labels: words embedded, encoded, pooled into one vector, perhaps with those of the texts before it."""
+"""Text classification: embed, encode and pool the words of a text, and of the texts before it if there is a context."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NUM_SPEAKERS = 3  # another, the same, not known
 
 
 class ClassifierDropouts(NamedTuple):
-    """Words replaced by <unk>, and shares of embeddings and of pooled vectors set to 0."""
+    """The shares of words replaced by <unk>, of embeddings set to 0 and of pooled vectors set to 0."""
 
     words: float = 0.0
     embeddings: float = 0.0
@@ -39,9 +39,9 @@ class Judged(NamedTuple):
 
 @final
 class TextClassifier(nn.Module):
-    """p(label) = softmax(W [c; u] + b): u is the pooled text, c what its context makes of it and those before it.
+    """p(label) = softmax(W [c; u] + b): u is the pooled text, c a vector of it and the texts before it.
 
-    The two levels are those of Yang 2016 (section 2); the context reads backwards in time only, as a dialogue is heard.
+    The two levels are those of Yang 2016 (section 2); the context never reads a text that comes later.
     """
 
     def __init__(
@@ -68,27 +68,27 @@ class TextClassifier(nn.Module):
         nn.init.zeros_(self.output.bias)
 
     def forward(self, batch: TextBatch) -> Judged:
-        """Every text is encoded once; every window then gathers its texts' vectors."""
+        """Encode every text once, then gather the vectors of every window."""
         vector_UD, weight_UTS, penalty_U = self.read(batch.ids_US, batch.length_U)
         own_B = batch.window_BW.take_along_dim(batch.window_length_B[:, None] - 1, 1).squeeze(1)
         vector_BD = vector_UD[own_B]
         if self.context is not None and self.speaker is not None:
-            dropped_UD = self._dropped(vector_UD, self.dropouts.vectors)
+            dropped_UD = self._drop(vector_UD, self.dropouts.vectors)
             window_BWD = dropped_UD[batch.window_BW] + self.speaker(batch.speaker_BW)
             vector_BD = torch.cat([self.context(window_BWD, batch.window_length_B), vector_BD], -1)
-        logits_BV = self.output(self._dropped(vector_BD, self.dropouts.vectors))
+        logits_BV = self.output(self._drop(vector_BD, self.dropouts.vectors))
         return Judged(logits_BV, _rows(weight_UTS, own_B), _rows(penalty_U, own_B))
 
     def read(self, ids_US: Tensor, length_U: Tensor) -> Pooled:
-        """A vector for each text, by itself."""
+        """Pool each text by itself into a vector."""
         if self.training and self.dropouts.words:
             dropped_US = torch.rand(ids_US.shape, device=ids_US.device) < self.dropouts.words
             ids_US = ids_US.masked_fill(dropped_US, UNKNOWN)
-        x_USD = self._dropped(self.embedding(ids_US), self.dropouts.embeddings)
+        x_USD = self._drop(self.embedding(ids_US), self.dropouts.embeddings)
         memory_USD, last_UD = self.encoder(x_USD, length_U)
         return self.pooling(memory_USD, last_UD, length_U)
 
-    def _dropped(self, x: Tensor, share: float) -> Tensor:
+    def _drop(self, x: Tensor, share: float) -> Tensor:
         return dropout(x, share, self.training)
 
 

@@ -1,4 +1,4 @@
-"""The Recurrent Attention Model (Mnih 2014): it looks at an image through glimpses and decides where to look next."""
+"""The Recurrent Attention Model (Mnih 2014): it reads an image by glimpses and chooses the place of each."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ HIDDEN = 128  # units between a glimpse, a location or a state and what is made 
 
 
 class GlimpsePath(NamedTuple):
-    """What was seen and where; N = B * M, an image's copies side by side.
+    """The glimpses of a batch; N = B * M, an image's M copies follow each other.
 
-    Locations [T, N, 2] as they were drawn (the sensor sees them cut to the image), the means that they were drawn
-    around, the logits of the classes after each glimpse [T, N, V], and the baselines of the reward [T, N].
+    Locations [T, N, 2] as they were drawn (the sensor clamps them to the image), the means of their distributions, the
+    logits of the classes after each glimpse [T, N, V], and the baselines of the reward [T, N].
     """
 
     location_TN2: Tensor
@@ -29,13 +29,13 @@ class GlimpsePath(NamedTuple):
 
 
 def linear_glimpse(depth: int, size: int, width: int, channels: int) -> nn.Module:
-    """relu(W rho), then W: the paper's (section 4)."""
+    """Build the paper's glimpse network: relu(W rho), then W (section 4)."""
     del channels
     return nn.Sequential(nn.Flatten(), nn.Linear(depth * size**2, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, width))
 
 
 def convolution_glimpse(depth: int, size: int, width: int, channels: int) -> nn.Module:
-    """Three small convolutions over the glimpse, its scales as channels, then W."""
+    """Build three small convolutions over the glimpse, its scales as channels, then W."""
     half = -(-size // 2)
     layers = nn.Sequential(
         nn.Conv2d(depth, channels, 3, padding=1),
@@ -49,7 +49,7 @@ def convolution_glimpse(depth: int, size: int, width: int, channels: int) -> nn.
     )
     for layer in layers:
         if isinstance(layer, nn.Conv2d | nn.Linear):
-            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")  # as bright behind a layer as before it
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")  # keeps the variance from layer to layer
     return layers
 
 
@@ -93,23 +93,23 @@ class GlimpseNetwork(nn.Module):
         self.what = GLIMPSES[glimpse](num_scales * channels, size, glimpse_width, glimpse_channels)
         self.where = _two_layers(2, glimpse_width)
         self.core = CELLS[cell](glimpse_width, width)
-        self.location = _two_layers(width, 2, std=0.01)  # at first it looks near the middle
+        self.location = _two_layers(width, 2, std=0.01)  # the first locations are near the middle
         self.action = nn.Linear(width, num_classes)
         self.baseline = nn.Linear(width, 1)
 
-    def forward(self, image_BCYX: Tensor, wander_TBM2: Tensor) -> GlimpsePath:
-        """M ways of looking at each image. The first location is wander_0; later ones are the mean plus wander_t."""
-        num_rows, copies = len(image_BCYX), wander_TBM2.shape[2]
-        wander_TN2 = wander_TBM2.expand(-1, num_rows, -1, -1).flatten(1, 2)
-        mean_N2, state = torch.zeros_like(wander_TN2[0]), None
+    def forward(self, image_BCYX: Tensor, noise_TBM2: Tensor) -> GlimpsePath:
+        """Read each image on M paths. The first location is noise_0; later ones are the mean plus noise_t."""
+        num_rows, copies = len(image_BCYX), noise_TBM2.shape[2]
+        noise_TN2 = noise_TBM2.expand(-1, num_rows, -1, -1).flatten(1, 2)
+        mean_N2, state = torch.zeros_like(noise_TN2[0]), None
         means, locations, outputs = [], [], []
-        for wander_N2 in wander_TN2:
-            location_N2 = mean_N2.detach() + wander_N2
+        for noise_N2 in noise_TN2:
+            location_N2 = mean_N2.detach() + noise_N2
             state, output_ND = self._glimpse(image_BCYX, location_N2.clamp(-1, 1).view(num_rows, copies, 2), state)
             means.append(mean_N2)
             locations.append(location_N2)
             outputs.append(output_ND)
-            mean_N2 = self._next(output_ND)
+            mean_N2 = self._next_mean(output_ND)
         output_TND = torch.stack(outputs).float()
         return GlimpsePath(
             torch.stack(locations), torch.stack(means), self._logits(output_TND), self._baselines(output_TND)
@@ -118,14 +118,14 @@ class GlimpseNetwork(nn.Module):
     def _glimpse(
         self, image_BCYX: Tensor, location_BM2: Tensor, state: Tensor | tuple[Tensor, Tensor] | None
     ) -> tuple[Tensor | tuple[Tensor, Tensor], Tensor]:
-        """One look: the state after it, and the part of the state that the other networks read."""
+        """Take one glimpse: return the state after it, and the part of the state that the other networks read."""
         glimpse_NCYX = self.sensor(image_BCYX, location_BM2)
         glimpse_ND = F.relu(self.what(glimpse_NCYX) + self.where(location_BM2.flatten(0, 1)))
         state = self.core(glimpse_ND, state)
         return state, state[0] if isinstance(state, tuple) else state
 
-    def _next(self, output_ND: Tensor) -> Tensor:
-        """The mean of the next location. In the paper REINFORCE trains this network alone, not the core below it."""
+    def _next_mean(self, output_ND: Tensor) -> Tensor:
+        """Return the mean of the next location. In the paper REINFORCE trains this network, not the core below it."""
         given_ND = output_ND if self.policy_reaches_core else output_ND.detach()
         return self.location(given_ND).float().tanh()
 
@@ -133,17 +133,16 @@ class GlimpseNetwork(nn.Module):
         return self.action(dropout(output_TND, self.dropout, self.training)).float()
 
     def _baselines(self, output_TND: Tensor) -> Tensor:
-        """The reward that is expected before each location is drawn; of the first, which nobody chooses, 0."""
+        """Return the reward expected before each location is drawn; 0 for the first, which isn't chosen."""
         expected_TN = self.baseline(output_TND[:-1].detach()).float().squeeze(-1)
         return F.pad(expected_TN, (0, 0, 1, 0))
 
 
 @final
 class _Flat(nn.Module):
-    """[N, C, Y, X] to [N, Y X C], which is how channels-last memory lies: no copy."""
+    """Flattens [N, C, Y, X] to [N, Y X C], which needs no copy in channels-last memory."""
 
     def forward(self, x_NCYX: Tensor) -> Tensor:
-        """All of a picture in one row."""
         return x_NCYX.permute(0, 2, 3, 1).flatten(1)
 
 

@@ -20,7 +20,7 @@ from saccade.ops.shared_gradients import StepLinear
 
 
 class RecurrentState(NamedTuple):
-    """A decoder between two steps. `fed` is what the next step reads beside its word, [B, D]."""
+    """A decoder between two steps; `fed_BD` is the vector that the next step reads beside its word."""
 
     hidden: Hidden
     fed_BD: Tensor
@@ -28,13 +28,13 @@ class RecurrentState(NamedTuple):
     num_steps: int
 
     def rows(self, index_N: Tensor) -> RecurrentState:
-        """The state of other rows: a beam that was reordered, or a batch that shrank."""
+        """Return the state of other rows: a beam that was reordered, or a batch that shrank."""
         hidden = tuple(state[:, index_N] for state in self.hidden)
         return RecurrentState(hidden, self.fed_BD[index_N], self.source.rows(index_N), self.num_steps)
 
 
 class RecurrentSizes(NamedTuple):
-    """What encoder and decoder are made of."""
+    """The sizes that encoder and decoder share."""
 
     width: int
     embedding_width: int
@@ -45,7 +45,7 @@ class RecurrentSizes(NamedTuple):
 
 @final
 class PlainDecoder(nn.Module):
-    """No attention: all it knows of the source is the encoder's last state (Sutskever 2014, section 2)."""
+    """A decoder without attention: it starts from the encoder's last state (Sutskever 2014, section 2)."""
 
     fed_width = 0
 
@@ -56,15 +56,12 @@ class PlainDecoder(nn.Module):
         self.dropout = sizes.dropout
 
     def memory(self, value_BSD: Tensor) -> Tensor:
-        """Nothing."""
         return value_BSD[..., :0]
 
     def first(self, hidden: Hidden) -> Hidden:
-        """The encoder's state goes on."""
         return hidden
 
     def forward(self, x_BTD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """All steps at once."""
         output_BTD, hidden = self.layers(x_BTD, state.hidden)
         vectors_BTD = self.readout(dropout(output_BTD, self.dropout, self.training))
         return vectors_BTD, state._replace(hidden=hidden)
@@ -79,33 +76,33 @@ class BahdanauDecoder(nn.Module):
 
     fed_width = 0
 
-    def __init__(self, sizes: RecurrentSizes, look: AttentionOptions) -> None:
+    def __init__(self, sizes: RecurrentSizes, options: AttentionOptions) -> None:
         super().__init__()
-        self.aligner = SourceAttention(sizes.width, look)
+        self.aligner = SourceAttention(sizes.width, options)
         self.layers = _layers(sizes, sizes.width)
         self.bridge = nn.Linear(sizes.width, sizes.width)
         self.readout = nn.Linear(2 * sizes.width + sizes.embedding_width, 2 * sizes.embedding_width)
         self.dropout = sizes.dropout
 
     def memory(self, value_BSD: Tensor) -> Tensor:
-        """The score's once-per-source work."""
+        """Compute once what the score needs of the source."""
         return self.aligner.score.memory(value_BSD)
 
     def first(self, hidden: Hidden) -> Hidden:
-        """tanh(W h), in every layer."""
+        """Return s_0 of every layer."""
         return (torch.tanh(self.bridge(hidden[0])), *hidden[1:])
 
     def forward(self, x_BTD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Step by step; only what depends on the step before is inside the loop."""
-        look, cells = StepwiseAttention(self.aligner, state.source, state.num_steps), self.layers.unroll(x_BTD)
+        """Compute step by step; only what depends on the step before is inside the loop."""
+        attention, cells = StepwiseAttention(self.aligner, state.source, state.num_steps), self.layers.unroll(x_BTD)
         states, contexts, outputs = cells.begin(state.hidden), [], []
         for step in range(x_BTD.shape[1]):
-            contexts.append(look(states[-1].read_BD))
+            contexts.append(attention(states[-1].read_BD))
             output_BD, states = cells(step, contexts[-1], states)
             outputs.append(output_BD)
-        joined_BTD = joined(torch.stack(outputs, 1), x_BTD, torch.stack(contexts, 1))
-        joined_BTD = dropout(joined_BTD, self.dropout, self.training)
-        vectors_BTD = maxout(linear(joined_BTD, self.readout.weight, self.readout.bias))
+        all_BTD = joined(torch.stack(outputs, 1), x_BTD, torch.stack(contexts, 1))
+        all_BTD = dropout(all_BTD, self.dropout, self.training)
+        vectors_BTD = maxout(linear(all_BTD, self.readout.weight, self.readout.bias))
         return vectors_BTD, state._replace(hidden=stack_states(states))
 
 
@@ -113,24 +110,23 @@ class BahdanauDecoder(nn.Module):
 class LuongDecoder(nn.Module):
     """c_t from s_t, h~_t = tanh(W_c [c_t; s_t]) (Luong 2015, section 3). Without feeding all steps run at once."""
 
-    def __init__(self, sizes: RecurrentSizes, look: AttentionOptions, *, feeds_input: bool) -> None:
+    def __init__(self, sizes: RecurrentSizes, options: AttentionOptions, *, feeds_input: bool) -> None:
         super().__init__()
         self.fed_width = sizes.embedding_width if feeds_input else 0
-        self.aligner = SourceAttention(sizes.width, look)
+        self.aligner = SourceAttention(sizes.width, options)
         self.layers = _layers(sizes, self.fed_width)
         self.combine = nn.Linear(2 * sizes.width, sizes.embedding_width)
         self.dropout = sizes.dropout
 
     def memory(self, value_BSD: Tensor) -> Tensor:
-        """The score's once-per-source work."""
+        """Compute once what the score needs of the source."""
         return self.aligner.score.memory(value_BSD)
 
     def first(self, hidden: Hidden) -> Hidden:
-        """The encoder's state goes on."""
         return hidden
 
     def forward(self, x_BTD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Attentional vectors h~; with input feeding (section 3.3) each is read with the next word."""
+        """Return attentional vectors h~; with input feeding (section 3.3) each is read with the next word."""
         vectors_BTD, state = (self._step_by_step if self.fed_width else self._at_once)(x_BTD, state)
         return dropout(vectors_BTD, self.dropout, self.training), state  # what is fed back stays whole
 
@@ -141,12 +137,12 @@ class LuongDecoder(nn.Module):
         return vectors_BTD, state._replace(hidden=hidden)
 
     def _step_by_step(self, x_BTD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        look, cells = StepwiseAttention(self.aligner, state.source, state.num_steps), self.layers.unroll(x_BTD)
+        attention, cells = StepwiseAttention(self.aligner, state.source, state.num_steps), self.layers.unroll(x_BTD)
         combine = StepLinear(self.combine.weight, self.combine.bias)
         states, vectors = cells.begin(state.hidden), [state.fed_BD]
         for step in range(x_BTD.shape[1]):
             query_BD, states = cells(step, vectors[-1], states)
-            vectors.append(torch.tanh(combine(torch.cat([look(query_BD), query_BD], -1))))
+            vectors.append(torch.tanh(combine(torch.cat([attention(query_BD), query_BD], -1))))
         return torch.stack(vectors[1:], 1), state._replace(hidden=stack_states(states), fed_BD=vectors[-1])
 
 
@@ -156,9 +152,10 @@ DECODERS = ("none", "bahdanau", "luong")
 
 @final
 class Seq2Seq(nn.Module):
-    """Source ids to distributions over target ids, through an RNN that reads and one that writes.
+    """An encoder-decoder of two RNNs: from source ids to distributions over target ids.
 
-    The source is a number of ids, or a module that makes vectors [B, S, D] and their lengths of something else.
+    `source` is the size of the source vocabulary, or a module that turns another input into vectors [B, S, D] and
+    their lengths.
     """
 
     def __init__(
@@ -168,7 +165,7 @@ class Seq2Seq(nn.Module):
         target_vocabulary: int,
         sizes: RecurrentSizes,
         attention: str = "bahdanau",
-        look: AttentionOptions = ADDITIVE,
+        attention_options: AttentionOptions = ADDITIVE,
         direction: str = "both",
         feeds_input: bool = True,
         share_embeddings: bool = False,
@@ -192,11 +189,11 @@ class Seq2Seq(nn.Module):
             num_layers=sizes.num_layers,
             dropout=sizes.dropout,
         )
-        self.decoder = _decoder(attention, sizes, look, feeds_input)
+        self.decoder = _decoder(attention, sizes, attention_options, feeds_input)
         self.dropout, self.scale = sizes.dropout, width**0.5
 
     def start(self, source_BS: Tensor, source_length_B: Tensor) -> RecurrentState:
-        """Read the source: the state before the first step."""
+        """Read the source and return the state before the first step."""
         x_BSD, source_length_B = self._read(source_BS, source_length_B)
         value_BSD, hidden = self.encoder(x_BSD, source_length_B)
         source = Source(value_BSD, self.decoder.memory(value_BSD), source_length_B)
@@ -204,20 +201,20 @@ class Seq2Seq(nn.Module):
         return RecurrentState(self.decoder.first(hidden), fed_BD, source, 0)
 
     def advance(self, state: RecurrentState, read_BT: Tensor) -> tuple[Tensor, RecurrentState]:
-        """Read some target ids: the vectors [B, T, D] at each, and the state after them."""
+        """Read some target ids and return a vector for each, [B, T, D], and the state after them."""
         vectors_BTD, later = self.decoder(self._embed(self.target, read_BT), state)
         return vectors_BTD, later._replace(num_steps=state.num_steps + read_BT.shape[1])
 
     def logits(self, vectors: Tensor) -> Tensor:
-        """Unnormalised log-probabilities of the next id, [..., V]."""
+        """Return the unnormalised log-probabilities of the next id, [..., V]."""
         return vectors @ self.output.weight.mT
 
     def forward(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
-        """Teacher forcing: the vectors at every step, [B, T, D]."""
+        """Read a whole target (teacher forcing) and return a vector for each step, [B, T, D]."""
         return self.advance(self.start(source_BS, source_length_B), read_BT)[0]
 
     def _read(self, source_BS: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
-        """The source as vectors, and how many there are of them."""
+        """Turn the source into vectors [B, S, D] and their lengths."""
         if isinstance(self.source, nn.Embedding):
             return self._embed(self.source, source_BS), length_B
         vectors_BSD, length_B = self.source(source_BS, length_B)
@@ -229,13 +226,13 @@ class Seq2Seq(nn.Module):
         return dropout(table(ids_BT) * self.scale, self.dropout, self.training)
 
 
-def _decoder(attention: str, sizes: RecurrentSizes, look: AttentionOptions, feeds_input: bool) -> Decoder:
+def _decoder(attention: str, sizes: RecurrentSizes, options: AttentionOptions, feeds_input: bool) -> Decoder:
     if attention == "none":
         return PlainDecoder(sizes)
     if attention == "bahdanau":
-        return BahdanauDecoder(sizes, look)
+        return BahdanauDecoder(sizes, options)
     if attention == "luong":
-        return LuongDecoder(sizes, look, feeds_input=feeds_input)
+        return LuongDecoder(sizes, options, feeds_input=feeds_input)
     raise ValueError(f"attention: {attention!r} given; allowed: {', '.join(DECODERS)}")
 
 

@@ -1,4 +1,4 @@
-"""Where an RNN's decoder looks: any score, normaliser and scope over the vectors of its source."""
+"""The attention of an RNN decoder: any score, normaliser and scope over the vectors of its source."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class Source(NamedTuple):
-    """What a decoder asks: the encoder's vectors, and what the score made of them."""
+    """What a decoder attends to: the encoder's vectors, and what the score computed from them."""
 
     value_BSD: Tensor
     memory_BSD: Tensor
     length_B: Tensor
 
     def rows(self, index_N: Tensor) -> Source:
-        """Other rows of the batch."""
         return Source(*(tensor[index_N] for tensor in self))
 
 
 class AttentionOptions(NamedTuple):
-    """How a decoder looks at its source."""
+    """How a decoder attends to its source."""
 
     score: str = "additive"
     normalizer: str = "softmax"
@@ -47,15 +46,15 @@ ADDITIVE = AttentionOptions()
 class SourceAttention(nn.Module):
     """c_t = sum_s a_ts h_s with any score, normaliser and scope; local scopes as in Luong 2015, section 3.2."""
 
-    def __init__(self, width: int, look: AttentionOptions, *, kind: str | None = "cross") -> None:
+    def __init__(self, width: int, options: AttentionOptions, *, kind: str | None = "cross") -> None:
         super().__init__()
         self.kind = kind
-        if look.scope not in SCOPES:
-            raise ValueError(f"scope: {look.scope!r} given; allowed: {', '.join(SCOPES)}")
-        self.score: Score = SCORES[look.score](width, width)
-        self.normalizer = NORMALIZERS[look.normalizer]()
-        self.radius = look.radius if look.scope == "local_m" else None
-        self.local = masks.LocalP(width, radius=look.radius) if look.scope == "local_p" else None
+        if options.scope not in SCOPES:
+            raise ValueError(f"scope: {options.scope!r} given; allowed: {', '.join(SCOPES)}")
+        self.score: Score = SCORES[options.score](width, width)
+        self.normalizer = NORMALIZERS[options.normalizer]()
+        self.radius = options.radius if options.scope == "local_m" else None
+        self.local = masks.LocalP(width, radius=options.radius) if options.scope == "local_p" else None
 
     def forward(
         self, query_BTD: Tensor, source: Source, first: int, *, return_weights: bool = False
@@ -83,8 +82,8 @@ class SourceAttention(nn.Module):
 
 
 @final
-class _Looks:
-    """The notes of a loop's looks: each asked, and something flowed back into its context and its weights."""
+class _Steps:
+    """The steps of a loop: the query of each, and the gradients of its context and its weights."""
 
     def __init__(self, aligner: SourceAttention, source: Source, first: int) -> None:
         self.aligner, self.source, self.first = aligner, source, first
@@ -93,10 +92,10 @@ class _Looks:
         self.autocast = partial(torch.autocast, kind, source.value_BSD.dtype, torch.is_autocast_enabled(kind))
 
     def settle(self) -> Gradients:
-        """The same questions again, all at once: the gradients of values, memory and the aligner's parameters."""
+        """Attend for all queries at once and return the gradients of values, memory and the aligner's parameters."""
         value, memory = (tensor.detach().requires_grad_() for tensor in self.source[:2])
         leaves = [value, memory, *self.aligner.parameters()]
-        context_grad, weight_grad = (_joined([note.flowed[place] for note in self.notes]) for place in range(2))
+        context_grad, weight_grad = (_join_gradients([note.flowed[place] for note in self.notes]) for place in range(2))
         with torch.enable_grad(), self.autocast():
             found = self.aligner.forward(  # not by a call: hooks have recorded these steps already
                 torch.cat([note.read for note in self.notes], 1),
@@ -115,18 +114,18 @@ class _Looks:
 
 @final
 class StepwiseAttention:
-    """An aligner for the steps of one loop, which ask one by one because each needs the answer before.
+    """An attention for a loop in which each step needs the context of the step before.
 
-    A step's backward is for its query alone. The gradients of the source and of the aligner's parameters are made
-    when all steps are done, in one pass over all queries.
+    The backward pass of a step computes the gradient of its query alone. The gradients of the source and of the
+    aligner's parameters are computed when all steps are done, in one pass over all queries.
     """
 
     def __init__(self, aligner: SourceAttention, source: Source, first: int) -> None:
         dtype = computed_in(source.value_BSD)
         value_BSD, memory_BSD = source.value_BSD.to(dtype), source.memory_BSD.to(dtype)
-        self._frozen, self._num_steps = _frozen(aligner), first
+        self._frozen, self._num_steps = _freeze(aligner), first
         self._source = Source(value_BSD.detach(), memory_BSD.detach(), source.length_B)
-        self._ledger = _Looks(aligner, self._source, first)
+        self._ledger = _Steps(aligner, self._source, first)
         self._token = anchored(self._ledger, value_BSD, memory_BSD, *aligner.parameters())
 
     def __call__(self, query_BD: Tensor) -> Tensor:
@@ -150,16 +149,16 @@ class StepwiseAttention:
         return [Noted.apply(note, place, self._token, answer) for place, answer in enumerate(answers)]
 
 
-def _joined(grads: list[Tensor | None]) -> Tensor | None:
-    """Gradients [B, 1, D] side by side; a step that nothing flowed back into has zeros."""
+def _join_gradients(grads: list[Tensor | None]) -> Tensor | None:
+    """Join the gradients [B, 1, D] of steps; a step without one gets zeros."""
     known = [grad for grad in grads if grad is not None]
     return torch.cat([torch.zeros_like(known[0]) if grad is None else grad for grad in grads], 1) if known else None
 
 
-def _frozen(module: Module) -> Module:
-    """The same module, hooks and all; its parameters are constants, and narrow where autocast would make them so."""
+def _freeze(module: Module) -> Module:
+    """Copy a module with its hooks; the parameters are constants, in the precision that autocast would choose."""
     twin = copy.copy(module)
-    parts = {name: part if part is None else _frozen(part) for name, part in module._modules.items()}
+    parts = {name: part if part is None else _freeze(part) for name, part in module._modules.items()}
     kept = {name: None if p is None else p.detach() for name, p in module._parameters.items()}
     if isinstance(module, Score):
         kept = {name: p.to(computed_in(p)) if p is not None and p.dim() else p for name, p in kept.items()}

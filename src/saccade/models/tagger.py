@@ -1,4 +1,4 @@
-"""One tag a token: words and their spelling, an encoder, the same word's other places, a chain of tags."""
+"""Tagging: word features, an encoder, attention to other places of the same word, and a chain of tags."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from saccade.ops.dropout import dropout
 
 
 class FeatureSizes(NamedTuple):
-    """Widths of what a token is known by; a width of 0 leaves it out."""
+    """The widths of a token's features; a width of 0 leaves a feature out."""
 
     word: int = 100
     character: int = 50
@@ -25,7 +25,6 @@ class FeatureSizes(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Side by side."""
         return sum(self)
 
 
@@ -57,8 +56,8 @@ class WordFeatures(nn.Module):
         self.register_buffer("unknown_share_V", share_V, persistent=False)
 
     def forward(self, tokens: TaggerInput) -> Tensor:
-        """[B, T, D]."""
-        parts = [self.word(self._heard(tokens.word_BT))]
+        """Return a vector for each token, [B, T, D]."""
+        parts = [self.word(self._hide_words(tokens.word_BT))]
         if self.characters is not None:
             spelled_ND = self.characters(tokens.character_NC, tokens.character_length_N)
             parts.append(spelled_ND[tokens.spelling_BT])
@@ -66,8 +65,8 @@ class WordFeatures(nn.Module):
             parts.append(self.shape(tokens.shape_N[tokens.spelling_BT]))
         return dropout(torch.cat(parts, -1), self.dropout, self.training)
 
-    def _heard(self, word_BT: Tensor) -> Tensor:
-        """The words, some of them by chance not."""
+    def _hide_words(self, word_BT: Tensor) -> Tensor:
+        """Replace random words by <unk> in training."""
         if not self.training:
             return word_BT
         share_BT = self.get_buffer("unknown_share_V")[word_BT]
@@ -78,7 +77,7 @@ class WordFeatures(nn.Module):
 class OtherPlaces(nn.Module):
     """Attention of a token to the other places of its word in the document; zeros where there is none.
 
-    What one sentence leaves open (CHICAGO in a headline), another may tell: non-local features (Ratinov & Roth 2009,
+    Another sentence may tell what one leaves open (CHICAGO in a headline): non-local features (Ratinov & Roth 2009,
     section 6) as attention.
     """
 
@@ -87,22 +86,22 @@ class OtherPlaces(nn.Module):
         self.attention = MultiHeadAttention(width, num_heads, bias=False)
 
     def forward(self, x_BTD: Tensor, place_NS: Tensor, length_N: Tensor) -> Tensor:
-        """[B, T, D]; `place_NS` are the places of one word a row, counted through [B, T]."""
+        """Return [B, T, D]; a row of `place_NS` are the places of one word, counted through [B, T]."""
         x_ND = x_BTD.flatten(0, 1)
         if not len(place_NS):
             return torch.zeros_like(x_BTD)
         mask = masks.padding(length_N) & masks.where(lambda t, s: t != s)
         found_NSD = cast(Tensor, self.attention(x_ND[place_NS], mask=mask))
         real_NS = torch.arange(place_NS.shape[1], device=place_NS.device) < length_N[:, None]
-        seen_ND = torch.zeros_like(x_ND).index_put((place_NS[real_NS],), found_NSD[real_NS].to(x_ND.dtype))
-        return seen_ND.view_as(x_BTD)
+        other_ND = torch.zeros_like(x_ND).index_put((place_NS[real_NS],), found_NSD[real_NS].to(x_ND.dtype))
+        return other_ND.view_as(x_BTD)
 
 
 @final
 class TagNetwork(nn.Module):
-    """Word features, an encoder, and a chain of tags; between them, where documents count, other places.
+    """Word features, an encoder and a chain of tags; for whole documents also other places.
 
-    What a token has seen there is read along by an encoder of its own, behind the first.
+    A second encoder, behind the first, then reads the vectors from the other places as well.
     """
 
     def __init__(
@@ -122,19 +121,19 @@ class TagNetwork(nn.Module):
         self.output = nn.Linear((encoder if second is None else second).width, chain.num_tags)
 
     def forward(self, tokens: TaggerInput) -> Tensor:
-        """A score for each tag of each token, [B, T, V]."""
+        """Return a score for each tag of each token, [B, T, V]."""
         x_BTD = self.encoder(self.features(tokens), tokens.length_B).memory_BSD
         x_BTD = dropout(x_BTD, self.dropout, self.training)
         if self.places is not None and self.second is not None:
-            seen_BTD = self.places(x_BTD, tokens.place_NS, tokens.place_length_N)
-            seen_BTD = dropout(seen_BTD, self.dropout, self.training)
-            x_BTD = self.second(torch.cat([x_BTD, seen_BTD], -1), tokens.length_B).memory_BSD
+            other_BTD = self.places(x_BTD, tokens.place_NS, tokens.place_length_N)
+            other_BTD = dropout(other_BTD, self.dropout, self.training)
+            x_BTD = self.second(torch.cat([x_BTD, other_BTD], -1), tokens.length_B).memory_BSD
             x_BTD = dropout(x_BTD, self.dropout, self.training)
         return self.output(x_BTD)
 
 
 def _embedding(count: int, width: int) -> nn.Embedding:
-    """Uniform in ± sqrt(3 / D), so that a vector's length is 1 (Ma & Hovy 2016, section 3.1)."""
+    """Draw an embedding uniformly in ± sqrt(3 / D), so that a vector's length is 1 (Ma & Hovy 2016, section 3.1)."""
     table = nn.Embedding(count, width)
     nn.init.uniform_(table.weight, -((3 / width) ** 0.5), (3 / width) ** 0.5)
     return table

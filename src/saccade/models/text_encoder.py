@@ -1,4 +1,4 @@
-"""Text encoders: embedded tokens to one vector a token, by recurrence, by self-attention, or not at all.
+"""Text encoders: from embeddings to one vector for each token, by recurrence, by self-attention, or unchanged.
 
 Every encoder has a `width` and is called as encoder(x_BSD, length_B) -> Encoded; padding changes nothing.
 """
@@ -19,7 +19,7 @@ from saccade.ops.dropout import dropout
 
 
 class Encoded(NamedTuple):
-    """A vector for each token [B, S, D], and the one that read last [B, D]."""
+    """A vector for each token [B, S, D], and one of the whole text [B, D]: the last state."""
 
     memory_BSD: Tensor
     last_BD: Tensor
@@ -27,20 +27,19 @@ class Encoded(NamedTuple):
 
 @final
 class BagEncoder(nn.Module):
-    """h_s = x_s: every word for itself, in any order (Iyyer 2015, section 2.1)."""
+    """h_s = x_s: a bag of words, without their order (Iyyer 2015, section 2.1)."""
 
     def __init__(self, input_width: int) -> None:
         super().__init__()
         self.width = input_width
 
     def forward(self, x_BSD: Tensor, length_B: Tensor) -> Encoded:
-        """The words as they came."""
         return Encoded(x_BSD, last_steps(x_BSD, length_B))
 
 
 @final
 class RecurrentTextEncoder(nn.Module):
-    """h_s = cell(h_s-1, x_s), from the beginning, from the end or both; the last state has read everything."""
+    """h_s = cell(h_s-1, x_s) from the beginning, from the end or both."""
 
     def __init__(
         self,
@@ -59,14 +58,14 @@ class RecurrentTextEncoder(nn.Module):
         )
 
     def forward(self, x_BSD: Tensor, length_B: Tensor) -> Encoded:
-        """The top layer's outputs, zeros behind the length, and its last state (of both directions, side by side)."""
+        """Return the top layer's outputs, zeros behind the length, and its last state (both directions joined)."""
         memory_BSD, hidden = self.layers(x_BSD, length_B)
         return Encoded(memory_BSD, hidden[0][-1])
 
 
 @final
 class TransformerTextEncoder(nn.Module):
-    """Blocks of self-attention and feed-forward (Vaswani 2017, section 3.1) over x, brought to their width."""
+    """Blocks of self-attention and feed-forward (Vaswani 2017, section 3.1) over a projection of x."""
 
     def __init__(
         self,
@@ -86,7 +85,7 @@ class TransformerTextEncoder(nn.Module):
         self.norm = nn.LayerNorm(sizes.width) if sizes.norm == "pre" else nn.Identity()
 
     def forward(self, x_BSD: Tensor, length_B: Tensor) -> Encoded:
-        """The last block's outputs; the last token's stands for the whole."""
+        """Return the last block's outputs, and that of the last token."""
         x_BSD, steps = self.project(x_BSD), x_BSD.shape[1]
         place = Positions.following(0, steps, x_BSD.device)
         if self.positions is not None:
@@ -105,5 +104,5 @@ TextEncoder = BagEncoder | RecurrentTextEncoder | TransformerTextEncoder
 
 
 def last_steps(x_BSD: Tensor, length_B: Tensor) -> Tensor:
-    """Each row's last real step, [B, D]."""
+    """Return each row's last real step, [B, D]."""
     return x_BSD[torch.arange(len(x_BSD), device=x_BSD.device), length_B - 1]

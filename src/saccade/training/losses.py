@@ -11,15 +11,14 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from saccade.data.batches import PairBatch
-from saccade.data.packing import IGNORED, PackedBatch
-from saccade.models.transformer import Transformer
+from saccade.data.packing import IGNORED, PackedBatch, PackedRow
 from saccade.ops.half_weights import narrow_now
 from saccade.ops.kernels.availability import is_fused, num_multiprocessors
 from saccade.ops.precision import widened
@@ -28,6 +27,13 @@ from saccade.ops.unit_gradient import is_one
 CHUNK_LOGITS = 1 << 22
 CHUNK_BYTES = 640 << 20  # of logits on a CUDA device
 ROWS_OF_MULTIPROCESSOR = 64  # in a product: a width of 512 or 1024 then gives each as many tiles of 256 x 128
+
+
+class PackedModel(Protocol):
+    """A model that reads sentences which are packed into one row."""
+
+    def packed(self, source: PackedRow, target: PackedRow) -> Tensor:
+        """Return a vector for each target id, [1, T, D]."""
 
 
 def sequence_loss(
@@ -56,7 +62,7 @@ def sequence_loss(
 
 def packed_loss(network: nn.Module, batch: PackedBatch, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """The same of a packed batch, whose padding counts for nothing; the device is asked nothing."""
-    vectors_1TD = cast(Transformer, network).packed(batch.source, batch.target)
+    vectors_1TD = cast(PackedModel, network).packed(batch.source, batch.target)
     return smoothed_cross_entropy(
         vectors_1TD[0], network.get_parameter("output.weight"), batch.write_T, smoothing=smoothing
     )

@@ -44,7 +44,7 @@ def transformer(**options: bool) -> WriterSubject:
 
 def recurrent(attention: str, **look: str) -> WriterSubject:
     sizes, looks = RECURRENT, AttentionOptions(**look)  # type: ignore[arg-type]
-    model = Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, attention=attention, look=looks)
+    model = Seq2Seq(source=11, target_vocabulary=13, sizes=sizes, attention=attention, attention_options=looks)
     return WriterSubject(model.eval())
 
 

@@ -186,7 +186,7 @@ def model(config: CaptionConfig, tokenizer: SentencePiece | Vocabulary, places: 
         encoder,
         vocabulary=tokenizer.size,
         sizes=sizes,
-        look=AttentionOptions(section.score, section.normalizer),
+        attention_options=AttentionOptions(section.score, section.normalizer),
         attention=section.attention,
         start=section.start,
         forgetting=section.forgetting,

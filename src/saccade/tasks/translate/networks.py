@@ -126,7 +126,7 @@ def rnn(section: RnnModel, common: dict[str, Any]) -> Seq2Seq:
             section.width, section.embedding_width, section.num_layers, cell=section.cell, dropout=section.dropout
         ),
         attention=section.attention,
-        look=AttentionOptions(section.score, section.normalizer, section.scope, section.radius),
+        attention_options=AttentionOptions(section.score, section.normalizer, section.scope, section.radius),
         direction=section.direction,
         feeds_input=section.feeds_input,
         **common,
