@@ -72,7 +72,7 @@ def packed(dtype: torch.dtype, width: int, dropout: float, band: tuple[int | Non
     query, key, value = torch.randn(64, 3, 8, width, dtype=dtype).permute(1, 2, 0, 3)
     rules = (start, None, torch.zeros(1, dtype=torch.int64), width**-0.5, *band, dropout, 100)
     output, peak = packed_attention(query, key, value, *rules)
-    packed_attention_backward(output, query, key, value, output, peak, *rules)
+    packed_attention_backward(output, query, key, value, *rules, output, peak)
 
 
 def crossing(dtype: torch.dtype) -> None:
@@ -83,7 +83,7 @@ def crossing(dtype: torch.dtype) -> None:
     starts = (torch.tensor([0, 20, 50, 64]), torch.tensor([0, 9, 70, 77]))
     rules = (*starts, None, 0.2, -5, 5, 0.0, 100)
     output, peak = packed_attention(query, key, value, *rules)
-    packed_attention_backward(output, query, key, value, output, peak, *rules)
+    packed_attention_backward(output, query, key, value, *rules, output, peak)
 
 
 def step(dtype: torch.dtype, rows: int, ancestor: torch.Tensor | None, is_new: bool) -> None:
@@ -113,7 +113,7 @@ def streamed(
     centre = torch.rand(2, 4, num_keys) if is_local else None
     more = (mask, centre, torch.zeros(1, dtype=torch.int64), kind, 0.125, None, high, 5, dropout)
     output, peak = streamed_attention(query, keys, keys, *more)
-    streamed_attention_backward(output, query, keys, keys, peak, *more)
+    streamed_attention_backward(output, query, keys, keys, *more, peak)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Additive attention in CUDA C++ (`cuda/additive_*.cu`): exponentials once, four fractions to a reciprocal.
 
-docs/additive.md derives it. All tensors here are contiguous: query [N, T, A], key [N, S, A], value [N, S, D], v [N, A].
+docs/additive.md derives it. All tensors here are contiguous: query [B, T, A], key [B, S, A], value [B, S, D], v [B, A].
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ class _Beyond(ctypes.Structure):
 
 
 class Beyond(NamedTuple):
-    """Batch entries that a cheaper path has done are left: those whose max |q| + max |k| [N, 2] is up to a limit."""
+    """Batch entries that a cheaper path has done are left: those whose max |q| + max |k| [B, 2] is up to a limit."""
 
-    range_N2: Tensor | None = None
+    range_B2: Tensor | None = None
     limit: float = 0.0
 
     def struct(self) -> _Beyond:
         """The C++ struct."""
-        return _Beyond(pointer(self.range_N2), self.limit)
+        return _Beyond(pointer(self.range_B2), self.limit)
 
 
 class RawTerms(NamedTuple):
@@ -94,7 +94,7 @@ class RawTerms(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """N, T, S."""
+        """B, T, S."""
         return self.query.shape[0], self.query.shape[1], self.key.shape[1]
 
     @property
@@ -111,7 +111,7 @@ class RawTerms(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What one call's kernels share, [N, rows, padded A] and smaller, all float32; keys have neighbours swapped."""
+    """What one call's kernels share, [B, rows, padded A] and smaller, all float32; keys have neighbours swapped."""
 
     query: Tensor
     key: Tensor
@@ -138,7 +138,7 @@ class Prepared(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """N, T, S."""
+        """B, T, S."""
         return self.raw.sizes
 
     def scores(self) -> _Scores:
@@ -146,16 +146,16 @@ class Prepared(NamedTuple):
         return self.raw.scores(*self[3:])
 
 
-def prepare(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, beyond: Beyond | None = None) -> Prepared:
+def prepare(query_BTA: Tensor, key_BSA: Tensor, v_BA: Tensor, *, beyond: Beyond | None = None) -> Prepared:
     """Exponentials of queries and keys, v folded into the queries', and bounds on their products."""
-    (count, num_queries, width), num_keys = query_NTA.shape, key_NSA.shape[1]
+    (count, num_queries, width), num_keys = query_BTA.shape, key_BSA.shape[1]
     padded = -(-width // 4) * 4
     query_blocks, key_blocks = -(-num_queries // ROWS), -(-num_keys // ROWS)
-    make = v_NA.new_empty
+    make = v_BA.new_empty
     made = Prepared(
-        query_NTA,
-        key_NSA,
-        v_NA,
+        query_BTA,
+        key_BSA,
+        v_BA,
         make(count, num_queries, padded),
         make(count, num_keys, padded),
         make(count, padded),
@@ -163,7 +163,7 @@ def prepare(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, beyond: Beyond 
         make(count, query_blocks, 2),
         make(count, key_blocks, 2),
     )
-    module = nvrtc.load(BASE, {"INPUT": INPUTS[query_NTA.dtype]}, query_NTA.device)
+    module = nvrtc.load(BASE, {"INPUT": INPUTS[query_BTA.dtype]}, query_BTA.device)
     sizes = [ctypes.c_int(size) for size in (num_queries, num_keys, width, padded)]
     tensors = [pointer(x) for x in made]
     module.launch(
@@ -173,17 +173,17 @@ def prepare(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, *, beyond: Beyond 
 
 
 def scores(prepared: Prepared) -> Tensor:
-    """e_ts = v·tanh(q_t + k_s), [N, T, S] in float32."""
+    """e_ts = v·tanh(q_t + k_s), [B, T, S] in float32."""
     count, num_queries, num_keys = prepared.sizes
-    score_NTS = prepared.v.new_empty(prepared.sizes)
+    score_BTS = prepared.v.new_empty(prepared.sizes)
     tiles = count * -(-num_queries // 64) * -(-num_keys // 64)
     tiling = ALONE if tiles >= MANY else LARGE if tiles >= ONE_EACH else FEW
-    module = nvrtc.load((*TILED, *sources("additive_score.cu")), tiling.defines(prepared.query.dtype), score_NTS.device)
+    module = nvrtc.load((*TILED, *sources("additive_score.cu")), tiling.defines(prepared.query.dtype), score_BTS.device)
     grid = (-(-num_keys // (32 * tiling.warps_s)), -(-num_queries // (32 * tiling.warps_t)), count)
     tile = 32 * tiling.warps_t * (32 * tiling.warps_s + 4) * tiling.split
     shared = 4 * max(tiling.stages(), tile)
-    module.launch("scores", grid, tiling.threads, shared, [prepared.scores(), pointer(score_NTS)])
-    return score_NTS
+    module.launch("scores", grid, tiling.threads, shared, [prepared.scores(), pointer(score_BTS)])
+    return score_BTS
 
 
 def tiling_to_attend(count: int, num_queries: int, value_width: int) -> Tiling | None:
@@ -196,11 +196,11 @@ def tiling_to_attend(count: int, num_queries: int, value_width: int) -> Tiling |
     return SMALL if SMALL.bytes_to_attend(value_width) <= SHARED_LIMIT else None
 
 
-def tiling_to_attend_raw(query_NTA: Tensor, key_NSA: Tensor, value_NSD: Tensor) -> Tiling | None:
+def tiling_to_attend_raw(query_BTA: Tensor, key_BSA: Tensor, value_BSD: Tensor) -> Tiling | None:
     """For entries whose keys are one tile, with nothing prepared; None: it must be, or nothing fits."""
-    (count, num_queries, width), (_, num_keys, value_width) = query_NTA.shape, value_NSD.shape
-    size = 4 * query_NTA.element_size()
-    if width % 4 or any(x.data_ptr() % size for x in (query_NTA, key_NSA)):
+    (count, num_queries, width), (_, num_keys, value_width) = query_BTA.shape, value_BSD.shape
+    size = 4 * query_BTA.element_size()
+    if width % 4 or any(x.data_ptr() % size for x in (query_BTA, key_BSA)):
         return None
     is_few = count * -(-num_queries // 32) <= ONE_EACH
     short, long = (SHORT_FEW, FEW) if is_few else (SHORT, SMALL)
@@ -211,7 +211,7 @@ def tiling_to_attend_raw(query_NTA: Tensor, key_NSA: Tensor, value_NSD: Tensor) 
 
 def attend(
     prepared: Prepared | RawTerms,
-    value_NSD: Tensor,
+    value_BSD: Tensor,
     scope: Scope,
     dropout: Dropout,
     tiling: Tiling,
@@ -220,21 +220,21 @@ def attend(
     beyond: Beyond | None = None,
     kept: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The weighted sums [N, T, D], and the logarithm of each row's sum of e^score [N, T] (no key: infinite).
+    """The weighted sums [B, T, D], and the logarithm of each row's sum of e^score [B, T] (no key: infinite).
 
-    `over`: where they are written, if `beyond` leaves some entries as they are. `kept`: where the weights [N, T, S] are
+    `over`: where they are written, if `beyond` leaves some entries as they are. `kept`: where the weights [B, T, S] are
     written, before dropout, if all keys are one tile.
     """
     count, num_queries, _ = prepared.sizes
-    width = value_NSD.shape[-1]
+    width = value_BSD.shape[-1]
     if over is None:
-        over = (value_NSD.new_empty(count, num_queries, width), prepared.v.new_empty(count, num_queries))
+        over = (value_BSD.new_empty(count, num_queries, width), prepared.v.new_empty(count, num_queries))
     raw_width = prepared.padded if isinstance(prepared, RawTerms) else 0
-    defines = {**tiling.defines(value_NSD.dtype, raw=raw_width > 0), "BLOCKS": max(1, 512 // tiling.threads)}
-    module = nvrtc.load((*TILED, *sources("additive_attend.cu")), defines, value_NSD.device)
+    defines = {**tiling.defines(value_BSD.dtype, raw=raw_width > 0), "BLOCKS": max(1, 512 // tiling.threads)}
+    module = nvrtc.load((*TILED, *sources("additive_attend.cu")), defines, value_BSD.device)
     grid = (-(-num_queries // (32 * tiling.warps_t)), count, 1)
     structs = [prepared.scores(), scope.allowed(), dropout.drawing()]
-    tensors = [pointer(x) for x in (value_NSD, *over, kept)]
+    tensors = [pointer(x) for x in (value_BSD, *over, kept)]
     arguments = [*structs, *tensors, ctypes.c_int(width), (beyond or Beyond()).struct()]
     shared = tiling.bytes_to_attend(width, raw_width)
     module.launch("attend", grid, tiling.threads, shared, arguments)
@@ -243,7 +243,7 @@ def attend(
 
 def attend_prepared_or_raw(
     raw: RawTerms,
-    value_NSD: Tensor,
+    value_BSD: Tensor,
     scope: Scope,
     dropout: Dropout,
     *,
@@ -253,9 +253,9 @@ def attend_prepared_or_raw(
     """As `attend`, by what is quicker."""
     count, num_queries, _ = raw.sizes
     prepared: RawTerms | Prepared = raw
-    tiling = tiling_to_attend_raw(raw.query, raw.key, value_NSD)
+    tiling = tiling_to_attend_raw(raw.query, raw.key, value_BSD)
     if tiling is None:
         prepared = prepare(*raw, beyond=beyond)
-        tiling = tiling_to_attend(count, num_queries, value_NSD.shape[-1])
+        tiling = tiling_to_attend(count, num_queries, value_BSD.shape[-1])
         assert tiling is not None
-    return attend(prepared, value_NSD, scope, dropout, tiling, over=over, beyond=beyond)
+    return attend(prepared, value_BSD, scope, dropout, tiling, over=over, beyond=beyond)

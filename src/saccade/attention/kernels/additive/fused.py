@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from saccade.attention.call import Attended, Call
 from saccade.attention.kernels.additive import fractions as cuda
 from saccade.attention.kernels.additive.gradient import gradients
-from saccade.attention.kernels.additive.scope import Dropout, Masked, Scope, scope_of
-from saccade.attention.kernels.additive.weights import kept_attention, weights_and_gradient, wide_product
+from saccade.attention.kernels.additive.scope import NO_OPTION_GRADIENTS, AdditiveInputs, Masked, scope_of
+from saccade.attention.kernels.additive.weights import (
+    gradient_shapes,
+    kept_attention,
+    weights_and_gradient,
+    wide_product,
+)
 from saccade.attention.kernels.packed.unpack import unpack
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Additive
 from saccade.ops.dropout import drawn_seed
 from saccade.ops.kernels import nvrtc
+from saccade.ops.operator import operator, restore, save
 
 REASON = "the additive score, softmax and the weighted sum are one kernel"
 PAIRS = 1 << 24  # of queries and keys, whose scores the backward pass holds at a time
@@ -59,7 +67,7 @@ def _refuses_sizes(call: Call) -> str | None:
     return None
 
 
-def run(call: Call, operator: Operator | None = None) -> Attended:
+def run(call: Call, attend: Operator | None = None) -> Attended:
     """Project, fold the leading axes, attend (by another operator of the same kind, if one is given)."""
     assert isinstance(call.score, Additive)
     leading = call.leading
@@ -78,9 +86,8 @@ def run(call: Call, operator: Operator | None = None) -> Attended:
         scope = unpacked.scope(*call.mask.band)
         query, key, value = unpacked.queries(query), unpacked.keys(key), unpacked.keys(value)
         v = v.repeat_interleave(unpacked.slots, 0)
-    output, _ = (operator or attention)(
-        query, key, v, value, scope.mask, scope.low, scope.high, scope.inner, call.dropout, seed
-    )
+    given = AdditiveInputs(query, key, v, value, scope.mask, scope.low, scope.high, scope.inner, call.dropout, seed)
+    output, _ = (attend or attention)(*given)
     output = output if unpacked is None else unpacked.back(output)
     if heads_lead:
         return Attended(output.view(*leading[1:], leading[0], *output.shape[-2:]).movedim(-3, 0))
@@ -88,105 +95,62 @@ def run(call: Call, operator: Operator | None = None) -> Attended:
 
 
 def _folded(x: Tensor, heads_lead: bool) -> Tensor:
-    """[*leading, T, D] -> [N, T, D]; heads first, as a product with a matrix for each head leaves them."""
+    """[*leading, T, D] -> [B, T, D]; heads first, as a product with a matrix for each head leaves them."""
     count = math.prod(x.shape[:-2])
     return (x.movedim(0, -3) if heads_lead else x).reshape(count, *x.shape[-2:]).contiguous()
 
 
-def attention(
-    query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor, *options: object
-) -> tuple[Tensor, Tensor]:
-    """By the operator that is quicker; with it what its backward pass keeps, of no use to others."""
-    tensors = (query_NTA, key_NSA, v_NA, value_NSD)
-    (_, num_queries, width), (_, num_keys, value_width) = query_NTA.shape, value_NSD.shape
-    num_pairs, is_whole = num_queries * num_keys, all(option is None for option in options[:3])  # mask and band
-    is_learning = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+def attention(*inputs: Any) -> tuple[Tensor, Tensor]:
+    """Attend by the operator that is quicker; what it keeps for its backward pass comes second."""
+    given = AdditiveInputs(*inputs)
+    (_, num_queries, width), (_, num_keys, value_width) = given.query_BTA.shape, given.value_BSD.shape
+    num_pairs, is_whole = num_queries * num_keys, given.mask is None and given.low is None and given.high is None
+    is_learning = torch.is_grad_enabled() and any(x.requires_grad for x in given[:4])
     is_small = num_pairs <= (num_queries + num_keys) * (width + value_width)
     if is_small and (is_learning or (is_whole and num_pairs >= MANY_PAIRS)):
-        return kept_attention(*tensors, *options)
-    return additive_attention(*tensors, *options)
+        return kept_attention(*given)
+    return additive_attention(*given)
 
 
-@torch.library.custom_op("saccade::additive_attention", mutates_args=())
-def additive_attention(
-    query_NTA: Tensor,
-    key_NSA: Tensor,
-    v_NA: Tensor,
-    value_NSD: Tensor,
-    mask: Tensor | None,
-    low: int | None,
-    high: int | None,
-    inner: int,
-    dropout: float,
-    seed: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """softmax(v·tanh(q_t + k_s)) values, [N, T, D], and the log-sums [N, T]."""
-    scope, drop = Scope(low, high, mask, inner), Dropout(dropout, seed)
-    return cuda.attend_prepared_or_raw(cuda.RawTerms(query_NTA, key_NSA, v_NA), value_NSD, scope, drop)
+def output_shapes(given: AdditiveInputs) -> tuple[Tensor, Tensor]:
+    """Return empty outputs: the weighted sums [B, T, D], and a number for each row [B, T]."""
+    shape = given.query_BTA.shape[:2]
+    return given.value_BSD.new_empty(*shape, given.value_BSD.shape[-1]), given.v_BA.new_empty(shape)
 
 
-def attended_shapes(
-    query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor, *options: object
-) -> tuple[Tensor, Tensor]:
-    """What the operator returns, empty."""
-    del key_NSA, options
-    return value_NSD.new_empty(*query_NTA.shape[:2], value_NSD.shape[-1]), v_NA.new_empty(query_NTA.shape[:2])
+@operator("saccade::additive_attention", shapes=output_shapes)
+def additive_attention(given: AdditiveInputs) -> tuple[Tensor, Tensor]:
+    """Compute softmax(v·tanh(q_t + k_s)) values, [B, T, D], and the log-sums [B, T]."""
+    raw = cuda.RawTerms(given.query_BTA, given.key_BSA, given.v_BA)
+    return cuda.attend_prepared_or_raw(raw, given.value_BSD, given.scope, given.dropout)
 
 
-additive_attention.register_fake(attended_shapes)
-
-
-@torch.library.custom_op("saccade::additive_attention_backward", mutates_args=())
-def additive_attention_backward(
-    grad_NTD: Tensor,
-    query_NTA: Tensor,
-    key_NSA: Tensor,
-    v_NA: Tensor,
-    value_NSD: Tensor,
-    mask: Tensor | None,
-    low: int | None,
-    high: int | None,
-    inner: int,
-    dropout: float,
-    seed: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients for query, key, v and value."""
-    with torch.autocast(query_NTA.device.type, enabled=False):
-        grad_NTD = grad_NTD.contiguous()
-        prepared = cuda.prepare(query_NTA, key_NSA, v_NA)
-        wide = [torch.empty_like(x, dtype=torch.float32) for x in (query_NTA, key_NSA, value_NSD)]
+@operator("saccade::additive_attention_backward", shapes=gradient_shapes)
+def additive_attention_backward(grad_BTD: Tensor, given: AdditiveInputs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Compute the gradients for query, key, v and value."""
+    query_BTA, key_BSA, v_BA, value_BSD, *_ = given
+    with torch.autocast(query_BTA.device.type, enabled=False):
+        grad_BTD = grad_BTD.contiguous()
+        prepared = cuda.prepare(query_BTA, key_BSA, v_BA)
+        wide = [torch.empty_like(x, dtype=torch.float32) for x in (query_BTA, key_BSA, value_BSD)]
         of_query, of_key, of_value = wide
-        of_v = torch.zeros_like(v_NA)
+        of_v = torch.zeros_like(v_BA)
         for count, steps in parts(*prepared.sizes):
-            masked = Masked(Scope(low, high, mask, inner), Dropout(dropout, seed), count.start, steps.start)
-            part, grad, values = prepared.part(count, steps), grad_NTD[count, steps], value_NSD[count]
+            masked = Masked(given.scope, given.dropout, count.start, steps.start)
+            part, grad, values = prepared.part(count, steps), grad_BTD[count, steps], value_BSD[count]
             score = cuda.scores(part)
             g = wide_product(grad, values.mT)
             weight = weights_and_gradient(score, g, masked, values.dtype)
             again = steps.start > 0
             product = wide_product(weight.mT, grad)
             of_value[count] = of_value[count].add_(product) if again else product
-            given = (query_NTA[count, steps], key_NSA[count], v_NA[count], g)
-            launch, more = gradients(*given, of_query[count, steps], of_key[count], add=again)
+            terms = (query_BTA[count, steps], key_BSA[count], v_BA[count], g)
+            launch, more = gradients(*terms, of_query[count, steps], of_key[count], add=again)
             launch()
             of_v[count] += more
-        types = (query_NTA.dtype, key_NSA.dtype, value_NSD.dtype)
+        types = (query_BTA.dtype, key_BSA.dtype, value_BSD.dtype)
         query, key, value = (tensor.to(dtype) for tensor, dtype in zip(wide, types, strict=True))
         return query, key, of_v, value
-
-
-@additive_attention_backward.register_fake
-def _(
-    grad_NTD: Tensor,
-    query_NTA: Tensor,
-    key_NSA: Tensor,
-    v_NA: Tensor,
-    value_NSD: Tensor,
-    *options: object,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    del grad_NTD, options
-    query, key, v, value = (torch.empty_like(x) for x in (query_NTA, key_NSA, v_NA, value_NSD))
-    return query, key, v, value
 
 
 def parts(count: int, num_queries: int, num_keys: int) -> Iterator[tuple[slice, slice]]:
@@ -202,21 +166,16 @@ def parts(count: int, num_queries: int, num_keys: int) -> Iterator[tuple[slice, 
             yield slice(n, n + 1), slice(first, min(first + steps, num_queries))
 
 
-def save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]) -> None:
-    """What the backward pass wants: the inputs alone."""
-    query, key, v, value, mask, low, high, inner, dropout, seed = inputs
-    ctx.save_for_backward(query, key, v, value, mask, seed)  # type: ignore[arg-type]
-    ctx.options = (low, high, inner, dropout)  # type: ignore[attr-defined]
+def keep(ctx: FunctionCtx, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    """Keep the inputs alone for the backward pass."""
+    save(ctx, *inputs)
     ctx.mark_non_differentiable(output[1])
 
 
-def differentiate(ctx: torch.autograd.function.FunctionCtx, grad: Tensor, unused: Tensor) -> tuple[Tensor | None, ...]:
-    """Gradients for query, key, v and value."""
+def differentiate(ctx: FunctionCtx, grad: Tensor, unused: Tensor) -> tuple[Tensor | None, ...]:
+    """Return the gradients for query, key, v and value, and none for the options."""
     del unused
-    *tensors, mask, seed = ctx.saved_tensors  # type: ignore[attr-defined]
-    low, high, inner, dropout = ctx.options  # type: ignore[attr-defined]
-    gradients = additive_attention_backward(grad, *tensors, mask, low, high, inner, dropout, seed)
-    return (*gradients, None, None, None, None, None, None)
+    return (*additive_attention_backward(grad, *restore(ctx)), *NO_OPTION_GRADIENTS)
 
 
-additive_attention.register_autograd(differentiate, setup_context=save)
+additive_attention.register_autograd(differentiate, setup_context=keep)

@@ -31,15 +31,15 @@ class _Plan(NamedTuple):
     shared: int
 
 
-def projected(query_N1D: Tensor, weight_AD: Tensor, module: nvrtc.Module) -> tuple[Tensor, int]:
-    """W q, [..., 1, A], and 0; of few rows in parts [parts, N, A] (float32), and how many they are."""
+def projected(query_B1D: Tensor, weight_AD: Tensor, module: nvrtc.Module) -> tuple[Tensor, int]:
+    """W q, [..., 1, A], and 0; of few rows in parts [parts, B, A] (float32), and how many they are."""
     num_outputs, width = weight_AD.shape
-    count = query_N1D.numel() // width
-    if count > FEW_ROWS or weight_AD.dtype != query_N1D.dtype or not weight_AD.is_contiguous():
-        return query_N1D @ weight_AD.to(query_N1D.dtype).mT, 0
-    grid, chunk, shared = _plan(count, num_outputs, width, query_N1D.itemsize)
-    made = query_N1D.new_empty((grid[2], count, num_outputs), dtype=torch.float32)
-    places = (query_N1D.data_ptr(), weight_AD.data_ptr(), made.data_ptr())
+    count = query_B1D.numel() // width
+    if count > FEW_ROWS or weight_AD.dtype != query_B1D.dtype or not weight_AD.is_contiguous():
+        return query_B1D @ weight_AD.to(query_B1D.dtype).mT, 0
+    grid, chunk, shared = _plan(count, num_outputs, width, query_B1D.itemsize)
+    made = query_B1D.new_empty((grid[2], count, num_outputs), dtype=torch.float32)
+    places = (query_B1D.data_ptr(), weight_AD.data_ptr(), made.data_ptr())
     given = _Projection(*places, count, num_outputs, width, chunk)
     module.launch("project", grid, THREADS, shared, (given,), nvrtc.Turn.FIRST)
     return made, grid[2]

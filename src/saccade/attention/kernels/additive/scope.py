@@ -30,7 +30,7 @@ class Drawing(ctypes.Structure):
 
 
 class Scope(NamedTuple):
-    """Which keys a query may see: low <= s - t <= high, and booleans [N / inner or 1, inner or 1, T or 1, S or 1]."""
+    """Which keys a query may see: low <= s - t <= high, and booleans [B / inner or 1, inner or 1, T or 1, S or 1]."""
 
     low: int | None = None
     high: int | None = None
@@ -76,6 +76,37 @@ class Dropout(NamedTuple):
     def drawing(self) -> Drawing:
         """The C++ struct."""
         return Drawing(pointer(self.seed), round(self.share * (1 << 32)), 1 / (1 - self.share))
+
+
+class AdditiveInputs(NamedTuple):
+    """The arguments of every operator of additive attention: tensors, the fields of a scope, those of a dropout.
+
+    B counts batch entries and heads, A is the hidden width. v may be one for all, [1, A].
+    """
+
+    query_BTA: Tensor
+    key_BSA: Tensor
+    v_BA: Tensor
+    value_BSD: Tensor
+    mask: Tensor | None
+    low: int | None
+    high: int | None
+    inner: int
+    share: float
+    seed: Tensor | None
+
+    @property
+    def scope(self) -> Scope:
+        """Which keys each query may see."""
+        return Scope(self.low, self.high, self.mask, self.inner)
+
+    @property
+    def dropout(self) -> Dropout:
+        """Which weights are left out."""
+        return Dropout(self.share, self.seed)
+
+
+NO_OPTION_GRADIENTS = (None,) * (len(AdditiveInputs._fields) - 4)  # for all but query, key, v and value
 
 
 class Masked(NamedTuple):

@@ -16,10 +16,11 @@ from torch import Tensor
 from saccade.attention.call import Attended, Call
 from saccade.attention.kernels.additive import fractions as cuda
 from saccade.attention.kernels.additive import fused, sources
-from saccade.attention.kernels.additive.scope import Dropout, Masked, Scope
+from saccade.attention.kernels.additive.scope import AdditiveInputs, Masked
 from saccade.attention.kernels.additive.weights import wide_product
 from saccade.ops.kernels import nvrtc
 from saccade.ops.kernels.nvrtc import pointer
+from saccade.ops.operator import operator
 
 REASON = "it was asked for: tanh as a sine series, a matrix product for the tensor cores"
 FILES = sources("device.cuh", "additive_series.cu")
@@ -35,11 +36,11 @@ class _Series(ctypes.Structure):
 
 
 class SineFeatures(NamedTuple):
-    """Queries and keys as vectors whose dot product is the score, [N, steps, 2 TERMS A] in float16."""
+    """Queries and keys as vectors whose dot product is the score, [B, steps, 2 TERMS A] in float16."""
 
     query: Tensor
     key: Tensor
-    range_N2: Tensor  # max |q|, max |k|
+    range_B2: Tensor  # max |q|, max |k|
 
 
 refuses = fused.refuses  # what the exact kernel can't take over, this one doesn't take
@@ -50,63 +51,51 @@ def run(call: Call) -> Attended:
     return fused.run(call, additive_series)
 
 
-def features(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor) -> SineFeatures:
+def features(query_BTA: Tensor, key_BSA: Tensor, v_BA: Tensor) -> SineFeatures:
     """Sines and cosines of both sides, v and the coefficients folded into the queries'."""
-    count, _, width = query_NTA.shape
-    range_N2 = v_NA.new_zeros(count, 2)
+    count, _, width = query_BTA.shape
+    range_B2 = v_BA.new_zeros(count, 2)
     series = _Series(BASE, (ctypes.c_float * TERMS)(*COEFFICIENTS))
-    module = nvrtc.load(FILES, _defines(query_NTA.dtype), query_NTA.device)
+    module = nvrtc.load(FILES, _defines(query_BTA.dtype), query_BTA.device)
     rows = max(1, ELEMENTS // width)
     made = []
-    for tensor, v in ((query_NTA, v_NA), (key_NSA, None)):
+    for tensor, v in ((query_BTA, v_BA), (key_BSA, None)):
         steps = tensor.shape[1]
         made.append(tensor.new_empty(count, steps, 2 * TERMS * width, dtype=torch.float16))
         sizes = [ctypes.c_int(x) for x in (steps, width, rows)]
-        tensors = (pointer(tensor), pointer(v), series, pointer(made[-1]), pointer(range_N2))
+        tensors = (pointer(tensor), pointer(v), series, pointer(made[-1]), pointer(range_B2))
         module.launch("features", (-(-steps // rows), count, 1), 256, 64, [*tensors, *sizes])
-    return SineFeatures(made[0], made[1], range_N2)
+    return SineFeatures(made[0], made[1], range_B2)
 
 
-@torch.library.custom_op("saccade::additive_series", mutates_args=())
-def additive_series(
-    query_NTA: Tensor,
-    key_NSA: Tensor,
-    v_NA: Tensor,
-    value_NSD: Tensor,
-    mask: Tensor | None,
-    low: int | None,
-    high: int | None,
-    inner: int,
-    dropout: float,
-    seed: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """softmax(v·tanh(q_t + k_s)) values, [N, T, D], and the log-sums [N, T] (of the series without its constant)."""
-    made = features(query_NTA, key_NSA, v_NA)
-    scope, drawing = Scope(low, high, mask, inner), Dropout(dropout, seed)
-    count, num_queries = query_NTA.shape[:2]
-    output = value_NSD.new_empty(count, num_queries, value_NSD.shape[-1])
-    log_sum = v_NA.new_empty(count, num_queries)
-    for part, steps in fused.parts(count, num_queries, key_NSA.shape[1]):
+@operator("saccade::additive_series", shapes=fused.output_shapes)
+def additive_series(given: AdditiveInputs) -> tuple[Tensor, Tensor]:
+    """Compute softmax(v·tanh(q_t + k_s)) values, [B, T, D], and log-sums [B, T] of the series without its constant."""
+    query_BTA, key_BSA, v_BA, value_BSD, *_ = given
+    made = features(query_BTA, key_BSA, v_BA)
+    count, num_queries = query_BTA.shape[:2]
+    output = value_BSD.new_empty(count, num_queries, value_BSD.shape[-1])
+    log_sum = v_BA.new_empty(count, num_queries)
+    for part, steps in fused.parts(count, num_queries, key_BSA.shape[1]):
         score = wide_product(made.query[part, steps], made.key[part].mT)
-        masked = Masked(scope, drawing, part.start, steps.start)
-        weight = _weights(score, log_sum[part, steps], masked, value_NSD.dtype)
-        torch.bmm(weight, value_NSD[part], out=output[part, steps])
-    given, beyond = cuda.RawTerms(query_NTA, key_NSA, v_NA), cuda.Beyond(made.range_N2, RANGE)
-    cuda.attend_prepared_or_raw(given, value_NSD, scope, drawing, over=(output, log_sum), beyond=beyond)
+        masked = Masked(given.scope, given.dropout, part.start, steps.start)
+        weight = _weights(score, log_sum[part, steps], masked, value_BSD.dtype)
+        torch.bmm(weight, value_BSD[part], out=output[part, steps])
+    raw, beyond = cuda.RawTerms(query_BTA, key_BSA, v_BA), cuda.Beyond(made.range_B2, RANGE)
+    cuda.attend_prepared_or_raw(raw, value_BSD, given.scope, given.dropout, over=(output, log_sum), beyond=beyond)
     return output, log_sum
 
 
-additive_series.register_fake(fused.attended_shapes)
-additive_series.register_autograd(fused.differentiate, setup_context=fused.save)
+additive_series.register_autograd(fused.differentiate, setup_context=fused.keep)
 
 
-def _weights(score_NTS: Tensor, log_sum_NT: Tensor, masked: Masked, dtype: torch.dtype) -> Tensor:
-    count, num_queries, num_keys = score_NTS.shape
-    weight = score_NTS.new_empty(score_NTS.shape, dtype=dtype)
+def _weights(score_BTS: Tensor, log_sum_BT: Tensor, masked: Masked, dtype: torch.dtype) -> Tensor:
+    count, num_queries, num_keys = score_BTS.shape
+    weight = score_BTS.new_empty(score_BTS.shape, dtype=dtype)
     structs = [masked.scope.allowed(), masked.dropout.drawing()]
     sizes = [ctypes.c_int(x) for x in (num_queries, num_keys, masked.first_n, masked.first_t)]
-    tensors = [pointer(x) for x in (score_NTS, weight, log_sum_NT)]
-    module = nvrtc.load(FILES, _defines(dtype), score_NTS.device)
+    tensors = [pointer(x) for x in (score_BTS, weight, log_sum_BT)]
+    module = nvrtc.load(FILES, _defines(dtype), score_BTS.device)
     module.launch("weights", (num_queries, count, 1), 128, 64, [*tensors, *structs, *sizes])
     return weight
 

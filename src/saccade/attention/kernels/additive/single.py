@@ -5,21 +5,32 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from saccade.attention.call import Attended, Call
 from saccade.attention.kernels.additive import sources
 from saccade.attention.kernels.additive.fractions import INPUTS, SHARED_LIMIT
 from saccade.attention.kernels.additive.project import ONE_EACH, projected
-from saccade.attention.kernels.additive.scope import Allowed, Drawing, Dropout, Scope, scope_of
+from saccade.attention.kernels.additive.scope import (
+    NO_OPTION_GRADIENTS,
+    AdditiveInputs,
+    Allowed,
+    Drawing,
+    Dropout,
+    Scope,
+    scope_of,
+)
+from saccade.attention.kernels.additive.weights import gradient_shapes
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Additive
 from saccade.ops.dropout import drawn_seed
 from saccade.ops.kernels import nvrtc
 from saccade.ops.kernels.nvrtc import pointer
+from saccade.ops.operator import operator, restore, save
 
 REASON = "there is one query: score, softmax and weighted sum are one small kernel"
 FILES = sources("device.cuh", "additive_single.cu", "additive_project.cu", "additive_single_backward.cu")
@@ -157,10 +168,10 @@ class _Plan(NamedTuple):
     shared: int
 
 
-def _plan_of(key_NSA: Tensor, value_NSD: Tensor, count: int, module: nvrtc.Module) -> _Plan:
+def _plan_of(key_BSA: Tensor, value_BSD: Tensor, count: int, module: nvrtc.Module) -> _Plan:
     """Whether a block has its keys in shared memory is said by where they lie, too."""
-    lies_well = not (key_NSA.data_ptr() | value_NSD.data_ptr()) % 16
-    sizes = (count, *key_NSA.shape[-2:], value_NSD.shape[-1], key_NSA.itemsize)
+    lies_well = not (key_BSA.data_ptr() | value_BSD.data_ptr()) % 16
+    sizes = (count, *key_BSA.shape[-2:], value_BSD.shape[-1], key_BSA.itemsize)
     return _plan(*sizes, lies_well, module.has_clusters)
 
 
@@ -179,86 +190,48 @@ def _plan(
     return _Plan(kernel, (count, sharers, 1), cluster, _span(num_keys, width), shared)
 
 
-@torch.library.custom_op("saccade::additive_single", mutates_args=())
-def additive_single(
-    query_N1A: Tensor,
-    key_NSA: Tensor,
-    v: Tensor,
-    value_NSD: Tensor,
-    mask: Tensor | None,
-    low: int | None,
-    high: int | None,
-    inner: int,
-    dropout: float,
-    seed: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """softmax(v·tanh(q + k_s)) values, [N, 1, D], and the weights before dropout [N, S] (float32). v: [N or 1, A]."""
-    count, num_keys, width = key_NSA.shape
-    value_width = value_NSD.shape[-1]
-    output, weight = value_NSD.new_empty(count, 1, value_width), v.new_empty(count, num_keys)
-    tensors = [pointer(x) for x in (query_N1A, key_NSA, value_NSD, v, None, output, weight)]
-    module = nvrtc.load(FILES, _DEFINES[value_NSD.dtype], value_NSD.device)
-    plan = _plan_of(key_NSA, value_NSD, count, module)
+def _output_shapes(given: AdditiveInputs) -> tuple[Tensor, Tensor]:
+    count, num_keys = given.key_BSA.shape[:2]
+    return given.value_BSD.new_empty(count, 1, given.value_BSD.shape[-1]), given.v_BA.new_empty(count, num_keys)
+
+
+@operator("saccade::additive_single", shapes=_output_shapes)
+def additive_single(given: AdditiveInputs) -> tuple[Tensor, Tensor]:
+    """Compute softmax(v·tanh(q + k_s)) values, [B, 1, D], and the weights before dropout [B, S] (float32)."""
+    query_B1A, key_BSA, v, value_BSD, *_ = given
+    count, num_keys, width = key_BSA.shape
+    value_width = value_BSD.shape[-1]
+    output, weight = _output_shapes(given)
+    tensors = [pointer(x) for x in (query_B1A, key_BSA, value_BSD, v, None, output, weight)]
+    module = nvrtc.load(FILES, _DEFINES[value_BSD.dtype], value_BSD.device)
+    plan = _plan_of(key_BSA, value_BSD, count, module)
     sizes = (num_keys, width, value_width, _stride(v), 1, 0, plan.cluster > 1, plan.span)  # in the order of _SIZES
-    given = [_Step(*tensors, *sizes, Scope(low, high, mask, inner).allowed(), Dropout(dropout, seed).drawing())]
-    module.launch(plan.kernel, plan.grid, FORWARD_THREADS, plan.shared, given, cluster=plan.cluster)
+    step = _Step(*tensors, *sizes, given.scope.allowed(), given.dropout.drawing())
+    module.launch(plan.kernel, plan.grid, FORWARD_THREADS, plan.shared, [step], cluster=plan.cluster)
     return output, weight
 
 
-@additive_single.register_fake
-def _(query_N1A: Tensor, key_NSA: Tensor, v: Tensor, value_NSD: Tensor, *options: object) -> tuple[Tensor, Tensor]:
-    del query_N1A, options
-    count, num_keys = key_NSA.shape[:2]
-    return value_NSD.new_empty(count, 1, value_NSD.shape[-1]), v.new_empty(count, num_keys)
-
-
-@torch.library.custom_op("saccade::additive_single_backward", mutates_args=())
+@operator("saccade::additive_single_backward", shapes=gradient_shapes)
 def additive_single_backward(
-    grad_N1D: Tensor,
-    grad_weight_NS: Tensor | None,
-    weight_NS: Tensor,
-    query_N1A: Tensor,
-    key_NSA: Tensor,
-    v: Tensor,
-    value_NSD: Tensor,
-    mask: Tensor | None,
-    low: int | None,
-    high: int | None,
-    inner: int,
-    dropout: float,
-    seed: Tensor | None,
+    grad_B1D: Tensor, grad_weight_BS: Tensor | None, weight_BS: Tensor, given: AdditiveInputs
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients for query, key, v and value."""
-    count, num_keys, width = key_NSA.shape
-    value_width = value_NSD.shape[-1]
-    of_query, of_key, of_value = (torch.empty_like(x) for x in (query_N1A, key_NSA, value_NSD))
+    """Compute the gradients for query, key, v and value."""
+    query_B1A, key_BSA, v, value_BSD, *_ = given
+    count, num_keys, width = key_BSA.shape
+    value_width = value_BSD.shape[-1]
+    of_query, of_key, of_value = (torch.empty_like(x) for x in (query_B1A, key_BSA, value_BSD))
     of_v = v.new_empty(count, width)
-    grad_N1D = grad_N1D.contiguous()
-    grad_weight_NS = None if grad_weight_NS is None else grad_weight_NS.contiguous()
-    inputs = (grad_N1D, grad_weight_NS, query_N1A, key_NSA, v, value_NSD, weight_NS)
-    structs = [Scope(low, high, mask, inner).allowed(), Dropout(dropout, seed).drawing()]
+    grad_B1D = grad_B1D.contiguous()
+    grad_weight_BS = None if grad_weight_BS is None else grad_weight_BS.contiguous()
+    inputs = (grad_B1D, grad_weight_BS, query_B1A, key_BSA, v, value_BSD, weight_BS)
+    structs = [given.scope.allowed(), given.dropout.drawing()]
     outputs = [pointer(x) for x in (of_query, of_key, of_v, of_value)]
     sizes = [ctypes.c_int(x) for x in (num_keys, width, value_width, _stride(v))]
-    module = nvrtc.load(FILES, _DEFINES[value_NSD.dtype], value_NSD.device)
+    module = nvrtc.load(FILES, _DEFINES[value_BSD.dtype], value_BSD.device)
     arguments = [*(pointer(x) for x in inputs), *structs, *outputs, *sizes]
     shared = _shared(num_keys, width, value_width)
     module.launch("step_backward", (count, 1, 1), THREADS, shared, arguments)
     return of_query, of_key, of_v.sum(0, keepdim=True) if v.shape[0] < count else of_v, of_value
-
-
-@additive_single_backward.register_fake
-def _(
-    grad_N1D: Tensor,
-    grad_weight_NS: Tensor | None,
-    weight_NS: Tensor,
-    query_N1A: Tensor,
-    key_NSA: Tensor,
-    v: Tensor,
-    value_NSD: Tensor,
-    *options: object,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    del grad_N1D, grad_weight_NS, weight_NS, options
-    return torch.empty_like(query_N1A), torch.empty_like(key_NSA), torch.empty_like(v), torch.empty_like(value_NSD)
 
 
 def _stride(v: Tensor) -> int:
@@ -284,24 +257,17 @@ def _span(num_keys: int, width: int) -> int:
     return -(-quads // (32 * -(-quads // MOST_SPAN))) * 32
 
 
-def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[object, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, v, value, mask, low, high, inner, dropout, seed = inputs
+def _keep(ctx: FunctionCtx, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(output[1], query, key, v, value, mask, seed)  # type: ignore[arg-type]
-    ctx.options = (low, high, inner, dropout)  # type: ignore[attr-defined]
+    save(ctx, output[1], *inputs)
 
 
-def _differentiate(
-    ctx: torch.autograd.function.FunctionCtx, grad: Tensor | None, grad_weight: Tensor | None
-) -> tuple[Tensor | None, ...]:
-    weight, *tensors, mask, seed = ctx.saved_tensors  # type: ignore[attr-defined]
-    low, high, inner, dropout = ctx.options  # type: ignore[attr-defined]
+def _differentiate(ctx: FunctionCtx, grad: Tensor | None, grad_weight: Tensor | None) -> tuple[Tensor | None, ...]:
+    weight, *inputs = restore(ctx)
     if grad is None:
-        value = tensors[3]
+        value = AdditiveInputs(*inputs).value_BSD
         grad = value.new_zeros(value.shape[0], 1, value.shape[-1])
-    options = (mask, low, high, inner, dropout, seed)
-    gradients = additive_single_backward(grad, grad_weight, weight, *tensors, *options)
-    return (*gradients, None, None, None, None, None, None)
+    return (*additive_single_backward(grad, grad_weight, weight, *inputs), *NO_OPTION_GRADIENTS)
 
 
-additive_single.register_autograd(_differentiate, setup_context=_save)
+additive_single.register_autograd(_differentiate, setup_context=_keep)

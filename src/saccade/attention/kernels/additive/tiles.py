@@ -64,12 +64,12 @@ def _score(score: Additive, leading: tuple[int, ...], query: Tensor, memory: Ten
     memory = memory.expand(*leading, -1, -1).to(query.dtype)
     v = score.v.to(query.dtype).expand(*leading, -1)
     count = math.prod(leading)
-    score_NTS = additive_score(
+    score_BTS = additive_score(
         query.reshape(count, *query.shape[-2:]),
         memory.reshape(count, *memory.shape[-2:]),
         v.reshape(count, v.shape[-1]),
     )
-    return score_NTS.view(*leading, *score_NTS.shape[-2:])
+    return score_BTS.view(*leading, *score_BTS.shape[-2:])
 
 
 @torch.library.custom_op("saccade::additive_score", mutates_args=())

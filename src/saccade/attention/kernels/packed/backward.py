@@ -14,21 +14,22 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.attention.kernels.packed.op import PackedInputs
 from saccade.attention.kernels.packed.tiles import (
     Launch,
     PackedBlocks,
-    PackedRules,
     PackedTensor,
-    Sentences,
     find_work,
     in_band,
     is_kept,
     keys_in_reach,
     launches,
+    options_of,
     product,
     queries_in_reach,
     read,
     run,
+    sentences_of,
     short_steps,
     turned,
     write,
@@ -58,27 +59,21 @@ class Sums(NamedTuple):
 
 def backward(
     grad_THW: Tensor,
-    query_HTK: Tensor,
-    key_GSK: Tensor,
-    value_GSW: Tensor,
+    given: PackedInputs,
     output_THW: Tensor,
     peak_HT: Tensor,
-    query_start: Tensor,
-    key_start: Tensor | None,
-    seed: Tensor | None,
-    rules: PackedRules,
     gradients: tuple[Tensor, Tensor, Tensor],
 ) -> Tensor:
     """Fill the gradients of query, key and value, given in the shape of each and with any strides.
 
-    What comes back is their float32 sums over steps, one behind the other: [H K + G K + G W].
+    Return their float32 sums over steps, one behind the other: [H K + G K + G W].
     """
-    (num_heads, num_queries, width), (num_groups, num_keys, value_width) = query_HTK.shape, value_GSW.shape
+    query_HTK, key_GSK, value_GSW, *_ = given
+    (num_heads, _, width), (num_groups, _, value_width) = query_HTK.shape, value_GSW.shape
     by_step = (output_THW.transpose(0, 1), grad_THW.transpose(0, 1))
     tensors = [PackedTensor.of(x) for x in (query_HTK, key_GSK, value_GSW, *by_step, *gradients)]
-    sentences = Sentences(query_start, key_start, query_start.shape[0] - 1, num_queries, num_keys)
-    cuts = blocks_for(rules.longest, max(width, value_width), query_HTK.dtype)
-    parts = launches(cuts, sentences, rules.longest)
+    cuts = blocks_for(given.longest, max(width, value_width), query_HTK.dtype)
+    parts = launches(cuts, sentences_of(given), given.longest)
     noted = num_heads * width + num_groups * value_width
     partial = peak_HT.new_empty(parts[-1].end, noted)
 
@@ -88,10 +83,10 @@ def backward(
             peak_HT,
             Sums(partial, part.first, tl.constexpr(noted)),
             num_groups=num_groups,
-            score_scale=rules.scale,
+            score_scale=given.scale,
             REPEATS=num_heads // num_groups,
             **part.options,
-            **rules.arguments(seed),
+            **options_of(given),
         )
 
     run(parts, query_HTK.device, start)

@@ -11,20 +11,21 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.attention.kernels.packed.op import PackedInputs
 from saccade.attention.kernels.packed.tiles import (
     Launch,
     PackedBlocks,
-    PackedRules,
     PackedTensor,
-    Sentences,
     find_work,
     in_band,
     is_kept,
     keys_in_reach,
     launches,
+    options_of,
     product,
     read,
     run,
+    sentences_of,
     short_steps,
     turned,
     write,
@@ -41,22 +42,14 @@ def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[PackedBloc
     return PackedBlocks(steps, warps=2), PackedBlocks(64, warps=4)
 
 
-def forward(
-    query_HTK: Tensor,
-    key_GSK: Tensor,
-    value_GSW: Tensor,
-    query_start: Tensor,
-    key_start: Tensor | None,
-    seed: Tensor | None,
-    rules: PackedRules,
-) -> tuple[Tensor, Tensor]:
-    """The output [T, H, W], as the next projection wants to read it, and the peaks [H, T]."""
-    (num_heads, num_queries, width), (num_groups, num_keys, value_width) = query_HTK.shape, value_GSW.shape
+def forward(given: PackedInputs) -> tuple[Tensor, Tensor]:
+    """Compute the output [T, H, W], as the next projection wants to read it, and the peaks [H, T]."""
+    query_HTK, key_GSK, value_GSW, *_ = given
+    (num_heads, num_queries, width), (num_groups, _, value_width) = query_HTK.shape, value_GSW.shape
     output = query_HTK.new_empty(num_queries, num_heads, value_width)
     peak = query_HTK.new_empty(num_heads, num_queries, dtype=torch.float32)
     tensors = [PackedTensor.of(x) for x in (query_HTK, key_GSK, value_GSW, output.transpose(0, 1))]
-    sentences = Sentences(query_start, key_start, query_start.shape[0] - 1, num_queries, num_keys)
-    cuts = blocks_for(rules.longest, max(width, value_width), query_HTK.dtype)
+    cuts = blocks_for(given.longest, max(width, value_width), query_HTK.dtype)
 
     def start(part: Launch) -> None:
         forward_kernel[(part.slots * num_heads,)](
@@ -65,10 +58,10 @@ def forward(
             num_heads=num_heads,
             REPEATS=num_heads // num_groups,
             **part.options,
-            **rules.arguments(seed),
+            **options_of(given),
         )
 
-    run(launches(cuts, sentences, rules.longest), query_HTK.device, start)
+    run(launches(cuts, sentences_of(given), given.longest), query_HTK.device, start)
     return output, peak
 
 

@@ -3,15 +3,18 @@
 The tensors are read where the projections left them, whatever their strides, and the output lies as the next projection
 reads it. The gradients of a self-attention's query, key and value lie side by side in one buffer [T, 3, H, K], as those
 of one joint projection would (see `layout`), so that nothing has to be put together.
+
+G: key/value heads, which the H heads of queries share in groups. W: width of the values.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from saccade.attention.call import Attended, Call
 from saccade.attention.normalizers import Softmax
@@ -19,11 +22,28 @@ from saccade.attention.scores import Score
 from saccade.ops.bias_sums import remember
 from saccade.ops.dropout import drawn_seed
 from saccade.ops.kernels.availability import runs_on
+from saccade.ops.operator import operator, restore, save
 from saccade.ops.precision import computed_in
 
 REASON = "the sentences of the row are packed, so only pairs within each are computed"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 WIDEST = 128
+
+
+class PackedInputs(NamedTuple):
+    """The arguments of packed attention. Without `key_start` the sentences attend to themselves."""
+
+    query_HTK: Tensor
+    key_GSK: Tensor
+    value_GSW: Tensor
+    query_start: Tensor
+    key_start: Tensor | None
+    seed: Tensor | None
+    scale: float
+    low: int | None
+    high: int | None
+    dropout: float
+    longest: int  # no sentence has more queries or keys
 
 
 def refuses(call: Call) -> str | None:
@@ -61,7 +81,7 @@ def run(call: Call) -> Attended:
     key, value = (x.to(dtype).expand(*own, -1, -1) for x in (form.key, call.value))
     is_self = packing.key_start is packing.query_start and call.num_queries == call.num_keys
     seed = drawn_seed(query.device) if call.dropout else None
-    output_THW, _ = packed_attention(
+    given = PackedInputs(
         query.reshape(math.prod(leading), *query.shape[-2:]),
         key.reshape(math.prod(own), *key.shape[-2:]),
         value.reshape(math.prod(own), *value.shape[-2:]),
@@ -73,149 +93,80 @@ def run(call: Call) -> Attended:
         float(call.dropout),
         packing.longest,
     )
+    output_THW, _ = packed_attention(*given)
     return Attended(output_THW.transpose(0, 1).view(*leading, *query.shape[-2:-1], value.shape[-1]))
 
 
-@torch.library.custom_op("saccade::packed_attention", mutates_args=())
-def packed_attention(
-    query_HTK: Tensor,
-    key_GSK: Tensor,
-    value_GSW: Tensor,
-    query_start: Tensor,
-    key_start: Tensor | None,
-    seed: Tensor | None,
-    scale: float,
-    low: int | None,
-    high: int | None,
-    dropout: float,
-    longest: int,
-) -> tuple[Tensor, Tensor]:
-    """The output [T, H, W], and log2 of the sum of powers of every row [H, T]; the H heads share G heads of keys.
+def _output_shapes(given: PackedInputs) -> tuple[Tensor, Tensor]:
+    num_heads, num_queries, _ = given.query_HTK.shape
+    output = given.query_HTK.new_empty(num_queries, num_heads, given.value_GSW.shape[-1])
+    return output, given.query_HTK.new_empty(num_heads, num_queries, dtype=torch.float32)
 
-    Without `key_start` the sentences attend to themselves.
-    """
+
+@operator("saccade::packed_attention", shapes=_output_shapes)
+def packed_attention(given: PackedInputs) -> tuple[Tensor, Tensor]:
+    """Compute the output [T, H, W], and log2 of the sum of powers of every row [H, T]."""
     from saccade.attention.kernels.packed import forward
-    from saccade.attention.kernels.packed.tiles import PackedRules
 
-    rules = PackedRules(scale, low, high, dropout, longest)
-    return forward.forward(query_HTK, key_GSK, value_GSW, query_start, key_start, seed, rules)
+    return forward.forward(given)
 
 
-@packed_attention.register_fake
-def _(
-    query_HTK: Tensor,
-    key_GSK: Tensor,
-    value_GSW: Tensor,
-    query_start: Tensor,
-    key_start: Tensor | None,
-    seed: Tensor | None,
-    scale: float,
-    low: int | None,
-    high: int | None,
-    dropout: float,
-    longest: int,
-) -> tuple[Tensor, Tensor]:
-    del key_GSK, query_start, key_start, seed, scale, low, high, dropout, longest
-    num_heads, num_queries, _ = query_HTK.shape
-    output = query_HTK.new_empty(num_queries, num_heads, value_GSW.shape[-1])
-    return output, query_HTK.new_empty(num_heads, num_queries, dtype=torch.float32)
-
-
-@torch.library.custom_op("saccade::packed_attention_backward", mutates_args=())
-def packed_attention_backward(
-    grad_THW: Tensor,
-    query_HTK: Tensor,
-    key_GSK: Tensor,
-    value_GSW: Tensor,
-    output_THW: Tensor,
-    peak_HT: Tensor,
-    query_start: Tensor,
-    key_start: Tensor | None,
-    seed: Tensor | None,
-    scale: float,
-    low: int | None,
-    high: int | None,
-    dropout: float,
-    longest: int,
-) -> list[Tensor]:
-    """The buffers that `layout` finds the gradients of query, key and value in, and the sums over rows of them all."""
-    from saccade.attention.kernels.packed import backward
-    from saccade.attention.kernels.packed.tiles import PackedRules
-
-    buffers = _buffers(query_HTK, key_GSK, value_GSW, key_start)
-    gradients = layout(buffers, query_HTK, key_GSK, value_GSW, key_start)
-    rules = PackedRules(scale, low, high, dropout, longest)
-    inputs = (grad_THW, query_HTK, key_GSK, value_GSW, output_THW, peak_HT, query_start, key_start, seed)
-    return [*buffers, backward.backward(*inputs, rules, gradients)]
-
-
-@packed_attention_backward.register_fake
-def _(
-    grad_THW: Tensor,
-    query_HTK: Tensor,
-    key_GSK: Tensor,
-    value_GSW: Tensor,
-    output_THW: Tensor,
-    peak_HT: Tensor,
-    query_start: Tensor,
-    key_start: Tensor | None,
-    seed: Tensor | None,
-    scale: float,
-    low: int | None,
-    high: int | None,
-    dropout: float,
-    longest: int,
-) -> list[Tensor]:
-    del grad_THW, output_THW, query_start, seed, scale, low, high, dropout, longest
-    buffers = _buffers(query_HTK, key_GSK, value_GSW, key_start)
+def _gradient_shapes(grad_THW: Tensor, given: PackedInputs, output_THW: Tensor, peak_HT: Tensor) -> list[Tensor]:
+    del grad_THW, output_THW
+    buffers = _buffers(given)
     return [*buffers, peak_HT.new_empty(sum(buffer[0].numel() for buffer in buffers))]
 
 
-def _together(query: Tensor, key: Tensor, value: Tensor, key_start: Tensor | None) -> list[list[Tensor]]:
-    """Which gradients share a buffer: those that one joint projection of a row of tokens may have made."""
+@operator("saccade::packed_attention_backward", shapes=_gradient_shapes)
+def packed_attention_backward(
+    grad_THW: Tensor, given: PackedInputs, output_THW: Tensor, peak_HT: Tensor
+) -> list[Tensor]:
+    """Return the buffers that hold the gradients (see `layout`), and the sums over rows of them all."""
+    from saccade.attention.kernels.packed import backward
+
+    buffers = _buffers(given)
+    return [*buffers, backward.backward(grad_THW, given, output_THW, peak_HT, layout(buffers, given))]
+
+
+def _groups(given: PackedInputs) -> list[list[Tensor]]:
+    """Return which gradients share a buffer: those that one joint projection of a row of tokens may have made."""
+    query, key, value, *_ = given
     if key.shape != value.shape:
         return [[query], [key], [value]]
-    return [[query, key, value]] if key_start is None else [[query], [key, value]]
+    return [[query, key, value]] if given.key_start is None else [[query], [key, value]]
 
 
-def _buffers(query: Tensor, key: Tensor, value: Tensor, key_start: Tensor | None) -> list[Tensor]:
+def _buffers(given: PackedInputs) -> list[Tensor]:
     return [
         members[0].new_empty(members[0].shape[1], sum(x.shape[0] for x in members), members[0].shape[2])
-        for members in _together(query, key, value, key_start)
+        for members in _groups(given)
     ]
 
 
-def layout(
-    buffers: list[Tensor], query: Tensor, key: Tensor, value: Tensor, key_start: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients in their buffers, [H, T, K], [G, S, K] and [G, S, W]."""
+def layout(buffers: list[Tensor], given: PackedInputs) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients in their buffers, [H, T, K], [G, S, K] and [G, S, W]."""
     found = [
         part.transpose(0, 1)
-        for buffer, members in zip(buffers, _together(query, key, value, key_start), strict=True)
+        for buffer, members in zip(buffers, _groups(given), strict=True)
         for part in buffer.split([x.shape[0] for x in members], 1)
     ]
     return found[0], found[1], found[2]
 
 
-def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, ctx.scale, ctx.low, ctx.high, ctx.dropout, ctx.longest = inputs  # type: ignore[attr-defined]
-    ctx.save_for_backward(*tensors, *output)
+def _keep(ctx: FunctionCtx, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    save(ctx, *inputs, *output)
     ctx.set_materialize_grads(False)
 
 
-def _differentiate(
-    ctx: torch.autograd.function.FunctionCtx, grad: Tensor | None, grad_peak: Tensor | None
-) -> tuple[Tensor | None, ...]:
-    del grad_peak  # nobody reads the peaks
-    query, key, value, query_start, key_start, seed, output, peak = ctx.saved_tensors  # type: ignore[attr-defined]
+def _differentiate(ctx: FunctionCtx, grad: Tensor | None, unused: Tensor | None) -> tuple[Tensor | None, ...]:
+    del unused  # nobody reads the peaks
+    *inputs, output, peak = restore(ctx)
     if grad is None:
-        return (None,) * 11
-    rules = (ctx.scale, ctx.low, ctx.high, ctx.dropout, ctx.longest)  # type: ignore[attr-defined]
-    inputs = (query, key, value, output, peak, query_start, key_start, seed)
-    *buffers, sums = packed_attention_backward(grad, *inputs, *rules)
+        return (None,) * len(inputs)
+    *buffers, sums = packed_attention_backward(grad, *inputs, output, peak)
     for buffer, sum_F in zip(buffers, sums.split([buffer[0].numel() for buffer in buffers]), strict=True):
         remember(buffer.flatten(1), sum_F)
-    return (*layout(buffers, query, key, value, key_start), *(None,) * 8)
+    return (*layout(buffers, PackedInputs(*inputs)), *(None,) * (len(inputs) - 3))
 
 
-packed_attention.register_autograd(_differentiate, setup_context=_save)
+packed_attention.register_autograd(_differentiate, setup_context=_keep)

@@ -19,6 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.attention.kernels.packed.op import PackedInputs
 from saccade.ops.kernels.launch import forked
 
 TO_BITS = 1 / math.log(2)  # exponentials are powers of two: exp(x) = 2 ** (x TO_BITS)
@@ -86,26 +87,6 @@ class Band(NamedTuple):
     has_high: tl.constexpr
 
 
-class PackedRules(NamedTuple):
-    """What a call asks beside its tensors."""
-
-    scale: float
-    low: int | None
-    high: int | None
-    dropout: float
-    longest: int  # no sentence has more queries or keys
-
-    def arguments(self, seed: Tensor | None) -> dict[str, object]:
-        """What both kernels are told of it."""
-        bounds = (self.low is not None, self.high is not None)
-        return {
-            "band": Band(self.low or 0, self.high or 0, *(tl.constexpr(has) for has in bounds)),
-            "dropping": Dropping.of(self.dropout, seed),
-            "scale": self.scale * TO_BITS,
-            "DROPS": self.dropout > 0,
-        }
-
-
 class Launch(NamedTuple):
     """Some slots, of which each head wants a program, and what these are told."""
 
@@ -117,6 +98,23 @@ class Launch(NamedTuple):
     def end(self) -> int:
         """The slot that follows."""
         return self.first + self.slots
+
+
+def options_of(given: PackedInputs) -> dict[str, object]:
+    """Return what both kernels are told of a call beside its tensors."""
+    bounds = (given.low is not None, given.high is not None)
+    return {
+        "band": Band(given.low or 0, given.high or 0, *(tl.constexpr(has) for has in bounds)),
+        "dropping": Dropping.of(given.dropout, given.seed),
+        "scale": given.scale * TO_BITS,
+        "DROPS": given.dropout > 0,
+    }
+
+
+def sentences_of(given: PackedInputs) -> Sentences:
+    """Return where the sentences of a call begin."""
+    sizes = (given.query_start.shape[0] - 1, given.query_HTK.shape[1], given.key_GSK.shape[1])
+    return Sentences(given.query_start, given.key_start, *sizes)
 
 
 def launches(cuts: tuple[PackedBlocks, PackedBlocks], sentences: Sentences, longest: int) -> list[Launch]:

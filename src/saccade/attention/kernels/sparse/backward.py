@@ -13,15 +13,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from saccade.attention.kernels.packed.tiles import fetch, in_reach, product, put, widths
+from saccade.attention.kernels.packed.tiles import fetch, in_reach, product, put
+from saccade.attention.kernels.sparse.op import SparseInputs
 from saccade.attention.kernels.sparse.tiles import (
-    SparseCall,
     SparseTensor,
     Tiles,
     centres_of,
     kept_share,
     mask_of,
     neighbourhood,
+    options_of,
     place,
     raised,
     reach,
@@ -39,21 +40,14 @@ def tiles_for(num_keys: int, width: int, dtype: torch.dtype) -> tuple[Tiles, Til
     return Tiles(64, 32, warps=8), Tiles(32, 64 if width <= 128 else 32, warps=8)
 
 
-def backward(
-    grad_BHTW: Tensor,
-    query_BHTK: Tensor,
-    key_BGSK: Tensor,
-    value_BGSW: Tensor,
-    peak_BHT2: Tensor,
-    asked: SparseCall,
-    gradients: list[Tensor],
-) -> None:
+def backward(grad_BHTW: Tensor, given: SparseInputs, peak_BHT2: Tensor, gradients: list[Tensor]) -> None:
     """Fill the gradients of query, key, value and, where there are some, centres."""
+    query_BHTK, key_BGSK, value_BGSW, *_ = given
     (batch, heads, num_queries, width), (groups, num_keys) = query_BHTK.shape, key_BGSK.shape[1:3]
     of_query, of_key, of_value, *of_centre = gradients
     mean = peak_BHT2.new_empty(batch, heads, num_queries)
     inputs = [SparseTensor.of(x) for x in (query_BHTK, key_BGSK, value_BGSW, grad_BHTW)]
-    common = asked.arguments(query_BHTK, key_BGSK) | widths(key_BGSK, value_BGSW) | {"scale": asked.scale}
+    common = options_of(given) | {"scale": given.scale}
     by_query, by_key = (
         tiles.fitted(num_queries, num_keys)
         for tiles in tiles_for(num_keys, max(width, value_BGSW.shape[-1]), query_BHTK.dtype)

@@ -16,14 +16,15 @@ import triton.language as tl
 from torch import Tensor
 
 from saccade.attention.kernels.packed.forward import above
-from saccade.attention.kernels.packed.tiles import fetch, product, put, widths
+from saccade.attention.kernels.packed.tiles import fetch, product, put
+from saccade.attention.kernels.sparse.op import SparseInputs, rows_like
 from saccade.attention.kernels.sparse.tiles import (
-    SparseCall,
     SparseTensor,
     Tiles,
     centres_of,
     kept_share,
     mask_of,
+    options_of,
     place,
     raised,
     reach,
@@ -42,18 +43,18 @@ def tiles_for(num_keys: int, width: int, dtype: torch.dtype) -> Tiles:
     return Tiles(64, 64 if width <= 128 else 32, warps=4 if width <= 64 else 8)
 
 
-def forward(query_BHTK: Tensor, key_BGSK: Tensor, value_BGSW: Tensor, asked: SparseCall) -> tuple[Tensor, Tensor]:
-    """The output [B, H, T, W], laid out as [B, T, H, W] for the next projection, and each row's top and edge."""
+def forward(given: SparseInputs) -> tuple[Tensor, Tensor]:
+    """Compute the output [B, H, T, W], in memory [B, T, H, W] for the next projection, and each row's top and edge."""
+    query_BHTK, key_BGSK, value_BGSW, *_ = given
     (batch, heads, num_queries, width), num_keys = query_BHTK.shape, key_BGSK.shape[2]
-    output = query_BHTK.new_empty(batch, num_queries, heads, value_BGSW.shape[-1]).transpose(1, 2)
+    output = rows_like(query_BHTK, value_BGSW.shape[-1])
     peak = query_BHTK.new_empty(batch, heads, num_queries, 2, dtype=torch.float32)
     widest = max(width, value_BGSW.shape[-1])
     tiles = tiles_for(num_keys, widest, query_BHTK.dtype).fitted(num_queries, num_keys)
     forward_kernel[(batch * heads * triton.cdiv(num_queries, tiles.queries),)](
         *(SparseTensor.of(x) for x in (query_BHTK, key_BGSK, value_BGSW, output)),
         peak,
-        **asked.arguments(query_BHTK, key_BGSK),
-        **widths(key_BGSK, value_BGSW),
+        **options_of(given),
         **tiles.options(),
         WHOLE=num_keys <= tiles.keys,
         CLOSE=1e-6 if query_BHTK.dtype == torch.float32 else 1e-4,

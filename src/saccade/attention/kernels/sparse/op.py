@@ -1,30 +1,51 @@
 """Any normaliser, and local_p, over dot products: sparse weights without a sort, in O((T + S) D) memory, in Triton.
 
-The scores are made again, block by block, whenever they are wanted; see `streamed_forward` and `streamed_backward`.
+The scores are made again, block by block, whenever they are wanted; see `forward.py` and `backward.py`.
+
+G: key/value heads, which the H heads of queries share in groups. W: width of the values.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from saccade.attention.call import Attended, Call
-from saccade.attention.kernels.additive.scope import Scope, scope_of
+from saccade.attention.kernels.additive.scope import scope_of
 from saccade.attention.kernels.packed.unpack import unpack
 from saccade.attention.normalizers import Entmax15, Softmax, Sparsemax
 from saccade.attention.scores import Score
 from saccade.ops.dropout import drawn_seed
 from saccade.ops.kernels.availability import runs_on
+from saccade.ops.operator import operator, restore, save
 from saccade.ops.precision import computed_in
 
 REASON = "scores are made in blocks and normalised without a sort, and no [T, S] tensor is held"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 KINDS: dict[type, str] = {Softmax: "softmax", Sparsemax: "sparsemax", Entmax15: "entmax15"}
 WIDEST = 256
+
+
+class SparseInputs(NamedTuple):
+    """The arguments of streamed attention."""
+
+    query_BHTK: Tensor
+    key_BGSK: Tensor
+    value_BGSW: Tensor
+    mask: Tensor | None
+    centre_BHT: Tensor | None  # local_p's
+    seed: Tensor | None
+    kind: str  # of normaliser, one of KINDS
+    scale: float
+    low: int | None
+    high: int | None
+    radius: int
+    dropout: float
 
 
 def refuses(call: Call) -> str | None:
@@ -84,7 +105,7 @@ def run(call: Call) -> Attended:
         scope = unpacked.scope(*call.mask.band)
         query = unpacked.queries(query.flatten(0, 1)).unflatten(0, (-1, unpacked.slots))
         key, value = (unpacked.keys(x.flatten(0, 1)).unflatten(0, (-1, unpacked.slots)) for x in (key, value))
-    output, _ = streamed_attention(
+    given = SparseInputs(
         query,
         key,
         value,
@@ -98,6 +119,7 @@ def run(call: Call) -> Attended:
         0 if local is None else local.radius,
         float(call.dropout),
     )
+    output, _ = streamed_attention(*given)
     if unpacked is not None:
         output = unpacked.back(output.flatten(0, 1))
     return Attended(output.reshape(*leading, call.num_queries, output.shape[-1]))
@@ -108,107 +130,58 @@ def _folded(x: Tensor, leading: tuple[int, ...]) -> Tensor:
     return x.reshape(math.prod(leading[:1]), math.prod(leading[1:]), *x.shape[-2:])
 
 
-@torch.library.custom_op("saccade::streamed_attention", mutates_args=())
-def streamed_attention(
-    query_BHTK: Tensor,
-    key_BGSK: Tensor,
-    value_BGSW: Tensor,
-    mask: Tensor | None,
-    centre_BHT: Tensor | None,
-    seed: Tensor | None,
-    kind: str,
-    scale: float,
-    low: int | None,
-    high: int | None,
-    radius: int,
-    dropout: float,
-) -> tuple[Tensor, Tensor]:
-    """The output [B, H, T, W], and two numbers for each row, from which its weights can be had again."""
+def _output_shapes(given: SparseInputs) -> tuple[Tensor, Tensor]:
+    query = given.query_BHTK
+    peak = query.new_empty(*query.shape[:3], 2, dtype=torch.float32)
+    return rows_like(query, given.value_BGSW.shape[-1]), peak
+
+
+@operator("saccade::streamed_attention", shapes=_output_shapes)
+def streamed_attention(given: SparseInputs) -> tuple[Tensor, Tensor]:
+    """Compute the output [B, H, T, W], and two numbers for each row, from which its weights can be had again."""
     from saccade.attention.kernels.sparse import forward
-    from saccade.attention.kernels.sparse.tiles import SparseCall
 
-    asked = SparseCall(kind, scale, Scope(low, high, mask), centre_BHT, radius, dropout, seed)
-    return forward.forward(query_BHTK, key_BGSK, value_BGSW, asked)
+    return forward.forward(given)
 
 
-@streamed_attention.register_fake
-def _(query_BHTK: Tensor, key_BGSK: Tensor, value_BGSW: Tensor, *options: object) -> tuple[Tensor, Tensor]:
-    del key_BGSK, options
-    peak = query_BHTK.new_empty(*query_BHTK.shape[:3], 2, dtype=torch.float32)
-    return _rows_like(query_BHTK, value_BGSW.shape[-1]), peak
+def _gradient_shapes(grad_BHTW: Tensor, given: SparseInputs, peak_BHT2: Tensor) -> list[Tensor]:
+    del grad_BHTW, peak_BHT2
+    return _gradients(given)
 
 
-@torch.library.custom_op("saccade::streamed_attention_backward", mutates_args=())
-def streamed_attention_backward(
-    grad_BHTW: Tensor,
-    query_BHTK: Tensor,
-    key_BGSK: Tensor,
-    value_BGSW: Tensor,
-    peak_BHT2: Tensor,
-    mask: Tensor | None,
-    centre_BHT: Tensor | None,
-    seed: Tensor | None,
-    kind: str,
-    scale: float,
-    low: int | None,
-    high: int | None,
-    radius: int,
-    dropout: float,
-) -> list[Tensor]:
-    """Gradients for query, key, value and, where there are some, centres."""
+@operator("saccade::streamed_attention_backward", shapes=_gradient_shapes)
+def streamed_attention_backward(grad_BHTW: Tensor, given: SparseInputs, peak_BHT2: Tensor) -> list[Tensor]:
+    """Compute the gradients for query, key, value and, where there are some, centres."""
     from saccade.attention.kernels.sparse import backward
-    from saccade.attention.kernels.sparse.tiles import SparseCall
 
-    gradients = _gradients(query_BHTK, key_BGSK, value_BGSW, centre_BHT)
-    asked = SparseCall(kind, scale, Scope(low, high, mask), centre_BHT, radius, dropout, seed)
-    backward.backward(grad_BHTW, query_BHTK, key_BGSK, value_BGSW, peak_BHT2, asked, gradients)
+    gradients = _gradients(given)
+    backward.backward(grad_BHTW, given, peak_BHT2, gradients)
     return gradients
 
 
-@streamed_attention_backward.register_fake
-def _(
-    grad_BHTW: Tensor,
-    query_BHTK: Tensor,
-    key_BGSK: Tensor,
-    value_BGSW: Tensor,
-    peak_BHT2: Tensor,
-    mask: Tensor | None,
-    centre_BHT: Tensor | None,
-    *options: object,
-) -> list[Tensor]:
-    del grad_BHTW, peak_BHT2, mask, options
-    return _gradients(query_BHTK, key_BGSK, value_BGSW, centre_BHT)
+def _gradients(given: SparseInputs) -> list[Tensor]:
+    found = [rows_like(x, x.shape[-1]) for x in (given.query_BHTK, given.key_BGSK, given.value_BGSW)]
+    return found if given.centre_BHT is None else [*found, torch.empty_like(given.centre_BHT)]
 
 
-def _gradients(query: Tensor, key: Tensor, value: Tensor, centre: Tensor | None) -> list[Tensor]:
-    found = [_rows_like(x, x.shape[-1]) for x in (query, key, value)]
-    return found if centre is None else [*found, torch.empty_like(centre)]
-
-
-def _rows_like(x_BHTK: Tensor, width: int) -> Tensor:
-    """[B, H, T, width], the heads of a step side by side, as projections write and read them."""
+def rows_like(x_BHTK: Tensor, width: int) -> Tensor:
+    """Return an empty [B, H, T, width], the heads of a step side by side, as projections write and read them."""
     batch, heads, steps, _ = x_BHTK.shape
     return x_BHTK.new_empty(batch, steps, heads, width).transpose(1, 2)
 
 
-def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, ctx.kind, ctx.scale, ctx.low, ctx.high, ctx.radius, ctx.dropout = inputs  # type: ignore[attr-defined]
-    ctx.save_for_backward(*tensors, output[1])
+def _keep(ctx: FunctionCtx, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    save(ctx, *inputs, output[1])
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
 
 
-def _differentiate(
-    ctx: torch.autograd.function.FunctionCtx, grad: Tensor | None, unused: Tensor | None
-) -> tuple[Tensor | None, ...]:
+def _differentiate(ctx: FunctionCtx, grad: Tensor | None, unused: Tensor | None) -> tuple[Tensor | None, ...]:
     del unused
-    query, key, value, mask, centre, seed, peak = ctx.saved_tensors  # type: ignore[attr-defined]
     if grad is None:
-        return (None,) * 12
-    rules = (ctx.kind, ctx.scale, ctx.low, ctx.high, ctx.radius, ctx.dropout)  # type: ignore[attr-defined]
-    found = streamed_attention_backward(grad, query, key, value, peak, mask, centre, seed, *rules)
-    of_query, of_key, of_value, *of_centre = found
+        return (None,) * len(SparseInputs._fields)
+    of_query, of_key, of_value, *of_centre = streamed_attention_backward(grad, *restore(ctx))
     return (of_query, of_key, of_value, None, of_centre[0] if of_centre else None, *(None,) * 7)
 
 
-streamed_attention.register_autograd(_differentiate, setup_context=_save)
+streamed_attention.register_autograd(_differentiate, setup_context=_keep)

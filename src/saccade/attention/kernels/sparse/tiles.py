@@ -15,42 +15,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from saccade.attention.kernels.additive.scope import Scope
-from saccade.attention.kernels.packed.tiles import TO_BITS, Dropping, in_band, in_reach, is_kept, rows
+from saccade.attention.kernels.packed.tiles import TO_BITS, Dropping, in_band, in_reach, is_kept, rows, widths
+from saccade.attention.kernels.sparse.op import SparseInputs
 
 UNITS = {"softmax": TO_BITS, "sparsemax": 1.0, "entmax15": 0.5}
-
-
-class SparseCall(NamedTuple):
-    """What a call asks beside query, key and value."""
-
-    kind: str  # of normaliser, a key of UNITS
-    scale: float
-    scope: Scope
-    centre_BHT: Tensor | None  # local_p's
-    radius: int
-    dropout: float
-    seed: Tensor | None
-
-    def arguments(self, query: Tensor, key: Tensor) -> dict[str, object]:
-        """What every kernel is told of it."""
-        low, high, mask, _ = self.scope
-        strides = [0] * 4 if mask is None else [n * (m > 1) for n, m in zip(mask.stride(), mask.shape, strict=True)]
-        by_batch, by_head, by_step, by_key = strides
-        masked = "no" if mask is None else "by pair" if mask.shape[2] > 1 else "by key"
-        data = None if mask is None else mask.view(torch.uint8)
-        sizes = (query.shape[1], query.shape[2], key.shape[2])
-        return {
-            "scope": Pairs(
-                *sizes, low or 0, high or 0, data, by_batch, by_head, by_step, by_key, self.centre_BHT, self.radius
-            ),
-            "dropping": Dropping.of(self.dropout, self.seed),
-            "unit": self.scale * UNITS[self.kind],
-            "REPEATS": query.shape[1] // key.shape[1],
-            "RULES": SparseRules(
-                self.kind, low is not None, high is not None, masked, self.centre_BHT is not None, self.dropout > 0
-            ),
-        }
 
 
 class Tiles(NamedTuple):
@@ -113,6 +81,26 @@ class SparseRules(NamedTuple):
     masked: str  # no, by key, by pair
     is_local: bool
     drops: bool
+
+
+def options_of(given: SparseInputs) -> dict[str, object]:
+    """Return what every kernel is told of a call beside query, key and value."""
+    low, high, mask, centre = given.low, given.high, given.mask, given.centre_BHT
+    strides = [0] * 4 if mask is None else [n * (m > 1) for n, m in zip(mask.stride(), mask.shape, strict=True)]
+    by_batch, by_head, by_step, by_key = strides
+    masked = "no" if mask is None else "by pair" if mask.shape[2] > 1 else "by key"
+    data = None if mask is None else mask.view(torch.uint8)
+    (num_heads, num_queries), (num_groups, num_keys) = given.query_BHTK.shape[1:3], given.key_BGSK.shape[1:3]
+    sizes = (num_heads, num_queries, num_keys)
+    has = (low is not None, high is not None)
+    return {
+        "scope": Pairs(*sizes, low or 0, high or 0, data, by_batch, by_head, by_step, by_key, centre, given.radius),
+        "dropping": Dropping.of(given.dropout, given.seed),
+        "unit": given.scale * UNITS[given.kind],
+        "REPEATS": num_heads // num_groups,
+        "RULES": SparseRules(given.kind, *has, masked, centre is not None, given.dropout > 0),
+        **widths(given.key_BGSK, given.value_BGSW),
+    }
 
 
 @triton.jit
