@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.ops.headwise import headwise
 from saccade.ops.kernels.unit import unit
+from saccade.ops.linear import project_heads
 
 LOCATIONS = 512  # positions that the location score knows, unless it is told otherwise
 
@@ -159,7 +159,7 @@ class General(LearnedScore):
 
     def memory(self, key_BSD: Tensor) -> Tensor:
         """W k, once per source."""
-        return headwise(key_BSD, self.W)
+        return project_heads(key_BSD, self.W)
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
         """e = q·(W k)."""
@@ -191,15 +191,15 @@ class ReducedRank(LearnedScore):
 
     def memory(self, key_BSD: Tensor) -> Tensor:
         """V k, once per source."""
-        return headwise(key_BSD, self.V)
+        return project_heads(key_BSD, self.V)
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
         """e = (U q)·(V k)."""
-        return headwise(query_BTD, self.U) @ memory_BSD.mT
+        return project_heads(query_BTD, self.U) @ memory_BSD.mT
 
     def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
         """(U q)·(V k)."""
-        return DotForm(headwise(query_BTD, self.U), memory_BSD, 1.0)
+        return DotForm(project_heads(query_BTD, self.U), memory_BSD, 1.0)
 
 
 @final
@@ -233,11 +233,11 @@ class Additive(LearnedScore):
 
     def project(self, query_BTD: Tensor) -> Tensor:
         """W q."""
-        return headwise(query_BTD, self.W)
+        return project_heads(query_BTD, self.W)
 
     def memory(self, key_BSD: Tensor) -> Tensor:
         """U k + b, once per source."""
-        projected = headwise(key_BSD, self.U)
+        projected = project_heads(key_BSD, self.U)
         return projected + self.b.unsqueeze(-2).to(projected.dtype)
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ Under autocast torch would write a weight's gradient in half precision and widen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import final
 
@@ -39,6 +40,16 @@ def linear(x: Rows, weights: Sequence[Tensor], biases: Sequence[Tensor], *, relu
         return fused_linear(x.to(dtype), weights, biases, relu, narrow_now(weights, biases, dtype))[0]
     y = F.linear(x, _together(weights), _together(biases) if biases else None)
     return F.relu(y) if relu else y
+
+
+def project_heads(x: Tensor, weight: Tensor) -> Tensor:
+    """Compute x Wᵀ: [..., T, D] with [A, D], or with [heads, A, D] where the heads stand before T in x."""
+    heads, batch = weight.shape[:-2], x.dim() - weight.dim()
+    if not heads or batch < 1 or math.prod(heads) != heads[0] or x.shape[batch] != heads[0]:
+        return x @ weight.mT
+    rows = x.movedim(batch, 0)  # [heads, ..., T, D]
+    found = rows.reshape(heads[0], -1, x.shape[-1]).bmm(weight.reshape(heads[0], *weight.shape[-2:]).mT)
+    return found.view(*rows.shape[:-1], weight.shape[-2]).movedim(0, batch)
 
 
 def _together(parts: Sequence[Tensor]) -> Tensor:

@@ -6,16 +6,38 @@ The keys, the values and v are constants here: a loop makes their gradients once
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 
 from saccade.attention.call import Attended, Call
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Additive
 from saccade.ops.kernels.availability import runs_on
+from saccade.ops.operator import operator
 
 REASON = "a single query asks with the additive score, and all but the query is constant"
 MOST_KEYS = 1024  # a program holds the scores of all keys
+
+
+class AdditiveStepInputs(NamedTuple):
+    """The arguments of one additive step; of the keys and values of row b, the first `length` are real."""
+
+    query_BA: Tensor
+    memory_BSA: Tensor
+    v_A: Tensor
+    value_BSD: Tensor
+    length_B: Tensor
+
+
+class AdditiveStepOutputs(NamedTuple):
+    """The contexts in the values' dtype, and scores and their log-sums in float32."""
+
+    context_BD: Tensor
+    score_BS: Tensor
+    log_sum_B: Tensor
 
 
 def refuses(call: Call) -> str | None:
@@ -61,62 +83,47 @@ def run(call: Call) -> Attended:
     return Attended(context_BD.unsqueeze(1), weight_BS.to(query_BA.dtype).unsqueeze(1))
 
 
-@torch.library.custom_op("saccade::additive_step", mutates_args=())
-def additive_step(
-    query_BA: Tensor, memory_BSA: Tensor, v_A: Tensor, value_BSD: Tensor, length_B: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """c = sum_s a_s v_s with a = softmax(e), e_s = vᵀ tanh(q + k_s) over s < length; e [B, S] and its log-sums [B]."""
-    from saccade.attention.kernels.additive import step_triton
-
-    return step_triton.forward(query_BA, memory_BSA, v_A, value_BSD, length_B)
-
-
-@additive_step.register_fake
-def _(query: Tensor, memory: Tensor, v: Tensor, value: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    del query, v, length
+def _output_shapes(given: AdditiveStepInputs) -> AdditiveStepOutputs:
+    memory, value = given.memory_BSA, given.value_BSD
     score = memory.new_empty(memory.shape[:2], dtype=torch.float32)
-    return value.new_empty(len(value), value.shape[-1]), score, score.new_empty(len(score))
+    return AdditiveStepOutputs(value.new_empty(len(value), value.shape[-1]), score, score.new_empty(len(score)))
 
 
-@torch.library.custom_op("saccade::additive_step_backward", mutates_args=())
-def additive_step_backward(
-    grad_BD: Tensor,
-    query_BA: Tensor,
-    memory_BSA: Tensor,
-    v_A: Tensor,
-    value_BSD: Tensor,
-    length_B: Tensor,
-    context_BD: Tensor,
-    score_BS: Tensor,
-    log_sum_B: Tensor,
-) -> Tensor:
-    """The gradient for q, [B, A]."""
+@operator("saccade::additive_step", shapes=_output_shapes)
+def additive_step(given: AdditiveStepInputs) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute c = sum_s a_s v_s with a = softmax(e), e_s = vᵀ tanh(q + k_s) over s < length.
+
+    Also returns e [B, S] and its log-sums [B], which the backward pass reads.
+    """
     from saccade.attention.kernels.additive import step_triton
 
-    return step_triton.backward(
-        grad_BD, query_BA, memory_BSA, v_A, value_BSD, length_B, context_BD, score_BS, log_sum_B
-    )
+    return step_triton.forward(given)
 
 
-@additive_step_backward.register_fake
-def _(grad: Tensor, query: Tensor, *kept: Tensor) -> Tensor:
-    del grad, kept
-    return torch.empty_like(query)
+def _gradient_shape(grad_BD: Tensor, given: AdditiveStepInputs, made: AdditiveStepOutputs) -> Tensor:
+    del grad_BD, made
+    return torch.empty_like(given.query_BA)
 
 
-def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+@operator("saccade::additive_step_backward", shapes=_gradient_shape)
+def additive_step_backward(grad_BD: Tensor, given: AdditiveStepInputs, made: AdditiveStepOutputs) -> Tensor:
+    """Compute the gradient for q, [B, A]."""
+    from saccade.attention.kernels.additive import step_triton
+
+    return step_triton.backward(grad_BD, given, made)
+
+
+def _keep(ctx: FunctionCtx, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*inputs, *output)
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
 
 
-def _differentiate(
-    ctx: torch.autograd.function.FunctionCtx, grad: Tensor | None, *unused: Tensor | None
-) -> tuple[Tensor | None, ...]:
+def _differentiate(ctx: FunctionCtx, grad: Tensor | None, *unused: Tensor | None) -> tuple[Tensor | None, ...]:
     del unused
     if grad is None:
         return None, None, None, None, None
     return additive_step_backward(grad, *ctx.saved_tensors), None, None, None, None  # type: ignore[attr-defined]
 
 
-additive_step.register_autograd(_differentiate, setup_context=_save)
+additive_step.register_autograd(_differentiate, setup_context=_keep)

@@ -15,6 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.attention.kernels.additive.step import AdditiveStepInputs, AdditiveStepOutputs
+
 
 class StepBlocks(NamedTuple):
     """How the work is cut: elements of keys that a program has at a time, its warps, and loads ahead."""
@@ -136,36 +138,24 @@ def _backward(
     tl.store(grad_query + b * width + column, summed.to(grad_query.dtype.element_ty), column < width)
 
 
-def forward(
-    query_BA: Tensor, memory_BSA: Tensor, v_A: Tensor, value_BSD: Tensor, length_B: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Contexts in the values' dtype; scores, of which those behind a length are nothing, and log-sums in float32."""
-    num_rows, num_keys, _ = memory_BSA.shape
-    context_BD = value_BSD.new_empty(num_rows, value_BSD.shape[-1])
-    score_BS = torch.empty(num_rows, num_keys, dtype=torch.float32, device=query_BA.device)
-    log_sum_B = torch.empty_like(score_BS[:, 0])
-    tensors = [x.contiguous() for x in (query_BA, memory_BSA, v_A, value_BSD, length_B)]
-    _forward[(num_rows,)](*tensors, context_BD, score_BS, log_sum_B, num_keys, **constants(memory_BSA, value_BSD))
-    return context_BD, score_BS, log_sum_B
+def forward(given: AdditiveStepInputs) -> AdditiveStepOutputs:
+    """Compute contexts, scores (those behind a row's length are not written) and log-sums."""
+    memory, value = given.memory_BSA, given.value_BSD
+    num_rows, num_keys, _ = memory.shape
+    context_BD = value.new_empty(num_rows, value.shape[-1])
+    score_BS = torch.empty(num_rows, num_keys, dtype=torch.float32, device=memory.device)
+    made = AdditiveStepOutputs(context_BD, score_BS, torch.empty_like(score_BS[:, 0]))
+    tensors = [x.contiguous() for x in given]
+    _forward[(num_rows,)](*tensors, *made, num_keys, **constants(memory, value))
+    return made
 
 
-def backward(
-    grad_BD: Tensor,
-    query_BA: Tensor,
-    memory_BSA: Tensor,
-    v_A: Tensor,
-    value_BSD: Tensor,
-    length_B: Tensor,
-    context_BD: Tensor,
-    score_BS: Tensor,
-    log_sum_B: Tensor,
-) -> Tensor:
-    """The query's gradient, in its dtype."""
-    grad_BA = torch.empty_like(query_BA, memory_format=torch.contiguous_format)
-    tensors = [x.contiguous() for x in (grad_BD, query_BA, memory_BSA, v_A, value_BSD, length_B)]
-    made = (context_BD, score_BS, log_sum_B, grad_BA)
-    num_keys = memory_BSA.shape[1]
-    _backward[(len(grad_BD),)](*tensors, *made, num_keys, **constants(memory_BSA, value_BSD))
+def backward(grad_BD: Tensor, given: AdditiveStepInputs, made: AdditiveStepOutputs) -> Tensor:
+    """Compute the query's gradient, in its dtype."""
+    grad_BA = torch.empty_like(given.query_BA, memory_format=torch.contiguous_format)
+    tensors = [x.contiguous() for x in (grad_BD, *given)]
+    num_keys, sizes = given.memory_BSA.shape[1], constants(given.memory_BSA, given.value_BSD)
+    _backward[(len(grad_BD),)](*tensors, *made, grad_BA, num_keys, **sizes)
     return grad_BA
 
 

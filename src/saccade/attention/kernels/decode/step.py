@@ -11,12 +11,26 @@ heads of keys.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from saccade.ops.kernels.availability import runs_on
+from saccade.ops.operator import operator
 
-Step = tuple[Tensor, Tensor]
+
+class StepInputs(NamedTuple):
+    """The arguments of a decoder's step: see `attend_step`."""
+
+    query_RHK: Tensor
+    key_RCGK: Tensor
+    value_RCGK: Tensor
+    length_R: Tensor
+    ancestor: Tensor | None
+    new_key_RGK: Tensor | None
+    new_value_RGK: Tensor | None
+    scale: float
 
 
 def attend_step(
@@ -27,7 +41,7 @@ def attend_step(
     *,
     scale: float,
     ancestor: Tensor | None = None,
-    new: Step | None = None,
+    new: tuple[Tensor, Tensor] | None = None,
     backend: str = "auto",
 ) -> Tensor:
     """softmax(scale q·k) v over each row's first `length` steps, [R, H, K]; a row without any gives zeros.
@@ -43,54 +57,25 @@ def attend_step(
         raise ValueError(f"backend: Triton can't run on {device.type} here")
     fused = backend == "triton" or (backend == "auto" and device.type == "cuda" and runs_on(device))
     new_key, new_value = (None, None) if new is None else new
-    arguments = (query_RHK, key_RCGK, value_RCGK, length_R, ancestor, new_key, new_value, scale)
-    return step_attention(*arguments) if fused else plain(*arguments)
+    given = StepInputs(query_RHK, key_RCGK, value_RCGK, length_R, ancestor, new_key, new_value, scale)
+    return step_attention(*given) if fused else plain(given)
 
 
-@torch.library.custom_op("saccade::step_attention", mutates_args=("key_RCGK", "value_RCGK"))
-def step_attention(
-    query_RHK: Tensor,
-    key_RCGK: Tensor,
-    value_RCGK: Tensor,
-    length_R: Tensor,
-    ancestor: Tensor | None,
-    new_key_RGK: Tensor | None,
-    new_value_RGK: Tensor | None,
-    scale: float,
-) -> Tensor:
-    """In one kernel."""
+def _output_shape(given: StepInputs) -> Tensor:
+    return given.query_RHK.new_empty(given.query_RHK.shape)
+
+
+@operator("saccade::step_attention", shapes=_output_shape, mutates=("key_RCGK", "value_RCGK"))
+def step_attention(given: StepInputs) -> Tensor:
+    """Compute the step in one kernel."""
     from saccade.attention.kernels.decode import step_triton
 
-    new = None if new_key_RGK is None or new_value_RGK is None else (new_key_RGK, new_value_RGK)
-    return step_triton.step(query_RHK, key_RCGK, value_RCGK, length_R, ancestor, new, scale)
+    return step_triton.step(given)
 
 
-@step_attention.register_fake
-def _(
-    query_RHK: Tensor,
-    key_RCGK: Tensor,
-    value_RCGK: Tensor,
-    length_R: Tensor,
-    ancestor: Tensor | None,
-    new_key_RGK: Tensor | None,
-    new_value_RGK: Tensor | None,
-    scale: float,
-) -> Tensor:
-    del key_RCGK, value_RCGK, length_R, ancestor, new_key_RGK, new_value_RGK, scale
-    return query_RHK.new_empty(query_RHK.shape)
-
-
-def plain(
-    query_RHK: Tensor,
-    key_RCGK: Tensor,
-    value_RCGK: Tensor,
-    length_R: Tensor,
-    ancestor: Tensor | None,
-    new_key_RGK: Tensor | None,
-    new_value_RGK: Tensor | None,
-    scale: float,
-) -> Tensor:
-    """The same by gathering each row's steps."""
+def plain(given: StepInputs) -> Tensor:
+    """Compute the step by gathering the keys and values of each row."""
+    query_RHK, key_RCGK, value_RCGK, length_R, ancestor, new_key_RGK, new_value_RGK, scale = given
     (num_rows, num_heads, width), (_, capacity, groups, _) = query_RHK.shape, key_RCGK.shape
     own_R1, step_C = (torch.arange(n, device=query_RHK.device) for n in (num_rows, capacity))
     own_R1 = own_R1[:, None]

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.attention.kernels.decode.step import StepInputs
 from saccade.attention.kernels.packed.tiles import TO_BITS, rows
 from saccade.ops.kernels.follow import follow
 from saccade.ops.kernels.launch import launch
@@ -24,20 +25,13 @@ def block_steps(capacity: int, is_ahead: bool) -> int:
     return max(16, min(32, triton.next_power_of_2(capacity))) if is_ahead else 16
 
 
-def step(
-    query_RHK: Tensor,
-    key_RCGK: Tensor,
-    value_RCGK: Tensor,
-    length_R: Tensor,
-    ancestor: Tensor | None,
-    new: tuple[Tensor, Tensor] | None,
-    scale: float,
-) -> Tensor:
-    """The output [R, H, K]; a new step is written into the cache."""
+def step(given: StepInputs) -> Tensor:
+    """Compute the output [R, H, K], and write a new step into the cache."""
+    query_RHK, key_RCGK, value_RCGK, length_R, ancestor, new_key, new_value, scale = given
     query = rows(query_RHK)
     (num_rows, num_heads, width), (_, capacity, groups, _) = query.shape, key_RCGK.shape
     assert key_RCGK.stride(-1) == value_RCGK.stride(-1) == 1
-    new_key, new_value = (query, query) if new is None else (rows(new[0]), rows(new[1]))
+    new_key, new_value = (query if new is None else rows(new) for new in (new_key, new_value))
     output = query.new_empty(query.shape)
     is_ahead = num_rows * num_heads <= FEW_PROGRAMS
     step_kernel[(num_rows * num_heads,)](
@@ -59,7 +53,7 @@ def step(
         capacity,
         scale * TO_BITS,
         ANCESTORS=0 if ancestor is None else ancestor.dim(),
-        NEW=new is not None,
+        NEW=given.new_key_RGK is not None,
         REPEATS=num_heads // groups,
         WIDTH=width,
         PADDED=triton.next_power_of_2(width),

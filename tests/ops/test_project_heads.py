@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from saccade.ops.headwise import headwise
+from saccade.ops.linear import project_heads
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from saccade.ops.headwise import headwise
 )
 def test_it_is_the_product(rows: tuple[int, ...], weight: tuple[int, ...]) -> None:
     leaves = [torch.randn(size, dtype=torch.float64, requires_grad=True) for size in (rows, weight)]
-    found, expected = headwise(*leaves), leaves[0] @ leaves[1].mT
+    found, expected = project_heads(*leaves), leaves[0] @ leaves[1].mT
     torch.testing.assert_close(found, expected)
     factor = torch.randn_like(expected)
     torch.testing.assert_close(*(torch.autograd.grad(x, leaves, factor) for x in (found, expected)))
