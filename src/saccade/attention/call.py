@@ -23,7 +23,7 @@ _FULL = masks.full()
 
 
 class Attended(NamedTuple):
-    """What an implementation returns; what wasn't asked for may be None."""
+    """The result of an implementation; a part that nobody asked for may be None."""
 
     output: Tensor
     weights: Tensor | None = None
@@ -66,18 +66,18 @@ class Call:
 
     @property
     def is_random(self) -> bool:
-        """Two equal rows may get different weights."""
+        """True if two equal rows may get different weights."""
         return self.dropout > 0 or (isinstance(self.normalizer, Hard) and self.normalizer.training)
 
     def dense_mask(self) -> Tensor | None:
-        """The mask as booleans that broadcast to [*leading, T, S], no larger than it must be; None: all allowed."""
+        """Return the mask as booleans that broadcast to [*leading, T, S]; None if every key is allowed."""
         if self.mask.table is not None:
             *batch, num_queries, num_keys = self.mask.table.shape
             return self.mask.table.view(*batch, *(1,) * (len(self.leading) - len(batch)), num_queries, num_keys)
         return None if self.mask.is_full else self.mask.allows(self.grid())
 
     def grid(self) -> Index:
-        """Every pair of query and key, as the mask wants it."""
+        """Return every pair of query and key, as the mask's predicate takes them."""
         axes, device = len(self.leading), self.query.device
         return self.mask.grid(self.num_queries, self.num_keys, num_axes=axes, device=device)
 
@@ -96,7 +96,7 @@ def resolve(
     return_weights: bool,
     return_log_probability: bool,
 ) -> Call:
-    """A call from what the user gave; a mistake raises ValueError with the argument's name."""
+    """Check the arguments of `attend` and make a call of them; a mistake raises ValueError with the argument's name."""
     scorer = find_score(score)
     if query is None or value is None:
         raise ValueError(
@@ -134,7 +134,7 @@ def resolve(
 
 
 def find_score(score: ScoreLike) -> Callable[[Tensor, Tensor], Tensor]:
-    """A score by name, or as it is."""
+    """Return the score of this name, or the given one."""
     if not isinstance(score, str):
         _need_callable("score", score)
         return score
@@ -146,7 +146,7 @@ def find_score(score: ScoreLike) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 def find_normalizer(normalizer: NormalizerLike) -> Callable[[Tensor, Tensor | None], Tensor]:
-    """A normaliser by name (as in evaluation: 'hard' takes the best key), or as it is."""
+    """Return the normaliser of this name (in evaluation: 'hard' takes the best key), or the given one."""
     if isinstance(normalizer, str):
         return _shared(_look_up("normalizer", normalizer, NORMALIZERS))
     _need_callable("normalizer", normalizer)
@@ -154,7 +154,7 @@ def find_normalizer(normalizer: NormalizerLike) -> Callable[[Tensor, Tensor | No
 
 
 def find_mask(mask: MaskLike) -> Mask:
-    """A mask, from nothing or from a boolean tensor."""
+    """Return a mask; None allows every key, and a boolean tensor becomes a mask."""
     if mask is None:
         return masks.full() if torch.compiler.is_compiling() else _FULL
     if isinstance(mask, Tensor):
@@ -173,7 +173,7 @@ def _need_callable(what: str, part: object) -> None:
 
 
 def _shared(kind: type[Part]) -> Part:
-    """A part without parameters or state, in evaluation; made once, because making it costs more than a call."""
+    """Make a part without parameters or state once, in evaluation: making it costs more than a call."""
     if torch.compiler.is_compiling():
         return kind().eval()
     if kind not in _INSTANCES:
@@ -188,7 +188,7 @@ def _look_up(what: str, name: str, table: dict[str, type[Part]]) -> type[Part]:
 
 
 def check_tensor(name: str, tensor: Tensor | None) -> None:
-    """None, or floating point [..., steps, width]; ValueError with the argument's name."""
+    """Raise ValueError with the argument's name unless this is None or floating point [..., steps, width]."""
     if tensor is None:
         return
     if not isinstance(tensor, Tensor):

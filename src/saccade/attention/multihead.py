@@ -87,19 +87,19 @@ class MultiHeadAttention(nn.Module):
         self.normalizer = NORMALIZERS[str(normalizer)]() if named else find_normalizer(normalizer)
 
     def memory(self, key_BSD: Tensor, value_BSD: Tensor | None = None, *, place: Positions | None = None) -> KeyValue:
-        """The once-per-source work: keys and values projected, split into heads, and read by the score.
+        """Do the work that a source needs once: keys and values projected, split into heads, and read by the score.
 
         `place` says where the keys stand, for rotary positions; otherwise they stand one behind the other from 0 on.
         """
         if value_BSD is None:
-            key_BSD, value_BSD = self._projected_together(key_BSD, "key", "value")
+            key_BSD, value_BSD = self._project_together(key_BSD, "key", "value")
         else:
-            key_BSD, value_BSD = _projected("key", self.key, key_BSD), _projected("value", self.value, value_BSD)
-        return self._memory(key_BSD, value_BSD, place)
+            key_BSD, value_BSD = _project("key", self.key, key_BSD), _project("value", self.value, value_BSD)
+        return self._make_memory(key_BSD, value_BSD, place)
 
     @torch.no_grad()
     def join(self) -> None:
-        """From now on self-attention projects with copies of its weights, side by side; for weights that stay."""
+        """Copy the weights side by side, for self-attention from now on; for weights that no longer change."""
         parts = (self.query, self.key, self.value)
         if self.query.bias is None or len({part.in_features for part in parts}) > 1:
             return
@@ -110,12 +110,12 @@ class MultiHeadAttention(nn.Module):
             kept.copy_(new)
 
     def slots(self, slots: Slots) -> SlotMemory:
-        """An empty past for sentences in slots."""
-        return SlotMemory(slots, self._nothing())
+        """Make an empty key/value cache for sentences in slots."""
+        return SlotMemory(slots, self._empty_memory())
 
     def shared(self, slots: Slots, length_R: Tensor, capacity: int) -> SharedMemory:
-        """Room for sources of up to `capacity` steps, for sentences in slots; each as long as `length_R` says."""
-        return SharedMemory(slots, self._nothing(), length_R, capacity)
+        """Make room for sources of up to `capacity` steps for sentences in slots; `length_R` has their lengths."""
+        return SharedMemory(slots, self._empty_memory(), length_R, capacity)
 
     def forward(
         self,
@@ -133,7 +133,7 @@ class MultiHeadAttention(nn.Module):
         return_log_probability: bool = False,
         return_memory: bool = False,
     ) -> Any:
-        """[B, T, D]; with `return_weights` also the weights of every head, [B, H, T, S].
+        """Attend, [B, T, D]; with `return_weights` also return the weights of every head, [B, H, T, S].
 
         `bias` [H, T, S] or [B, H, T, S] is added to the scores; `place` says where the queries stand, for rotary
         positions. With `return_log_probability` (hard attention) also that of each head's picked keys, [B, H, T].
@@ -142,15 +142,15 @@ class MultiHeadAttention(nn.Module):
         """
         self._check(key_BSD, value_BSD, memory, past)
         if memory is not None:
-            query_BTD = _projected("query", self.query, query_BTD)
+            query_BTD = _project("query", self.query, query_BTD)
         elif key_BSD is not None:
             memory = self.memory(key_BSD, value_BSD)
-            query_BTD = _projected("query", self.query, query_BTD)
+            query_BTD = _project("query", self.query, query_BTD)
         else:
-            query_BTD, own_key_BTD, own_value_BTD = self._projected_together(query_BTD, "query", "key", "value")
-            own = self._memory(own_key_BTD, own_value_BTD, place)
+            query_BTD, own_key_BTD, own_value_BTD = self._project_together(query_BTD, "query", "key", "value")
+            own = self._make_memory(own_key_BTD, own_value_BTD, place)
             memory = own if past is None else past.append(own)
-        query_BGRTK = self._placed(query_BTD, self.num_heads, place).unflatten(-3, (self.num_key_value_heads, -1))
+        query_BGRTK = self._rotate(query_BTD, self.num_heads, place).unflatten(-3, (self.num_key_value_heads, -1))
         attended = memory.attend(
             query_BGRTK,
             score=self.score,
@@ -199,45 +199,45 @@ class MultiHeadAttention(nn.Module):
         if past is not None and (key is not None or memory is not None):
             raise ValueError("past: given together with key or memory; only self-attention goes on")
 
-    def _projected_together(self, x_BTD: Rows, *names: str) -> tuple[Tensor, ...]:
-        """Queries, keys or values of one tensor; of many steps by one product, which is quicker than several."""
+    def _project_together(self, x_BTD: Rows, *names: str) -> tuple[Tensor, ...]:
+        """Project one tensor to queries, keys or values; many steps by one product, which is quicker than several."""
         parts = {name: cast(nn.Linear, self.get_submodule(name)) for name in names}
         if self._joined is not None and "query" in names:
             weight, bias = self._joined
             return linear(x_BTD, [weight], [bias]).split([part.out_features for part in parts.values()], -1)
         if given(x_BTD).shape[:-1].numel() < MANY_STEPS or self.query.bias is None:
-            return tuple(_projected(name, part, x_BTD) for name, part in parts.items())
+            return tuple(_project(name, part, x_BTD) for name, part in parts.items())
         for name, part in parts.items():
             _check_width(name, part, x_BTD)
         joint_BTD = linear(x_BTD, [part.weight for part in parts.values()], [part.bias for part in parts.values()])
         return split(joint_BTD, tuple(part.out_features for part in parts.values()))
 
-    def _nothing(self) -> KeyValue:
-        """The memory of a single step of zeros, to see what it is like."""
+    def _empty_memory(self) -> KeyValue:
+        """Make a one-step memory of zeros, used for its shapes and dtype."""
         key, value = (part.weight.new_zeros(1, 1, part.out_features) for part in (self.key, self.value))
-        return self._memory(key, value, None)
+        return self._make_memory(key, value, None)
 
-    def _memory(self, key_BSD: Tensor, value_BSD: Tensor, place: Positions | None) -> KeyValue:
-        key_BGSK = self._placed(key_BSD, self.num_key_value_heads, place).unsqueeze(-3)
-        value_BGSK = self._heads(value_BSD, self.num_key_value_heads).unsqueeze(-3)
+    def _make_memory(self, key_BSD: Tensor, value_BSD: Tensor, place: Positions | None) -> KeyValue:
+        key_BGSK = self._rotate(key_BSD, self.num_key_value_heads, place).unsqueeze(-3)
+        value_BGSK = self._split_heads(value_BSD, self.num_key_value_heads).unsqueeze(-3)
         memory = self.score.memory(key_BGSK) if isinstance(self.score, Score) else key_BGSK
         if self.num_key_value_heads < self.num_heads:  # once, instead of at every reading
             return KeyValue(memory.contiguous(), value_BGSK.contiguous())
         return KeyValue(memory, value_BGSK)
 
-    def _placed(self, projected_BTD: Tensor, num_heads: int, place: Positions | None) -> Tensor:
-        heads_BHTK = self._heads(projected_BTD, num_heads)
+    def _rotate(self, projected_BTD: Tensor, num_heads: int, place: Positions | None) -> Tensor:
+        heads_BHTK = self._split_heads(projected_BTD, num_heads)
         if self.rotate is None:
             return heads_BHTK
         return self.rotate(heads_BHTK, place or Positions.following(0, heads_BHTK.shape[-2], heads_BHTK.device))
 
     @staticmethod
-    def _heads(projected_BTD: Tensor, num_heads: int) -> Tensor:
+    def _split_heads(projected_BTD: Tensor, num_heads: int) -> Tensor:
         return projected_BTD.unflatten(-1, (num_heads, -1)).transpose(-3, -2)
 
 
 def _score_for_heads(score: ScoreLike, head_width: int, groups: int) -> ScoreLike:
-    """A named score gets its own parameters for each key/value head; a module or callable is taken as it is."""
+    """Build a named score with parameters for each key/value head; take a module or callable as it is."""
     if isinstance(score, str) and score in SCORES:
         return SCORES[score](head_width, head_width, heads=(groups, 1))
     if isinstance(score, Score) and score.heads not in ((), (groups, 1)):
@@ -248,7 +248,7 @@ def _score_for_heads(score: ScoreLike, head_width: int, groups: int) -> ScoreLik
     return find_score(score)
 
 
-def _projected(name: str, linear: nn.Linear, rows: Rows) -> Tensor:
+def _project(name: str, linear: nn.Linear, rows: Rows) -> Tensor:
     _check_width(name, linear, rows)
     projected: Tensor = linear(rows)
     return projected

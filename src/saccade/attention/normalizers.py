@@ -21,7 +21,7 @@ class Softmax(nn.Module):
     """a_i = exp(e_i) / sum_j exp(e_j) over the allowed keys."""
 
     def forward(self, score_BTS: Tensor, mask_BTS: Tensor | None = None) -> Tensor:
-        """The weights. The fill is finite: an infinite one would put NaN into the gradient of an empty row."""
+        """Fill forbidden scores with a finite number: infinity would put NaN into the gradient of an empty row."""
         if mask_BTS is None:
             return score_BTS.softmax(-1)
         lowest = torch.finfo(score_BTS.dtype).min
@@ -92,7 +92,7 @@ class Hard(nn.Module):
         return picked_BTS + (soft_BTS - soft_BTS.detach())
 
     def log_probability(self, score_BTS: Tensor, mask_BTS: Tensor | None, weight_BTS: Tensor) -> Tensor:
-        """log p(picked key) under softmax(score), [..., T], for REINFORCE; 0 where nothing could be picked."""
+        """Return log p(picked key) under softmax(score), [..., T], for REINFORCE; 0 where nothing could be picked."""
         score_BTS = widened(score_BTS)
         if mask_BTS is not None:
             score_BTS = score_BTS.masked_fill(~mask_BTS, torch.finfo(score_BTS.dtype).min)
@@ -112,7 +112,7 @@ NORMALIZERS: dict[str, type[Normalizer]] = {
 
 
 def _support(score_BTS: Tensor, thresholds_of: Callable[[Tensor, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """Which keys weigh more than 0, and how many: known exactly from the sorted scores, and constant to a gradient."""
+    """Find which keys weigh more than 0, and how many: exact from the sorted scores, and constant to a gradient."""
     with torch.no_grad():
         ordered = score_BTS.sort(-1, descending=True).values
         rank = torch.arange(1, score_BTS.shape[-1] + 1, device=score_BTS.device, dtype=score_BTS.dtype)
@@ -123,19 +123,19 @@ def _support(score_BTS: Tensor, thresholds_of: Callable[[Tensor, Tensor], Tensor
 
 
 def _sparsemax_thresholds(ordered: Tensor, rank: Tensor) -> Tensor:
-    """tau if the support were the first 1, 2, ... keys (Martins & Astudillo 2016, algorithm 1)."""
+    """Return tau if the support were the first 1, 2, ... keys (Martins & Astudillo 2016, algorithm 1)."""
     return (ordered.cumsum(-1) - 1) / rank
 
 
 def _entmax15_thresholds(ordered: Tensor, rank: Tensor) -> Tensor:
-    """tau if the support were the first 1, 2, ... keys (Peters, Niculae & Martins 2019, section 3.2)."""
+    """Return tau if the support were the first 1, 2, ... keys (Peters, Niculae & Martins 2019, section 3.2)."""
     mean = ordered.cumsum(-1) / rank
     spread = rank * (ordered.square().cumsum(-1) / rank - mean.square())
     return mean - ((1 - spread) / rank).clamp_min(0).sqrt()
 
 
 def _shifted(score_BTS: Tensor, mask_BTS: Tensor | None) -> Tensor:
-    """Scores with their best allowed one at 0 and everything below -2 at -2: out of any sparse support, and finite."""
+    """Shift the best allowed score to 0 and raise what is below -2 to -2: outside of any sparse support, and finite."""
     score_BTS = widened(score_BTS)
     if mask_BTS is not None:
         score_BTS = score_BTS.masked_fill(~mask_BTS, torch.finfo(score_BTS.dtype).min)

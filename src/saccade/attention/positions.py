@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 
 class Positions(NamedTuple):
-    """The places of steps, [T] or [B, T]; all of them are before `end`, which is known without asking the device."""
+    """The positions of steps, [T] or [B, T]; all are before `end`, which is known without waiting for the device."""
 
     at: Tensor
     end: int
 
     @staticmethod
     def following(first: int, count: int, device: torch.device) -> Positions:
-        """`count` steps from `first` on."""
+        """Return `count` positions from `first` on."""
         return Positions(torch.arange(first, first + count, device=device), first + count)
 
 
@@ -35,7 +35,7 @@ class Sinusoidal(nn.Module):
 
     @torch.inference_mode(False)
     def table(self, end: int) -> Tensor:
-        """The vectors of all places before `end`, [end, D]; made once and kept, for a captured step to read."""
+        """Return the vectors of all positions before `end`, [end, D]; made once and kept, for captured steps."""
         device = self.get_buffer("rate_half").device
         if (end, device) not in self._tables:
             self._tables[end, device] = self(Positions.following(0, end, device))
@@ -91,7 +91,7 @@ class Relative(nn.Module):
         self.table = nn.Parameter(torch.zeros(num_buckets, num_heads))
 
     def forward(self, place: Positions, num_keys: int) -> Tensor:
-        """The bias [..., H, T, S] of queries at these places against keys from 0 on."""
+        """Return the bias [..., H, T, S] of queries at these positions against keys from 0 on."""
         distance_TS = torch.arange(num_keys, device=self.table.device) - place.at.unsqueeze(-1)
         return self.table[self._bucket(distance_TS)].movedim(-1, -3)
 

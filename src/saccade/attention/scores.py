@@ -33,7 +33,7 @@ class DotForm(NamedTuple):
 
 
 class Score(nn.Module):
-    """What every score has. Widths left out are not checked; parameter-free scores need none."""
+    """The base of all scores. Widths left out are not checked; parameter-free scores need none."""
 
     reads_position: ClassVar[bool] = False  # the score depends on where the key stands, not only on what it is
     reads_query: ClassVar[bool] = True  # False: after normalising, every query gets the same weights
@@ -55,15 +55,15 @@ class Score(nn.Module):
         return self.key_width
 
     def memory(self, key_BSD: Tensor) -> Tensor:
-        """What depends on the source alone, [..., S, width of the memory]."""
+        """Compute what depends on the keys alone, [..., S, width of the memory]."""
         return key_BSD
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
-        """The score of each query with each key, [..., T, S]."""
+        """Score each query with each key, [..., T, S]."""
         raise NotImplementedError
 
     def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm | None:
-        """The same score, up to a constant in each row, as a dot product; None where it isn't one."""
+        """Spell the same score, up to a constant in each row, as a dot product; None where it isn't one."""
         del query_BTD, memory_BSD
         return None
 
@@ -98,7 +98,7 @@ class Mean(Score):
     memory_width = 0
 
     def memory(self, key_BSD: Tensor) -> Tensor:
-        """Nothing but the number of keys."""
+        """Keep nothing but the number of keys."""
         return key_BSD[..., :0]
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
@@ -315,7 +315,7 @@ class Location(LearnedScore):
         self.W = self._parameter(max_length, query_width, std=query_width**-0.5)
 
     def memory(self, key_BSD: Tensor) -> Tensor:
-        """Nothing but the number of keys."""
+        """Keep nothing but the number of keys."""
         return key_BSD[..., :0]
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:

@@ -49,14 +49,14 @@ class Slots:
         return len(self.place_B)
 
     def renew(self) -> None:
-        """What all layers ask, where a step is over or sentences entered: where rows are, and who holds their steps."""
+        """Refresh row positions and beam ancestry after a step or after new sentences enter."""
         if self.width > 1:
             self.place_R.view(-1, self.width).copy_(self.place_B[:, None])
         if self.row_BNC is not None and self.holder_RC is not None:
             torch.add(self._first_R1, self.row_BNC.flatten(0, 1), out=self.holder_RC)
 
     def past(self, radius: int | None) -> Mask:
-        """What each hypothesis sees of its sentence's past and present, in the order of `SlotMemory`: [B, N, N * C]."""
+        """Return what each hypothesis sees of its sentence's past, in the order of `SlotMemory`, [B, N, N * C]."""
         if self.is_fused:
             return masks.full()  # the kernel counts the steps itself
         distance_BC = self.place_B[:, None] - self._step_C
@@ -69,11 +69,11 @@ class Slots:
         return masks.dense((own_BNNC & seen_BC[:, None, None]).flatten(2))
 
     def spread(self, bias_BHTC: Tensor) -> Tensor:
-        """A bias of the steps, [B, H, 1, C], for each hypothesis and what it may look at."""
+        """Repeat a bias of the steps, [B, H, 1, C], for each hypothesis and the keys that it may attend to."""
         return bias_BHTC.repeat(1, 1, 1, self.width).expand(-1, -1, self.width, -1)
 
     def attend(self, query_RGMTK: Tensor, memory_BSGK: Tensor, value_BSGK: Tensor, how: dict[str, Any]) -> Tensor:
-        """What `attend` says when the hypotheses are the steps of their sentence's query."""
+        """Attend with the hypotheses of a sentence as the steps of its query."""
         query_BGMNK = query_RGMTK.unflatten(0, (-1, self.width)).squeeze(4).movedim(1, 3)
         memory, value = (tensor.transpose(1, 2).unsqueeze(2) for tensor in (memory_BSGK, value_BSGK))
         answer_BGMNK = attend(query_BGMNK, None, value, memory=memory, **how)
@@ -94,18 +94,18 @@ class SlotMemory:
         self._later: KeyValue | None = None
 
     def append(self, later: KeyValue) -> SlotMemory:
-        """One step more of each row, at its sentence's place; it is written when it is first asked."""
+        """Add one step to each row, at its sentence's place; it is written by the next `attend`."""
         self._later = later
         return self
 
     def attend(self, query_RGMTK: Tensor, /, **how: Any) -> Tensor:
-        """All that a sentence's rows wrote is asked at once; the mask (`Slots.past`) says what is whose."""
+        """Attend to everything that a sentence's rows wrote; the mask (`Slots.past`) says which row owns which step."""
         assert self._later is not None
         memory_RCGK, value_RCGK = (tensor.flatten(0, 1) for tensor in self.tensors)
         new = self._later.memory[:, :, 0, 0], self._later.value[:, :, 0, 0]
         slots = self.slots
         if slots.is_fused:
-            return _stepped(query_RGMTK, memory_RCGK, value_RCGK, slots.place_R, how["score"], slots.holder_RC, new)
+            return _attend_step(query_RGMTK, memory_RCGK, value_RCGK, slots.place_R, how["score"], slots.holder_RC, new)
         for cache_RCGK, new_RGK in zip((memory_RCGK, value_RCGK), new, strict=True):
             cache_RCGK[self._row_R, slots.place_R] = new_RGK
         memory_BSGK, value_BSGK = (tensor.flatten(1, 2) for tensor in self.tensors)
@@ -119,7 +119,7 @@ class SlotMemory:
 
 @final
 class SharedMemory:
-    """The sources of the sentences in slots, [B, S, G, K], asked by all hypotheses of each."""
+    """The sources of the sentences in slots, [B, S, G, K], shared by all hypotheses of each."""
 
     def __init__(self, slots: Slots, like: KeyValue, length_R: Tensor, capacity: int) -> None:
         self.slots, self.length_R = slots, length_R
@@ -128,7 +128,7 @@ class SharedMemory:
         self.value_BSGK = like.value.new_zeros(*shape, like.value.shape[-1])
 
     def enter(self, index_E: Tensor, source: KeyValue) -> None:
-        """Other sources in some slots."""
+        """Write other sources into some slots."""
         memory_ESGK, value_ESGK = (entering_EGTSK[:, :, 0].transpose(1, 2) for entering_EGTSK in source)
         if self.slots.is_fused:
             from saccade.attention.kernels.decode.enter import enter
@@ -139,10 +139,10 @@ class SharedMemory:
         return None
 
     def attend(self, query_RGMTK: Tensor, /, **how: Any) -> Tensor:
-        """Each row asks its sentence's source."""
+        """Attend with each row to its sentence's source."""
         if not self.slots.is_fused:
             return self.slots.attend(query_RGMTK, *self.tensors, how)
-        return _stepped(query_RGMTK, *self.tensors, self.length_R, how["score"], self.slots.sentence_R)
+        return _attend_step(query_RGMTK, *self.tensors, self.length_R, how["score"], self.slots.sentence_R)
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:
@@ -150,7 +150,7 @@ class SharedMemory:
         return self.memory_BSGK, self.value_BSGK
 
 
-def _stepped(
+def _attend_step(
     query_RGMTK: Tensor,
     memory: Tensor,
     value: Tensor,
@@ -159,7 +159,7 @@ def _stepped(
     holder: Tensor | None,
     new: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """One query a row against the first steps of its cache, by the kernel for that."""
+    """Attend with one query a row to the first steps of its cache, by the kernel for decoder steps."""
     form = score.as_dot(query_RGMTK, memory)
     assert form is not None
     assert form.key is memory
@@ -175,5 +175,5 @@ def can_step(score: Score, normalizer: object, device: torch.device) -> bool:
 
 
 def refill(target: Tensor, source: Tensor, index_E: Tensor) -> None:
-    """These rows of the source become the first of the target, which may have more room on every axis."""
+    """Copy these rows of the source to the first of the target, which may have more room on every axis."""
     target[(slice(len(index_E)), *map(slice, source.shape[1:]))] = source[index_E]

@@ -93,7 +93,7 @@ class CapturedBackward:
         return 1.0 if self.adds else num_items
 
     def _capture(self, batch: Any, *, is_whole: bool) -> _Graph:
-        """Warmed up with a factor of zero, which leaves gradients as they are where they are added to."""
+        """Record the passes, after warming up with a factor of zero: added gradients then stay as they were."""
         batch = pytree.tree_map_only(Tensor, self._own, batch)
         scale = None if is_whole else torch.zeros((), device=self.device)
         for parameter in self.parameters:
@@ -123,5 +123,5 @@ def _tensors(batch: Any) -> list[Tensor]:
 
 
 def _shape(batch: Any) -> Hashable:
-    """What a graph is bound to: shapes, and numbers that are no tensors."""
+    """Return what a graph is bound to: shapes, and numbers that are no tensors."""
     return tuple(leaf.shape if isinstance(leaf, Tensor) else leaf for leaf in pytree.tree_leaves(batch))

@@ -1,4 +1,4 @@
-"""One loop. Its step reads on one screen; a run that was killed goes on as if it never had been."""
+"""The training loop. Its step reads on one screen; a run that was killed goes on as if it had not been."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MANY_SKIPS = 10
 
 
 class NonFiniteLoss(RuntimeError):
-    """The loss was infinite or not a number too often in a row."""
+    """Raised when the loss was infinite or not a number too often in a row."""
 
 
 class Stepped(NamedTuple):
@@ -43,8 +43,8 @@ class Stepped(NamedTuple):
     learning_rate: float
     ready: torch.cuda.Event | None
 
-    def measured(self) -> dict[str, float]:
-        """What came out; the device is waited for."""
+    def read_figures(self) -> dict[str, float]:
+        """Wait for the device and return the figures."""
         if self.ready is not None:
             self.ready.synchronize()
         total, norm = self.figures.tolist()
@@ -97,7 +97,7 @@ class Trainer:
         self.lag = int(is_cuda)  # an accelerator gets a step before the last one's figures are read
         self.sent: deque[tuple[Stepped, Progress]] = deque()
         self.read_at = time.perf_counter()
-        self.batches = Prefetcher(self._loaded, depth=2 * options.accumulate if is_cuda else 0)
+        self.batches = Prefetcher(self._load, depth=2 * options.accumulate if is_cuda else 0)
         self.backward: Backward = EagerBackward(loss, options)
         if options.capture and is_cuda:
             captured = CapturedBackward(self.backward, model.parameters(), options.device, adds=options.accumulate > 1)
@@ -106,17 +106,17 @@ class Trainer:
 
     @property
     def checkpoints(self) -> Path:
-        """Where they lie."""
+        """The folder of the checkpoints."""
         return self.folder / "checkpoints"
 
     @property
     def is_finished(self) -> bool:
-        """Nothing is left to do."""
-        return self._is_worn_out and (self.progress.is_averaged or self.options.average_last < 2)
+        """True if nothing is left to do."""
+        return self._has_ended and (self.progress.is_averaged or self.options.average_last < 2)
 
     @property
-    def _is_worn_out(self) -> bool:
-        """No step and no validation is left, or patience ran out."""
+    def _has_ended(self) -> bool:
+        """True if no step and no validation is left, or patience ran out."""
         patience, progress = self.options.patience, self.progress
         if patience is not None and progress.patience_used >= patience:
             return True
@@ -181,7 +181,7 @@ class Trainer:
         return Stepped(figures, num_items, rate, ready)
 
     def _seed(self, place: int) -> None:
-        """All chance is a function of the step and a batch's place in it."""
+        """Make all random numbers a function of the step and of the batch's place in it."""
         torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step + (place << 40))
 
     def run(self, validate: Validate, report: Report) -> Progress:
@@ -202,7 +202,7 @@ class Trainer:
     def _run(self, validate: Validate, report: Report, wish: Wish) -> None:
         epoch = -1
         batches: Sequence[Any] = ()
-        while not self._is_worn_out:
+        while not self._has_ended:
             if epoch != self.progress.epoch:
                 epoch, batches = self.progress.epoch, self.plan.epoch(self.progress.epoch)
             if self._must_validate:
@@ -237,15 +237,15 @@ class Trainer:
         self.sent.append((stepped, replace(progress)))
 
     def _spare(self, together: Sequence[Any]) -> Batch | None:
-        """A batch for who has one less than others that need its shards to compute; it counts for nothing."""
+        """Load a zero-weight batch for a process with fewer: sharded models need all processes in every pass."""
         is_short = len(self.team.share(together)) < len(together[:: self.team.size])
-        return self._loaded(together[0]) if is_short and shards.is_sharded(self.model) else None
+        return self._load(together[0]) if is_short and shards.is_sharded(self.model) else None
 
     def _settle(self, report: Report, *, leave: int = 0) -> None:
         """Read and report the steps that were sent, but for the last few."""
         while len(self.sent) > leave:
             stepped, progress = self.sent.popleft()
-            measured = stepped.measured()
+            measured = stepped.read_figures()
             now = time.perf_counter()
             rate, self.read_at = stepped.num_items / (now - self.read_at), now
             is_finite = math.isfinite(measured["norm"])
@@ -253,8 +253,8 @@ class Trainer:
             skipped = {} if is_finite else {"skipped": self.progress.skipped}
             report(replace(progress, skipped=self.progress.skipped), {**measured, **skipped, "items_per_second": rate})
 
-    def _loaded(self, rows: Any) -> Batch:
-        """A batch, where an accelerator can fetch it by itself."""
+    def _load(self, rows: Any) -> Batch:
+        """Load a batch, into pinned memory if an accelerator will fetch it."""
         batch: Batch = self.plan.load(rows)
         if not self.lag:
             return batch
@@ -280,7 +280,7 @@ class Trainer:
         return math.isfinite(score) and (best is None or score > best)
 
     def _measure(self, validate: Validate, wish: Wish) -> dict[str, float]:
-        """What the first process measures with the weights as they are now."""
+        """Validate on the first process with the weights as they are now, and tell the others."""
 
         def measure() -> dict[str, float]:
             with wish.at_once():
@@ -294,18 +294,18 @@ class Trainer:
             self.model.train()
 
     def _keep(self) -> None:
-        """The weights as they are now are the model."""
+        """Save the weights as they are now as the model."""
         checkpoints.save_weights(self.folder / "model.safetensors", self.model, writes=self.team.is_first)
 
     def _remember(self) -> None:
-        """The weights of this validation, for the average at the end."""
+        """Save the weights of this validation, for the average at the end."""
         folder, writes = self.folder / "validated", self.team.is_first
         checkpoints.save_weights(checkpoints.path_of(folder, self.progress.step), self.model, writes=writes)
         if writes:
             checkpoints.forget_all_but(folder, self.options.average_last)
 
     def _try_average(self, validate: Validate, wish: Wish) -> dict[str, float]:
-        """The mean of the last validated weights; it becomes the model if it is better than the best."""
+        """Validate the mean of the last validated weights; it becomes the model if it is better than the best."""
         self.team.wait()  # the first has written them
         own = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
         put(self.model, mean_of(checkpoints.steps(self.folder / "validated")))

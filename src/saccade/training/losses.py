@@ -39,10 +39,10 @@ class PackedModel(Protocol):
 def sequence_loss(
     network: nn.Module, batch: PairBatch, *, smoothing: float = 0.0, consistency: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """The summed loss and negative log-likelihood of the real target tokens; padding counts for nothing.
+    """Return the summed loss and negative log-likelihood of the target tokens; padding counts for nothing.
 
-    With `consistency`, every sentence is read twice under other dropout, and so much of the two answers' disagreement
-    is added to the mean of their losses.
+    With `consistency`, every sentence is read twice under other dropout, and `consistency` times the
+    disagreement of the two outputs is added to the mean of their losses.
     """
     if consistency:
         batch = batch.repeat_rows()
@@ -61,7 +61,7 @@ def sequence_loss(
 
 
 def packed_loss(network: nn.Module, batch: PackedBatch, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """The same of a packed batch, whose padding counts for nothing; the device is asked nothing."""
+    """Return the same for a packed batch; the host never waits for the device."""
     vectors_1TD = cast(PackedModel, network).packed(batch.source, batch.target)
     return smoothed_cross_entropy(
         vectors_1TD[0], network.get_parameter("output.weight"), batch.write_T, smoothing=smoothing
@@ -71,7 +71,7 @@ def packed_loss(network: nn.Module, batch: PackedBatch, *, smoothing: float = 0.
 def smoothed_cross_entropy(
     vectors_ND: Tensor, matrix_VD: Tensor, target_N: Tensor, *, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The summed loss over N tokens, and their summed negative log-likelihood (for perplexity; no gradient).
+    """Return the summed loss over N tokens, and their summed negative log-likelihood (for perplexity; no gradient).
 
     The products are made in the vectors' dtype; the matrix's gradient is summed in float32 and has the matrix's dtype.
     """
@@ -81,7 +81,7 @@ def smoothed_cross_entropy(
 
 
 def disagreement(vectors_2ND: Tensor, matrix_VD: Tensor) -> Tensor:
-    """(KL(p, q) + KL(q, p)) / 2 summed over N tokens, p and q the answers of two passes (R-Drop; Wu 2021, equation 2).
+    """Sum (KL(p, q) + KL(q, p)) / 2 over N tokens, p and q the outputs of two passes (R-Drop; Wu 2021, equation 2).
 
     It is sum_v (p_v - q_v) (log p_v - log q_v) / 2. Chunks of logits are made again in the backward pass.
     """
@@ -99,7 +99,7 @@ def _disagreement(vectors_2ND: Tensor, matrix_VD: Tensor) -> Tensor:
 def linear_cross_entropy(
     vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float, narrow: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Summed loss, summed negative log-likelihood, and the loss's gradients for vectors and matrix.
+    """Return summed loss, summed negative log-likelihood, and the loss's gradients for vectors and matrix.
 
     `narrow`: the matrix in the vectors' dtype, where it is at hand.
     """
@@ -135,11 +135,11 @@ def _plain(vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float) ->
 
 
 def _fused(vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same without a copy of the logits, and without asking the device anything: it can be captured."""
+    """Compute the same without a copy of the logits and without waiting for the device, so that it can be captured."""
     from saccade.training.kernels.cross_entropy import differentiate_
 
     (num_rows, vocabulary), width = (len(vectors), len(matrix)), vectors.shape[1]
-    vectors, matrix = _filled_up(vectors, vectors.dtype), _filled_up(matrix, vectors.dtype)
+    vectors, matrix = _pad_rows(vectors, vectors.dtype), _pad_rows(matrix, vectors.dtype)
     aligned = -(-vocabulary // 8) * 8  # rows begin at 16 bytes
     wave = ROWS_OF_MULTIPROCESSOR * num_multiprocessors(vectors.device)
     parts = chunks(num_rows, aligned * matrix.itemsize, wave)
@@ -159,8 +159,8 @@ def _fused(vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float) ->
     return answer_2N[0].sum(), answer_2N[1].sum(), grad_vectors[:, :width], grad_matrix[:, :width]
 
 
-def _filled_up(rows: Tensor, dtype: torch.dtype) -> Tensor:
-    """Rows whose length isn't a multiple of 8 get zeros, up to one of 64: products of others are half as fast."""
+def _pad_rows(rows: Tensor, dtype: torch.dtype) -> Tensor:
+    """Pad rows whose length isn't a multiple of 8 with zeros, to a multiple of 64: other products are half as fast."""
     width = rows.shape[1]
     if width % 8 == 0:
         return rows.to(dtype)
@@ -170,7 +170,7 @@ def _filled_up(rows: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def chunks(num_rows: int, row_bytes: int, wave: int) -> list[slice]:
-    """Rows whose logits are there at once: whole waves of them, the last with a rest that still fits.
+    """Cut rows into chunks whose logits exist at the same time: whole waves, the last with a rest that still fits.
 
     Where the bytes are not enough for a wave, chunks are equal, in tiles of 128.
     """
@@ -190,7 +190,7 @@ def _parts(num_rows: int, size: int) -> Iterator[slice]:
 
 
 def _add_product_(total: Tensor, a: Tensor, b: Tensor, *, is_first: bool) -> None:
-    """total += a b, in total's dtype where the device can; the first is not added to what is there."""
+    """Compute total += a b, in total's dtype where the device can; the first product replaces what is there."""
     beta = 0 if is_first else 1
     if a.dtype == total.dtype:
         total.addmm_(a, b, beta=beta)
@@ -204,7 +204,7 @@ def _add_product_(total: Tensor, a: Tensor, b: Tensor, *, is_first: bool) -> Non
 
 @functools.cache
 def _adds_wide(device: torch.device) -> bool:
-    """Whether products of bfloat16 can be added to float32 as they are made: on CUDA, in some versions of torch."""
+    """Tell whether products of bfloat16 can be added to float32 as they are made: on CUDA, in some torch versions."""
     total, a = torch.zeros(8, 8, device=device), torch.zeros(8, 8, dtype=torch.bfloat16, device=device)
     try:
         torch.addmm(total, a, a, beta=0, out_dtype=total.dtype, out=total)

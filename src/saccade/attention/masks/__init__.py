@@ -38,17 +38,17 @@ __all__ = [
 
 
 def full() -> Mask:
-    """Global attention: every key is allowed."""
+    """Allow every key: global attention."""
     return Mask(allows=lambda i: torch.ones_like(i.s, dtype=torch.bool), is_band=True, reads_query_step=False)
 
 
 def causal(offset: int = 0) -> Mask:
-    """s <= t + offset: no query sees the future. With a cache of n earlier keys, `offset=n`."""
+    """Allow s <= t + offset: no query sees the future. With a cache of n earlier keys, `offset=n`."""
     return Mask(allows=lambda i: i.s <= i.t + offset, band=(None, offset), is_band=True)
 
 
 def window(radius: int, offset: int = 0) -> Mask:
-    """|s - t| <= radius: restricted self-attention (Vaswani 2017, section 4), in O(radius * n * d).
+    """Allow |s - t| <= radius: restricted self-attention (Vaswani 2017, section 4), in O(radius * n * d).
 
     The window is 2 * radius + 1 keys wide, centred on the query's own position (plus `offset`).
     """
@@ -59,7 +59,7 @@ def window(radius: int, offset: int = 0) -> Mask:
 
 
 def local_m(radius: int, step: int = 0) -> Mask:
-    """Monotonic local attention: a window around the aligned position p_t = t (Luong 2015, section 3.2).
+    """Allow a window around the aligned position p_t = t: monotonic local attention (Luong 2015, section 3.2).
 
     A decoder that asks one query at a time names its position with `step`.
     """
@@ -67,7 +67,7 @@ def local_m(radius: int, step: int = 0) -> Mask:
 
 
 def padding(length: Tensor) -> Mask:
-    """s < length: the keys beyond each sequence's own length are padding. `length` is [B] (or [B, H], ...)."""
+    """Allow s < length: keys beyond each sequence's own length are padding. `length` is [B] (or [B, H], ...)."""
     _need_integers("length", length)
     return Mask(
         allows=lambda i: i.s < i.pick(length),
@@ -78,7 +78,7 @@ def padding(length: Tensor) -> Mask:
 
 
 def document(query_id: Tensor, key_id: Tensor | None = None) -> Mask:
-    """Equal ids: sequences packed into one row see only themselves. [B, T] and [B, S], or [T] and [S]."""
+    """Allow equal ids: sequences packed into one row see only themselves. [B, T] and [B, S], or [T] and [S]."""
     key_ids = query_id if key_id is None else key_id
     for name, ids in (("query_id", query_id), ("key_id", key_ids)):
         _need_integers(name, ids)
@@ -100,7 +100,7 @@ def packed(
     num_keys: int | None = None,
     longest: int,
 ) -> Mask:
-    """Sentences one behind the other in a row: each sees itself (or, with `key_start`, its own keys) and no other.
+    """Allow each of the sentences packed into a row to see itself (or, with `key_start`, its own keys) and no other.
 
     `query_start` [N + 1] holds the first token of each sentence and one past the last; unused slots at the end repeat
     the last number. Tokens behind the last sentence are padding: they see nothing and nobody sees them. `longest`
@@ -134,7 +134,7 @@ def packed(
 
 
 def dense(allowed: Tensor) -> Mask:
-    """A boolean tensor [*batch, T, S] as a mask; its batch axes are the query's first ones."""
+    """Make a mask of a boolean tensor [*batch, T, S]; its batch axes are the query's first ones."""
     if not isinstance(allowed, Tensor):
         raise ValueError(f"mask: {type(allowed).__name__} given; it must be a boolean tensor [..., T, S]")
     if allowed.dtype != torch.bool or allowed.dim() < 2:
@@ -152,12 +152,12 @@ def dense(allowed: Tensor) -> Mask:
 
 
 def where(predicate: Callable[[Tensor, Tensor], Tensor]) -> Mask:
-    """Any predicate over the query step and the key step, say `lambda t, s: (t - s) % 2 == 0`."""
+    """Make a mask of any predicate over query step and key step, say `lambda t, s: (t - s) % 2 == 0`."""
     return Mask(allows=lambda i: predicate(i.t, i.s))
 
 
 def around(centre: Tensor, radius: int) -> Mask:
-    """|s - centre_t| <= radius, weighed by a Gaussian of sigma = radius / 2 (Luong 2015, equation 10)."""
+    """Allow |s - centre_t| <= radius, weighed by a Gaussian of sigma = radius / 2 (Luong 2015, equation 10)."""
     _need_positive("radius", radius)
     centre = widened(centre)
 
@@ -192,7 +192,7 @@ class LocalP(torch.nn.Module):
         self.v = torch.nn.Parameter(torch.randn(hidden_width) / hidden_width**0.5)
 
     def centre(self, query: Tensor, length: Tensor) -> Tensor:
-        """The predicted position p_t of each query, [*batch, T]; `length` is S, one per batch entry."""
+        """Predict the position p_t of each query, [*batch, T]; `length` is S, one per batch entry."""
         _need_integers("length", length)
         if query.shape[-1] != self.W.shape[-1]:
             raise ValueError(f"query: width {query.shape[-1]} given; LocalP was built for {self.W.shape[-1]}")
@@ -202,12 +202,12 @@ class LocalP(torch.nn.Module):
         return length.view(*length.shape, *(1,) * (share.dim() - length.dim())) * share
 
     def forward(self, query: Tensor, length: Tensor) -> Mask:
-        """The mask that lets each query see the keys around its predicted position."""
+        """Return the mask that lets each query see the keys around its predicted position."""
         return around(self.centre(query, length), self.radius)
 
 
 def _sentence(start: Tensor, step: Tensor) -> Tensor:
-    """Which sentence a step lies in: -1 before the first, N behind the last."""
+    """Tell which sentence a step lies in: -1 before the first, N behind the last."""
     return torch.bucketize(step.contiguous(), start.to(step.dtype), right=True) - 1
 
 

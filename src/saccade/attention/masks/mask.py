@@ -18,7 +18,7 @@ class Index(NamedTuple):
     s: Tensor
 
     def pick(self, table: Tensor, *steps: Tensor) -> Tensor:
-        """Entries of a table whose first axes are batch axes and whose last are the given steps."""
+        """Pick entries of a table whose first axes are batch axes and whose last are the given steps."""
         axes = (*self.batch[: table.dim() - len(steps)], *steps)
         return table[tuple(axis * (size > 1) for axis, size in zip(axes, table.shape, strict=True))]
 
@@ -43,7 +43,7 @@ class Local(NamedTuple):
     others: Mask  # what else a key must pass
 
     def grouped(self, repeats: int) -> Local:
-        """The same for heads in groups."""
+        """Split the heads' axis into groups."""
         batch_shape, others = self.centre.shape[:-1], self.others.grouped(repeats)
         if len(batch_shape) < 2:
             return Local(self.centre, self.radius, others)
@@ -54,7 +54,7 @@ class Local(NamedTuple):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Mask:
-    """A predicate over indices, with what a kernel may know about it without asking every pair."""
+    """A predicate over indices, with what a kernel can know about it without testing every pair."""
 
     allows: Predicate
     batch_shape: tuple[int, ...] = ()
@@ -71,12 +71,12 @@ class Mask:
 
     @property
     def is_full(self) -> bool:
-        """Every key is allowed."""
+        """True if every key is allowed."""
         return self.is_band and self.band[0] is None and self.band[1] is None
 
     @property
     def is_causal(self) -> bool:
-        """Query t sees keys 0..t and nothing else restricts it."""
+        """True if query t sees keys 0..t and nothing else restricts it."""
         low, high = self.band
         return self.is_band and low is None and high is not None and high == 0
 
@@ -112,7 +112,7 @@ class Mask:
         num_axes: int | None = None,
         device: torch.device | None = None,
     ) -> Tensor:
-        """The mask as booleans [*batch, T, S], with room for `num_axes` leading axes."""
+        """Return the mask as booleans [*batch, T, S], with room for `num_axes` leading axes."""
         allowed = self.allows(self.grid(num_queries, num_keys, num_axes=num_axes, device=device))
         return allowed.expand(*allowed.shape[:-2], num_queries, num_keys)
 
@@ -124,7 +124,7 @@ class Mask:
         num_axes: int | None = None,
         device: torch.device | None = None,
     ) -> Index:
-        """All pairs of query and key steps as an index."""
+        """Return all pairs of query and key steps as an index."""
         num_axes = len(self.batch_shape) if num_axes is None else num_axes
         batch = tuple(
             torch.arange(size, device=device).view(size, *(1,) * (num_axes - axis + 1))
@@ -134,7 +134,7 @@ class Mask:
         return Index(batch, t[:, None], s[None, :])
 
     def shifted(self, first_query: int, first_key: int) -> Mask:
-        """The same mask for slices of the queries and keys that begin at these steps."""
+        """Return the same mask for slices of the queries and keys that begin at these steps."""
         offset = first_query - first_key
         return replace(
             self,
@@ -149,7 +149,7 @@ class Mask:
         )
 
     def blocked(self, num_blocks: int, stride: int) -> Mask:
-        """The same mask for overlapping blocks of queries and keys: a new first axis, block i moved by i * stride."""
+        """Return the same mask for overlapping blocks: a new first axis, block i moved by i * stride."""
         if self.is_band:
             return self  # it reads s - t alone, which is the same in every block
 
@@ -161,7 +161,7 @@ class Mask:
         return replace(self, allows=allows, batch_shape=shape, packing=None, length=None, table=None, local=None)
 
     def fits(self, leading: tuple[int, ...], num_queries: int, num_keys: int) -> str | None:
-        """What doesn't fit a query [*leading, T, D] and its keys, in words; None when all does."""
+        """Say what doesn't fit a query [*leading, T, D] and its keys; None when everything fits."""
         own = self.batch_shape
         if len(own) > len(leading) or any(a != 1 and a != b for a, b in zip(own, leading, strict=False)):
             return f"its batch axes {list(own)} are not the query's first axes {list(leading)}"
@@ -172,7 +172,7 @@ class Mask:
         return None
 
     def grouped(self, repeats: int) -> Mask:
-        """The same mask for heads in groups: its second axis [H] becomes [H / repeats, repeats]."""
+        """Return the same mask for heads in groups: its second axis [H] becomes [H / repeats, repeats]."""
         if len(self.batch_shape) < 2:
             return self
         batch, heads, *rest = self.batch_shape
@@ -198,7 +198,7 @@ class Mask:
         return lambda index: mine(index) * theirs(index)
 
     def _locals(self, other: Mask) -> Local | None:
-        """Whichever side has one, with the other side among what else a key must pass; two can't be told as one."""
+        """Keep the Gaussian of whichever mask has one; None if both have."""
         mine, theirs = self.local, other.local
         if self.factor is not None and other.factor is not None:
             return None
@@ -237,7 +237,7 @@ def _loosest(choose: Callable[[int, int], int], mine: int | None, theirs: int | 
 
 
 def same_start(mine: tuple[int, ...], theirs: tuple[int, ...]) -> tuple[int, ...]:
-    """The batch axes of two masks joined: those of the longer, wherever the other agrees or has 1."""
+    """Join the batch axes of two masks: those of the longer, wherever the other agrees or has 1."""
     longer, shorter = (mine, theirs) if len(mine) >= len(theirs) else (theirs, mine)
     both = list(zip(longer, shorter, strict=False))
     if any(a != b and a != 1 and b != 1 for a, b in both):
