@@ -11,7 +11,7 @@ import torch
 
 from saccade.data.text.tokenizer import START
 from saccade.decoding import BeamOptions, SamplingOptions, beam_search, sample
-from saccade.decoding.sampling import drawn, probabilities
+from saccade.decoding.sampling import draw_ids, probabilities
 from steppers import TableModel, outputs, small_transformer, sources
 
 COUNT = 4000
@@ -65,7 +65,7 @@ def test_temperature_top_k_and_top_p_by_hand() -> None:
 def test_draws_by_hand() -> None:
     p_NV = torch.tensor([[0.0, 0.5, 0.0, 0.25, 0.25, 0.0]], dtype=torch.float64).expand(5, -1)
     uniform_N = torch.tensor([0.0, 0.49, 0.5, 0.75, 1 - 2**-24], dtype=torch.float64)
-    assert drawn(p_NV, uniform_N).tolist() == [1, 1, 3, 4, 4]
+    assert draw_ids(p_NV, uniform_N).tolist() == [1, 1, 3, 4, 4]
 
 
 def test_only_the_likeliest_is_greedy() -> None:

@@ -7,7 +7,7 @@ from saccade.decoding.ensemble import Ensemble
 from saccade.decoding.greedy import greedy
 from saccade.decoding.options import DecodingOptions, Hypothesis
 from saccade.decoding.sampling import SamplingOptions, sample
-from saccade.decoding.search import OPTION_NAMES, chosen, search
+from saccade.decoding.search import OPTION_NAMES, choose_options, search
 from saccade.decoding.stepper import DecoderState, Started, Stepper
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "Started",
     "Stepper",
     "beam_search",
-    "chosen",
+    "choose_options",
     "greedy",
     "sample",
     "search",

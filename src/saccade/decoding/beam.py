@@ -4,6 +4,8 @@ At each step every live hypothesis is extended with every id and the best N are 
 beam for the set of finished ones (Sutskever 2014, section 3.2). A sentence stops when no live hypothesis can still beat
 its worst wanted finished one: log p only falls, so a live one is worth at most what it would be if it went on to the
 maximum length for free. Searching on to that length would therefore find the same.
+
+`continuous/beam_state.py` does the same for sentences in slots, on an accelerator.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ def beam_search(
     options: BeamOptions,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[Hypothesis]]:
-    """For every source its best outputs, those that ended first: `num_best`, or fewer where there are no more."""
+    """Return the `num_best` best outputs of every source, those that ended first, or fewer if there are no more."""
     if options.width == 1:
         return [[hypothesis] for hypothesis in greedy(model, source, source_length_B, options, prefixes)]
     constraints = constrain(options, source, source_length_B, prefixes)
@@ -55,15 +57,15 @@ def beam_search(
     beam = _first(model.start(source, source_length_B), constraints, sentences, options.width)
     while beam.sentences:
         beam = _extend(model, beam)
-    return [sentence.ranked() for sentence in sentences]
+    return [sentence.best() for sentence in sentences]
 
 
 @final
 @dataclass
 class BeamResults:
-    """One source's search: its best `num_best` that ended, and what was cut, for want of those.
+    """The hypotheses found for one source: the best `num_best` that ended, and those that were cut.
 
-    One that was cut keeps its place in the beam: when all places are taken, going on would only find more loops.
+    A cut hypothesis keeps its place in the beam: when all places are taken, going on would only find more loops.
     """
 
     options: BeamOptions
@@ -72,35 +74,34 @@ class BeamResults:
     cut: list[Hypothesis] = field(default_factory=list)
 
     def finish(self, ids: list[int], log_probabilities: list[float]) -> None:
-        """One ended; the best `num_best` stay."""
+        """Add a hypothesis that ended; the best `num_best` stay."""
         heapq.heappush(self.finished, self.options.hypothesis(ids, log_probabilities, ended=True))
         if len(self.finished) > self.options.num_best:
             heapq.heappop(self.finished)
 
     def cut_off(self, ids: list[int], log_probabilities: list[float]) -> None:
-        """One didn't end."""
+        """Add a hypothesis that didn't end."""
         self.cut.append(self.options.hypothesis(ids, log_probabilities, ended=False))
 
     @property
-    def is_wanting(self) -> bool:
-        """Fewer than `num_best` ended."""
+    def needs_more(self) -> bool:
+        """True while fewer than `num_best` ended."""
         return len(self.finished) < self.options.num_best
 
     def is_done(self, best_live: float, length: int) -> bool:
-        """Nothing that lives can still change what is found."""
+        """Tell whether no live hypothesis can still change the result."""
         if length >= self.limit or best_live == -math.inf or len(self.cut) >= self.options.width:
             return True
-        if self.is_wanting:
+        if self.needs_more:
             return False
         return self.finished[0].score >= self.options.normalised(best_live, self.limit)
 
-    def ranked(self) -> list[Hypothesis]:
-        """What is found, best first."""
-        return ranked(self.finished, self.cut, self.options.num_best)
+    def best(self) -> list[Hypothesis]:
+        return rank_hypotheses(self.finished, self.cut, self.options.num_best)
 
 
-def ranked(finished: list[Hypothesis], cut: list[Hypothesis], num_best: int) -> list[Hypothesis]:
-    """The best, best first: of those that ended, and for want of these of those that were cut."""
+def rank_hypotheses(finished: list[Hypothesis], cut: list[Hypothesis], num_best: int) -> list[Hypothesis]:
+    """Return the best hypotheses in order; cut ones only if too few ended."""
     if len(finished) + len(cut) == 1:
         return finished or cut
     distinct = {tuple(one.ids): one for one in sorted(cut)}.values()  # two loops may be cut to the same
@@ -111,7 +112,7 @@ def ranked(finished: list[Hypothesis], cut: list[Hypothesis], num_best: int) -> 
 @final
 @dataclass(frozen=True)
 class _Beam:
-    """The live hypotheses of the sentences still searched: [B, N] of them, their rows in the state in that order."""
+    """The live hypotheses [B, N] of the sentences still searched; the state's rows are in that order."""
 
     state: Any
     constraints: Constraints
@@ -120,28 +121,28 @@ class _Beam:
     ids_BNT: Tensor
     log_probability_BNT: Tensor
 
-    def written(self, row: Tensor, hypothesis: Tensor) -> list[tuple[list[int], list[float]]]:
-        """Ids and log-probabilities of some hypotheses."""
+    def outputs(self, row: Tensor, hypothesis: Tensor) -> list[tuple[list[int], list[float]]]:
+        """Return the ids and log-probabilities of some hypotheses."""
         ids, steps = self.ids_BNT[row, hypothesis, 1:].tolist(), self.log_probability_BNT[row, hypothesis].tolist()
         return list(zip(ids, steps, strict=True))
 
 
 class _Candidates(NamedTuple):
-    """The best extensions of each sentence, best first: their totals, what they extend, and with what."""
+    """The best extensions of each sentence, best first: their scores, the hypotheses they extend, and the new ids."""
 
     score_BN: Tensor
     parent_BN: Tensor
     token_BN: Tensor
 
     def best(self, allowed_BN: Tensor, count: int) -> _Candidates:
-        """The best of those allowed; where there are too few, the rest are dead."""
+        """Return the best allowed ones; if there are too few, the others score -inf."""
         score_BN = self.score_BN.masked_fill(~allowed_BN, -torch.inf)
         score_BN, at_BN = score_BN.topk(min(count, score_BN.shape[1]), dim=1)
         return _Candidates(score_BN, self.parent_BN.gather(1, at_BN), self.token_BN.gather(1, at_BN))
 
 
 def _first(state: Any, constraints: Constraints, sentences: list[BeamResults], width: int) -> _Beam:
-    """N equal rows a sentence, of which only the first may be extended."""
+    """Make N equal rows for each sentence; only the first has a finite score."""
     batch, device = len(sentences), constraints.limit_B.device
     row_N = torch.arange(batch, device=device).repeat_interleave(width)
     score_BN = torch.full((batch, width), -torch.inf, device=device)
@@ -152,12 +153,12 @@ def _first(state: Any, constraints: Constraints, sentences: list[BeamResults], w
 
 
 def _extend(model: Stepper, beam: _Beam) -> _Beam:
-    """One id more: 2N candidates a sentence hold N that don't end, whatever happens to the rest."""
+    """Extend every hypothesis by one id; among 2N candidates of a sentence at least N don't end."""
     batch, width = beam.score_BN.shape
     vectors, state = model.advance(beam.state, beam.ids_BNT[:, :, -1].reshape(-1, 1))
     step_NV = beam.constraints.log_probabilities(model.logits(vectors[:, -1]), beam.ids_BNT.flatten(0, 1))
-    total_BM = (beam.score_BN.view(-1, 1) + step_NV).view(batch, -1)
-    best, flat = total_BM.topk(min(2 * width, total_BM.shape[1]), dim=1)
+    total_BV = (beam.score_BN.view(-1, 1) + step_NV).view(batch, -1)  # of every extension of N hypotheses
+    best, flat = total_BV.topk(min(2 * width, total_BV.shape[1]), dim=1)
     found = _Candidates(best, flat // step_NV.shape[1], flat % step_NV.shape[1])
     ends_BN = found.token_BN == END
     _finish(beam, found, ends_BN, width)
@@ -166,21 +167,21 @@ def _extend(model: Stepper, beam: _Beam) -> _Beam:
     step_BN1 = (kept.score_BN - beam.score_BN.gather(1, kept.parent_BN))[..., None]
     steps_BNT = torch.cat([_rows(beam.log_probability_BNT, kept.parent_BN), step_BN1], -1)
     later = _Beam(state, beam.constraints, beam.sentences, kept.score_BN, ids_BNT, steps_BNT)
-    return _onward(_without_loops(later), kept.parent_BN)
+    return _drop_done(_cut_loops(later), kept.parent_BN)
 
 
 def _finish(beam: _Beam, found: _Candidates, ends_BN: Tensor, width: int) -> None:
-    """Candidates among the best N that end leave the beam."""
+    """Store the candidates among the best N that end."""
     is_last_BN = ends_BN[:, :width] & found.score_BN[:, :width].isfinite()
     row, rank = is_last_BN.nonzero(as_tuple=True)
     parent = found.parent_BN[row, rank]
     last = (found.score_BN[row, rank] - beam.score_BN[row, parent]).tolist()
-    for index, (ids, steps), step in zip(row.tolist(), beam.written(row, parent), last, strict=True):
+    for index, (ids, steps), step in zip(row.tolist(), beam.outputs(row, parent), last, strict=True):
         beam.sentences[index].finish(ids, [*steps, step])
 
 
-def _without_loops(beam: _Beam) -> _Beam:
-    """Hypotheses that go round and round leave the beam, and make room for others."""
+def _cut_loops(beam: _Beam) -> _Beam:
+    """Take hypotheses that repeat themselves out of the beam, which makes room for others."""
     looping_BN = beam.constraints.in_loop(beam.ids_BNT.flatten(0, 1)).view(beam.score_BN.shape)
     if not looping_BN.any():
         return beam
@@ -190,20 +191,20 @@ def _without_loops(beam: _Beam) -> _Beam:
 
 
 def _cut_off(beam: _Beam, row: Tensor, hypothesis: Tensor) -> None:
-    for index, (ids, steps) in zip(row.tolist(), beam.written(row, hypothesis), strict=True):
+    for index, (ids, steps) in zip(row.tolist(), beam.outputs(row, hypothesis), strict=True):
         kept = beam.constraints.kept(index, ids)
         beam.sentences[index].cut_off(ids[:kept], steps[:kept])
 
 
-def _onward(beam: _Beam, parent_BN: Tensor) -> _Beam:
-    """The sentences that aren't done; where too few ended, those live at the end are cut there."""
+def _drop_done(beam: _Beam, parent_BN: Tensor) -> _Beam:
+    """Keep the sentences that aren't done; if too few hypotheses of a done one ended, cut its live ones."""
     (batch, width), device = parent_BN.shape, parent_BN.device
     length = beam.ids_BNT.shape[2] - 1
     best_live = beam.score_BN.amax(1).tolist()
     done = [s.is_done(live, length) for s, live in zip(beam.sentences, best_live, strict=True)]
     done_B = torch.tensor(done, device=device)
-    wanting_B = torch.tensor([s.is_wanting for s in beam.sentences], device=device)
-    _cut_off(beam, *((done_B & wanting_B)[:, None] & beam.score_BN.isfinite()).nonzero(as_tuple=True))
+    needs_more_B = torch.tensor([s.needs_more for s in beam.sentences], device=device)
+    _cut_off(beam, *((done_B & needs_more_B)[:, None] & beam.score_BN.isfinite()).nonzero(as_tuple=True))
     keep = (~done_B).nonzero()[:, 0]
     row_N = (keep[:, None] * width + parent_BN[keep]).flatten()
     unchanged = torch.equal(row_N, torch.arange(batch * width, device=device))

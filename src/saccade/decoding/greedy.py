@@ -1,4 +1,4 @@
-"""One hypothesis a row: the loop that greedy decoding and sampling share."""
+"""Greedy decoding, and the loop that it shares with sampling: one hypothesis for each row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.options import DecodingOptions, Hypothesis
 from saccade.decoding.stepper import Stepper
 
-# From log-probabilities [N, V], the rows' numbers [N] and the step: the next id of each row, [N].
+# Takes log-probabilities [N, V], the rows' numbers [N] and the step; returns the next id of each row, [N].
 Pick = Callable[[Tensor, Tensor, int], Tensor]
 
 
@@ -26,14 +26,14 @@ def greedy(
     options: DecodingOptions,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[Hypothesis]:
-    """At every step the likeliest id, y_t = argmax p(y | y_<t, x)."""
+    """Write the likeliest id at every step, y_t = argmax p(y | y_<t, x)."""
     constraints = constrain(options, source, source_length_B, prefixes)
     state = model.start(source, source_length_B)
     return write(model, state, constraints, lambda step_NV, _rows, _step: step_NV.argmax(1))
 
 
 def write(model: Stepper, state: Any, constraints: Constraints, pick: Pick) -> list[Hypothesis]:
-    """Every row written to its end; rows that are done leave the batch when they are an eighth of it."""
+    """Write every row to its end; rows that are done leave the batch when they are an eighth of it."""
     rows = _first(state, constraints)
     found: list[Hypothesis | None] = [None] * len(rows.number_N)
     while len(rows.number_N):
@@ -41,7 +41,7 @@ def write(model: Stepper, state: Any, constraints: Constraints, pick: Pick) -> l
         done_N = rows.length_N > 0
         num_done = int(done_N.sum())
         if num_done and 8 * num_done >= len(done_N):
-            for number, hypothesis in _written(rows.only(done_N.nonzero()[:, 0], with_state=False)):
+            for number, hypothesis in _outputs(rows.only(done_N.nonzero()[:, 0], with_state=False)):
                 found[number] = hypothesis
             rows = rows.only((~done_N).nonzero()[:, 0])
     return [hypothesis for hypothesis in found if hypothesis is not None]
@@ -50,7 +50,7 @@ def write(model: Stepper, state: Any, constraints: Constraints, pick: Pick) -> l
 @final
 @dataclass(frozen=True)
 class _Rows:
-    """The rows being written. `length_N` is what a row that is done wrote, 0 for the others."""
+    """The rows being written; `length_N` is the output's length of a row that is done, 0 for the others."""
 
     state: Any
     constraints: Constraints
@@ -60,7 +60,6 @@ class _Rows:
     length_N: Tensor
 
     def only(self, index_N: Tensor, *, with_state: bool = True) -> _Rows:
-        """Some of the rows."""
         state = self.state.rows(index_N) if with_state and len(index_N) else None
         tensors = (self.number_N, self.ids_NT, self.log_probability_NT, self.length_N)
         return _Rows(state, self.constraints.rows(index_N), *(tensor[index_N] for tensor in tensors))
@@ -74,7 +73,7 @@ def _first(state: Any, constraints: Constraints) -> _Rows:
 
 
 def _extend(model: Stepper, rows: _Rows, pick: Pick) -> _Rows:
-    """One id more. Rows that are done go on unheard, until they leave."""
+    """Extend every row by one id; those of rows that are done are ignored."""
     vectors, state = model.advance(rows.state, rows.ids_NT[:, -1:])
     step_NV = rows.constraints.log_probabilities(model.logits(vectors[:, -1]), rows.ids_NT)
     step = rows.ids_NT.shape[1]
@@ -86,8 +85,8 @@ def _extend(model: Stepper, rows: _Rows, pick: Pick) -> _Rows:
     return _Rows(state, rows.constraints, rows.number_N, ids_NT, log_probability_NT, length_N)
 
 
-def _written(rows: _Rows) -> list[tuple[int, Hypothesis]]:
-    """The outputs of rows that are done, with their numbers."""
+def _outputs(rows: _Rows) -> list[tuple[int, Hypothesis]]:
+    """Return the outputs of rows that are done, with their numbers."""
     options = rows.constraints.options
     columns = (rows.number_N, rows.ids_NT[:, 1:], rows.log_probability_NT, rows.length_N)
     found = []

@@ -1,6 +1,6 @@
 """Sampling: ids drawn by their probabilities, sharpened by a temperature or cut to the likeliest.
 
-A row's luck depends on the seed, its source and its number among the samples, never on its batch-mates.
+A row's random numbers depend on the seed, its source and its number among the samples, never on the rest of the batch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BLOCK = 64  # steps whose random numbers are drawn together
 @final
 @dataclass(frozen=True, kw_only=True)
 class SamplingOptions(DecodingOptions):
-    """How to draw: p^(1/temperature), of the `top_k` likeliest (0: all), of those the fewest that hold `top_p`."""
+    """How to draw: by p^(1/temperature), from the `top_k` likeliest ids (0: all), and the fewest that hold `top_p`."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -51,22 +51,22 @@ def sample(
     options: SamplingOptions,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[Hypothesis]]:
-    """For every source `num_best` samples, best first; their scores are the model's own, as in a beam."""
+    """Draw `num_best` samples for every source, best first; their scores are the model's own, as in a beam."""
     batch, count = len(source), options.num_best
     row_N = torch.arange(batch, device=source.device).repeat_interleave(count)
     constraints = constrain(options, source, source_length_B, prefixes).rows(row_N)
     state = model.start(source, source_length_B)
-    luck = _Luck(options, source, source_length_B)
+    numbers = _RandomNumbers(options, source, source_length_B)
 
     def pick(step_NV: Tensor, number_N: Tensor, step: int) -> Tensor:
-        return drawn(probabilities(step_NV, options), luck.uniform(number_N, step))
+        return draw_ids(probabilities(step_NV, options), numbers.uniform(number_N, step))
 
     found = write(model, state.rows(row_N) if count > 1 else state, constraints, pick)
     return [sorted(found[at : at + count], reverse=True) for at in range(0, batch * count, count)]
 
 
 def probabilities(step_NV: Tensor, options: SamplingOptions) -> Tensor:
-    """What is drawn from, unnormalised: temperature, then top-k, then top-p (Holtzman 2020, section 3.1)."""
+    """Return unnormalised probabilities: temperature, then top-k, then top-p (Holtzman 2020, section 3.1)."""
     score_NV = (step_NV - step_NV.amax(1, keepdim=True)) / options.temperature
     if 0 < options.top_k < score_NV.shape[1]:
         least_N1 = score_NV.topk(options.top_k, dim=1).values[:, -1:]
@@ -80,14 +80,14 @@ def probabilities(step_NV: Tensor, options: SamplingOptions) -> Tensor:
     return p_NV.masked_fill(p_NV < least_N1, 0)
 
 
-def drawn(p_NV: Tensor, uniform_N: Tensor) -> Tensor:
-    """The first id at which the cumulated probability passes u, in the order of ids: rounding never swaps two."""
+def draw_ids(p_NV: Tensor, uniform_N: Tensor) -> Tensor:
+    """Return the first id at which the cumulated probability passes u; ids keep their order, whatever the rounding."""
     total_NV = p_NV.cumsum(1)
     return (total_NV <= uniform_N[:, None] * total_NV[:, -1:]).sum(1)
 
 
 @final
-class _Luck:
+class _RandomNumbers:
     """A stream of numbers in [0, 1) for each row."""
 
     def __init__(self, options: SamplingOptions, source: Tensor, source_length_B: Tensor) -> None:
@@ -100,10 +100,10 @@ class _Luck:
         self._block_NT = torch.zeros(len(self._streams), BLOCK, dtype=torch.float64, device=source.device)
 
     def uniform(self, number_N: Tensor, step: int) -> Tensor:
-        """The rows' numbers for a step; single precision, so that u times the total stays below the total."""
+        """Return the rows' numbers for a step, in single precision: u times the total stays below the total."""
         if step % BLOCK == 0:
-            drawn = np.stack([self._streams[row].random(BLOCK, np.float32) for row in number_N.tolist()])
-            self._block_NT[number_N] = torch.from_numpy(drawn).to(self._block_NT)
+            block_NT = np.stack([self._streams[row].random(BLOCK, np.float32) for row in number_N.tolist()])
+            self._block_NT[number_N] = torch.from_numpy(block_NT).to(self._block_NT)
         return self._block_NT[number_N, step % BLOCK]
 
 

@@ -1,4 +1,4 @@
-"""One door to every way of decoding: what a caller may say, checked, and the search it asks for."""
+"""The entry to decoding: check the keywords of a call and run the search that they choose."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from saccade.decoding.sampling import SamplingOptions, sample
 from saccade.decoding.stepper import Stepper
 from saccade.errors import UserError
 
-OPTION_NAMES = (  # the keywords that `chosen` takes
+OPTION_NAMES = (  # the keywords that `choose_options` takes
     "sample",
     *dict.fromkeys(field.name for kind in (BeamOptions, SamplingOptions) for field in fields(kind)),
 )
 
 
-def chosen(default: BeamOptions, given: Mapping[str, Any]) -> BeamOptions | SamplingOptions:
-    """The keywords of a call over a default: a beam's, or with `sample=True` those of samples.
+def choose_options(default: BeamOptions, given: Mapping[str, Any]) -> BeamOptions | SamplingOptions:
+    """Put the keywords of a call over the default options: those of a beam, or with `sample=True` those of samples.
 
-    What has no effect is refused, not ignored.
+    An option that has no effect is refused, not ignored.
     """
     named = {name: value for name, value in given.items() if name != "sample"}
     kind = SamplingOptions if given.get("sample", False) else BeamOptions
@@ -44,7 +44,7 @@ def search(
     options: BeamOptions | SamplingOptions,
     prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[Hypothesis]]:
-    """For every source its best outputs, best first."""
+    """Return the best outputs of every source, best first."""
     if isinstance(options, SamplingOptions):
         return sample(model, source, source_length_B, options, prefixes)
     return beam_search(model, source, source_length_B, options, prefixes)

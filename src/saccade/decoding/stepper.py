@@ -1,4 +1,4 @@
-"""What decoding asks of a model."""
+"""The protocols of models that can be decoded."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ class DecoderState(Protocol):
     """A model between two steps, one row per hypothesis."""
 
     def rows(self, index_N: Tensor) -> Self:
-        """The state of these rows, in this order; a row may be taken twice or not at all."""
+        """Return the state of these rows, in this order; a row may be taken twice or not at all."""
 
 
 class Stepper(Protocol):
     """A model that writes one id at a time.
 
-    What it reads is ids [B, S], vectors [B, S, D], or pictures [B, C, Y, X]; of each row so many steps (of a picture,
-    places to look at) are real.
+    Its source is ids [B, S], vectors [B, S, D], or pictures [B, C, Y, X]; a row's length counts its real steps, or the
+    places of its picture.
     """
 
     def start(self, source: Tensor, source_length_B: Tensor, /) -> Any:
-        """Read the source: the state before the first step."""
+        """Read the source and return the state before the first step."""
 
     def advance(self, state: Any, read_BT: Tensor) -> tuple[Tensor, Any]:
-        """Read some ids: the vectors at each of them, and the state after the last."""
+        """Read some ids and return a vector for each, and the state after the last."""
 
     def logits(self, vectors: Tensor) -> Tensor:
-        """Unnormalised log-probabilities of the next id."""
+        """Return the unnormalised log-probabilities of the next id."""
 
 
 @final
@@ -41,24 +41,23 @@ class Started:
         self._state, self.advance, self.logits = state, model.advance, model.logits
 
     def start(self, source: Tensor, source_length_B: Tensor, /) -> Any:
-        """The state after that source."""
         del source, source_length_B
         return self._state
 
 
 class Slotted(Stepper, Protocol):
-    """A model that also goes on with many sentences in slots, each at a place of its own, all in place.
+    """A model that also decodes many sentences in slots, each at a step of its own, in tensors of fixed sizes.
 
-    The state it gives has `enter(index_E, started)`, `refill(other, index_E)` and `reorder(parent_BN)`; what `start`
-    gives says its `num_source_steps`.
+    The state of `slots` has `enter(index_E, started)`, `refill(other, index_E)` and `reorder(parent_BN)`; that of
+    `start` has `num_source_steps`.
     """
 
     @property
     def max_places(self) -> int | None:
-        """How many steps it may read; None: any number."""
+        """The number of steps that it may read; None: any number."""
 
     def refuses_slots(self) -> str | None:
-        """Why it can't after all, in words; None when it can."""
+        """Say why this model can't use slots; None if it can."""
 
     def slots(self, slots: Slots, num_source_steps: int) -> Any:
-        """The state of empty slots, for sources of so many steps."""
+        """Return the state of empty slots for sources of at most `num_source_steps` steps."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.text.tokenizer import END
-from saccade.decoding.beam import BeamOptions, ranked
+from saccade.decoding.beam import BeamOptions, rank_hypotheses
 from saccade.decoding.constraints import LONGEST_BLOCK, LONGEST_LOOP, SHORTEST_LOOP, before_loop
 from saccade.decoding.options import Hypothesis
 
@@ -52,7 +52,7 @@ def beam_outputs(columns: Columns, options: BeamOptions, guarded_B: Flags) -> li
         at_H, shorter = at_H[may_H], shorter.only(may_H)
         for at, one in zip(at_H.tolist(), shorter.hypotheses(options, np.zeros_like(at_H, np.bool_)), strict=True):
             cut.setdefault(at, []).append(one)
-    return [ranked(finished.get(at, []), cut.get(at, []), options.num_best) for at in range(len(guarded_B))]
+    return [rank_hypotheses(finished.get(at, []), cut.get(at, []), options.num_best) for at in range(len(guarded_B))]
 
 
 class _Written(NamedTuple):

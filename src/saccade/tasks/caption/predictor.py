@@ -21,7 +21,7 @@ from saccade.data.pictures import shapes
 from saccade.data.pictures.captions import CaptionReader, CaptionRows, CaptionSet, CaptionSource, make_shape_captions
 from saccade.data.pictures.images import Pixels
 from saccade.data.text.tokenizer import Tokenizer
-from saccade.decoding import OPTION_NAMES, BeamOptions, Hypothesis, SamplingOptions, chosen, search
+from saccade.decoding import OPTION_NAMES, BeamOptions, Hypothesis, SamplingOptions, choose_options, search
 from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
 from saccade.inspection.insight import Insight, Map, TextSide, ended
@@ -115,7 +115,7 @@ class CaptionWriter(Predictor):
         self, inputs: Iterable[Given], *, attention: bool = True, **options: Any
     ) -> Iterator[list[Caption]]:
         """The `num_best` sentences for each."""
-        way = chosen(self.options, options)
+        way = choose_options(self.options, options)
         rest = iter(several(inputs))
         while part := [self._seen(given) for given in itertools.islice(rest, self.batch_size)]:
             yield from self._written(part, way, attention=attention)

@@ -28,7 +28,7 @@ from saccade.decoding import (
     SamplingOptions,
     Started,
     Stepper,
-    chosen,
+    choose_options,
     search,
 )
 from saccade.errors import UserError
@@ -137,7 +137,7 @@ class Translator(Predictor):
         """
         if isinstance(self.model, Ensemble):
             raise UserError("look: an ensemble has no attention of its own; look at one run")
-        options = chosen(self.options, decoding)
+        options = choose_options(self.options, decoding)
         given = [self._encode(*text, number) for number, text in enumerate(aligned(texts, targets, "targets"), 1)]
         for number, text in enumerate(given, 1):
             if len(text.ids) > MOST_LOOKED_AT and not isinstance(self.source, Sounds):
@@ -379,5 +379,5 @@ def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Way, HeadC
     is_attention = given.pop("attention", False)
     if look and not is_attention:
         raise UserError(f"{next(iter(look))}: given without attention")
-    options = chosen(default, given)
+    options = choose_options(default, given)
     return options, HeadChoice(**look) if is_attention else None
