@@ -33,6 +33,9 @@ class Answer:
     def __init__(self, text: str) -> None:
         self.text = text
 
+    def line(self) -> str:
+        return self.text
+
     def plain(self) -> dict[str, Any]:
         return {"text": self.text, "score": -1.25, "attention": "left out"}
 

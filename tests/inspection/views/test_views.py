@@ -208,6 +208,9 @@ def test_what_was_not_recorded_is_said(seen: Insight) -> None:
 
 def test_an_insight_holds_its_views_in_json(seen: Insight) -> None:
     class Answer:
+        def line(self) -> str:
+            return "x"
+
         def plain(self) -> dict[str, Any]:
             return {"text": "vw xyz"}
 

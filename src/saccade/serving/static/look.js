@@ -23,7 +23,7 @@ export async function look(model, { text, image }, { needs, targets }, options) 
   const kinds = [...new Set([...model.kinds.slice(0, 1), ...needs.kinds])].filter((kind) => model.kinds.includes(kind));
   const body = { model: model.name, ...(model.kinds.length ? { kinds } : {}), ...(needs.views.length ? { views: needs.views } : {}) };
   if (image !== undefined) return [{ insight: await ask("v1/look", { body: { ...body, image }, ...options }), at: 0, text: "", before: "" }];
-  if (model.task !== "translate") return [{ insight: await askOnce({ ...body, text }, options), at: 0, text, before: "" }];
+  if (!model.languages) return [{ insight: await askOnce({ ...body, text }, options), at: 0, text, before: "" }];
   const parts = splitSentences(text);
   const found = await Promise.all(parts.map((part) => lookAtSentence(body, part.text, targets.get(`${model.name}\n${part.text}`), options)));
   const before = (number) => text.slice(number ? parts[number - 1].at + parts[number - 1].text.length : parts[0].at, parts[number].at);

@@ -16,8 +16,6 @@ import { transfer } from "./text/positions.js";
 const PAUSE = 300; // milliseconds without a key before the models are asked
 const FULL = 0.4; // the least weight that is lit in full
 const KINDS = ["cross", "pooling", "encoder", "decoder"]; // in the order in which they are offered
-const THROUGH = { translate: ["cross", "encoder", "decoder"], classify: ["pooling", "encoder"], tag: ["encoder"] }; // for rollout and flow
-const READS_PICTURES = new Set(["caption", "glimpse"]);
 
 const page = { models: [], limit: null, panels: [], rest: null, targets: new Map(), given: {} };
 const eye = logo($("logo"));
@@ -28,8 +26,8 @@ let pending = new AbortController();
 let timer = null;
 
 const notice = (line) => ($("notice").textContent = line);
-const readsPictures = () => READS_PICTURES.has(page.panels[0].model.task);
-const comparable = () => page.models.filter(({ task }) => READS_PICTURES.has(task) === readsPictures());
+const readsPictures = () => page.panels[0].model.reads === "picture";
+const comparable = () => page.models.filter(({ reads }) => reads === page.panels[0].model.reads);
 
 const on = {
   notice,
@@ -137,7 +135,7 @@ function showCount() {
 function use(place, name) {
   const wasPicture = page.panels[0].model ? readsPictures() : null;
   page.panels[place].use(page.models.find((one) => one.name === name) ?? page.models[0]);
-  if (page.panels[1] && READS_PICTURES.has(page.panels[1].model.task) !== readsPictures()) closeSecond();
+  if (page.panels[1] && page.panels[1].model.reads !== page.panels[0].model.reads) closeSecond();
   if (place === 0) showInput(wasPicture);
   fillModels();
 }
@@ -146,7 +144,7 @@ function use(place, name) {
 function showInput(wasPicture) {
   page.rest = null;
   page.targets.clear();
-  const { task, languages, examples = [], picture: wanted } = page.panels[0].model;
+  const { answers, languages, examples = [], picture: wanted } = page.panels[0].model;
   $("writing").hidden = readsPictures();
   text.language = languages?.source.code ?? "";
   picture.element.hidden = !readsPictures();
@@ -154,7 +152,7 @@ function showInput(wasPicture) {
   $("examples").hidden = readsPictures() || !examples.length;
   $("examples").replaceChildren(make("span", { text: "Try" }), ...examples.slice(0, 4).map(chip));
   if (!readsPictures()) return;
-  const isSame = picture.fit(wanted, task === "glimpse");
+  const isSame = picture.fit(wanted, answers === "path");
   if (!isSame || !wasPicture) picture.example(Number(page.given.example) || picture.seed || 1);
 }
 
@@ -234,7 +232,7 @@ share({
 async function start() {
   try {
     const [{ models }, settings] = await Promise.all([ask("v1/models"), ask("frontend/settings")]);
-    page.models = models.map(addOptions);
+    page.models = models.map(sortKinds);
     page.limit = settings.charLimit > 0 ? settings.charLimit : null;
     if (settings.keyRequired) openKeyForm(!key.get());
     begin();
@@ -245,10 +243,9 @@ async function start() {
   }
 }
 
-/** Return a model with the kinds and views that it offers. */
-function addOptions(model) {
-  const isThrough = THROUGH[model.task]?.every((kind) => model.kinds.includes(kind));
-  return { ...model, kinds: KINDS.filter((kind) => model.kinds.includes(kind)), views: isThrough ? ["rollout", "flow"] : [] };
+/** Return a model with its kinds of attention in order. */
+function sortKinds(model) {
+  return { ...model, kinds: KINDS.filter((kind) => model.kinds.includes(kind)) };
 }
 
 /** Start with the first model, or with what a link says. */

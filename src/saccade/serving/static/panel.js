@@ -5,13 +5,13 @@ import { choice, copy, make } from "./parts/dom.js";
 import { glimpseView } from "./pictures/glimpses.js";
 import { emptyState } from "./shell/empty.js";
 import { labelView } from "./text/labels.js";
+import { lineView } from "./text/line.js";
 import { outputView } from "./text/output.js";
 import { wordPlaces } from "./text/positions.js";
 import { spanView } from "./text/spans.js";
 
-const VIEWS = { translate: outputView, caption: outputView, classify: labelView, tag: spanView, glimpse: glimpseView };
-const TASKS = { translate: "Translate", classify: "Classify texts", tag: "Tag words", caption: "Caption pictures", glimpse: "Glimpse at pictures" };
-const READING = { translate: "cross", caption: "cross", classify: "pooling" };
+const VIEWS = { text: outputView, label: labelView, spans: spanView, path: glimpseView }; // by what an answer is
+const READING = ["cross", "pooling"]; // the kinds of attention from an answer to the input
 
 /**
  * `on.chooseModel(name)`, `on.ask()` more about the same input, `on.read(panel, reading | null)`,
@@ -48,13 +48,14 @@ export function panel({ slot, title, on }) {
     on.notice("The answer is copied.");
   };
   const insight = () => parts[active]?.insight ?? null;
+  const readingKind = () => described.kinds.find((kind) => READING.includes(kind));
   /** The map to show while a word is selected: the chosen one if it is of the right kind. */
   const wanted = () => {
-    const kind = READING[described.task];
+    const kind = readingKind();
     const isChosen = within.choices.chosen.kind === kind && parts.every((part) => within.choices.isIn(part.insight));
     return isChosen ? within.choices.wanted(true) : { kind, byWords: true };
   };
-  const isReading = () => within.choices.chosen.kind === READING[described.task] && within.choices.chosen.units === "words";
+  const isReading = () => within.choices.chosen.kind === readingKind() && within.choices.chosen.units === "words";
   const context = {
     slot,
     wanted,
@@ -126,7 +127,7 @@ export function panel({ slot, title, on }) {
     use: (one) => {
       described = one;
       view?.slider?.stop();
-      view = VIEWS[one.task](context);
+      view = (VIEWS[one.answers] ?? lineView)(context);
       body.replaceChildren(view.element);
       body.lang = one.languages?.target.code ?? "";
       within.offer(one);
@@ -176,6 +177,6 @@ function groupByTask(select, all) {
   const tasks = [...new Set(all.map(({ task }) => task))];
   if (tasks.length < 2) return;
   const options = [...select.options];
-  const group = (task) => make("optgroup", { label: TASKS[task] ?? task }, options.filter((_, index) => all[index].task === task));
+  const group = (task) => make("optgroup", { label: all.find((one) => one.task === task).title }, options.filter((_, index) => all[index].task === task));
   select.replaceChildren(...tasks.map(group));
 }

@@ -278,5 +278,5 @@ class CaptionOptions(RequestOptions):
     attention: bool = Field(default=False, description="Where each word looked.")
 
 
-ROUTE = Route("Describe pictures", reads="picture", options=CaptionOptions)
+ROUTE = Route("Caption pictures", reads="picture", options=CaptionOptions)
 CAPTION = Task(CaptionConfig, prepare, load, examine, ROUTE)

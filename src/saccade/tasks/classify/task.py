@@ -227,5 +227,5 @@ class ClassifyOptions(RequestOptions):
     key_terms: int = Field(default=0, ge=0, le=100, description="How many of the words that weighed most.")
 
 
-ROUTE = Route("Label texts", options=ClassifyOptions, reads_whole=False)
+ROUTE = Route("Classify texts", options=ClassifyOptions, reads_whole=False)
 CLASSIFY = Task(ClassifyConfig, prepare, load, examine, ROUTE)

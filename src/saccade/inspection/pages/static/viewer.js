@@ -191,14 +191,12 @@ function begin({ kind, name, layer, head }) {
 }
 
 function showAnswer() {
-  const { answer, task } = insight();
-  const score = answer.score?.toFixed(2).replace("-0.00", "0.00");
-  const facts = {
-    translate: () => [["score", score]],
-    caption: () => [["score", score]],
-    classify: () => [[answer.label, percent(answer.probability)]],
-    tag: () => (answer.spans ?? []).map(({ kind, text }) => [kind, text]),
-  }[task]?.() ?? [];
+  const { answer } = insight();
+  const facts = [
+    ["score", answer.score?.toFixed(2).replace("-0.00", "0.00")],
+    [answer.label, answer.probability === undefined ? undefined : percent(answer.probability)],
+    ...(answer.spans ?? []).map(({ kind, text }) => [kind, text]),
+  ];
   const shown = facts.filter(([, value]) => value !== undefined);
   find("facts").replaceChildren(...shown.map(([name, value]) => fact(name, value)));
   find("facts").hidden = !shown.length;

@@ -29,9 +29,9 @@ export function figure({ panel, picture }) {
 }
 
 /** Return an answer in one line. */
-function answerText({ task, answer }) {
-  if (task === "tag") return answer.spans.map(({ text, kind }) => `${text} (${kind})`).join(", ") || "no spans";
-  return answer.text ?? `${answer.label}, ${percent(answer.probabilities[answer.label])}`;
+function answerText({ line, answer }) {
+  if (answer.spans) return answer.spans.map(({ text, kind }) => `${text} (${kind})`).join(", ") || "no spans";
+  return answer.text ?? (answer.probabilities ? `${answer.label}, ${percent(answer.probabilities[answer.label])}` : line);
 }
 
 function stack(blocks, paper) {
