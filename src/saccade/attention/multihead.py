@@ -150,9 +150,9 @@ class MultiHeadAttention(nn.Module):
             query_BTD, own_key_BTD, own_value_BTD = self._project_together(query_BTD, "query", "key", "value")
             own = self._make_memory(own_key_BTD, own_value_BTD, place)
             memory = own if past is None else past.append(own)
-        query_BGRTK = self._rotate(query_BTD, self.num_heads, place).unflatten(-3, (self.num_key_value_heads, -1))
+        query_BGMTK = self._rotate(query_BTD, self.num_heads, place).unflatten(-3, (self.num_key_value_heads, -1))
         attended = memory.attend(
-            query_BGRTK,
+            query_BGMTK,
             score=self.score,
             normalizer=self.normalizer,
             mask=find_mask(mask).grouped(self.num_heads // self.num_key_value_heads),
@@ -162,8 +162,8 @@ class MultiHeadAttention(nn.Module):
             return_log_probability=return_log_probability,
             dropout=self.dropout if self.training else 0.0,
         )
-        output_BGRTK, *evidence = attended if isinstance(attended, tuple) else (attended,)
-        output_BTD: Tensor = self.output(output_BGRTK.flatten(-4, -3).transpose(-3, -2).flatten(-2))
+        output_BGMTK, *evidence = attended if isinstance(attended, tuple) else (attended,)
+        output_BTD: Tensor = self.output(output_BGMTK.flatten(-4, -3).transpose(-3, -2).flatten(-2))
         found = (output_BTD, *(part.flatten(1, 2) for part in evidence), *([memory] if return_memory else []))
         return found if len(found) > 1 else output_BTD
 
