@@ -128,8 +128,8 @@ def test_packing_is_known_as_long_as_it_and_a_band_are_all() -> None:
     assert (mask & masks.causal() & masks.window(2)).packing is mask.packing
     assert (masks.full() & mask).packing is mask.packing
     assert (masks.causal() & mask).band == (None, 0)
-    assert mask.grouped(2).packing is mask.packing
-    for other in (mask & masks.where(lambda t, s: s > t), mask & mask, mask | masks.causal(), mask.shifted(1, 1)):
+    assert mask.group_heads(2).packing is mask.packing
+    for other in (mask & masks.where(lambda t, s: s > t), mask & mask, mask | masks.causal(), mask.shift(1, 1)):
         assert other.packing is None
     assert (mask | masks.full()).is_full
     assert not mask.is_band
@@ -159,10 +159,10 @@ def test_a_mask_knows_the_local_p_it_was_joined_with() -> None:
         assert joined.local.centre is centre
         assert joined.local.radius == 2
         assert joined.local.others.dense(5, 7, num_axes=1).equal(padding.dense(5, 7))
-    grouped = (local & padding).grouped(2).local
+    grouped = (local & padding).group_heads(2).local
     assert grouped is not None
     assert grouped.centre.shape == (2, 2, 2, 5)
-    for other in (local & local, local.shifted(1, 1), masks.causal() & padding):
+    for other in (local & local, local.shift(1, 1), masks.causal() & padding):
         assert other.local is None
 
 

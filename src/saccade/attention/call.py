@@ -142,13 +142,13 @@ def find_score(score: ScoreLike) -> Callable[[Tensor, Tensor], Tensor]:
     if issubclass(kind, LearnedScore):
         build = f"saccade.SCORES[{score!r}](query_width, key_width)"
         raise ValueError(f"score: {score!r} has parameters to learn; build it once and pass it: {build}")
-    return _shared(kind)
+    return _share(kind)
 
 
 def find_normalizer(normalizer: NormalizerLike) -> Callable[[Tensor, Tensor | None], Tensor]:
     """Return the normaliser of this name (in evaluation: 'hard' takes the best key), or the given one."""
     if isinstance(normalizer, str):
-        return _shared(_look_up("normalizer", normalizer, NORMALIZERS))
+        return _share(_look_up("normalizer", normalizer, NORMALIZERS))
     _need_callable("normalizer", normalizer)
     return normalizer
 
@@ -172,7 +172,7 @@ def _need_callable(what: str, part: object) -> None:
         raise ValueError(f"{what}: {part!r} given; it must be a name, a module or a callable")
 
 
-def _shared(kind: type[Part]) -> Part:
+def _share(kind: type[Part]) -> Part:
     """Make a part without parameters or state once, in evaluation: making it costs more than a call."""
     if torch.compiler.is_compiling():
         return kind().eval()

@@ -109,11 +109,11 @@ class MultiHeadAttention(nn.Module):
         for kept, new in zip(self._joined, joined, strict=True):  # in place: a captured graph reads them there
             kept.copy_(new)
 
-    def slots(self, slots: Slots) -> SlotMemory:
+    def slot_memory(self, slots: Slots) -> SlotMemory:
         """Make an empty key/value cache for sentences in slots."""
         return SlotMemory(slots, self._empty_memory())
 
-    def shared(self, slots: Slots, length_R: Tensor, capacity: int) -> SharedMemory:
+    def shared_memory(self, slots: Slots, length_R: Tensor, capacity: int) -> SharedMemory:
         """Make room for sources of up to `capacity` steps for sentences in slots; `length_R` has their lengths."""
         return SharedMemory(slots, self._empty_memory(), length_R, capacity)
 
@@ -155,7 +155,7 @@ class MultiHeadAttention(nn.Module):
             query_BGMTK,
             score=self.score,
             normalizer=self.normalizer,
-            mask=find_mask(mask).grouped(self.num_heads // self.num_key_value_heads),
+            mask=find_mask(mask).group_heads(self.num_heads // self.num_key_value_heads),
             bias=None if bias is None else bias.unflatten(-3, (self.num_key_value_heads, -1)),
             backend=backend,
             return_weights=return_weights,

@@ -34,7 +34,7 @@ class Sparsemax(nn.Module):
 
     def forward(self, score_BTS: Tensor, mask_BTS: Tensor | None = None) -> Tensor:
         """The weights; many of them exactly 0."""
-        shifted_BTS = _shifted(score_BTS, mask_BTS)
+        shifted_BTS = _shift(score_BTS, mask_BTS)
         support_BTS, size_BT1 = _support(shifted_BTS, _sparsemax_thresholds)
         threshold_BT1 = ((shifted_BTS * support_BTS).sum(-1, keepdim=True) - 1) / size_BT1
         weight_BTS = (shifted_BTS - threshold_BT1) * support_BTS
@@ -47,7 +47,7 @@ class Entmax15(nn.Module):
 
     def forward(self, score_BTS: Tensor, mask_BTS: Tensor | None = None) -> Tensor:
         """The weights; some of them exactly 0."""
-        shifted_BTS = _shifted(score_BTS / 2, mask_BTS)
+        shifted_BTS = _shift(score_BTS / 2, mask_BTS)
         support_BTS, size_BT1 = _support(shifted_BTS, _entmax15_thresholds)
         mean_BT1 = (shifted_BTS * support_BTS).sum(-1, keepdim=True) / size_BT1
         spread_BT1 = ((shifted_BTS - mean_BT1) * support_BTS).square().sum(-1, keepdim=True)
@@ -134,7 +134,7 @@ def _entmax15_thresholds(ordered: Tensor, rank: Tensor) -> Tensor:
     return mean - ((1 - spread) / rank).clamp_min(0).sqrt()
 
 
-def _shifted(score_BTS: Tensor, mask_BTS: Tensor | None) -> Tensor:
+def _shift(score_BTS: Tensor, mask_BTS: Tensor | None) -> Tensor:
     """Shift the best allowed score to 0 and raise what is below -2 to -2: outside of any sparse support, and finite."""
     score_BTS = widened(score_BTS)
     if mask_BTS is not None:

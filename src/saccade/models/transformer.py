@@ -209,7 +209,10 @@ class Transformer(nn.Module):
         if blocks and self.sizes.window is None and self.decoder_bias is None:
             slots.is_fused = can_step(cast(Score, blocks[0].own.score), blocks[0].own.normalizer, length_BN.device)
         length_R = length_BN.view(-1)
-        memories = (BlockMemory(b.own.slots(slots), b.cross.shared(slots, length_R, num_source_steps)) for b in blocks)
+        memories = [
+            BlockMemory(block.own.slot_memory(slots), block.cross.shared_memory(slots, length_R, num_source_steps))
+            for block in blocks
+        ]
         return SlotState(slots, tuple(memories), length_BN, num_source_steps, self.max_places)
 
     def packed(self, source: PackedRow, target: PackedRow) -> Tensor:

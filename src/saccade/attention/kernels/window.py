@@ -74,7 +74,7 @@ def _blocks(call: Call, start: int, num_blocks: int, attend: Attend) -> Tensor:
         query=query.unflatten(-2, (num_blocks, size)).movedim(-3, 0),
         memory=keys,
         value=values,
-        mask=call.mask.shifted(start, first_key).blocked(num_blocks, size),
+        mask=call.mask.shift(start, first_key).split_blocks(num_blocks, size),
     )
     return attend(blocks).output.movedim(0, -3).flatten(-3, -2)
 
@@ -89,7 +89,7 @@ def _slice(call: Call, start: int, stop: int, attend: Attend) -> Tensor:
     if end_key <= first_key:
         first_key, end_key = 0, 1  # no query here sees any key; the mask forbids this one too, and zeros come out
     memory, value = call.memory[..., first_key:end_key, :], call.value[..., first_key:end_key, :]
-    mask = call.mask.shifted(start, first_key)
+    mask = call.mask.shift(start, first_key)
     return attend(replace(call, query=query, memory=memory, value=value, mask=mask)).output
 
 

@@ -42,9 +42,9 @@ class Local(NamedTuple):
     radius: int
     others: Mask  # what else a key must pass
 
-    def grouped(self, repeats: int) -> Local:
+    def group_heads(self, repeats: int) -> Local:
         """Split the heads' axis into groups."""
-        batch_shape, others = self.centre.shape[:-1], self.others.grouped(repeats)
+        batch_shape, others = self.centre.shape[:-1], self.others.group_heads(repeats)
         if len(batch_shape) < 2:
             return Local(self.centre, self.radius, others)
         members = (-1, repeats) if batch_shape[1] > 1 else (1, 1)
@@ -133,7 +133,7 @@ class Mask:
         t, s = torch.arange(num_queries, device=device), torch.arange(num_keys, device=device)
         return Index(batch, t[:, None], s[None, :])
 
-    def shifted(self, first_query: int, first_key: int) -> Mask:
+    def shift(self, first_query: int, first_key: int) -> Mask:
         """Return the same mask for slices of the queries and keys that begin at these steps."""
         offset = first_query - first_key
         return replace(
@@ -148,7 +148,7 @@ class Mask:
             band=(_plus(self.band[0], offset), _plus(self.band[1], offset)),
         )
 
-    def blocked(self, num_blocks: int, stride: int) -> Mask:
+    def split_blocks(self, num_blocks: int, stride: int) -> Mask:
         """Return the same mask for overlapping blocks: a new first axis, block i moved by i * stride."""
         if self.is_band:
             return self  # it reads s - t alone, which is the same in every block
@@ -171,7 +171,7 @@ class Mask:
             return f"it was made for {self.num_keys} keys, not {num_keys}"
         return None
 
-    def grouped(self, repeats: int) -> Mask:
+    def group_heads(self, repeats: int) -> Mask:
         """Return the same mask for heads in groups: its second axis [H] becomes [H / repeats, repeats]."""
         if len(self.batch_shape) < 2:
             return self
@@ -188,7 +188,7 @@ class Mask:
             allows=lambda i: self.allows(ungrouped(i)),
             batch_shape=(batch, heads // repeats, repeats, *rest) if heads > 1 else (batch, 1, 1, *rest),
             factor=None if factor is None else lambda i: factor(ungrouped(i)),
-            local=None if self.local is None else self.local.grouped(repeats),
+            local=None if self.local is None else self.local.group_heads(repeats),
         )
 
     def _factors(self, other: Mask) -> Predicate | None:
