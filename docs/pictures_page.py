@@ -17,7 +17,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from saccade.serving.models import load_runs
-from saccade.serving.server import listen, prepared
+from saccade.serving.server import listen, prepare
 from saccade.serving.settings import Settings
 
 DOCS = Path(__file__).parent
@@ -29,7 +29,7 @@ WIDE, PHONE = {"width": 1180, "height": 620}, {"width": 360, "height": 740}
 def serving(folders: list[Path]) -> Iterator[str]:
     """The address of a server of these runs."""
     settings = Settings(port=0, quiet=True)
-    server, listening = prepared(load_runs(folders), settings), listen(settings)
+    server, listening = prepare(load_runs(folders), settings), listen(settings)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:

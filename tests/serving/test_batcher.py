@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from saccade.serving import batcher as batcher_module
-from saccade.serving.batcher import Batcher, Closed, Full, ModelCall
+from saccade.serving.batcher import Batcher, ModelCall, QueueClosed, QueueFull
 
 
 class Model:
@@ -108,7 +108,7 @@ def test_a_full_queue_refuses_and_says_when_to_come_again() -> None:
         first = await busy(model, batcher)
         waiting = asyncio.create_task(batcher.submit(PLAIN, range(5)))
         await settled()
-        with pytest.raises(Full) as refused:
+        with pytest.raises(QueueFull) as refused:
             await batcher.submit(PLAIN, [1])
         assert refused.value.retry_after >= 1
         assert batcher.num_waiting == 5
@@ -155,7 +155,7 @@ def test_a_closed_queue_answers_what_waits_and_takes_nothing_new() -> None:
         waiting = asyncio.create_task(batcher.submit(PLAIN, [1, 2]))
         await settled()
         batcher.close()
-        with pytest.raises(Closed):
+        with pytest.raises(QueueClosed):
             await batcher.submit(PLAIN, [3])
         model.gate.set()
         assert await first == [0]
@@ -188,14 +188,14 @@ def test_batches_hold_no_more_than_they_may() -> None:
 
 
 def test_pictures_count_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batcher_module, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(batcher_module, "MAX_BYTES", 1_000_000)
     pictures = [np.full((700, 1000), number, np.uint8) for number in range(2)]
 
     async def test(model: Model, batcher: Batcher) -> None:
         first = await busy(model, batcher)
         waiting = asyncio.create_task(batcher.submit(ModelCall(lengths), [pictures[0]]))
         await settled()
-        with pytest.raises(Full):
+        with pytest.raises(QueueFull):
             await batcher.submit(ModelCall(lengths), [pictures[1]])
         small = [np.zeros((8, 8), np.uint8) for _ in range(4)]
         together = asyncio.create_task(batcher.submit(ModelCall(lengths), small))

@@ -38,11 +38,11 @@ def test_where_sentences_end(text: str, expected: list[str]) -> None:
 SIGNS = st.text(alphabet=st.sampled_from(list(" \n\t\u00a0\u3000\u2028.!?…。\"'”)aB1,\x00\u202e")), max_size=80)
 
 
-@given(text=st.one_of(st.text(max_size=80), SIGNS), longest=st.integers(4, 30))
-def test_joined_again_they_are_the_text(text: str, longest: int) -> None:
-    sentences = split(text, longest)
+@given(text=st.one_of(st.text(max_size=80), SIGNS), max_bytes=st.integers(4, 30))
+def test_joined_again_they_are_the_text(text: str, max_bytes: int) -> None:
+    sentences = split(text, max_bytes)
     assert join(sentences, [sentence.text for sentence in sentences]) == text
-    assert all(len(sentence.text.encode("utf-8", "replace")) <= longest for sentence in sentences)
+    assert all(len(sentence.text.encode("utf-8", "replace")) <= max_bytes for sentence in sentences)
     assert all(sentence.text == sentence.text.strip() for sentence in sentences)
 
 
@@ -52,10 +52,10 @@ def test_white_space_stays_around_translations() -> None:
 
 
 def test_long_sentences_are_cut_where_it_hurts_least() -> None:
-    assert texts("aaaa bbbb, cccc dddd", longest=14) == ["aaaa bbbb,", "cccc dddd"]
-    assert texts("aaaa bbbb cccc dddd", longest=12) == ["aaaa bbbb", "cccc dddd"]
-    assert texts("x" * 10, longest=4) == ["xxxx", "xxxx", "xx"]
-    assert texts("日本語" * 2, longest=9) == ["日本語", "日本語"]
+    assert texts("aaaa bbbb, cccc dddd", max_bytes=14) == ["aaaa bbbb,", "cccc dddd"]
+    assert texts("aaaa bbbb cccc dddd", max_bytes=12) == ["aaaa bbbb", "cccc dddd"]
+    assert texts("x" * 10, max_bytes=4) == ["xxxx", "xxxx", "xx"]
+    assert texts("日本語" * 2, max_bytes=9) == ["日本語", "日本語"]
 
 
 @pytest.mark.parametrize("sign", [".", " ", "\n", ". ", "a.", '"', '."', "。", "a ", "…’", "\r", ",", ".\u3000"])

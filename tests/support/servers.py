@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from saccade.serving.models import ServedRun
-from saccade.serving.server import listen, prepared
+from saccade.serving.server import listen, prepare
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
 
@@ -38,7 +38,7 @@ def predictor_of(run: ServedRun) -> Any:
 def serving(runs: Sequence[ServedRun], **settings: Any) -> Iterator[Serving]:
     """A server of these runs."""
     given = Settings(port=0, quiet=True, **settings)
-    server, listening = prepared(runs, given), listen(given)
+    server, listening = prepare(runs, given), listen(given)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     while not server.started:

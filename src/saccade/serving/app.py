@@ -1,4 +1,4 @@
-"""The whole server as one ASGI application."""
+"""The server as one ASGI application."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from saccade.errors import UserError
 from saccade.serving.batcher import Batcher, RequestBatch
 from saccade.serving.http import pages
 from saccade.serving.http.answers import error, said
-from saccade.serving.http.logs import Watch
+from saccade.serving.http.logs import AccessLogMiddleware
 from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.openapi import document
 from saccade.serving.http.operations import Operations
-from saccade.serving.http.security import App, Doors, Guard, Keys, allowed_hosts
+from saccade.serving.http.security import App, Keys, LimitsMiddleware, Readiness, allowed_hosts
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.libretranslate.routes import LibreTranslate
 from saccade.serving.libretranslate.suggestions import Suggestions
@@ -35,18 +35,18 @@ from saccade.serving.v1.descriptions import describe
 from saccade.serving.v1.routes import V1
 
 
-class Built(NamedTuple):
+class Application(NamedTuple):
     """The application, and the service behind it."""
 
     app: App
     service: Service
 
 
-def build(runs: Sequence[ServedRun], settings: Settings) -> Built:
-    """An application that serves these runs."""
+def build(runs: Sequence[ServedRun], settings: Settings) -> Application:
+    """Build an application that serves these runs."""
     metrics = Metrics()
-    models = ModelSet(runs, partial(_queue, settings=settings, metrics=metrics))
-    service = Service(models, settings, metrics, Keys(settings.keys), Detector(models.languages), Doors())
+    models = ModelSet(runs, partial(_make_queue, settings=settings, metrics=metrics))
+    service = Service(models, settings, metrics, Keys(settings.keys), Detector(models.languages), Readiness())
     api = FastAPI(
         title="saccade",
         version=saccade.__version__,
@@ -63,13 +63,13 @@ def build(runs: Sequence[ServedRun], settings: Settings) -> Built:
     api.router.routes += pages.routes()
     for kind, call in HANDLERS.items():
         api.add_exception_handler(kind, call)
-    return Built(_guarded(api, service), service)
+    return Application(_add_middleware(api, service), service)
 
 
-def _queue(run: ServedRun, *, settings: Settings, metrics: Metrics) -> Batcher:
+def _make_queue(run: ServedRun, *, settings: Settings, metrics: Metrics) -> Batcher:
     size, seconds = metrics.batches.labels(run.name), metrics.batch_seconds.labels(run.name)
 
-    def watch(batch: RequestBatch) -> None:
+    def observe(batch: RequestBatch) -> None:
         size.observe(batch.num_items)
         seconds.observe(batch.seconds)
 
@@ -77,10 +77,10 @@ def _queue(run: ServedRun, *, settings: Settings, metrics: Metrics) -> Batcher:
         run.predictor,
         wait=settings.batch_wait,
         max_queue=settings.max_queue,
-        watch=watch,
+        on_batch=observe,
         prepare=lambda: torch.set_num_threads(settings.threads),
     )
-    metrics.of_queue(run.name, lambda: queue.num_waiting)
+    metrics.add_queue(run.name, lambda: queue.num_waiting)
     return queue
 
 
@@ -90,47 +90,57 @@ async def _lifespan(service: Service, api: FastAPI) -> AsyncIterator[None]:
     queues = [model.batcher for model in service.models.models.values()]
     for queue in queues:
         queue.start()
-    service.doors.is_ready = True
+    service.readiness.is_ready = True
     yield
-    service.doors.is_ready = False
+    service.readiness.is_ready = False
     for queue in queues:
         queue.close()
     for queue in queues:
         queue.join(service.settings.timeout)
 
 
-def _guarded(api: App, service: Service) -> App:
+def _add_middleware(api: App, service: Service) -> App:
     settings = service.settings
     hosts = allowed_hosts(settings.host, settings.hosts)
-    app: App = Guard(
-        api, service.doors, hosts=hosts, cors=bool(settings.cors), max_body=settings.max_body, timeout=settings.timeout
+    app: App = LimitsMiddleware(
+        api,
+        service.readiness,
+        hosts=hosts,
+        cors=bool(settings.cors),
+        max_body=settings.max_body,
+        timeout=settings.timeout,
     )
     if settings.cors:
         headers = ["Content-Type", "Authorization", "X-API-Key"]
         app = CORSMiddleware(app, settings.cors, allow_methods=["GET", "POST"], allow_headers=headers)
-    return Watch(app, service.metrics, quiet=settings.quiet)
+    return AccessLogMiddleware(app, service.metrics, quiet=settings.quiet)
 
 
-def _refused(request: Request, refused: Exception) -> Response:
+def _answer_refusal(request: Request, refusal: Exception) -> Response:
     del request
-    assert isinstance(refused, HTTPException)
-    return error(refused.status_code, refused.detail, refused.headers)
+    assert isinstance(refusal, HTTPException)
+    return error(refusal.status_code, refusal.detail, refusal.headers)
 
 
-def _invalid(request: Request, invalid: Exception) -> Response:
+def _answer_invalid(request: Request, invalid: Exception) -> Response:
     del request
     assert isinstance(invalid, RequestValidationError)
     return error(400, f"Invalid request: {said(invalid.errors())}")
 
 
-def _mistaken(request: Request, mistake: Exception) -> Response:
+def _answer_user_error(request: Request, mistake: Exception) -> Response:
     del request
     return error(400, f"Invalid request: {mistake}")
 
 
-def _failed(request: Request, failure: Exception) -> Response:
+def _answer_failure(request: Request, failure: Exception) -> Response:
     del request, failure
     return error(500, "Internal error")
 
 
-HANDLERS = {HTTPException: _refused, RequestValidationError: _invalid, UserError: _mistaken, Exception: _failed}
+HANDLERS = {
+    HTTPException: _answer_refusal,
+    RequestValidationError: _answer_invalid,
+    UserError: _answer_user_error,
+    Exception: _answer_failure,
+}

@@ -1,7 +1,7 @@
-"""Requests to one model, answered together: a thread that owns the model, and a queue with a limit in front of it.
+"""Batches of requests to one model: a thread that owns the model, and a bounded queue in front of it.
 
-The event loop never computes: it leaves a ticket and waits for its future. The thread takes what waits, one item of
-each request in turn so that a long one doesn't hold up the short ones, and answers it as one batch.
+The event loop never computes: it puts a ticket into the queue and waits for its future. The thread takes waiting items,
+one of each request in turn so that a long request does not delay short ones, and answers them as one batch.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
-MOST_CHARACTERS = 8192  # in a batch: the thread looks up again within seconds, whoever asks for what
-MOST_BYTES = 256 << 20  # of pictures that wait
+MAX_CHARACTERS = 8192  # in a batch, so that each batch takes seconds at most
+MAX_BYTES = 256 << 20  # of waiting pictures
 BYTES_A_CHARACTER = 64  # a picture of 28 x 28 pixels counts as a dozen
-LONGEST_RETRY = 60  # seconds
+MAX_RETRY = 60  # seconds
 
 
 class ModelCall(NamedTuple):
-    """What is to be done with items: a function of a model, items and options. Equal work is done together."""
+    """A function of a model, items and options. Equal calls share batches."""
 
     call: Callable[..., Sequence[Any]]
     options: tuple[tuple[str, Any], ...] = ()
 
     def __call__(self, model: Any, items: list[Any]) -> list[Any]:
-        """An answer for each item."""
+        """Return an answer for each item."""
         return list(self.call(model, items, **dict(self.options)))
 
 
-class Full(Exception):
-    """The queue is; `retry_after` seconds from now it may not be."""
+class QueueFull(Exception):
+    """The queue is full; it may have room after `retry_after` seconds."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__(retry_after)
         self.retry_after = retry_after
 
 
-class Closed(Exception):
-    """Nothing new is taken: the server is about to stop."""
+class QueueClosed(Exception):
+    """The queue accepts nothing new: the server is stopping."""
 
 
 class RequestBatch(NamedTuple):
-    """What was answered together, for those who count."""
+    """The size and the time of a batch, for metrics."""
 
     num_items: int
     seconds: float
@@ -55,7 +55,7 @@ class RequestBatch(NamedTuple):
 @final
 @dataclass(eq=False)
 class _Ticket:
-    """One request: its items, what was found for them so far, and the loop that waits."""
+    """One request: its items, their answers so far, and the loop that waits for them."""
 
     work: ModelCall
     items: Sequence[Any]
@@ -63,7 +63,7 @@ class _Ticket:
     future: asyncio.Future[list[Any]]
     arrived: float = field(default_factory=time.monotonic)
     next: int = 0
-    found: list[Any] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
 
     @property
     def num_waiting(self) -> int:
@@ -72,7 +72,7 @@ class _Ticket:
 
 @final
 class Batcher:
-    """One model's queue and its thread. `watch` is told of every batch."""
+    """The queue of one model and its thread. `on_batch` is called after each batch."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class Batcher:
         wait: float = 0.004,
         max_queue: int = 1024,
         max_items: int = 256,
-        watch: Callable[[RequestBatch], None] = lambda batch: None,
+        on_batch: Callable[[RequestBatch], None] = lambda batch: None,
         prepare: Callable[[], None] = lambda: None,
     ) -> None:
         self.model, self.wait, self.max_queue, self.max_items = model, wait, max_queue, max_items
-        self._watch, self._prepare = watch, prepare
+        self._on_batch, self._prepare = on_batch, prepare
         self._changed = threading.Condition()
         self._waiting: deque[_Ticket] = deque()
         self._num_waiting = self._bytes = 0
@@ -95,25 +95,24 @@ class Batcher:
 
     @property
     def num_waiting(self) -> int:
-        """Items in the queue."""
+        """The number of items in the queue."""
         return self._num_waiting
 
     def start(self) -> None:
-        """Begin to answer."""
         self._thread.start()
 
     def close(self) -> None:
-        """Take nothing new; what waits is answered."""
+        """Accept nothing new; waiting items are still answered."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until all is answered."""
+        """Wait until all items are answered."""
         self._thread.join(timeout)
 
     async def submit(self, work: ModelCall, items: Sequence[Any]) -> list[Any]:
-        """An answer for each item. Whoever stops waiting takes along what has not begun."""
+        """Return an answer for each item. If the caller is cancelled, items that have not begun leave the queue."""
         if not items:
             return []
         loop = asyncio.get_running_loop()
@@ -121,11 +120,11 @@ class Batcher:
         size = sum(getattr(item, "nbytes", 0) for item in items)
         with self._changed:
             if self._is_closed:
-                raise Closed
+                raise QueueClosed
             if self._num_waiting and self._num_waiting + len(items) > self.max_queue:
-                raise Full(self._retry_after())
-            if self._bytes and self._bytes + size > MOST_BYTES:
-                raise Full(self._retry_after())
+                raise QueueFull(self._retry_after())
+            if self._bytes and self._bytes + size > MAX_BYTES:
+                raise QueueFull(self._retry_after())
             self._bytes += size
             self._waiting.append(ticket)
             self._num_waiting += len(items)
@@ -133,9 +132,9 @@ class Batcher:
         try:
             return await ticket.future
         finally:
-            self._forget(ticket, size)
+            self._withdraw(ticket, size)
 
-    def _forget(self, ticket: _Ticket, size: int) -> None:
+    def _withdraw(self, ticket: _Ticket, size: int) -> None:
         with self._changed:
             self._bytes -= size
             if ticket.num_waiting:
@@ -143,15 +142,15 @@ class Batcher:
                 self._num_waiting -= ticket.num_waiting
 
     def _retry_after(self) -> int:
-        return min(LONGEST_RETRY, max(1, math.ceil(self._num_waiting * self._seconds_an_item)))
+        return min(MAX_RETRY, max(1, math.ceil(self._num_waiting * self._seconds_an_item)))
 
     def _run(self) -> None:
         self._prepare()
-        while batch := self._next():
+        while batch := self._wait_for_batch():
             self._answer(batch)
 
-    def _next(self) -> list[tuple[_Ticket, int]]:
-        """The next batch; empty when the queue is, and stays so."""
+    def _wait_for_batch(self) -> list[tuple[_Ticket, int]]:
+        """Wait for the next batch; it is empty when the queue is closed and empty."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._is_closed)
@@ -160,13 +159,13 @@ class Batcher:
                 left = self._waiting[0].arrived + self.wait - time.monotonic()
                 if left <= 0 or self._num_waiting >= self.max_items or self._is_closed:
                     return self._take()
-            time.sleep(left)  # others may come
+            time.sleep(left)  # for other requests
 
     def _take(self) -> list[tuple[_Ticket, int]]:
-        """Items of the same work as the first request's: one of each request in turn, as many as a batch holds."""
+        """Take items with the same call as the first request, one of each request in turn, as many as fit."""
         work, rows, characters = self._waiting[0].work, list[tuple[_Ticket, int]](), 0
         same = deque(ticket for ticket in self._waiting if ticket.work == work)
-        while same and len(rows) < self.max_items and characters < MOST_CHARACTERS:
+        while same and len(rows) < self.max_items and characters < MAX_CHARACTERS:
             ticket = same.popleft()
             rows.append((ticket, ticket.next))
             characters += _size(ticket.items[ticket.next])
@@ -181,45 +180,45 @@ class Batcher:
 
     def _answer(self, rows: list[tuple[_Ticket, int]]) -> None:
         started = time.monotonic()
-        for (ticket, _), found in zip(rows, self._found(rows), strict=True):
-            ticket.found.append(found)
+        for (ticket, _), answer in zip(rows, self._call_model(rows), strict=True):
+            ticket.answers.append(answer)
         seconds = time.monotonic() - started
         self._seconds_an_item += (seconds / len(rows) - self._seconds_an_item) / 8
-        self._watch(RequestBatch(len(rows), seconds))
-        done = {ticket: None for ticket, _ in rows if len(ticket.found) == len(ticket.items)}
+        self._on_batch(RequestBatch(len(rows), seconds))
+        done = {ticket: None for ticket, _ in rows if len(ticket.answers) == len(ticket.items)}
         for loop, tickets in itertools.groupby(done, key=lambda ticket: ticket.loop):
             loop.call_soon_threadsafe(_deliver, list(tickets))
 
-    def _found(self, rows: list[tuple[_Ticket, int]]) -> Iterator[Any]:
-        """Answers, or the exceptions in their places: of several, only those that fail alone as well."""
+    def _call_model(self, rows: list[tuple[_Ticket, int]]) -> Iterator[Any]:
+        """Return the answers, with failures in their places; if a batch fails, its items are tried one by one."""
         work = rows[0][0].work
         items = [ticket.items[index] for ticket, index in rows]
         try:
             return iter(work(self.model, items))
         except Exception as error:
             if len(rows) == 1:
-                return iter([_Failed(error)])
-            return itertools.chain.from_iterable(self._found([row]) for row in rows)
+                return iter([_Failure(error)])
+            return itertools.chain.from_iterable(self._call_model([row]) for row in rows)
 
 
-class _Failed(NamedTuple):
+class _Failure(NamedTuple):
     error: Exception
 
 
 def _size(item: Any) -> int:
-    """Characters of a text or of several, or what a picture counts as."""
+    """Return the characters of a text or of several; a picture counts by its bytes."""
     if isinstance(item, tuple):
         return sum(map(_size, item))
     return len(item) if isinstance(item, str) else getattr(item, "nbytes", 0) // BYTES_A_CHARACTER
 
 
 def _deliver(tickets: list[_Ticket]) -> None:
-    """In the event loop: answers to whoever still waits."""
+    """Set the results of the futures that still wait; this runs in the event loop."""
     for ticket in tickets:
         if ticket.future.done():
             continue
-        failed = next((found for found in ticket.found if isinstance(found, _Failed)), None)
-        if failed is None:
-            ticket.future.set_result(ticket.found)
+        failure = next((answer for answer in ticket.answers if isinstance(answer, _Failure)), None)
+        if failure is None:
+            ticket.future.set_result(ticket.answers)
         else:
-            ticket.future.set_exception(failed.error)
+            ticket.future.set_exception(failure.error)

@@ -1,4 +1,4 @@
-"""Long texts in sentences: split so that joining them again gives every white space back."""
+"""Split long texts into sentences, and join them again with the same white space."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-LONGEST = 400  # bytes of UTF-8, and so tokens at most, that a model reads at once; what is longer is cut
+MAX_BYTES = 400  # of UTF-8, and so at most as many tokens, that a model reads at once; longer sentences are cut
 
-# What no sentence ends after, though a full stop stands there. Single letters are initials (J. K. Rowling).
+# A full stop after these ends no sentence. Single letters are initials (J. K. Rowling).
 ABBREVIATIONS = frozenset(
     str.split("""
     mr mrs ms dr prof st sr jr vs etc eg ie cf al no nos vol fig p pp ca approx dept est inc ltd co corp gen col lt
@@ -19,38 +19,38 @@ ABBREVIATIONS = frozenset(
 )
 END = r"[.!?…‽؟।॥。．！？｡]"
 CLOSING = "[\"'”’»›)\\]}」』）】〉》]"
-BOUNDARY = re.compile(  # each run is tried once, from its start: no text takes long
-    rf"(?P<wide>(?<![。！？｡])[。！？｡]++{CLOSING}*+\s*+)"  # these need no space behind them
+BOUNDARY = re.compile(  # each run is tried only from its start, so that the time is linear
+    rf"(?P<wide>(?<![。！？｡])[。！？｡]++{CLOSING}*+\s*+)"  # these need no space after them
     rf"|(?P<end>(?<!{END}){END}++)(?P<closing>{CLOSING}*+)(?P<space>\s++)"
-    r"|(?<![^\S\n])[^\S\n]*+\n\s*+"  # a line that ends, ends a sentence
+    r"|(?<![^\S\n])[^\S\n]*+\n\s*+"  # the end of a line ends a sentence
 )
-CUTS = (r"[;:,，、；：]\s*", r"\s+", r"")  # where a sentence is cut that is too long: best first
+CUTS = (r"[;:,，、；：]\s*", r"\s+", r"")  # where to cut a sentence that is too long, best first
 
 
 class SentenceSpan(NamedTuple):
-    """A sentence, and the white space before and after it (between two, the first one has it)."""
+    """A sentence and the white space around it; the space between two belongs to the first."""
 
     before: str
     text: str
     after: str
 
 
-def split(text: str, longest: int = LONGEST) -> list[SentenceSpan]:
-    """Sentences of at most so many bytes, which joined again are the text; a blank text is one without words."""
-    parts = [piece for sentence in _sentences(text) for piece in _short(sentence, longest)]
-    return [_stripped(part) for part in parts] or [SentenceSpan("", "", "")]
+def split(text: str, max_bytes: int = MAX_BYTES) -> list[SentenceSpan]:
+    """Split a text into sentences of at most `max_bytes`; a blank text is one sentence without words."""
+    parts = [piece for sentence in _sentences(text) for piece in _cut(sentence, max_bytes)]
+    return [_strip(part) for part in parts] or [SentenceSpan("", "", "")]
 
 
 def join(sentences: Sequence[SentenceSpan], texts: Sequence[str]) -> str:
-    """Translations in the places of their sentences."""
+    """Join translations, with the white space of their sentences."""
     return "".join(f"{sentence.before}{text}{sentence.after}" for sentence, text in zip(sentences, texts, strict=True))
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """Slices of the text, each a sentence with the white space behind it."""
+    """Slice a text into sentences, each with the white space after it."""
     start = 0
     for found in BOUNDARY.finditer(text):
-        if found["end"] and not _ends(text, start, found):
+        if found["end"] and not _is_end(text, start, found):
             continue
         yield text[start : found.end()]
         start = found.end()
@@ -58,8 +58,8 @@ def _sentences(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-def _ends(text: str, start: int, found: re.Match[str]) -> bool:
-    """Whether a sentence ends at a sign that often ends one: the next begins like a sentence."""
+def _is_end(text: str, start: int, found: re.Match[str]) -> bool:
+    """Return whether a full stop or the like ends a sentence: what follows begins like one."""
     following = text[found.end() : found.end() + 1]
     if not following or "\n" in found["space"]:
         return True
@@ -73,9 +73,9 @@ def _ends(text: str, start: int, found: re.Match[str]) -> bool:
     return not (is_initial or before in ABBREVIATIONS)
 
 
-def _short(sentence: str, longest: int) -> Iterator[str]:
-    """A sentence in parts that are short enough: cut behind a comma, a word, or anywhere."""
-    while (most := _fitting(sentence, longest)) < len(sentence):
+def _cut(sentence: str, max_bytes: int) -> Iterator[str]:
+    """Cut a sentence into parts of at most `max_bytes`: after a comma, after a word, or anywhere."""
+    while (most := _num_fitting(sentence, max_bytes)) < len(sentence):
         for cut in CUTS:
             ends = [found.end() for found in re.finditer(cut, sentence[:most])]
             if ends and ends[-1] > most // 3:
@@ -86,12 +86,12 @@ def _short(sentence: str, longest: int) -> Iterator[str]:
         yield sentence
 
 
-def _fitting(text: str, longest: int) -> int:
-    """How many of its first characters have at most so many bytes; one at least."""
-    return max(1, len(text[:longest].encode("utf-8", "replace")[:longest].decode("utf-8", "ignore")))
+def _num_fitting(text: str, max_bytes: int) -> int:
+    """Return how many first characters fit into `max_bytes`, at least one."""
+    return max(1, len(text[:max_bytes].encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")))
 
 
-def _stripped(part: str) -> SentenceSpan:
+def _strip(part: str) -> SentenceSpan:
     text = part.strip()
     if not text:
         return SentenceSpan(part, "", "")

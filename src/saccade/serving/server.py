@@ -1,4 +1,4 @@
-"""The process: uvicorn around the application, and a stop in which nothing that waits is lost."""
+"""The process: uvicorn around the application. When it stops, it first answers all requests that it has."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ from saccade.serving.models import ServedRun
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
 
-LONGEST_KEEP_ALIVE = 30  # seconds
-BACKLOG = 2048  # connections that wait to be accepted
+KEEP_ALIVE = 30  # seconds
+BACKLOG = 2048  # connections waiting to be accepted
 
 
 def run(runs: Sequence[ServedRun], settings: Settings) -> None:
-    """Serve until a signal says stop."""
+    """Serve until a signal stops the process."""
     logging.getLogger().addHandler(JsonHandler(logging.WARNING))
-    prepared(runs, settings).run([listen(settings)])
+    prepare(runs, settings).run([listen(settings)])
 
 
-def prepared(runs: Sequence[ServedRun], settings: Settings) -> Server:
-    """A server of these runs that listens to nobody yet."""
-    warnings.filterwarnings("error", category=Image.DecompressionBombWarning)  # a request is refused, nothing is said
-    built = build(runs, settings)
+def prepare(runs: Sequence[ServedRun], settings: Settings) -> Server:
+    """Make a server of these runs that does not listen yet."""
+    warnings.filterwarnings("error", category=Image.DecompressionBombWarning)  # then the request is refused
+    application = build(runs, settings)
     config = uvicorn.Config(
-        built.app,
+        application.app,
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_keep_alive=LONGEST_KEEP_ALIVE,
+        timeout_keep_alive=KEEP_ALIVE,
         http=Protocol,
         lifespan="on",
         ws="none",
     )
-    return Server(config, built.service)
+    return Server(config, application.service)
 
 
 def listen(settings: Settings) -> socket.socket:
-    """The door, open."""
+    """Open the socket."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
@@ -65,14 +65,14 @@ def listen(settings: Settings) -> socket.socket:
 
 @final
 class Server(uvicorn.Server):
-    """Uvicorn's, but a first signal only drains: what waits is answered, /ready says 503, then it stops."""
+    """Uvicorn's server. The first signal drains it: it answers what it has, /ready says 503, then it stops."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
-        self.service, self.doors = service, service.doors
+        self.service, self.readiness = service, service.readiness
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and say where."""
+        """Start to listen, and log where."""
         await super().startup(sockets)
         for listening in sockets or ():
             host, port = listening.getsockname()[:2]
@@ -82,15 +82,15 @@ class Server(uvicorn.Server):
                 typer.echo(f"Open {url} in a browser; Ctrl-C stops it.")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal; a second stops at once."""
-        if self.doors.is_draining or not self.doors.is_ready:
-            self.force_exit = self.doors.is_draining  # don't wait for what is inside
+        """Drain at the first signal; stop at once at the second."""
+        if self.readiness.is_draining or not self.readiness.is_ready:
+            self.force_exit = self.readiness.is_draining  # don't wait for open requests
             super().handle_exit(sig, frame)
             return
-        self.doors.is_draining = True
+        self.readiness.is_draining = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: nothing is left to be answered."""
-        if self.doors.is_draining and self.doors.num_inside == 0:
+        """Stop a draining server without requests; uvicorn calls this ten times a second."""
+        if self.readiness.is_draining and self.readiness.num_requests == 0:
             self.should_exit = True
         return await super().on_tick(counter)

@@ -1,4 +1,4 @@
-"""A server's parts together, and how work is handed to a model."""
+"""The parts of a server, and how routes ask a model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from saccade.errors import UserError
-from saccade.serving.batcher import Closed, Full, ModelCall
+from saccade.serving.batcher import ModelCall, QueueClosed, QueueFull
 from saccade.serving.http.answers import Refusal, refuse
 from saccade.serving.http.metrics import Metrics
-from saccade.serving.http.security import RETRY, Doors, Keys
+from saccade.serving.http.security import RETRY, Keys, Readiness
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.models import ModelSet, ServedModel
 from saccade.serving.settings import Settings
@@ -20,32 +20,32 @@ from saccade.serving.settings import Settings
 @final
 @dataclass
 class Service:
-    """What routes share."""
+    """The parts that all routes share."""
 
     models: ModelSet
     settings: Settings
     metrics: Metrics
     keys: Keys
     detector: Detector
-    doors: Doors
+    readiness: Readiness
 
     async def ask(self, model: ServedModel, work: ModelCall, items: Sequence[Any]) -> list[Any]:
-        """An answer for each item, or the refusal that a client understands."""
+        """Return an answer for each item; refuse with the status that fits."""
         self.metrics.characters.labels(model.run.name).inc(sum(len(item) for item in items if isinstance(item, str)))
         try:
             async with asyncio.timeout(self.settings.timeout):
                 return await model.batcher.submit(work, items)
         except TimeoutError:
             raise Refusal(504, f"Timeout: no answer within {self.settings.timeout:g} seconds") from None
-        except Full as full:
-            raise Refusal(429, "Slowdown: too many texts wait", {"Retry-After": str(full.retry_after)}) from None
-        except Closed:
-            raise Refusal(503, "The server is about to stop", {"Retry-After": str(RETRY)}) from None
+        except QueueFull as full:
+            raise Refusal(429, "Slowdown: too many texts are waiting", {"Retry-After": str(full.retry_after)}) from None
+        except QueueClosed:
+            raise Refusal(503, "The server is stopping", {"Retry-After": str(RETRY)}) from None
         except UserError as mistake:
             refuse(str(mistake))
 
     def texts(self, given: str | list[str]) -> list[str]:
-        """One text or several, within the limits."""
+        """Return one text or several as a list; refuse what exceeds the limits."""
         texts = [given] if isinstance(given, str) else given
         if len(texts) > (most := self.settings.max_texts):
             refuse(f"request ({len(texts)}) exceeds text limit ({most})")

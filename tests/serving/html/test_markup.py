@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.serving.html.carry_tags import carried
+from saccade.serving.html.carry_tags import carry_tags
 from saccade.serving.html.inline import Inline, write
 from saccade.serving.html.markup import parts, plain
-from saccade.serving.html.tree import VOID, parse, written
+from saccade.serving.html.tree import VOID, parse, write_node
 from saccade.serving.http.answers import Refusal
 from saccade.serving.sentences import SentenceSpan, split
 from saccade.serving.v1.word_links import AlignedWords
@@ -31,7 +31,7 @@ def translated(source: str, output: str, pairs: str) -> str:
         left, right = pair.rstrip("?").split("-")
         weights[int(right)][int(left)] = 0.4 if pair.endswith("?") else 1.0
     aligned = AlignedWords(sources, words, weights)
-    items = carried(inline, 0, SentenceSpan("", inline.text, ""), output, aligned)
+    items = carry_tags(inline, 0, SentenceSpan("", inline.text, ""), output, aligned)
     return inline.before + write(items) + inline.after
 
 
@@ -68,7 +68,7 @@ def test_tags_go_with_their_words(source: str, output: str, pairs: str, expected
 
 def shouted(source: str) -> str:
     """A document whose every text is shouted: what is text, and what isn't."""
-    return "".join(part if isinstance(part, str) else part.around(part.text.upper()) for part in parts(parse(source)))
+    return "".join(part if isinstance(part, str) else part.wrap(part.text.upper()) for part in parts(parse(source)))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def jumbled(source: str, chance: Random) -> str:
             count = len(sentence.text.split())
             weights = [[chance.random() for _ in range(count + 1)] for _ in range(3)]
             aligned = AlignedWords(sentence.text.split(), ["x", "y", "z"], weights)
-            items += carried(part, place, sentence, "x y z" if count else None, aligned if count else None)
+            items += carry_tags(part, place, sentence, "x y z" if count else None, aligned if count else None)
             place += len(sentence.text) + len(sentence.after)
         html.append(part.before + write(items) + part.after)
     return "".join(html)
@@ -163,14 +163,14 @@ def test_images_and_remarks_are_not_lost(source: str, chance: Random) -> None:
 
 @given(source=st.lists(PIECES, max_size=14).map("".join))
 def test_a_tree_is_written_as_itself_the_second_time(source: str) -> None:
-    once = written(parse(source))
-    assert written(parse(once)) == once
+    once = write_node(parse(source))
+    assert write_node(parse(once)) == once
 
 
 def test_text_alone_and_too_deep() -> None:
-    assert written(parse("<b><code><i>x")) == "<b><code><i>x</i></code></b>"
+    assert write_node(parse("<b><code><i>x")) == "<b><code><i>x</i></code></b>"
     assert plain("<p>one <b>two</b></p><script>three</script>").split() == ["one", "two"]
-    with pytest.raises(Refusal, match="q is no HTML"):
+    with pytest.raises(Refusal, match="q is not HTML"):
         parse("<![<![")
     with pytest.raises(Refusal, match="nested too deeply"):
         parse("<i>" * 101)

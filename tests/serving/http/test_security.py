@@ -168,21 +168,21 @@ def test_bodies_are_counted_as_they_come_in(translating: list[ServedRun]) -> Non
 
 
 def test_all_bodies_together_have_a_limit(translating: list[ServedRun], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(security, "MOST_BYTES", 2000)
+    monkeypatch.setattr(security, "MAX_BYTES", 2000)
     with serving(translating[:1]) as small:
         with socket.create_connection(("127.0.0.1", small.port)) as waiting_client:
             waiting_client.sendall(HEAD + b"Content-Length: 1600\r\n\r\n" + b" " * 1500)
-            until(lambda: small.service.doors.bytes_inside == 1500)
+            until(lambda: small.service.readiness.body_bytes == 1500)
             found = small.post("/translate", **ASKED, x="x" * 500)
             assert (found.status_code, found.json()) == (429, {"error": "Slowdown: too many bodies at once"})
-        until(lambda: small.service.doors.bytes_inside == 0)
+        until(lambda: small.service.readiness.body_bytes == 0)
         assert small.post("/translate", **ASKED, x="x" * 500).status_code == 200
 
 
 def test_a_head_that_does_not_end_is_not_read_on(served: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     line = b"X-More: " + b"x" * 8000 + b"\r\n"
     assert raw(served.port, HEAD, *[line] * 20) == b""
-    monkeypatch.setattr(protocol, "LONGEST_HEAD", 0.2)
+    monkeypatch.setattr(protocol, "MAX_HEAD_SECONDS", 0.2)
     assert raw(served.port, HEAD) == b""
     assert raw(served.port) == b""
     assert served.client.get("/health").status_code == 200
@@ -191,7 +191,10 @@ def test_a_head_that_does_not_end_is_not_read_on(served: Serving, monkeypatch: p
 def test_pages_of_other_sites_may_not_ask(served: Serving, translating: list[ServedRun]) -> None:
     elsewhere = {"Sec-Fetch-Site": "cross-site"}
     found = served.client.post("/translate", data=ASKED, headers=elsewhere)
-    assert (found.status_code, found.json()) == (403, {"error": "Pages of other sites may not ask (see --cors)"})
+    assert (found.status_code, found.json()) == (
+        403,
+        {"error": "Pages of other sites may not use this server (see --cors)"},
+    )
     assert served.client.post("/translate", data=ASKED, headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
     with serving(translating[:1], cors=("*",)) as shared:
         assert shared.client.post("/translate", data=ASKED, headers=elsewhere).status_code == 200
@@ -236,7 +239,7 @@ def test_too_many_are_told_to_come_again() -> None:
             until(lambda number=number: waiting(busy) == number)
         found = busy.post("/translate", **ASKED)
         assert found.status_code == 429
-        assert found.json() == {"error": "Slowdown: too many texts wait"}
+        assert found.json() == {"error": "Slowdown: too many texts are waiting"}
         assert int(found.headers["retry-after"]) >= 1
         model.gate.set()
         for thread in threads:
@@ -268,12 +271,12 @@ def test_while_it_drains_it_is_not_ready_and_takes_nothing() -> None:
         waiting_client = threading.Thread(target=lambda: found.append(stopping.post("/translate", **ASKED)))
         waiting_client.start()
         assert model.begun.wait(30)
-        stopping.service.doors.is_draining = True
+        stopping.service.readiness.is_draining = True
         with httpx.Client(base_url=stopping.url) as other:
             assert other.get("/ready").status_code == 503
             assert other.get("/health").status_code == 200
             refused = other.post("/translate", json=ASKED)
-            assert (refused.status_code, refused.json()) == (503, {"error": "The server is about to stop"})
+            assert (refused.status_code, refused.json()) == (503, {"error": "The server is stopping"})
             assert refused.headers["retry-after"] == "5"
         model.gate.set()
         waiting_client.join(30)

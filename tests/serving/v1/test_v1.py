@@ -195,9 +195,9 @@ def test_what_is_wrong_is_said_in_one_line(served: Serving, path: str, asked: di
     ("image", "message"),
     [
         ("?", "image is not base64"),
-        (text_of(b"GIF89a"), "image is no whole PNG or JPEG file"),
-        (text_of(picture()[:200]), "image is no whole PNG or JPEG file"),
-        (text_of(picture(kind="BMP")), "image is no whole PNG or JPEG file"),
+        (text_of(b"GIF89a"), "image is not a complete PNG or JPEG file"),
+        (text_of(picture()[:200]), "image is not a complete PNG or JPEG file"),
+        (text_of(picture(kind="BMP")), "image is not a complete PNG or JPEG file"),
         (None, "image: Field required"),
     ],
 )

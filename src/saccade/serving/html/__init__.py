@@ -1,1 +1,1 @@
-"""HTML through a translator."""
+"""Translate HTML and keep its tags."""

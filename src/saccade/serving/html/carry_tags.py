@@ -1,4 +1,4 @@
-"""Tags from the words of a sentence to those of its translation, by what each of these read."""
+"""Carry the tags of a sentence to its translation: each output word gets the tags of the source word that it read."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from saccade.serving.html.inline import Inline, Item, Path, Wordless, common
-from saccade.serving.html.tree import Element, Verbatim, escaped
+from saccade.serving.html.tree import Element, Verbatim, escape_text
 from saccade.serving.sentences import SentenceSpan
 from saccade.serving.v1.word_links import AlignedWords
 
-PARTS = re.compile(r"([^\w\s]*)(.*?)([^\w\s]*)", re.DOTALL)  # of a word: signs before and after it
-# elements that may be written twice when their words drift apart; others reach over the gap
+PARTS = re.compile(r"([^\w\s]*)(.*?)([^\w\s]*)", re.DOTALL)  # of a word: punctuation before and after it
+# elements that may be written twice if their words move apart; others are put around the gap too
 MAY_SPLIT = frozenset(str.split("b i em strong u s strike del ins mark small big sub sup span font cite dfn bdi bdo"))
 
 
 class Word(NamedTuple):
-    """A word with its signs before and behind it, and the elements around each of the three."""
+    """A word with the punctuation before and after it, and the elements around each of the three."""
 
     parts: tuple[str, str, str]
     paths: tuple[Path, Path, Path]
@@ -28,45 +28,45 @@ class Word(NamedTuple):
         return self.paths[1]
 
 
-def carried(
+def carry_tags(
     inline: Inline, start: int, sentence: SentenceSpan, output: str | None, aligned: AlignedWords | None
 ) -> list[Item]:
-    """A sentence of a text, translated, with the elements that stood around its words."""
+    """Return the items of a translated sentence, with the elements that were around its source words."""
     stop = start + len(sentence.text)
     end = stop + len(sentence.after)
     is_last = end == len(inline.text)
     first = start - len(sentence.before)
     anchors = [anchor for anchor in inline.anchors if first <= anchor.place < end or (is_last and anchor.place == end)]
     if output is None or aligned is None:
-        items = _unchanged(inline, start, stop, anchors)
+        items = _keep(inline, start, stop, anchors)
     else:
-        items = _translated(inline, start, sentence.text, output, aligned, anchors)
+        items = _translate(inline, start, sentence.text, output, aligned, anchors)
     return [Item(sentence.before, None), *items, Item(sentence.after, None)]
 
 
-def _unchanged(inline: Inline, start: int, stop: int, anchors: Sequence[Wordless]) -> list[Item]:
+def _keep(inline: Inline, start: int, stop: int, anchors: Sequence[Wordless]) -> list[Item]:
     items = [_item(anchor) for anchor in anchors if anchor.place < start]
     for place in range(start, stop):
         items += [_item(anchor) for anchor in anchors if anchor.place == place]
-        items.append(Item(escaped(inline.text[place]), inline.paths[place]))
+        items.append(Item(escape_text(inline.text[place]), inline.paths[place]))
     return items + [_item(anchor) for anchor in anchors if anchor.place >= stop]
 
 
-def _translated(
+def _translate(
     inline: Inline, start: int, text: str, output: str, aligned: AlignedWords, anchors: Sequence[Wordless]
 ) -> list[Item]:
     sources = [_word(inline, start, found) for found in re.finditer(r"\S+", text)]
     words = output.split()
-    read = _read(aligned, len(words), len(sources))
+    read = _source_words(aligned, len(words), len(sources))
     paths = _paths(sources, read, aligned)
     places = [start + found.start() for found in re.finditer(r"\S+", text)]
-    before = _anchored(anchors, places, read)
+    before = _place_anchors(anchors, places, read)
     items: list[Item] = []
     for number, word in enumerate(words):
         items += [Item(" ", None)] if number else []
         items += [_item(anchor) for anchor in before[number]]
-        ways = _signs(_parts(word), paths[number], read[number], sources)
-        items += [Item(escaped(part), way) for part, way in zip(_parts(word), ways, strict=True) if part]
+        ways = _punctuation_paths(_parts(word), paths[number], read[number], sources)
+        items += [Item(escape_text(part), way) for part, way in zip(_parts(word), ways, strict=True) if part]
     return items + [_item(anchor) for anchor in before[len(words)]]
 
 
@@ -78,14 +78,14 @@ def _word(inline: Inline, start: int, found: re.Match[str]) -> Word:
 
 
 def _parts(word: str) -> tuple[str, str, str]:
-    """Signs, the word itself, signs."""
+    """Split a word into punctuation, the word itself, and punctuation."""
     found = PARTS.fullmatch(word)
     assert found is not None
     return found[1], found[2], found[3]
 
 
-def _read(aligned: AlignedWords, num_words: int, num_sources: int) -> list[int | None]:
-    """Of each word, which one of the source it read; the aligner may count other words than white space does."""
+def _source_words(aligned: AlignedWords, num_words: int, num_sources: int) -> list[int | None]:
+    """Return the source word that each output word read; the aligner may count other words than white space does."""
     if not aligned.words or not aligned.source_words:
         return [None] * num_words
     read = aligned.read
@@ -94,31 +94,31 @@ def _read(aligned: AlignedWords, num_words: int, num_sources: int) -> list[int |
 
 
 def _paths(sources: Sequence[Word], read: list[int | None], aligned: AlignedWords) -> list[Path]:
-    """The elements around each word of the translation."""
+    """Return the elements around each word of the translation."""
     cores: list[Path | None] = [None if one is None else sources[one].core for one in read]
     _adopt(sources, cores, aligned)
     base = common([word.core for word in sources])
-    filled = [_between(cores, number, base) for number in range(len(cores))]
+    filled = [_fill(cores, number, base) for number in range(len(cores))]
     _bridge(filled)
     return filled
 
 
-def _signs(
+def _punctuation_paths(
     parts: tuple[str, str, str], core: Path, read: int | None, sources: Sequence[Word]
 ) -> tuple[Path, Path, Path]:
-    """A word's signs are inside what the same signs were inside of, at the word it read or else the nearest."""
+    """Put punctuation inside the elements of the same punctuation in the source, at the nearest word."""
     here = len(sources) if read is None else read
-    lead, trail = (_sign(parts[side], side, here, sources) if parts[side] else core for side in (0, 2))
+    lead, trail = (_punctuation_path(parts[side], side, here, sources) if parts[side] else core for side in (0, 2))
     return core if lead is None else lead, core, core if trail is None else trail
 
 
-def _sign(sign: str, side: int, here: int, sources: Sequence[Word]) -> Path | None:
-    same = [number for number, word in enumerate(sources) if word.parts[side] == sign]
+def _punctuation_path(punctuation: str, side: int, here: int, sources: Sequence[Word]) -> Path | None:
+    same = [number for number, word in enumerate(sources) if word.parts[side] == punctuation]
     return sources[min(same, key=lambda number: abs(number - here))].paths[side] if same else None
 
 
 def _adopt(sources: Sequence[Word], cores: list[Path | None], aligned: AlignedWords) -> None:
-    """An element whose words nobody read is put around the word that read them most."""
+    """Put an element whose words no output word read most around the word with the greatest weight on them."""
     kept = {element for path in cores if path is not None for element in path}
     for number, word in enumerate(sources):
         if missing := [element for element in word.core if element not in kept]:
@@ -133,8 +133,8 @@ def _adopt(sources: Sequence[Word], cores: list[Path | None], aligned: AlignedWo
                 kept.update(missing)
 
 
-def _between(cores: Sequence[Path | None], number: int, base: Path) -> Path:
-    """A word that read none is inside what both its neighbours are inside of."""
+def _fill(cores: Sequence[Path | None], number: int, base: Path) -> Path:
+    """Return the path of a word; one that read no source word gets the elements that its neighbours share."""
     if (own := cores[number]) is not None:
         return own
     earlier = next((path for path in reversed(cores[:number]) if path is not None), base)
@@ -143,7 +143,7 @@ def _between(cores: Sequence[Path | None], number: int, base: Path) -> Path:
 
 
 def _bridge(paths: list[Path]) -> None:
-    """A link isn't cut in two: it reaches over the words between its own, where these are in nothing else."""
+    """Keep links whole: put them also around the words between theirs that have no other element."""
     elements = {element for path in paths for element in path if _is_whole(element)}
     for element in elements:
         rows = [row for row, path in enumerate(paths) if element in path]
@@ -157,8 +157,10 @@ def _is_whole(element: Element | Verbatim) -> bool:
     return isinstance(element, Element) and element.tag not in MAY_SPLIT
 
 
-def _anchored(anchors: Sequence[Wordless], places: Sequence[int], read: Sequence[int | None]) -> list[list[Wordless]]:
-    """Before which word of the translation each anchor stands: the one that read what follows it."""
+def _place_anchors(
+    anchors: Sequence[Wordless], places: Sequence[int], read: Sequence[int | None]
+) -> list[list[Wordless]]:
+    """Put each anchor before the output word that read the source word after it."""
     before: list[list[Wordless]] = [[] for _ in range(len(read) + 1)]
     for anchor in anchors:
         source = next((number for number, place in enumerate(places) if place >= anchor.place), None)

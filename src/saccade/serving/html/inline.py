@@ -1,4 +1,4 @@
-"""A text with inline tags: its characters, the elements around each, and how such texts are written again."""
+"""A text with inline tags: its characters and the elements around each, and how to write them again."""
 
 from __future__ import annotations
 
@@ -7,32 +7,34 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
-from saccade.serving.html.tree import Element, Node, Verbatim, escaped, texts, written
+from saccade.serving.html.tree import Element, Node, Verbatim, escape_text, texts, write_node
 
-Path = tuple[Element | Verbatim, ...]  # the elements around a word, the outermost first; a Raw stands for its own words
+Path = tuple[
+    Element | Verbatim, ...
+]  # the elements around a word, the outermost first; a Verbatim stands for its own words
 ID = re.compile(r"""\sid\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)""", re.IGNORECASE)
 
 
 class Item(NamedTuple):
-    """HTML that is written, and the elements around it; None: between two items, as far as they share theirs."""
+    """HTML and the elements around it; None: it stands between two items, inside the elements that they share."""
 
     html: str
     path: Path | None
 
 
 class Wordless(NamedTuple):
-    """Something without words: an image, a comment, an empty element. It stands before a place in the text."""
+    """HTML without words before a place in the text: an image, a comment, an empty element."""
 
     place: int
     html: str
     path: Path
-    has_space: bool  # behind it
+    has_space: bool  # after it
 
 
 @final
 @dataclass
 class Inline:
-    """A text that sentences are found in, across tags. One space stands for any white space, but at its ends."""
+    """A text across tags, which is split into sentences. Inside it, one space stands for any white space."""
 
     text: str = ""
     paths: list[Path] = field(default_factory=list)
@@ -42,25 +44,24 @@ class Inline:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether there is nothing to be put in its place."""
-        return not self.anchors and len(set(self.paths)) <= 1 and not any(map(_is_raw, self.paths[:1]))
+        """Whether all of it is inside the same elements."""
+        return not self.anchors and len(set(self.paths)) <= 1 and not any(map(_is_verbatim, self.paths[:1]))
 
     def add(self, node: Node, path: Path = ()) -> None:
-        """A node behind what is there."""
         if isinstance(node, str):
             self._add_text(node, path)
         elif isinstance(node, Verbatim) and node.content:
             self._add_text(node.content, (*path, node))
         elif isinstance(node, Verbatim) or not "".join(texts(node)).strip():
             self._flush(path)
-            self.anchors.append(Wordless(len(self.text), written(node), path, has_space=False))
+            self.anchors.append(Wordless(len(self.text), write_node(node), path, has_space=False))
         else:
             for child in node.children:
                 self.add(child, (*path, node))
 
-    def around(self, text: str) -> str:
-        """Another text in the place of this one, where it is uniform."""
-        return self.before + write([Item(escaped(text), self.paths[0] if self.paths else ())]) + self.after
+    def wrap(self, text: str) -> str:
+        """Write another text inside the elements of this one, which must be uniform."""
+        return self.before + write([Item(escape_text(text), self.paths[0] if self.paths else ())]) + self.after
 
     def _add_text(self, text: str, path: Path) -> None:
         for part in re.findall(r"\s+|\S+", text):
@@ -76,7 +77,7 @@ class Inline:
                     self.anchors[-1] = self.anchors[-1]._replace(has_space=True)
 
     def _flush(self, path: Path) -> None:
-        """White space that turned out not to be at the end."""
+        """Write the pending white space as one space: it is not at the end."""
         if self.after and self.text and not self.text.endswith(" "):
             self.text += " "
             self.paths.append(path)
@@ -84,12 +85,12 @@ class Inline:
 
 
 def write(items: Iterable[Item]) -> str:
-    """Items with their elements opened and closed around them: well-formed, whatever their order."""
+    """Write items, and open and close the elements around them: the result is well-formed for any order."""
     opened: Path = ()
     seen: set[Element | Verbatim] = set()
     html: list[str] = []
     between = ""
-    for item in _once(items):
+    for item in _merge_verbatim(items):
         if item.path is None:
             between += item.html
             continue
@@ -107,36 +108,36 @@ def write(items: Iterable[Item]) -> str:
 
 
 def common(paths: Sequence[Path]) -> Path:
-    """The elements that all have around them."""
+    """Return the elements around all of them."""
     shared = 0
     while all(len(path) > shared and path[shared] is paths[0][shared] for path in paths):
         shared += 1
     return paths[0][:shared]
 
 
-def _once(items: Iterable[Item]) -> Iterable[Item]:
-    """What isn't translated is written as it was, once, for all the words that stand for it."""
+def _merge_verbatim(items: Iterable[Item]) -> Iterable[Item]:
+    """Replace all words of an untranslated element by the element itself, once."""
     seen: set[Element | Verbatim] = set()
     between: Item | None = None
     for item in items:
         if item.path is None:
             between = item if between is None else Item(between.html + item.html, None)
             continue
-        raw = next((element for element in item.path if isinstance(element, Verbatim)), None)
-        if raw is not None and raw in seen:
+        verbatim = next((element for element in item.path if isinstance(element, Verbatim)), None)
+        if verbatim is not None and verbatim in seen:
             between = None
             continue
         if between is not None:
             yield between
             between = None
-        if raw is None:
+        if verbatim is None:
             yield item
         else:
-            seen.add(raw)
-            yield Item(raw.text, item.path[: item.path.index(raw)])
+            seen.add(verbatim)
+            yield Item(verbatim.text, item.path[: item.path.index(verbatim)])
     if between is not None:
         yield between
 
 
-def _is_raw(path: Path) -> bool:
+def _is_verbatim(path: Path) -> bool:
     return any(isinstance(element, Verbatim) for element in path)

@@ -1,4 +1,4 @@
-"""HTML as a tree that can be written again: every element is closed, and what isn't to be read stays as it was."""
+"""HTML as a tree that can be written again: every element is closed, untranslated parts stay as they were."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import final
 
 from saccade.serving.http.answers import refuse
 
-DEEPEST = 100
+MAX_DEPTH = 100
 VOID = frozenset(str.split("area base br col embed hr img input link meta param source track wbr"))
 OPAQUE = frozenset(
     str.split("""
@@ -26,8 +26,8 @@ BLOCK = frozenset(
     th thead title tr ul video
 """)
 )
-BREAKS = frozenset({"br", "hr", "meta", "link", "base", "col"})  # void tags that no sentence goes across
-CLOSED_BY = {  # end tags that may be left out: which new element closes an open one
+BREAKS = frozenset({"br", "hr", "meta", "link", "base", "col"})  # void tags that end a sentence
+CLOSED_BY = {  # end tags that may be omitted: the new elements that close an open one
     "li": {"li"},
     "dt": {"dt", "dd"},
     "dd": {"dt", "dd"},
@@ -42,11 +42,11 @@ CLOSED_BY = {  # end tags that may be left out: which new element closes an open
 @final
 @dataclass(eq=False, frozen=True)
 class Verbatim:
-    """What is written as it was read: a void tag, a comment, an element that isn't to be translated."""
+    """HTML that is written as it was read: a void tag, a comment, an element that is not translated."""
 
     text: str
     is_break: bool
-    content: str = ""  # its text, for the sentence it stands in
+    content: str = ""  # its text, as part of a sentence
 
 
 @final
@@ -60,12 +60,11 @@ class Element:
 
     @property
     def end(self) -> str:
-        """Its end tag."""
         return f"</{self.tag}>" if self.tag else ""
 
     @property
     def is_structure(self) -> bool:
-        """Whether no sentence goes across its edges: a block, or an element with one inside."""
+        """Whether it ends sentences: it is a block, or has one inside."""
         return self.tag in BLOCK or any(is_structure(child) for child in self.children)
 
 
@@ -73,23 +72,23 @@ Node = Element | Verbatim | str
 
 
 def is_structure(node: Node) -> bool:
-    """Whether a sentence ends before a node."""
+    """Return whether a sentence ends before a node."""
     return node.is_structure if isinstance(node, Element) else isinstance(node, Verbatim) and node.is_break
 
 
 def parse(source: str) -> Element:
-    """The tree of a document or of a part of one."""
+    """Parse a document or a part of one into a tree."""
     reader = _Reader(source)
     try:
         reader.feed(source)
         reader.close()
-    except AssertionError:  # how the parser says that a declaration is none
-        refuse("q is no HTML")
-    return reader.finished()
+    except AssertionError:  # the parser raises it for a broken declaration
+        refuse("q is not HTML")
+    return reader.finish()
 
 
 def texts(node: Node) -> Iterator[str]:
-    """All that is to be read."""
+    """Yield all texts that are translated."""
     if isinstance(node, str):
         yield node
     elif isinstance(node, Element):
@@ -99,30 +98,30 @@ def texts(node: Node) -> Iterator[str]:
 
 @final
 class _Reader(HTMLParser):
-    """Builds the tree; inside an element that isn't translated, it only counts."""
+    """Builds the tree; inside an element that is not translated, it only keeps the open tags."""
 
     def __init__(self, source: str) -> None:
         super().__init__(convert_charrefs=True)
         self.source = source
         self.line_starts = [0, *accumulate(len(line) + 1 for line in source.split("\n"))]
         self.open = [Element("", "")]
-        self.opaque: list[str] = []  # the tags open since the one that isn't translated
+        self.opaque: list[str] = []  # the open tags, from the one that is not translated
         self.opaque_tag, self.opaque_start = "", 0
         self.opaque_text: list[str] = []
 
-    def finished(self) -> Element:
-        """The root; what is still open is closed."""
+    def finish(self) -> Element:
+        """Close what is still open, and return the root."""
         if self.opaque:
             text = self.source[self.opaque_start :]
-            if text.rfind("<") > text.rfind(">"):  # half a tag would swallow the next
+            if text.rfind("<") > text.rfind(">"):  # half a tag would break the next one
                 text = text[: text.rfind("<")]
-            self._verbatim(text + "".join(f"</{tag}>" for tag in reversed(self.opaque)))
+            self._add_verbatim(text + "".join(f"</{tag}>" for tag in reversed(self.opaque)))
         return self.open[0]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         raw = self.get_starttag_text() or ""
         if len(self.opaque) == 1 and tag in CLOSED_BY.get(self.opaque[0], ()):
-            self._verbatim(f"{self.source[self.opaque_start : self._offset()]}</{self.opaque[0]}>")
+            self._add_verbatim(f"{self.source[self.opaque_start : self._offset()]}</{self.opaque[0]}>")
         if self.opaque:
             self.opaque += [] if tag in VOID else [tag]
         elif tag in VOID:
@@ -133,8 +132,8 @@ class _Reader(HTMLParser):
             self.opaque_tag, self.opaque_start = tag, self._offset()
         else:
             self._close_for(tag)
-            if len(self.open) > DEEPEST:
-                refuse(f"q is nested too deeply; allowed: {DEEPEST} elements")
+            if len(self.open) > MAX_DEPTH:
+                refuse(f"q is nested too deeply; allowed: {MAX_DEPTH} elements")
             element = Element(tag, raw)
             self._add(element)
             self.open.append(element)
@@ -149,7 +148,7 @@ class _Reader(HTMLParser):
             self._end_opaque(tag)
             return
         depth = next((depth for depth in range(len(self.open) - 1, 0, -1) if self.open[depth].tag == tag), None)
-        if depth is not None:  # those inside are closed with it; without a start, an end means nothing
+        if depth is not None:  # elements inside are closed too; an end tag without a start is ignored
             del self.open[depth:]
 
     def handle_data(self, data: str) -> None:
@@ -159,18 +158,18 @@ class _Reader(HTMLParser):
             self._add(data)
 
     def handle_comment(self, data: str) -> None:
-        self._raw(f"<!--{data}-->")
+        self._add_raw(f"<!--{data}-->")
 
     def handle_decl(self, decl: str) -> None:
-        self._raw(f"<!{decl}>", is_break=True)
+        self._add_raw(f"<!{decl}>", is_break=True)
 
     def handle_pi(self, data: str) -> None:
-        self._raw(f"<?{data}>")
+        self._add_raw(f"<?{data}>")
 
     def unknown_decl(self, data: str) -> None:
-        self._raw(f"<![{data}]>")
+        self._add_raw(f"<![{data}]>")
 
-    def _raw(self, text: str, *, is_break: bool = False) -> None:
+    def _add_raw(self, text: str, *, is_break: bool = False) -> None:
         if not self.opaque:
             self._add(Verbatim(text, is_break))
 
@@ -178,7 +177,7 @@ class _Reader(HTMLParser):
         self.open[-1].children.append(node)
 
     def _close_for(self, tag: str) -> None:
-        """What a new element closes, because its end tag was left out."""
+        """Close an open element whose end tag was omitted before this tag."""
         if tag in CLOSED_BY.get(self.open[-1].tag, ()):
             self.open.pop()
 
@@ -188,9 +187,9 @@ class _Reader(HTMLParser):
         while self.opaque.pop() != tag:
             pass
         if not self.opaque:
-            self._verbatim(self.source[self.opaque_start : self.source.index(">", self._offset()) + 1])
+            self._add_verbatim(self.source[self.opaque_start : self.source.index(">", self._offset()) + 1])
 
-    def _verbatim(self, text: str) -> None:
+    def _add_verbatim(self, text: str) -> None:
         self._add(Verbatim(text, self.opaque_tag in BLOCK, " ".join("".join(self.opaque_text).split())))
         self.opaque = []
 
@@ -204,15 +203,15 @@ def _is_untranslated(attrs: list[tuple[str, str | None]]) -> bool:
     return given.get("translate", "").lower() == "no" or "notranslate" in given.get("class", "").split()
 
 
-def written(node: Node) -> str:
-    """A node as HTML."""
+def write_node(node: Node) -> str:
+    """Write a node as HTML."""
     if isinstance(node, str):
-        return escaped(node)
+        return escape_text(node)
     if isinstance(node, Verbatim):
         return node.text
-    return node.start + "".join(map(written, node.children)) + node.end
+    return node.start + "".join(map(write_node, node.children)) + node.end
 
 
-def escaped(text: str) -> str:
-    """Text between tags."""
+def escape_text(text: str) -> str:
+    """Escape a text between tags."""
     return escape(text, quote=False)

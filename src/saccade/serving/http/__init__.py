@@ -1,1 +1,1 @@
-"""What every route shares: bodies, answers, limits, logs, metrics, documentation."""
+"""HTTP parts that all routes share: bodies, responses, limits, logs, metrics, documentation."""

@@ -1,4 +1,4 @@
-"""One JSON object a line on standard error: what was asked and how it went, never what was said."""
+"""Logs on standard error, one JSON object a line: routes, statuses and times, never the content of requests."""
 
 from __future__ import annotations
 
@@ -14,41 +14,39 @@ from typing import Any, final
 from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.security import HEADERS, App, Message, Receive, Scope, Send
 
-GONE = 499  # nobody waits for the answer any more
+GONE = 499  # the client left before the response
 
 
 def log(event: str, **fields: Any) -> None:
-    """One line."""
+    """Write one line."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     sys.stderr.write(json.dumps({"time": now, "event": event, **fields}) + "\n")
 
 
 @final
 class JsonHandler(logging.Handler):
-    """What libraries log, in the same form: what they say, not whom they say it of."""
+    """Writes the logs of libraries in the same form, without the values in them."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line, before any values are put into it."""
         said = str(record.msg).partition("\n")[0]
         log("library", name=record.name, level=record.levelname, said=said[:200])
 
 
 @final
-class Watch:
-    """Around everything: security headers on every answer, a count and a line for every request."""
+class AccessLogMiddleware:
+    """Adds security headers to every response; counts and logs every request."""
 
     def __init__(self, app: App, metrics: Metrics, *, quiet: bool = False) -> None:
         self.app, self.metrics, self.quiet = app, metrics, quiet
         self._numbers: Iterator[int] = itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         started, status = time.perf_counter(), GONE
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -56,9 +54,9 @@ class Watch:
             await send(message)
 
         try:
-            await self.app(scope, receive, sending)
-        except Exception as error:  # the client has its 500 already
-            log("failure", error=type(error).__name__, where=_where(error))
+            await self.app(scope, receive, send_with_headers)
+        except Exception as error:  # the client already has its 500
+            log("failure", error=type(error).__name__, where=_locations(error))
         self._count(scope, status, time.perf_counter() - started)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
@@ -70,6 +68,6 @@ class Watch:
             log("request", number=number, method=scope["method"], route=route, status=status, ms=milliseconds)
 
 
-def _where(error: Exception) -> list[str]:
-    """File and line of each call, without the values."""
+def _locations(error: Exception) -> list[str]:
+    """Return file and line of each call, without values."""
     return [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-8:]]

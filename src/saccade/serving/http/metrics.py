@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus: requests, their time, queues, batches, texts, tokens."""
+"""Counters for Prometheus: requests, their time, queues, batches, texts, tokens."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Metrics:
         self.characters = Counter("saccade_characters", "Characters read.", ["model"], registry=self.registry)
         self.tokens = Counter("saccade_tokens", "Tokens written.", ["model"], registry=self.registry)
 
-    def of_queue(self, model: str, length: Callable[[], int]) -> None:
-        """Ask for a queue's length whenever somebody looks."""
+    def add_queue(self, model: str, length: Callable[[], int]) -> None:
+        """Read the length of a queue each time the metrics are read."""
         self.queue.labels(model).set_function(length)
 
     def text(self) -> bytes:
-        """As Prometheus reads it."""
+        """Return the metrics in Prometheus' text format."""
         return generate_latest(self.registry)

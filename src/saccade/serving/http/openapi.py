@@ -1,4 +1,4 @@
-"""The OpenAPI document; LibreTranslate's routes take the same fields in JSON, in a form, or in the query."""
+"""The OpenAPI document. LibreTranslate's routes take the same fields in JSON, in a form, or in the query."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KINDS = ("application/json", "application/x-www-form-urlencoded", "multipart/for
 
 
 def document(api: FastAPI) -> dict[str, Any]:
-    """As FastAPI makes it, made once; what it says of 422 is left out, since wrong requests are answered with 400."""
+    """Build FastAPI's document once, without status 422: wrong requests get 400 here."""
     if api.openapi_schema is None:
         found = get_openapi(title=api.title, version=api.version, description=api.description, routes=api.routes)
         for route in (route for routes in found["paths"].values() for route in routes.values()):
@@ -24,7 +24,7 @@ def document(api: FastAPI) -> dict[str, Any]:
 
 
 def described(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The three ways to ask; which fields are needed, the server says."""
+    """Describe the fields of a route as JSON, as forms and as a query; only JSON names the required ones."""
     schema = {"type": "object", "properties": dict(fields)}
     required = [name for name in fields if name in ("q", "source", "target", "s")]
     body = {"application/json": {"schema": {**schema, "required": required}}}
@@ -34,10 +34,10 @@ def described(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def listed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A list of these."""
+    """Return the schema of a list."""
     return {"type": "array", "minItems": 1, "items": dict(schema)}
 
 
 def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Outside of JSON there are no lists."""
+    """Drop lists: forms and queries have none."""
     return {name: one["anyOf"][0] if "anyOf" in one else one for name, one in fields.items()}

@@ -1,4 +1,4 @@
-"""For those who run a server: is it alive, does it take requests, what has it done; and its documentation."""
+"""Routes for operators: health, readiness, metrics and documentation."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from saccade.serving.v1 import schemas
 @final
 @dataclass(frozen=True)
 class Operations:
-    """The routes, over a service."""
+    """Routes that tell how a service is."""
 
     service: Service
 
     def router(self) -> APIRouter:
-        """Them all."""
         router = APIRouter(tags=["operations"])
         add = router.add_api_route
         add("/health", self.health, methods=["GET"], response_model=schemas.Status)
@@ -43,11 +42,11 @@ class Operations:
         return answer({"status": "ok"})
 
     async def ready(self) -> Response:
-        """The server takes requests; 503 before it does, and while it stops."""
-        doors = self.service.doors
-        if doors.is_ready and not doors.is_draining:
+        """The server accepts requests; 503 while it starts and stops."""
+        readiness = self.service.readiness
+        if readiness.is_ready and not readiness.is_draining:
             return answer({"status": "ok"})
-        return answer({"error": "stopping" if doors.is_draining else "starting"}, 503)
+        return answer({"error": "stopping" if readiness.is_draining else "starting"}, 503)
 
     async def metrics(self, authorization: Annotated[str | None, Header()] = None) -> Response:
         """Requests, their time, queues, batches and tokens."""
@@ -55,5 +54,5 @@ class Operations:
         return Response(self.service.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def documentation(self, request: Request) -> Response:
-        """Every route on one page, which loads nothing."""
+        """Show every route on one page, which loads nothing."""
         return Response(documentation.page(request.app.openapi()), media_type="text/html")

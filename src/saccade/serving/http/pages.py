@@ -1,4 +1,4 @@
-"""The page and the documentation: files of this package, read once; a request only ever names one of them."""
+"""The files of the page and of the documentation, read once; a request can only name one of them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ KINDS = {
 
 
 class Page(NamedTuple):
-    """A file as it is sent."""
+    """A file as the server sends it."""
 
     content: bytes
     kind: str
     tag: str
 
     async def __call__(self, request: Request) -> Response:
-        """The file, or that it is the same as before."""
         headers = {"ETag": self.tag, "Cache-Control": "no-cache"}
         if request.headers.get("if-none-match") == self.tag:
             return Response(status_code=304, headers=headers)
@@ -40,26 +39,28 @@ class Page(NamedTuple):
 
 
 def routes() -> list[Route]:
-    """A route for each file: the page's under /static (its index is /), those it shares with others under /shared."""
+    """Return a route for each file: the page's under /static (its index is /), the viewer's under /shared."""
     found: dict[str, Page] = {}
-    for room, prefix in (("serving", "/static"), ("inspection.pages", "/shared")):
-        folder = resources.files(f"saccade.{room}") / "static"
-        found |= _files(folder, prefix) if folder.is_dir() else {}
-    found["/docs.css"] = page((resources.files("saccade.serving") / "documentation.css").read_bytes(), KINDS[".css"])
+    for package, prefix in (("serving", "/static"), ("inspection.pages", "/shared")):
+        folder = resources.files(f"saccade.{package}") / "static"
+        found |= _read_files(folder, prefix) if folder.is_dir() else {}
+    found["/docs.css"] = make_page(
+        (resources.files("saccade.serving") / "documentation.css").read_bytes(), KINDS[".css"]
+    )
     return [Route("/" if name == INDEX else name, page.__call__) for name, page in found.items()]
 
 
-def page(content: bytes, kind: str) -> Page:
-    """Bytes as a file."""
+def make_page(content: bytes, kind: str) -> Page:
+    """Make a file with a tag of its content."""
     return Page(content, kind, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
 
 
-def _files(folder: Any, prefix: str) -> dict[str, Page]:
+def _read_files(folder: Any, prefix: str) -> dict[str, Page]:
     found: dict[str, Page] = {}
     for child in sorted(folder.iterdir(), key=lambda child: child.name):
         ending = "." + child.name.rpartition(".")[2]
         if child.is_dir():
-            found |= _files(child, f"{prefix}/{child.name}")
+            found |= _read_files(child, f"{prefix}/{child.name}")
         elif ending in KINDS:
-            found[f"{prefix}/{child.name}"] = page(child.read_bytes(), KINDS[ending])
+            found[f"{prefix}/{child.name}"] = make_page(child.read_bytes(), KINDS[ending])
     return found

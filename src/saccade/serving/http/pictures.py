@@ -1,4 +1,4 @@
-"""Pictures from requests: PNG and JPEG, from memory, of a size that was looked at before anything is unpacked."""
+"""Pictures from requests: PNG and JPEG, in memory; their size is checked before they are decoded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOO_LARGE = f"image has too many pixels; allowed: {MOST_PIXELS:,} in all"
 
 
 def from_base64(text: str) -> bytes:
-    """The bytes of a picture that came inside JSON, as base64 or a data: address."""
+    """Decode the bytes of a picture from base64 or a data: address in JSON."""
     if text.startswith("data:"):
         text = text.partition(",")[2]
     try:
@@ -25,7 +25,7 @@ def from_base64(text: str) -> bytes:
 
 
 def decode(content: bytes, *, channels: int, resize: int | None) -> Pixels:
-    """Pixels [C, Y, X]."""
+    """Decode a picture into pixels [C, Y, X]."""
     from PIL import Image
 
     try:
@@ -36,4 +36,4 @@ def decode(content: bytes, *, channels: int, resize: int | None) -> Pixels:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         refuse(TOO_LARGE)
     except (OSError, SyntaxError, ValueError, EOFError):
-        refuse(f"image is no whole {' or '.join(FORMATS)} file")
+        refuse(f"image is not a complete {' or '.join(FORMATS)} file")

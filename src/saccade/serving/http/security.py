@@ -1,4 +1,4 @@
-"""What stands before every route: who may ask, how much they may send, and what browsers are told."""
+"""Checks before every route: host names, API keys, the size and time of bodies; and the headers of every response."""
 
 from __future__ import annotations
 
@@ -31,22 +31,21 @@ HEADERS = [
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 ]  # fmt: skip
-RETRY = 5  # seconds, when another server takes over
-MOST_BYTES = 256 << 20  # of all bodies inside together
-SHORTEST_KEY = 8
+RETRY = 5  # seconds: until another server has taken over
+MAX_BYTES = 256 << 20  # of all request bodies in memory
+MIN_KEY_LENGTH = 8
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 @final
 class Keys:
-    """API keys, compared in constant time; without any, everybody may ask."""
+    """API keys, compared in constant time; without any, every request is allowed."""
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
         self._digests = [_digest(key) for key in keys]
 
     @property
     def are_required(self) -> bool:
-        """Whether a key must be given."""
         return bool(self._digests)
 
     def check(self, given: object) -> None:
@@ -56,25 +55,27 @@ class Keys:
         if not isinstance(given, str) or not given:
             raise Refusal(400, "Please contact the server operator to get an API key")
         digest = _digest(given)
-        matches = [hmac.compare_digest(digest, known) for known in self._digests]  # all of them, whichever is right
+        matches = [
+            hmac.compare_digest(digest, known) for known in self._digests
+        ]  # compare all: the time must not tell which one is right
         if not any(matches):
             raise Refusal(403, "Invalid API key")
 
 
 def bearer(authorization: str | None) -> str | None:
-    """The key in an Authorization header."""
+    """Return the key in an Authorization header."""
     kind, _, token = (authorization or "").partition(" ")
     return token.strip() if kind.lower() == "bearer" else None
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
-    """One key a line; # begins a remark."""
+    """Read one key from each line; lines that begin with # are comments."""
     keys = tuple(line for line in read_lines(path) if line and not line.startswith("#"))
     if not keys:
-        raise UserError(f"--api-keys: no key in {path}; there must be one a line")
-    if short := [number for number, key in enumerate(keys, 1) if len(key) < SHORTEST_KEY]:
+        raise UserError(f"--api-keys: no key in {path}; it must have one on each line")
+    if short := [number for number, key in enumerate(keys, 1) if len(key) < MIN_KEY_LENGTH]:
         raise UserError(
-            f"--api-keys: key {short[0]} of {path} is too short; allowed: {SHORTEST_KEY} characters or more"
+            f"--api-keys: key {short[0]} of {path} is too short; allowed: {MIN_KEY_LENGTH} characters or more"
         )
     return keys
 
@@ -84,14 +85,14 @@ def _digest(key: str) -> bytes:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"
 
 
 def allowed_hosts(host: str, others: Iterable[str]) -> frozenset[str] | None:
-    """The names by which a server on a loopback address may be called (DNS rebinding uses another); None: any."""
+    """Return the allowed Host names of a server on a loopback address (DNS rebinding uses another name); None: any."""
     if is_loopback(host) or others:
         return frozenset({*LOCAL_NAMES, host.lower(), *(other.lower() for other in others)})
     return None
@@ -99,33 +100,32 @@ def allowed_hosts(host: str, others: Iterable[str]) -> frozenset[str] | None:
 
 @final
 @dataclass
-class Doors:
-    """Whether a server takes requests: `is_draining`, what came before is answered, and nothing new is taken."""
+class Readiness:
+    """Whether a server accepts requests. While `is_draining`, it answers those that it has and refuses new ones."""
 
     is_ready: bool = False
     is_draining: bool = False
-    num_inside: int = 0
-    bytes_inside: int = 0
+    num_requests: int = 0
+    body_bytes: int = 0
 
 
 @final
-class Guard:
-    """Refuses foreign host names and bodies that are too large or too slow; lets work go with the client who left."""
+class LimitsMiddleware:
+    """Refuses unknown host names and bodies that are too large or too slow; cancels the work of clients that left."""
 
     def __init__(
-        self, app: App, doors: Doors, *, hosts: frozenset[str] | None, cors: bool, max_body: int, timeout: float
+        self, app: App, readiness: Readiness, *, hosts: frozenset[str] | None, cors: bool, max_body: int, timeout: float
     ) -> None:
-        self.app, self.doors = app, doors
+        self.app, self.readiness = app, readiness
         self.hosts, self.cors, self.max_body, self.timeout = hosts, cors, max_body, timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        if self.hosts is not None and _host(headers.get(b"host", b"")) not in self.hosts:
-            await send_error(send, 400, "Invalid host header: this server isn't called so (see --allow-host)")
+        if self.hosts is not None and _host_name(headers.get(b"host", b"")) not in self.hosts:
+            await send_error(send, 400, "Invalid host header: this server does not have that name (see --allow-host)")
             return
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:19]) > self.max_body:
@@ -133,48 +133,47 @@ class Guard:
             return
         if scope["method"] != "POST":
             await self.app(scope, receive, send)
-        elif self.doors.is_draining:
-            await send_error(send, 503, "The server is about to stop", RETRY)
-        elif headers.get(b"sec-fetch-site") == b"cross-site" and not self.cors:  # a page elsewhere asks in our name
-            await send_error(send, 403, "Pages of other sites may not ask (see --cors)")
+        elif self.readiness.is_draining:
+            await send_error(send, 503, "The server is stopping", RETRY)
+        elif headers.get(b"sec-fetch-site") == b"cross-site" and not self.cors:  # a page of another site sent it
+            await send_error(send, 403, "Pages of other sites may not use this server (see --cors)")
         else:
-            await _Call(self, receive).run(scope, send)
+            await _LimitedRequest(self, receive).run(scope, send)
 
     def too_large(self) -> str:
-        """What is said of a body that is."""
         return f"Invalid request: the body exceeds {self.max_body:,} bytes"
 
 
 @final
-class _Call:
-    """One request on its way: its body counted as it comes in, its client watched from then on."""
+class _LimitedRequest:
+    """One request: counts its body as it arrives, then watches whether the client leaves."""
 
-    def __init__(self, guard: Guard, receive: Receive) -> None:
-        self.guard, self.receive = guard, receive
+    def __init__(self, limits: LimitsMiddleware, receive: Receive) -> None:
+        self.limits, self.receive = limits, receive
         self.size, self.has_left = 0, False
         self.watcher: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
-        self.deadline = loop.time() + guard.timeout
+        self.deadline = loop.time() + limits.timeout
 
     async def run(self, scope: Scope, send: Send) -> None:
         task = asyncio.current_task()
         assert task is not None
         self.task = task
-        self.guard.doors.num_inside += 1
+        self.limits.readiness.num_requests += 1
         try:
-            await self.guard.app(scope, self.next, send)
+            await self.limits.app(scope, self.next, send)
         except asyncio.CancelledError:
             if not self.has_left:
                 raise
             task.uncancel()
         finally:
-            self.guard.doors.num_inside -= 1
-            self.guard.doors.bytes_inside -= self.size
+            self.limits.readiness.num_requests -= 1
+            self.limits.readiness.body_bytes -= self.size
             if self.watcher is not None:
                 self.watcher.cancel()
 
     async def next(self) -> Message:
-        """The next part of the body, for the app."""
+        """Return the next part of the body to the app."""
         if self.watcher is not None:
             await self.watcher
             return {"type": "http.disconnect"}
@@ -185,25 +184,25 @@ class _Call:
             raise Refusal(408, "Invalid request: the body took too long") from None
         part = len(message.get("body", b""))
         self.size += part
-        self.guard.doors.bytes_inside += part
-        if self.size > self.guard.max_body:
-            raise Refusal(413, self.guard.too_large())
-        if self.guard.doors.bytes_inside > MOST_BYTES:
+        self.limits.readiness.body_bytes += part
+        if self.size > self.limits.max_body:
+            raise Refusal(413, self.limits.too_large())
+        if self.limits.readiness.body_bytes > MAX_BYTES:
             raise Refusal(429, "Slowdown: too many bodies at once", {"Retry-After": str(RETRY)})
         if message["type"] == "http.request" and not message.get("more_body", False):
             self.watcher = asyncio.ensure_future(self.watch())
         return message
 
     async def watch(self) -> None:
-        """When the client leaves, whoever works for it stops."""
+        """Wait until the client leaves, then cancel its work."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
         self.has_left = True
         self.task.cancel()
 
 
-def _host(value: bytes) -> str:
-    """The name in a Host header, without its port."""
+def _host_name(value: bytes) -> str:
+    """Return the name in a Host header, without its port."""
     host = value.decode("latin-1").lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]

@@ -1,4 +1,4 @@
-"""Languages: their codes and names."""
+"""The codes and names of languages."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ vi Vietnamese|wa Walloon|xh Xhosa|yi Yiddish|yo Yoruba|zh Chinese|zu Zulu""".rep
 
 
 def name_of(code: str) -> str:
-    """A language's English name; of one that isn't in the table, its code."""
+    """Return the English name of a language, or its code if the table lacks it."""
     return NAMES.get(code) or NAMES.get(code.partition("-")[0], code)

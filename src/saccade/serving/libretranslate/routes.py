@@ -15,7 +15,7 @@ from saccade.serving.html import markup
 from saccade.serving.http import bodies
 from saccade.serving.http.answers import Refusal, answer, problems, refuse
 from saccade.serving.http.openapi import described, listed
-from saccade.serving.libretranslate.detection import Detected
+from saccade.serving.libretranslate.detection import DetectedLanguage
 from saccade.serving.libretranslate.languages import name_of
 from saccade.serving.libretranslate.suggestions import Suggestions
 from saccade.serving.models import LanguagePair, ServedModel
@@ -156,7 +156,7 @@ class LibreTranslate:
         if code not in self.service.models.languages:
             raise Refusal(400, f"{_short(code)} is not supported")
 
-    async def _detected(self, question: Question) -> Detected | None:
+    async def _detected(self, question: Question) -> DetectedLanguage | None:
         """For `auto`: of the languages that are translated into the target, and the target itself."""
         if question.source != "auto":
             return None
