@@ -18,9 +18,9 @@ MOST_MODULES = 80
 
 def loaded_by(code: str) -> set[str]:
     """The modules that a fresh interpreter has loaded after running `code`."""
-    program = f"import sys; before = set(sys.modules); {code}; print(*(set(sys.modules) - before))"
+    program = f"import sys\nbefore = set(sys.modules)\n{code}\nprint(); print(*(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    return set(done.stdout.splitlines()[-1].split())
 
 
 def own(modules: set[str]) -> set[str]:
@@ -32,6 +32,17 @@ def test_attention_loads_torch_and_few_modules() -> None:
     assert "torch" in modules
     assert modules & HEAVY == set()
     assert len(own(modules)) <= MOST_MODULES
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_the_command_line_answers_without_torch(option: str) -> None:
+    code = (
+        f"sys.argv = ['saccade', '{option}']; from saccade.cli import main, typer\ntry: main()\nexcept SystemExit: pass"
+    )
+    modules = loaded_by(code)
+    assert "typer" in modules
+    assert modules & {"numpy", "pydantic", "torch"} == set()
+    assert len(own(modules)) <= 4
 
 
 def test_importing_the_package_loads_nothing() -> None:

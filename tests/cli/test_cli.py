@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-COMMAND = [sys.executable, "-c", "from saccade.cli import main; main()"]
+from saccade.cli import COMMANDS, load_command
+
+COMMAND = [sys.executable, "-m", "saccade"]
 QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 
 
@@ -20,6 +23,35 @@ def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess
     return subprocess.run(
         [*COMMAND, *arguments], capture_output=True, text=True, encoding="utf-8", cwd=cwd, env=QUIET, check=False
     )
+
+
+def complete(words: str, number: int) -> list[str]:
+    """What the shell is offered for a word of a line."""
+    asked = {"_SACCADE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(number)}
+    done = subprocess.run(COMMAND, capture_output=True, text=True, env=QUIET | asked, check=True)
+    return done.stdout.split()
+
+
+def test_shells_complete_commands_and_options() -> None:
+    assert complete("saccade ev", 1) == ["evaluate"]
+    assert complete("saccade train --verify", 2) == ["--verify-resume"]
+    assert complete("saccade bench gl", 2) == ["glimpse"]
+
+
+def test_completion_is_installed_for_the_shell_that_runs_it(tmp_path: Path) -> None:
+    line = f"{shlex.join([sys.executable, '-m', 'saccade'])} --install-completion; true"
+    done = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, env=QUIET | {"HOME": str(tmp_path)}, check=True
+    )
+    assert "Completion will take effect once you restart the terminal" in done.stdout
+    (script,) = (tmp_path / ".bash_completions").iterdir()
+    assert script.name == "saccade.sh"
+    assert "_SACCADE_COMPLETE=complete_bash" in script.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_the_list_of_commands_says_what_each_says_of_itself(name: str) -> None:
+    assert load_command(name).help == COMMANDS[name]
 
 
 def test_help_and_version() -> None:

@@ -13,6 +13,7 @@ FLOORS = [
     {"tasks"},
     {"runs"},
     {"serving", "lab", "bench", "cli"},
+    {"__main__"},
 ]
 
 

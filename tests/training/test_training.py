@@ -17,12 +17,12 @@ from torch.nn import functional as F
 from saccade.data.batches import PairBatch, bucket_pairs
 from saccade.data.store import prepare_store
 from saccade.data.text.corpus import Pair
-from saccade.errors import UserError
+from saccade.errors import NonFiniteLoss, UserError
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training import checkpoints, losses, precision
 from saccade.training.averages import MovingAverage
 from saccade.training.batch_size import largest_fitting
-from saccade.training.loop import NonFiniteLoss, Trainer
+from saccade.training.loop import Trainer
 from saccade.training.losses import disagreement, sequence_loss
 from saccade.training.options import TrainingOptions
 from saccade.training.schedules import SCHEDULES

@@ -4,33 +4,64 @@ from __future__ import annotations
 
 import platform
 import sys
-from typing import Annotated
+from importlib import import_module
+from importlib.metadata import version as version_of
+from typing import Annotated, Any
 
-import torch
 import typer
+from typer.core import TyperGroup
 
 import saccade
-from saccade.cli import bench, config, demo, evaluate, lab, look, predict, serve, terminal, train
-from saccade.errors import UserError
-from saccade.training.loop import NonFiniteLoss
+from saccade.cli import terminal
+from saccade.errors import NonFiniteLoss, UserError
+
+COMMANDS = {  # each in the file of its name, in the order of the help
+    "demo": "Train a small Transformer on a phrasebook, English to French, and show what it reads (two minutes).",
+    "train": "Train a model, or continue an interrupted run.",
+    "predict": "Answer each line or file of the input, in order.",
+    "evaluate": "Score a model on a test set: BLEU and chrF, accuracy, F1, word errors.",
+    "look": "Show the attention of a model: the words, or the parts of a picture, that it read.",
+    "serve": "Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1.",
+    "bench": "Measure saccade and other toolkits in one run.",
+    "lab": "Run an experiment, or prepare its data.",
+    "config": "Describe config files.",
+}
+
+
+class LazyGroup(TyperGroup):
+    """Commands that are imported when they are called, so that help and completion of their names start at once."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Replace the stub of a command by the command itself."""
+        name, stub, rest = super().resolve_command(ctx, args)
+        return name, None if stub is None else load_command(str(name)), rest
+
+
+def load_command(name: str) -> Any:
+    """Import a command, or a group of them, from the file of its name."""
+    module = import_module(f"saccade.cli.{name}")
+    if hasattr(module, "app"):
+        return typer.main.get_group(module.app)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(getattr(module, name))
+    return typer.main.get_command(alone)
+
 
 app = typer.Typer(
+    cls=LazyGroup,
     help="Attention models you can train, run fast and look into.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo.demo, train.train, predict.predict, evaluate.evaluate, look.look, serve.serve):
-    app.command()(command)
-app.add_typer(bench.app, name="bench")
-app.add_typer(lab.app, name="lab")
-app.add_typer(config.app, name="config")
+for _name, _help in COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"saccade {saccade.__version__} (torch {torch.__version__}, Python {platform.python_version()})")
+        python = platform.python_version()
+        typer.echo(f"saccade {saccade.__version__} (torch {version_of('torch')}, Python {python})")
         raise typer.Exit
 
 
@@ -47,7 +78,7 @@ def main() -> None:
     """Run the `saccade` command: exit code 0 fine, 2 the user's mistake, 1 ours."""
     terminal.escape_unknown_letters()
     try:
-        app()
+        app(prog_name="saccade")
     except UserError as error:
         _fail(str(error), 2)
     except NonFiniteLoss as error:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from saccade.data.prefetch import Prefetcher
+from saccade.errors import NonFiniteLoss
 from saccade.ops.unit_gradient import differentiate
 from saccade.training import checkpoints
 from saccade.training.adam import Adam
@@ -29,10 +30,6 @@ from saccade.training.schedules import SCHEDULES
 from saccade.training.signals import Interrupted, Wish, wishes
 
 MANY_SKIPS = 10
-
-
-class NonFiniteLoss(RuntimeError):
-    """Raised when the loss was infinite or not a number too often in a row."""
 
 
 class Stepped(NamedTuple):

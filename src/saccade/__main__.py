@@ -1,0 +1,5 @@
+"""`python -m saccade` is the command `saccade`."""
+
+from saccade.cli import main
+
+main()
