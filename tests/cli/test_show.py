@@ -19,7 +19,7 @@ from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 from saccade.inspection.insight import Head, Insight
 from saccade.inspection.views import heads as head_statistics
-from saccade.inspection.views.heads import Looked
+from saccade.inspection.views.heads import HeadWeights
 from saccade.inspection.views.view import ViewChoice
 from saccade.tasks.base import Traits
 
@@ -80,7 +80,7 @@ def test_all_heads_in_figures(run: Path, tmp_path: Path) -> None:
     texts.write_text("a b c\n\nd e\n" * 20, encoding="utf-8")  # more than are looked at together, and blank ones
     found = looked(run, "--heads", "--input", str(texts))["heads"]
     seen = saccade.load(run).look(["a b c", "d e"])
-    wanted = head_statistics.rows(head_statistics.table([Looked.of(one, "cross") for one in seen]))
+    wanted = head_statistics.rows(head_statistics.table([HeadWeights.of(one, "cross") for one in seen]))
     assert [(row["layer"], row["head"]) for row in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     for row, other in zip(found, wanted, strict=True):
         assert row == pytest.approx(other, abs=2e-4)

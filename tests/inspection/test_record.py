@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from saccade import MultiHeadAttention, masks
 from saccade.data.text.tokenizer import SentencePiece, train_tokenizer
 from saccade.errors import UserError
-from saccade.inspection.insight import Head, TextSide, merged
+from saccade.inspection.insight import Head, TextSide, merge_pieces
 from saccade.inspection.record import Record, cross_weights, find_attention, recording
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
 from saccade.models.transformer import BlockSizes, Transformer
@@ -188,8 +188,8 @@ def test_a_word_is_read_as_its_pieces_together_and_reads_as_they_do_on_average()
     keys = TextSide("", [], ["c", "d"], [0, 1, 1])
     weight_TS = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.9, 0.0], [0.2, 0.3, 0.5]])
     expected = torch.tensor([[0.3, 0.7], [0.2, 0.8]])
-    torch.testing.assert_close(merged(weight_TS, queries, keys), expected)
-    torch.testing.assert_close(merged(weight_TS.expand(2, 3, 3, 3), queries, keys), expected.expand(2, 3, 2, 2))
+    torch.testing.assert_close(merge_pieces(weight_TS, queries, keys), expected)
+    torch.testing.assert_close(merge_pieces(weight_TS.expand(2, 3, 3, 3), queries, keys), expected.expand(2, 3, 2, 2))
 
 
 def test_a_shifted_head_gives_a_word_the_weights_of_the_step_that_reads_it() -> None:

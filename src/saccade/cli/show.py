@@ -17,10 +17,10 @@ from torch import Tensor
 
 from saccade.errors import UserError
 from saccade.inspection.draw import caption, grid, heatmap
-from saccade.inspection.insight import Insight, Map, merged
+from saccade.inspection.insight import Insight, Map, merge_pieces
 from saccade.inspection.pages import viewer
 from saccade.inspection.views import heads as head_statistics
-from saccade.inspection.views.heads import Looked
+from saccade.inspection.views.heads import HeadWeights
 from saccade.inspection.views.view import THROUGH_LAYERS, ViewChoice, is_through, kind_of, with_views
 
 PLACE = "layer head"
@@ -116,14 +116,14 @@ class LookOutput:
         names = {"rollout", self.view.name} & set(THROUGH_LAYERS)
         return with_views(seen, sorted(names), kind) if is_through(seen, kind) else seen
 
-    def _looked(self, found: Iterator[Insight]) -> Iterator[Looked]:
+    def _looked(self, found: Iterator[Insight]) -> Iterator[HeadWeights]:
         for number, seen in enumerate(found, 1):
             if _is_blank(seen):
                 continue
             kind = kind_of(seen, self.view.kind)
             if self.picture is not None:
                 self._draw_grid(seen, kind, self._path(number))
-            yield Looked.of(seen, kind)
+            yield HeadWeights.of(seen, kind)
 
     def _draw(self, seen: Insight, drawn: Drawn | None, path: Path) -> None:
         if drawn is None:
@@ -159,7 +159,7 @@ def _named(seen: Insight, found: Map, pieces: bool) -> tuple[Tensor, list[str], 
     queries, keys = seen.sides[found.queries], seen.sides[found.keys]
     if pieces:
         return found.weight_LHTS, queries.pieces, keys.pieces
-    return merged(found.weight_LHTS, queries, keys), queries.words, keys.words
+    return merge_pieces(found.weight_LHTS, queries, keys), queries.words, keys.words
 
 
 def _table(rows: Sequence[dict[str, Any]], console: Console) -> RenderableType:

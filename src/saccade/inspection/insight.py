@@ -1,4 +1,4 @@
-"""What a model saw of one input: its pieces and words, and the weights between them."""
+"""An input and an output of a model: their pieces and words, and the attention weights between them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TextSide(NamedTuple):
 
     @classmethod
     def of(cls, text: str, pieces: Sequence[str], begins_word: Callable[[str], bool] = lambda piece: True) -> TextSide:
-        """Words from pieces; a special one (</s>) is a word of its own."""
+        """Join pieces into words; a special one (</s>) is a word of its own."""
         word_of_piece, parts = list[int](), list[list[str]]()
         for piece in pieces:
             if not parts or piece in SPECIAL or parts[-1][-1] in SPECIAL or begins_word(piece):
@@ -39,7 +39,6 @@ class TextSide(NamedTuple):
         return cls(text, list(pieces), [_readable("".join(part)) for part in parts], word_of_piece)
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
         return self._asdict()
 
 
@@ -51,7 +50,7 @@ def _readable(word: str) -> str:
 class Head(NamedTuple):
     """A head of the decoder's attention to the source (None: the mean of its layer) that aligns words.
 
-    `shift` 1: a word is aligned by the step that reads it, 0: by the one that writes it (Chen 2020, section 3.2).
+    With `shift` 1 the step that reads a word aligns it, with 0 the step that writes it (Chen 2020, section 3.2).
     """
 
     layer: int
@@ -59,7 +58,7 @@ class Head(NamedTuple):
     shift: int = 0
 
     def of(self, weight_LHTS: Tensor) -> Tensor:
-        """[T, S]: a row for each written piece; of a shifted head the last row, </s>'s, is its own."""
+        """Return [T, S], a row for each written piece; with a shift the last row, that of </s>, stays where it is."""
         weight_HTS = weight_LHTS[self.layer]
         weight_TS = weight_HTS.mean(0) if self.head is None else weight_HTS[self.head]
         return torch.cat([weight_TS[self.shift :], weight_TS[len(weight_TS) - self.shift :]])
@@ -68,7 +67,7 @@ class Head(NamedTuple):
 class Map(NamedTuple):
     """The weights [L, H, T, S] of one kind of attention between two sides, by their names.
 
-    `norm_LHTS` are the lengths of what was weighed; `shape` are the rows and columns of a picture's cells.
+    `norm_LHTS` are the lengths of the weighed vectors; `shape` counts the rows and columns of a picture's cells.
     """
 
     queries: str
@@ -78,20 +77,19 @@ class Map(NamedTuple):
     shape: tuple[int, int] | None = None
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
-        shown: dict[str, Any] = {"queries": self.queries, "keys": self.keys, "weights": rounded(self.weight_LHTS)}
+        shown: dict[str, Any] = {"queries": self.queries, "keys": self.keys, "weights": round_weights(self.weight_LHTS)}
         if self.norm_LHTS is not None:
-            shown["norms"] = rounded(self.norm_LHTS)
+            shown["norms"] = round_weights(self.norm_LHTS)
         return shown if self.shape is None else {**shown, "shape": list(self.shape)}
 
 
 @final
 @dataclass(frozen=True)
 class Insight:
-    """One input, what the model answered, and what each attention weighed.
+    """One input, the model's answer, and the weights of each kind of attention.
 
-    `answer` is the task's own result; `others` are its next best outputs, `views` weights [T, S] that were derived.
-    Of a picture, `picture` are its pixels [C, Y, X], and the answer draws over them by itself.
+    `answer` is the task's own result, `others` are its next best outputs; `views` are derived weights [T, S].
+    `picture` holds the pixels [C, Y, X] of a picture, and the answer then draws itself over them.
     """
 
     task: str
@@ -105,41 +103,41 @@ class Insight:
     picture: NDArray[np.uint8] | None = None
 
     def map(self, kind: str | None = None) -> Map:
-        """The map of a kind; None: the first there is."""
+        """Return the map of a kind; None: the first there is."""
         if not self.maps:
-            said = "this model has no attention to look at"
-            raise UserError(said if kind is None else f"kind: {kind!r} given, but this model has none of it")
+            message = "this model has no attention to look at"
+            raise UserError(message if kind is None else f"kind: {kind!r} given, but this model has none of it")
         if kind is not None and kind not in self.maps:
             raise UserError(f"kind: {kind!r} given; allowed: {', '.join(self.maps)}")
         return self.maps[kind or next(iter(self.maps))]
 
     def alignment(self) -> Tensor:
-        """What each written word says of the words it stands for, [words, words]: of the head that aligns best.
+        """Return the weights of each output word on the source words, [words, words], of the head that aligns best.
 
-        Without one that is known, the mean of the last layer's heads.
+        If none is known, they are the mean of the last layer's heads.
         """
-        seen = self.map("cross")
-        weight_TS = (self.aligning or Head(layer=-1)).of(seen.weight_LHTS)
-        return merged(weight_TS, self.sides[seen.queries], self.sides[seen.keys])
+        cross = self.map("cross")
+        weight_TS = (self.aligning or Head(layer=-1)).of(cross.weight_LHTS)
+        return merge_pieces(weight_TS, self.sides[cross.queries], self.sides[cross.keys])
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
         answer = {name: value for name, value in self.answer.plain().items() if name != "attention"}
         shown: dict[str, Any] = {"task": self.task, "line": self.answer.line(), "answer": answer}
         shown["sides"] = {name: side.plain() for name, side in self.sides.items()}
-        shown["attention"] = {kind: seen.plain() for kind, seen in self.maps.items()}
+        shown["attention"] = {kind: weights.plain() for kind, weights in self.maps.items()}
         shown["aligning"] = None if self.aligning is None else self.aligning._asdict()
         if self.views:
             shown["views"] = {
-                name: {**view.plain(), "weights": rounded(view.weight_LHTS[0, 0])} for name, view in self.views.items()
+                name: {**view.plain(), "weights": round_weights(view.weight_LHTS[0, 0])}
+                for name, view in self.views.items()
             }
         if self.others:
             shown["others"] = [{"text": other.text, "score": other.score} for other in self.others]
         return shown
 
 
-def merged(weight_TS: Tensor, queries: TextSide, keys: TextSide) -> Tensor:
-    """From pieces to words: a word is read as much as its pieces together, and reads as they do on average."""
+def merge_pieces(weight_TS: Tensor, queries: TextSide, keys: TextSide) -> Tensor:
+    """Turn weights between pieces into weights between words: sum those of a key's pieces, average a query's."""
     by_key = weight_TS.new_zeros(*weight_TS.shape[:-1], len(keys.words))
     by_key = by_key.index_add(-1, torch.tensor(keys.word_of_piece), weight_TS)
     number_T = torch.tensor(queries.word_of_piece)
@@ -147,11 +145,11 @@ def merged(weight_TS: Tensor, queries: TextSide, keys: TextSide) -> Tensor:
     return total / torch.bincount(number_T, minlength=len(queries.words))[:, None]
 
 
-def rounded(weights: Tensor) -> Any:
-    """Nested lists of short numbers."""
+def round_weights(weights: Tensor) -> Any:
+    """Turn weights into nested lists of short numbers."""
     return weights.detach().double().cpu().round(decimals=DECIMALS).tolist()
 
 
-def ended(pieces: Sequence[str], *, has_end: bool = True) -> list[str]:
-    """Pieces, and </s> behind them."""
+def add_end(pieces: Sequence[str], *, has_end: bool = True) -> list[str]:
+    """Add </s> behind pieces, if it was written."""
     return [*pieces, SPECIAL[END]] if has_end else list(pieces)

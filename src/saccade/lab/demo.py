@@ -15,7 +15,7 @@ from saccade.data.text.corpus import Corpus, Pair
 from saccade.errors import UserError
 from saccade.files import replace_file
 from saccade.inspection.draw import braille, heatmap
-from saccade.inspection.insight import merged
+from saccade.inspection.insight import merge_pieces
 from saccade.lab.phrasebook import grammar
 from saccade.runs import config as config_file
 from saccade.runs import train
@@ -148,7 +148,7 @@ def alignment(translator: Translator, pair: Pair) -> tuple[list[str], list[str],
     """Written words, read words, and the weights between them [T, S]: the heads' mean in the layer that is sharpest."""
     (seen,) = translator.look([pair.source], targets=[pair.target])
     output, source = seen.sides["output"], seen.sides["source"]
-    weight_LTS = merged(seen.map("cross").weight_LHTS.mean(1), output, source)[:, :-1, :-1]  # without </s>
+    weight_LTS = merge_pieces(seen.map("cross").weight_LHTS.mean(1), output, source)[:, :-1, :-1]  # without </s>
     sharpness_L = weight_LTS.amax(-1).mean(-1)
     return output.words[:-1], source.words[:-1], weight_LTS[int(sharpness_L.argmax())]
 

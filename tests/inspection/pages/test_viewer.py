@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 
 from saccade.inspection.draw import caption as captions
-from saccade.inspection.insight import Head, Insight, Map, TextSide, merged
+from saccade.inspection.insight import Head, Insight, Map, TextSide, merge_pieces
 from saccade.inspection.pages import viewer
 from saccade.inspection.views.view import ViewChoice, with_views
 
@@ -153,7 +153,7 @@ def is_near(found: list[list[int]], weights: torch.Tensor) -> bool:
 
 def by_words(seen: Insight, view: ViewChoice) -> torch.Tensor:
     found = view.of(seen)
-    return merged(found.weight_LHTS[0, 0], seen.sides[found.queries], seen.sides[found.keys])
+    return merge_pieces(found.weight_LHTS[0, 0], seen.sides[found.queries], seen.sides[found.keys])
 
 
 def test_it_opens_at_the_head_that_aligns(opened: Any) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from saccade.inspection.insight import Head, Insight, Map, TextSide
 from saccade.inspection.views import heads as head_statistics
-from saccade.inspection.views.heads import COLUMNS, NEIGHBOURS, Looked
+from saccade.inspection.views.heads import COLUMNS, NEIGHBOURS, HeadWeights
 
 DIAGONAL = torch.eye(3)
 UNIFORM = torch.full((3, 3), 1 / 3)
@@ -18,7 +18,7 @@ SOFT = torch.tensor([[0.5, 0.25, 0.25], [0.0, 0.25, 0.75], [0.0, 0.0, 1.0]])
 
 
 def of(*heads: torch.Tensor, **given: object) -> dict[str, list[float]]:
-    found = head_statistics.table([Looked(torch.stack(heads)[None], **given)])  # type: ignore[arg-type]
+    found = head_statistics.table([HeadWeights(torch.stack(heads)[None], **given)])  # type: ignore[arg-type]
     return {name: value_LH[0].tolist() for name, value_LH in found.items()}
 
 
@@ -64,7 +64,7 @@ def test_agreement_with_the_head_that_aligns() -> None:
 
 
 def test_sentences_count_by_their_steps() -> None:
-    short, long = Looked(torch.eye(1)[None, None]), Looked(UNIFORM[None, None])
+    short, long = HeadWeights(torch.eye(1)[None, None]), HeadWeights(UNIFORM[None, None])
     assert float(head_statistics.table([short, long])["entropy"]) == pytest.approx(3 * math.log2(3) / 4)
     assert head_statistics.table([]) == {}
     assert head_statistics.rows({}) == []
@@ -82,7 +82,7 @@ def test_an_insight_says_what_there_is_to_measure() -> None:
         "encoder": Map("source", "source", SOFT.expand(2, 5, 3, 3)),
     }
     seen = Insight("translate", None, {"source": source, "output": source}, maps, Head(1, 4))
-    across, own = (head_statistics.table([Looked.of(seen, kind)]) for kind in ("cross", "encoder"))
+    across, own = (head_statistics.table([HeadWeights.of(seen, kind)]) for kind in ("cross", "encoder"))
     assert set(across) == {"entropy", "distance", "confidence", "end", "first", "coverage", "agreement"}
     assert set(own) == {"entropy", "distance", "confidence", "end", "first", "previous", "same", "next"}
     assert list(across) == [name for name in COLUMNS if name in across]

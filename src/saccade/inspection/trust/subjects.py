@@ -1,4 +1,4 @@
-"""Models whose attention is put to the test, all asked in the same way: what is p(answer | text), and who weighed what.
+"""Models whose attention is tested, behind one protocol: it gives p(answer | text) and the attention weights.
 
 A subject's answers are ids [N, T]: the output that a model wrote, </s> included, or a label (T = 1).
 """
@@ -19,7 +19,7 @@ from saccade.inspection.record import cross_weights, find_attention, recording
 
 
 class Subject(Protocol):
-    """What the tests ask of a model."""
+    """A model that can be tested."""
 
     attention: list[nn.Module]  # the modules that weigh the text
     num_outputs: int  # V
@@ -28,13 +28,13 @@ class Subject(Protocol):
     def logits(
         self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor, leaves: list[Tensor] | None = None
     ) -> Tensor:
-        """Unnormalised log-probabilities [N, T, V] at each step of the answer; `leaves` gets the embeddings [N, S, D].
+        """Return unnormalised log-probabilities [N, T, V] at each step of the answer.
 
-        A gradient can be taken with respect to these.
+        The embeddings [N, S, D] are appended to `leaves`; a gradient can be taken with respect to them.
         """
 
     def weights(self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor) -> Tensor:
-        """What each layer and head weighed at each step, [N, L, H, T, S]."""
+        """Return the weights of each layer and head at each step, [N, L, H, T, S]."""
 
 
 class TextToText(Protocol):
@@ -81,20 +81,18 @@ class WriterSubject:
     def logits(
         self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor, leaves: list[Tensor] | None = None
     ) -> Tensor:
-        """With teacher forcing. One table may embed both sides: only the source's vectors are leaves."""
-        with _kept(self._model.source, leaves):
-            state = self._model.start(source_NS, length_N)
+        with _embeddings_kept(self._model.source, leaves):
+            state = self._model.start(source_NS, length_N)  # one table may embed both sides: only the source is kept
         vectors_NTD, _ = self._model.advance(state, _read(answer_NT))
         return self._model.logits(vectors_NTD)
 
     def weights(self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor) -> Tensor:
-        """Of the decoder's layers and heads."""
         return cross_weights(self._module, source_NS, length_N, _read(answer_NT))
 
 
 @final
 class ClassifierSubject:
-    """A classifier: p(label | text), each text by itself, and what its pooling weighed (r hops are heads)."""
+    """A classifier: p(label | text), each text by itself, and the weights of its pooling (r hops are heads)."""
 
     def __init__(self, network: nn.Module) -> None:
         self._module, self._network = network, cast(TextToLabel, network)
@@ -111,27 +109,25 @@ class ClassifierSubject:
     def logits(
         self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor, leaves: list[Tensor] | None = None
     ) -> Tensor:
-        """Of every label; the answer changes nothing."""
-        del answer_NT
-        with _kept(self._network.embedding, leaves):
-            logits_NV: Tensor = self._network(_alone(source_NS, length_N)).logits_BV
+        del answer_NT  # the logits are those of every label
+        with _embeddings_kept(self._network.embedding, leaves):
+            logits_NV: Tensor = self._network(_batch(source_NS, length_N)).logits_BV
         return logits_NV.unsqueeze(1)
 
     def weights(self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor) -> Tensor:
-        """[N, 1, r, 1, S]."""
         del answer_NT
         with recording(self._module, kinds=("pooling",)) as record:
-            self._network(_alone(source_NS, length_N))
+            self._network(_batch(source_NS, length_N))
         return record.weights("pooling").transpose(0, 1)
 
 
 def _read(answer_NT: Tensor) -> Tensor:
-    """What the decoder has read when it writes each id."""
+    """Return the ids that the decoder has read when it writes each id."""
     return torch.cat([torch.full_like(answer_NT[:, :1], START), answer_NT[:, :-1]], 1)
 
 
-def _alone(ids_NS: Tensor, length_N: Tensor) -> TextBatch:
-    """Texts without anything said before them."""
+def _batch(ids_NS: Tensor, length_N: Tensor) -> TextBatch:
+    """Make a batch of texts without context."""
     row_N = torch.arange(len(ids_NS), device=ids_NS.device)
     speaker_N1 = torch.full_like(row_N, UNKNOWN_SPEAKER)[:, None]
     label_N = torch.full_like(row_N, NO_LABEL)
@@ -139,8 +135,8 @@ def _alone(ids_NS: Tensor, length_N: Tensor) -> TextBatch:
 
 
 @contextmanager
-def _kept(embedding: nn.Module, leaves: list[Tensor] | None) -> Iterator[None]:
-    """Inside the block the vectors that the embedding gives are leaves, and are kept; no hook stays."""
+def _embeddings_kept(embedding: nn.Module, leaves: list[Tensor] | None) -> Iterator[None]:
+    """Inside the block the embedding's vectors are leaves and are appended to `leaves`; no hook stays."""
 
     def keep(module: nn.Module, arguments: object, found: Tensor) -> Tensor | None:
         del module, arguments

@@ -25,7 +25,7 @@ class Nodes(NamedTuple):
     size: int
 
     def after(self, size: int) -> Nodes:
-        """The next ones, so many."""
+        """Return the next `size` nodes."""
         return Nodes(self.first + self.size, size)
 
 
@@ -38,62 +38,63 @@ class Edges(NamedTuple):
 
 
 def encoder(weight_LHSS: Tensor) -> Tensor:
-    """From each position of the last layer to each one of the input, [S, S]."""
+    """Compute the flow from each position of the last layer to each one of the input, [S, S]."""
     bottom = Nodes(0, weight_LHSS.shape[-1])
-    edges, top = _stacked(weight_LHSS, bottom)
+    edges, top = _stack(weight_LHSS, bottom)
     return _flows(edges, top, bottom)
 
 
 def pooling(weight_HTS: Tensor, encoder_LHSS: Tensor) -> Tensor:
-    """From a label through a pooling (the mean of its hops) and an encoder to each position of the text, [T, S]."""
+    """Compute the flow from a label through a pooling (the mean of its hops) and an encoder to the text, [T, S]."""
     bottom = Nodes(0, encoder_LHSS.shape[-1])
-    edges, memory = _stacked(encoder_LHSS, bottom)
+    edges, memory = _stack(encoder_LHSS, bottom)
     label = memory.after(weight_HTS.shape[-2])
-    return _flows([*edges, Edges(label, memory, _plain(weight_HTS.mean(0)))], label, bottom)
+    return _flows([*edges, Edges(label, memory, _to_numpy(weight_HTS.mean(0)))], label, bottom)
 
 
 def decoder(own_LHTT: Tensor, cross_LHTS: Tensor, encoder_LHSS: Tensor, *, to: str) -> Tensor:
-    """From each output step through the decoder, and if `to` is cross the encoder, to each position read, [T, S or T].
+    """Compute the flow from each output step through the decoder to the output read so far, [T, T].
 
-    A layer has two stations: own attention leads from the middle down, cross-attention (half) from above to the
-    encoder, and the other half goes around it.
+    If `to` is cross, it goes on through the encoder to the source, [T, S]. A layer has nodes in its middle and above:
+    self-attention leads from the middle to the layer below, cross-attention (half) from above to the encoder, and the
+    residual (the other half) from above to the middle.
     """
     num_steps, length = cross_LHTS.shape[-2:]
     source = Nodes(0, length)
-    edges, memory = _stacked(encoder_LHSS, source)
+    edges, memory = _stack(encoder_LHSS, source)
     read = below = memory.after(num_steps)
     for own_HTT, cross_HTS in zip(own_LHTT, cross_LHTS, strict=True):
         middle, above = below.after(num_steps), below.after(num_steps).after(num_steps)
         edges += [
-            Edges(middle, below, _plain(through_residual(own_HTT))),
+            Edges(middle, below, _to_numpy(through_residual(own_HTT))),
             Edges(above, middle, 0.5 * np.eye(num_steps)),
-            Edges(above, memory, 0.5 * _plain(cross_HTS.mean(0))),
+            Edges(above, memory, 0.5 * _to_numpy(cross_HTS.mean(0))),
         ]
         below = above
     return _flows(edges, below, source if to == "cross" else read)
 
 
-def _stacked(weight_LHSS: Tensor, bottom: Nodes) -> tuple[list[Edges], Nodes]:
-    """The edges of layers on each other, and the nodes of the last."""
+def _stack(weight_LHSS: Tensor, bottom: Nodes) -> tuple[list[Edges], Nodes]:
+    """Return the edges between successive layers, and the nodes of the last."""
     edges: list[Edges] = []
     for weight_HSS in weight_LHSS:
         top = bottom.after(bottom.size)
-        edges.append(Edges(top, bottom, _plain(through_residual(weight_HSS))))
+        edges.append(Edges(top, bottom, _to_numpy(through_residual(weight_HSS))))
         bottom = top
     return edges, bottom
 
 
-def _plain(weight_TS: Tensor) -> NDArray[np.float64]:
+def _to_numpy(weight_TS: Tensor) -> NDArray[np.float64]:
     return weight_TS.detach().cpu().double().numpy()
 
 
 def _flows(edges: list[Edges], outputs: Nodes, inputs: Nodes) -> Tensor:
-    """One maximum flow for each pair."""
+    """Compute the maximum flow for each pair of an output and an input."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import maximum_flow
 
     size = outputs.first + outputs.size
-    capacity, ends = _whole(edges)
+    capacity, ends = _round_capacities(edges)
     graph = coo_array((capacity, ends), (size, size)).tocsr()
     rows = [
         [maximum_flow(graph, outputs.first + query, inputs.first + key).flow_value for key in range(inputs.size)]
@@ -102,8 +103,8 @@ def _flows(edges: list[Edges], outputs: Nodes, inputs: Nodes) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64).div(UNIT).float()
 
 
-def _whole(edges: list[Edges]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The capacities that are not 0 as whole numbers, and between which nodes they are, [2, N]."""
+def _round_capacities(edges: list[Edges]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the capacities that are not 0, as whole numbers, and their pairs of nodes, [2, N]."""
     starts = np.array([[part.start.first, part.end.first] for part in edges])
     grids = [np.indices(part.capacity.shape).reshape(2, -1) for part in edges]
     ends = np.concatenate([grid + start[:, None] for grid, start in zip(grids, starts, strict=True)], axis=1)

@@ -1,4 +1,4 @@
-"""What each head does, in figures: how sharply, how far and at what it looks; a table of layers x heads."""
+"""Statistics of each head: how sharp its weights are, how far away and on which pieces; a table of layers x heads."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from saccade.data.text.tokenizer import END, SPECIAL
 from saccade.inspection.insight import Insight
 
 COLUMNS: Final = {
-    "entropy": "bits; 0 looks at one piece, log2 S at all alike",
-    "distance": "how far what is looked at is from t, both as shares of their lengths; 0 is the diagonal",
+    "entropy": "bits; 0: all weight on one piece, log2 S: the same on all",
+    "distance": "mean distance of the weights from step t, both as shares of their lengths; 0: the diagonal",
     "confidence": "mean of the greatest weight, </s> left out (Voita 2019, section 4)",
     "end": "share on </s>",
     "first": "share on the first piece",
@@ -29,8 +29,8 @@ NEIGHBOURS: Final = {  # of a piece, as diagonals; a decoder's first key is <s>,
 }
 
 
-class Looked(NamedTuple):
-    """One sentence's weights [L, H, T, S]; where </s> stands among its keys, and which diagonals are neighbours."""
+class HeadWeights(NamedTuple):
+    """One sentence's weights [L, H, T, S]; the place of </s> among its keys, and which diagonals are neighbours."""
 
     weight_LHTS: Tensor
     end: int | None = None
@@ -38,27 +38,26 @@ class Looked(NamedTuple):
     aligning: tuple[int, int] | None = None
 
     @classmethod
-    def of(cls, seen: Insight, kind: str) -> Looked:
-        """A kind of attention in an insight."""
-        found, head = seen.map(kind), seen.aligning if kind == "cross" else None
-        pieces = seen.sides[found.keys].pieces
+    def of(cls, insight: Insight, kind: str) -> HeadWeights:
+        found, head = insight.map(kind), insight.aligning if kind == "cross" else None
+        pieces = insight.sides[found.keys].pieces
         end = len(pieces) - 1 if pieces[-1] == SPECIAL[END] else None
         aligning = None if head is None or head.head is None else (head.layer, head.head)
         return cls(found.weight_LHTS, end, NEIGHBOURS.get(kind), aligning)
 
 
-def table(sentences: Iterable[Looked]) -> dict[str, Tensor]:
-    """Each statistic [L, H], over all steps of all sentences; one that none of them has is left out."""
+def table(sentences: Iterable[HeadWeights]) -> dict[str, Tensor]:
+    """Average each statistic over all steps of all sentences, [L, H]; one that no sentence has is left out."""
     totals: dict[str, tuple[Tensor, int]] = {}
     for sentence in sentences:
-        for name, value_LHN in measured(sentence).items():
+        for name, value_LHN in measure(sentence).items():
             total, count = totals.get(name, (torch.zeros(()), 0))
             totals[name] = total + value_LHN.sum(-1), count + value_LHN.shape[-1]
     return {name: totals[name][0] / max(1, totals[name][1]) for name in COLUMNS if name in totals}
 
 
 def rows(found: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """The table row by row: layer, head, and each statistic."""
+    """Return the table row by row: layer, head, and each statistic."""
     shape = next(iter(found.values()), torch.zeros(0, 0)).shape
     return [
         {
@@ -71,11 +70,11 @@ def rows(found: Mapping[str, Tensor]) -> list[dict[str, Any]]:
     ]
 
 
-def measured(sentence: Looked) -> dict[str, Tensor]:
-    """The statistics of one sentence [L, H, N], N steps (of coverage: pieces read) that are averaged over."""
+def measure(sentence: HeadWeights) -> dict[str, Tensor]:
+    """Measure one sentence: each statistic [L, H, N] of N steps (coverage: of N pieces read)."""
     weight_LHTS, end, neighbours, aligning = sentence
     found = {"entropy": _entropy(weight_LHTS), "first": weight_LHTS[..., 0]}
-    if weight_LHTS.shape[-2] > 1:  # a label is nowhere
+    if weight_LHTS.shape[-2] > 1:  # a label has no position
         found["distance"] = _distance(weight_LHTS)
     without_end = [key for key in range(weight_LHTS.shape[-1]) if key != end] or [0]
     found["confidence"] = weight_LHTS[..., without_end].amax(-1)
@@ -96,12 +95,12 @@ def _entropy(weight_LHTS: Tensor) -> Tensor:
 
 
 def _distance(weight_LHTS: Tensor) -> Tensor:
-    """Positions from 0 to 1 on both sides, whatever their lengths."""
+    """Return the mean distance of positions that go from 0 to 1 on both sides."""
     place_T, place_S = (torch.arange(size) / max(1, size - 1) for size in weight_LHTS.shape[-2:])
     return (weight_LHTS * (place_T[:, None] - place_S).abs()).sum(-1)
 
 
 def _beside(weight_LHTT: Tensor, by: int) -> Tensor:
-    """The share on the piece so many further; steps that have none count as 0."""
+    """Return the weight on the piece that is `by` further; steps that have none count as 0."""
     diagonal_LHN = weight_LHTT.diagonal(by, -2, -1)
     return torch.nn.functional.pad(diagonal_LHN, (0, abs(by)))

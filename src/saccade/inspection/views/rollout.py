@@ -1,4 +1,4 @@
-"""Attention rollout: what each position is made of, when weights are multiplied through the layers."""
+"""Attention rollout: the share of each input in each position, by multiplying weights through the layers."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from torch import Tensor
 
 
 class Rollout(NamedTuple):
-    """Of each output step: the share that rests on what was read so far [T, T], and on the source [T, S]."""
+    """The shares in each output step of the output read so far, [T, T], and of the source, [T, S]."""
 
     read_TT: Tensor
     source_TS: Tensor
 
 
 def through_residual(weight_HTT: Tensor) -> Tensor:
-    """Ã = 0.5 A + 0.5 I, A the mean of the heads: half went around (Abnar & Zuidema 2020, section 3)."""
+    """Add the residual to the mean A of the heads: Ã = 0.5 A + 0.5 I (Abnar & Zuidema 2020, section 3)."""
     weight_TT = weight_HTT.mean(0)
     return 0.5 * weight_TT + 0.5 * torch.eye(len(weight_TT), dtype=weight_TT.dtype, device=weight_TT.device)
 
 
 def rollout(weight_LHSS: Tensor) -> Tensor:
-    """Ã_L ... Ã_2 Ã_1: what each position of the last layer is made of, [S, S]."""
+    """Multiply Ã_L ... Ã_2 Ã_1: the share of each input in each position of the last layer, [S, S]."""
     share_SS = torch.eye(weight_LHSS.shape[-1], dtype=weight_LHSS.dtype, device=weight_LHSS.device)
     for weight_HSS in weight_LHSS:
         share_SS = through_residual(weight_HSS) @ share_SS
@@ -30,9 +30,9 @@ def rollout(weight_LHSS: Tensor) -> Tensor:
 
 
 def decoder_rollout(own_LHTT: Tensor, cross_LHTS: Tensor, encoder_SS: Tensor) -> Rollout:
-    """The same through a decoder's layers, over an encoder's rollout E; the rows of both shares together sum to 1.
+    """Multiply through a decoder's layers, over an encoder's rollout E; the rows of both shares together sum to 1.
 
-    Own attention: [D X] <- Ã_own [D X]. Cross-attention: D <- 0.5 D, X <- 0.5 X + 0.5 A_cross E.
+    Self-attention: [D X] <- Ã_own [D X]. Cross-attention: D <- 0.5 D, X <- 0.5 X + 0.5 A_cross E.
     """
     read_TT = torch.eye(own_LHTT.shape[-1], dtype=own_LHTT.dtype, device=own_LHTT.device)
     source_TS = cross_LHTS.new_zeros(cross_LHTS.shape[-2:])

@@ -15,11 +15,11 @@ from saccade.inspection.views.rollout import decoder_rollout, rollout
 
 VIEWS = ("weights", "mean", "maximum", "rollout", "flow", "norms")
 THROUGH_LAYERS = ("rollout", "flow")
-FIRST = ("cross", "pooling", "encoder", "decoder")  # what people mean when they don't say which kind
+FIRST = ("cross", "pooling", "encoder", "decoder")  # the kind that is shown if none is chosen
 
 
 class ViewChoice(NamedTuple):
-    """What to show of an insight: a view of a kind of attention, of a layer and a head where it has them.
+    """The part of an insight to show: a view of a kind of attention, of one layer and head where it has them.
 
     Without layer and head, `weights` are those of the head that aligns, where it is known; without a layer the last
     one's, without a head the mean of all. `norms` are the shares of ||a_ts f(x_s)|| (Kobayashi 2020, section 3): what
@@ -32,7 +32,7 @@ class ViewChoice(NamedTuple):
     head: int | None = None
 
     def check(self) -> None:
-        """What has no effect is refused, not ignored."""
+        """Refuse an option that has no effect."""
         if self.name not in VIEWS:
             raise UserError(f"view: {self.name!r} given; allowed: {', '.join(VIEWS)}")
         if self.head is not None and self.name not in ("weights", "norms"):
@@ -40,15 +40,15 @@ class ViewChoice(NamedTuple):
         if self.layer is not None and self.name in THROUGH_LAYERS:
             raise UserError(f"layer: {self.layer} given, but {self.name} goes through all layers")
 
-    def of(self, seen: Insight) -> Map:
-        """The map, with one layer and one head, [1, 1, T, S]."""
+    def of(self, insight: Insight) -> Map:
+        """Return the map with one layer and one head, [1, 1, T, S]."""
         self.check()
-        kind = kind_of(seen, self.kind)
-        weight_TS = _through(seen, kind, self.name) if self.name in THROUGH_LAYERS else self._pooled(seen, kind)
-        return seen.maps[kind]._replace(weight_LHTS=weight_TS[None, None], norm_LHTS=None)
+        kind = kind_of(insight, self.kind)
+        weight_TS = _through(insight, kind, self.name) if self.name in THROUGH_LAYERS else self._pooled(insight, kind)
+        return insight.maps[kind]._replace(weight_LHTS=weight_TS[None, None], norm_LHTS=None)
 
-    def _pooled(self, seen: Insight, kind: str) -> Tensor:
-        found = seen.maps[kind]
+    def _pooled(self, insight: Insight, kind: str) -> Tensor:
+        found = insight.maps[kind]
         _check_place(self, found.weight_LHTS)
         layer = -1 if self.layer is None else self.layer
         if self.name == "maximum":
@@ -58,46 +58,46 @@ class ViewChoice(NamedTuple):
                 raise UserError("view: norms given, but they were not recorded; ask with look(..., norms=True)")
             return Head(layer, self.head).of(shares(found.norm_LHTS))
         is_any = self.name == "weights" and self.layer is None and self.head is None
-        default = seen.aligning if is_any and kind == "cross" else None
+        default = insight.aligning if is_any and kind == "cross" else None
         return (default or Head(layer, self.head)).of(found.weight_LHTS)
 
 
-def kind_of(seen: Insight, kind: str | None = None) -> str:
-    """A kind of attention that is there; None: the one that tells most."""
-    seen.map(kind)
-    return kind or next(name for name in FIRST if name in seen.maps)
+def kind_of(insight: Insight, kind: str | None = None) -> str:
+    """Return a kind of attention that the insight has; None: the first of FIRST."""
+    insight.map(kind)
+    return kind or next(name for name in FIRST if name in insight.maps)
 
 
-def with_views(seen: Insight, names: Sequence[str], kind: str | None = None) -> Insight:
-    """An insight that holds rollout or flow as well; it must have been recorded with every kind of attention."""
-    return replace(seen, views={**seen.views, **{name: ViewChoice(name, kind).of(seen) for name in names}})
+def with_views(insight: Insight, names: Sequence[str], kind: str | None = None) -> Insight:
+    """Add rollout or flow to an insight; it must have been recorded with every kind of attention."""
+    return replace(insight, views={**insight.views, **{name: ViewChoice(name, kind).of(insight) for name in names}})
 
 
 def shares(norm_TS: Tensor) -> Tensor:
-    """Each row divided by its sum, whatever stands before the last axis; a row of zeros stays one."""
+    """Divide each row by its sum; a row of zeros stays one."""
     total_T1 = norm_TS.sum(-1, keepdim=True)
     return norm_TS / total_T1.where(total_T1 > 0, 1)
 
 
-def is_through(seen: Insight, kind: str) -> bool:
-    """Whether there is attention all the way from a kind's queries down to its keys, as in a Transformer."""
-    return all(other in seen.maps for other in _below(kind))
+def is_through(insight: Insight, kind: str) -> bool:
+    """Tell whether there is attention in all layers from a kind's queries to its keys, as in a Transformer."""
+    return all(other in insight.maps for other in _below(kind))
 
 
 def _below(kind: str) -> tuple[str, ...]:
     return ("encoder", "decoder", "cross") if kind in ("cross", "decoder") else ("encoder",)
 
 
-def _through(seen: Insight, kind: str, name: str) -> Tensor:
-    """Through the layers, from what a kind's queries are at the top to what its keys are at the bottom."""
-    if not is_through(seen, kind):
-        missing = next(other for other in _below(kind) if other not in seen.maps)
+def _through(insight: Insight, kind: str, name: str) -> Tensor:
+    """Follow the weights through the layers, from a kind's queries at the top to its keys at the bottom."""
+    if not is_through(insight, kind):
+        missing = next(other for other in _below(kind) if other not in insight.maps)
         raise UserError(f"view: {name} given, but this model's {missing} has no attention; a Transformer's has")
-    weights = {other: found.weight_LHTS for other, found in seen.maps.items()}
-    return _rolled(weights, kind) if name == "rollout" else shares(_flowed(weights, kind))
+    weights = {other: found.weight_LHTS for other, found in insight.maps.items()}
+    return _roll_out(weights, kind) if name == "rollout" else shares(_flow(weights, kind))
 
 
-def _rolled(weights: dict[str, Tensor], kind: str) -> Tensor:
+def _roll_out(weights: dict[str, Tensor], kind: str) -> Tensor:
     source_SS = rollout(weights["encoder"])
     if kind == "encoder":
         return source_SS
@@ -107,7 +107,7 @@ def _rolled(weights: dict[str, Tensor], kind: str) -> Tensor:
     return source_TS if kind == "cross" else read_TT
 
 
-def _flowed(weights: dict[str, Tensor], kind: str) -> Tensor:
+def _flow(weights: dict[str, Tensor], kind: str) -> Tensor:
     if kind == "encoder":
         return flow.encoder(weights["encoder"])
     if kind == "pooling":

@@ -24,7 +24,7 @@ from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import OPTION_NAMES, BeamOptions, Hypothesis, SamplingOptions, choose_options, search
 from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
-from saccade.inspection.insight import Insight, Map, TextSide, ended
+from saccade.inspection.insight import Insight, Map, TextSide, add_end
 from saccade.inspection.record import cross_weights
 from saccade.models.captioner import Captioner
 from saccade.tasks.base import Evaluation, PictureSize, Predictor, Traits, Watch, several, unwatched
@@ -127,7 +127,7 @@ class CaptionWriter(Predictor):
             first, *others = best
             assert first.attention is not None
             weight_TS = torch.from_numpy(first.attention).flatten(1)
-            output = TextSide.of(first.text, ended(first.words, has_end=first.ended), self.tokenizer.begins_word)
+            output = TextSide.of(first.text, add_end(first.words, has_end=first.ended), self.tokenizer.begins_word)
             seen = Map("output", "picture", weight_TS[None, None], shape=self.model.encoder.shape)
             cells = TextSide.of(
                 first.name, [f"{row},{column}" for row, column in np.ndindex(*self.model.encoder.shape)]

@@ -32,7 +32,7 @@ from saccade.decoding import (
     search,
 )
 from saccade.errors import UserError
-from saccade.inspection.insight import Head, Insight, Map, TextSide, ended
+from saccade.inspection.insight import Head, Insight, Map, TextSide, add_end
 from saccade.inspection.record import KINDS, cross_weights, recording
 from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
@@ -307,7 +307,7 @@ class Translator(Predictor):
             yield Insight(self.traits.task, first, sides, maps, self.aligning, others)
 
     def _sides(self, text: _Text, shown: TranslationResult) -> dict[str, TextSide]:
-        written = ended(shown.pieces, has_end=shown.ended)
+        written = add_end(shown.pieces, has_end=shown.ended)
         begins = self.target.begins_word
         output, read = (
             TextSide.of(shown.text, written, begins),
@@ -315,7 +315,7 @@ class Translator(Predictor):
         )
         if isinstance(self.source, Sounds):
             return {"source": TextSide.of("", self.source.pieces(text.ids)), "output": output, "read": read}
-        pieces = ended(self.source.pieces(text.ids))
+        pieces = add_end(self.source.pieces(text.ids))
         return {"source": TextSide.of(text.text, pieces, self.source.begins_word), "output": output, "read": read}
 
     def _read(self, ids: list[list[int]]) -> Tensor:

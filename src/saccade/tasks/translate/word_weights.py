@@ -18,7 +18,7 @@ from saccade.data.text.tokenizer import END, SPACE, SPECIAL, Tokenizer, Vocabula
 from saccade.decoding import Ensemble
 from saccade.errors import UserError
 from saccade.inspection.align.aligner import Pick
-from saccade.inspection.insight import TextSide, merged
+from saccade.inspection.insight import TextSide, merge_pieces
 from saccade.inspection.record import cross_weights
 from saccade.tasks.base import NO_WORDS
 
@@ -68,7 +68,7 @@ class TranslatorAttention:
                 for row, weight_CTS in zip(rows, pick(_read(self.translator, *ids)).float().cpu(), strict=True):
                     target, source = encoded[row].target, encoded[row].source
                     steps = weight_CTS[:, : len(target.pieces), : len(source.pieces)]
-                    found[row] = merged(steps, target, source)
+                    found[row] = merge_pieces(steps, target, source)
             yield from (found[row] for row in range(len(window)))
             number += len(window)
 
