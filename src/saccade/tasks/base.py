@@ -81,6 +81,7 @@ class Result(Protocol):
 
     def show(self, console: Console) -> None:
         """Print the evidence below the line, if there is any."""
+        del console
 
     def draw(self, path: Path) -> None:
         """Draw the evidence to a file."""
