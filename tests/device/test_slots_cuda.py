@@ -17,7 +17,7 @@ from saccade.layers.residual import Dropped, LazySum, Norm
 from saccade.models.transformer import BlockSizes, Transformer
 from saccade.ops.lazy_norm import Normed, are_few
 from saccade.ops.linear import Linear
-from slot_cases import BEAMS, assert_beams_taken, assert_same, random_sources, small_model, work_of
+from slot_cases import BEAMS, assert_beams_updated, assert_same, random_sources, small_model, work_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 POSITIONS = ("sinusoidal", "learned", "rotary", "relative")
@@ -35,15 +35,15 @@ def test_as_on_the_cpu(positions: str, width: int, how: dict[str, Any]) -> None:
     expected = beam_search(model, *work.load(range(40)), options)
     writer = DecodingEngine(copy.deepcopy(model).cuda())
     for _ in range(3):  # steps captured, then readings, then both replayed
-        assert_same(writer.write(work, options), expected)
+        assert_same(writer.generate(work, options), expected)
 
 
 @pytest.mark.parametrize(("width", "num_best", "num_ids", "rounds"), [*BEAMS, (16, 5, 40, 2)])
 def test_a_beams_step(width: int, num_best: int, num_ids: int, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from saccade.decoding.continuous.kernels.beam_update import take
+    from saccade.decoding.continuous.kernels.beam_update import update
 
     options = BeamOptions(width=width, num_best=num_best, max_rounds=rounds, length_penalty=0.6)
-    assert_beams_taken(take, options, num_ids, torch.device("cuda"), monkeypatch)
+    assert_beams_updated(update, options, num_ids, torch.device("cuda"), monkeypatch)
 
 
 def test_prefixes() -> None:
@@ -53,7 +53,7 @@ def test_prefixes() -> None:
     for width in (1, 3):
         options = BeamOptions(width=width)
         expected = beam_search(model, *work.load(range(12)), options, prefixes)
-        assert_same(DecodingEngine(copy.deepcopy(model).cuda()).write(work, options), expected)
+        assert_same(DecodingEngine(copy.deepcopy(model).cuda()).generate(work, options), expected)
 
 
 def test_weights_that_change_are_seen() -> None:
@@ -61,17 +61,17 @@ def test_weights_that_change_are_seen() -> None:
     model, work, options = small_model().cuda(), work_of(random_sources(5)), BeamOptions(width=2)
     writer = DecodingEngine(model)
     for _ in range(2):
-        writer.write(work, options)
+        writer.generate(work, options)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-    assert_same(writer.write(work, options), beam_search(copy.deepcopy(model).cpu(), *work.load(range(5)), options))
+    assert_same(writer.generate(work, options), beam_search(copy.deepcopy(model).cpu(), *work.load(range(5)), options))
 
 
 def test_bfloat16_is_near() -> None:
     torch.manual_seed(3)
     model, work, options = small_model().cuda(), work_of(random_sources(64)), BeamOptions(width=4)
-    half, whole = (DecodingEngine(model, dtype).write(work, options) for dtype in (torch.bfloat16, None))
+    half, whole = (DecodingEngine(model, dtype).generate(work, options) for dtype in (torch.bfloat16, None))
     for mine, theirs in zip(half, whole, strict=True):
         assert mine[0].score == pytest.approx(theirs[0].score, abs=0.2)
 
@@ -113,7 +113,7 @@ def test_one_sentence_after_the_other(width: int, dtype: torch.dtype | None) -> 
     writer, options = DecodingEngine(copy.deepcopy(model).cuda(), dtype), BeamOptions(width=width, max_length=40)
     for _ in range(6):  # of one shape, so that reading, entering and writing are all replayed
         work = work_of([torch.randint(4, 300, (13,))])
-        found, expected = writer.write(work, options), beam_search(model, *work.load([0]), options)
+        found, expected = writer.generate(work, options), beam_search(model, *work.load([0]), options)
         if dtype is None:
             assert_same(found, expected)
         else:
@@ -123,7 +123,7 @@ def test_one_sentence_after_the_other(width: int, dtype: torch.dtype | None) -> 
 def test_kernels_that_begin_early_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(6)
     model, work, options = small_model().cuda(), work_of(random_sources(1)), BeamOptions(width=1)
-    early = [DecodingEngine(model).write(work, options) for _ in range(2)]
+    early = [DecodingEngine(model).generate(work, options) for _ in range(2)]
     monkeypatch.setattr(step, "chained", nullcontext)
     for found in early:
-        assert found == DecodingEngine(model).write(work, options)
+        assert found == DecodingEngine(model).generate(work, options)

@@ -9,11 +9,11 @@ from saccade.attention.kernels.decode import step_triton
 from saccade.attention.kernels.decode.enter import enter
 from saccade.data.text.tokenizer import END
 from saccade.decoding import BeamOptions
-from saccade.decoding.continuous.beam_state import BeamBoard
-from saccade.decoding.continuous.greedy_state import GreedyBoard, Likeliest, Size
+from saccade.decoding.continuous.beam_state import BeamState
+from saccade.decoding.continuous.greedy_state import GreedyState, StateSize, TopTokens
 from saccade.decoding.continuous.kernels import beam_update, greedy_update
 from saccade.decoding.continuous.kernels import top_tokens as best_module
-from saccade.decoding.continuous.kernels.greedy_update import take
+from saccade.decoding.continuous.kernels.greedy_update import update
 from saccade.decoding.continuous.kernels.top_tokens import best
 from saccade.ops.kernels import few_rows
 from saccade.ops.lazy_norm import Normed
@@ -44,10 +44,10 @@ if __name__ == "__main__":
         best(torch.randn(64, 37_000, dtype=dtype), 1, 0b11, END, place, 0)
         best(torch.randn(64, 37_000, dtype=dtype), 8, 0b1011, END, place, 3)
     for rounds in (0, 8):
-        board = GreedyBoard(BeamOptions(max_rounds=rounds), Size(64, 1, 64, 32), torch.device("cpu"))
-        take(board, Likeliest(torch.zeros(64, 1), torch.zeros(64, 1, dtype=torch.long)))
+        state = GreedyState(BeamOptions(max_rounds=rounds), StateSize(64, 1, 64, 32), torch.device("cpu"))
+        update(state, TopTokens(torch.zeros(64, 1), torch.zeros(64, 1, dtype=torch.long)))
     for rounds, width, num_best in ((0, 4, 1), (8, 5, 3), (8, 16, 16)):
         options = BeamOptions(width=width, num_best=num_best, max_rounds=rounds)
-        beams = BeamBoard(options, Size(64, width, 64, 32), torch.device("cpu"))
+        beams = BeamState(options, StateSize(64, width, 64, 32), torch.device("cpu"))
         rows = (64 * width, 2 * width)
-        beam_update.take(beams, Likeliest(torch.zeros(rows), torch.zeros(rows, dtype=torch.long)))
+        beam_update.update(beams, TopTokens(torch.zeros(rows), torch.zeros(rows, dtype=torch.long)))

@@ -14,8 +14,8 @@ import torch
 from saccade.data.text.tokenizer import END
 from saccade.decoding import BeamOptions
 from saccade.decoding.constraints import Constraints
-from saccade.decoding.continuous.greedy_state import GreedyBoard, Likeliest, Size
-from slot_cases import BEAMS, assert_beams_taken
+from saccade.decoding.continuous.greedy_state import GreedyState, StateSize, TopTokens
+from slot_cases import BEAMS, assert_beams_updated
 
 
 @pytest.fixture
@@ -57,24 +57,24 @@ def test_where_nothing_else_is_left_a_short_row_may_end(best) -> None:  # type: 
 
 
 def test_a_greedy_step_is_taken_as_without_the_kernel() -> None:
-    from saccade.decoding.continuous.kernels.greedy_update import take
+    from saccade.decoding.continuous.kernels.greedy_update import update
 
-    options, size = BeamOptions(max_rounds=2), Size(6, 1, 70, 8)
-    boards = [GreedyBoard(options, size, torch.device("cpu")) for _ in range(2)]
+    options, size = BeamOptions(max_rounds=2), StateSize(6, 1, 70, 8)
+    states = [GreedyState(options, size, torch.device("cpu")) for _ in range(2)]
     index, guarded = torch.arange(5), torch.tensor([True, False, True, True, True])
     limit = torch.tensor([60, 60, 9, 60, 60])
-    for board in boards:
-        board.enter(index, Constraints(options, torch.zeros(5, 0, dtype=torch.long), limit, guarded))
+    for state in states:
+        state.enter(index, Constraints(options, torch.zeros(5, 0, dtype=torch.long), limit, guarded))
     for step in range(50):
         token = torch.randint(4, 7, (6, 1))
         token[:2] = 5 + step % 2  # it goes round: 0 is cut, 1 may
         token[3] = 7 if step < 20 else END
-        found = Likeliest(torch.randn(6, 1), token)
-        boards[0].take(found)
-        take(boards[1], found)
-        for expected, given in zip(boards[0]._tensors(), boards[1]._tensors(), strict=True):
+        found = TopTokens(torch.randn(6, 1), token)
+        states[0].update(found)
+        update(states[1], found)
+        for expected, given in zip(states[0]._tensors(), states[1]._tensors(), strict=True):
             assert expected.equal(given)
-    assert boards[0].live_B.tolist() == [False, True, False, False, True, False]
+    assert states[0].live_B.tolist() == [False, True, False, False, True, False]
 
 
 @pytest.mark.parametrize(("width", "num_best", "num_ids", "rounds"), BEAMS)
@@ -86,7 +86,7 @@ def test_a_beams_step_is_taken_as_without_the_kernel(
     monkeypatch.setattr(beam_update, "COPIED", 64)
     options = BeamOptions(width=width, num_best=num_best, max_rounds=rounds, length_penalty=0.6)
     with np.errstate(invalid="ignore"):  # rows that aren't there come from others that aren't
-        assert_beams_taken(beam_update.take, options, num_ids, torch.device("cpu"), monkeypatch)
+        assert_beams_updated(beam_update.update, options, num_ids, torch.device("cpu"), monkeypatch)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -111,4 +111,4 @@ def test_they_compile_for_hopper(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("part_kernel") == done.stdout.count("join_kernel") == 4
     assert done.stdout.count("enter_kernel") == 2
-    assert done.stdout.count("take_kernel") == 2 + 3
+    assert done.stdout.count("update_kernel") == 2 + 3

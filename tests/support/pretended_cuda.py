@@ -28,9 +28,8 @@ from saccade.bench.training.flops import ModelSizes
 from saccade.bench.training.trainers import TrainJob, config_of, words
 from saccade.decoding import BeamOptions
 from saccade.decoding.constraints import constrain
-from saccade.decoding.continuous import sources
-from saccade.decoding.continuous import step as stage
-from saccade.decoding.continuous.greedy_state import Size
+from saccade.decoding.continuous import sources, step
+from saccade.decoding.continuous.greedy_state import StateSize
 from saccade.ops.kernels import nvrtc
 from saccade.tasks import devices
 from saccade.tasks.translate import batches, task
@@ -81,9 +80,9 @@ def pretend() -> None:
         (nvrtc, "refuses", lambda _: None),
         (triton.runtime.jit.JITFunction, "run", lambda *_, **__: None),
         (Tensor, "__setitem__", put),
-        (stage, "_captured", lambda step, _: step),
-        (stage, "on_device", sent),
-        (sources, "on_device", sent),
+        (step, "_capture", lambda own, _: own),
+        (step, "to_device", sent),
+        (sources, "to_device", sent),
     ]
     for owner, name, answer in answers:
         setattr(owner, name, answer)
@@ -179,11 +178,11 @@ def write(width: int, folder: Path) -> str:
                 module.join()
         torch.tensor, plain = partial(_tensor, torch.tensor), torch.tensor
         try:
-            slots = stage.Stage(network, options, Size(8, width, 20, 12), CUDA)
+            slots = step.SlotBatch(network, options, StateSize(8, width, 20, 12), CUDA)
             slots.enter([0, 1, 2], network.start(sent(source), sent(length)), constraints)
             slots.step()
             slots.step()
-            stage.to_host(slots.board.live_B)
+            step.to_host(slots.state.live_B)
             slots.columns([0, 2], 4)
         finally:
             torch.tensor = plain

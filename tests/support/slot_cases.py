@@ -14,8 +14,8 @@ from saccade.data.text.tokenizer import END
 from saccade.decoding import BeamOptions, DecodingWork, Hypothesis
 from saccade.decoding.constraints import Constraints
 from saccade.decoding.continuous import beam_state
-from saccade.decoding.continuous.beam_state import BeamBoard
-from saccade.decoding.continuous.greedy_state import Likeliest, Size
+from saccade.decoding.continuous.beam_state import BeamState
+from saccade.decoding.continuous.greedy_state import StateSize, TopTokens
 from saccade.models.transformer import BlockSizes, Transformer
 
 
@@ -68,8 +68,8 @@ BEAMS = [  # width, how many are wanted, ids, rounds of a loop
 ]
 
 
-def assert_beams_taken(
-    take: Callable[[BeamBoard, Likeliest], Tensor],
+def assert_beams_updated(
+    update: Callable[[BeamState, TopTokens], Tensor],
     options: BeamOptions,
     num_ids: int,
     device: torch.device,
@@ -79,25 +79,25 @@ def assert_beams_taken(
     monkeypatch.setattr(Tensor, "topk", _stable_topk)
     monkeypatch.setattr(beam_state, "HAS_TRITON", False)
     width, rounds = options.width, options.max_rounds
-    size, each = Size(5, width, 42, 8), min(2 * width, num_ids)
-    mine, theirs = (BeamBoard(options, size, device) for _ in range(2))
+    size, each = StateSize(5, width, 42, 8), min(2 * width, num_ids)
+    mine, theirs = (BeamState(options, size, device) for _ in range(2))
     limits, guarded = torch.tensor([40, 40, 5, 4], device=device), torch.tensor([1, 0, 1, 1], device=device) > 0
     for first, num_steps in ((0, 6), (2, 5)):
-        for board in (mine, theirs):
+        for state in (mine, theirs):
             index_E, prefix_E0 = torch.arange(first, 4, device=device), limits.new_zeros(4 - first, 0)
-            board.enter(index_E, Constraints(options, prefix_E0, limits[first:], guarded[first:]))
+            state.enter(index_E, Constraints(options, prefix_E0, limits[first:], guarded[first:]))
             if not first:  # two that have gone round for a while
-                board.place_B[:2], board.loops.run_BNK[:2, :, 1::2] = 28, 26
-                board.loops.recent_BNK[:2] = torch.tensor([5, 4], device=device).repeat(8)
-                board.slots.renew()
+                state.place_B[:2], state.loops.run_BNK[:2, :, 1::2] = 28, 26
+                state.loops.recent_BNK[:2] = torch.tensor([5, 4], device=device).repeat(8)
+                state.slots.renew()
         for step in range(num_steps):
             found = _likely(5 * width, each, num_ids)
             token_XM, log_p_XM = found.token_RM[: 2 * width], found.log_p_RM[: 2 * width]  # they go on so
             token_XM[:, 1:][token_XM[:, 1:] == END] = 3
             token_XM[:, 0], log_p_XM[:, 0] = 4 + step % 2, -0.01
-            found = Likeliest(*(part.to(device) for part in found))
-            assert take(mine, found).equal(theirs.take(found))
-            _assert_same_boards(mine, theirs)
+            found = TopTokens(*(part.to(device) for part in found))
+            assert update(mine, found).equal(theirs.update(found))
+            _assert_same_states(mine, theirs)
     assert mine.worth_BM.isfinite().any()
     assert bool(mine.num_cut_B[0]) == bool(rounds)
     assert mine.live_B[1]
@@ -110,16 +110,16 @@ def _stable_topk(x: Tensor, count: int, dim: int) -> Any:
     return tuple(part.narrow(dim, 0, count).contiguous() for part in found)
 
 
-def _likely(num_rows: int, each: int, num_ids: int) -> Likeliest:
+def _likely(num_rows: int, each: int, num_ids: int) -> TopTokens:
     """What a model might say: some ids are forbidden, some are as likely as others."""
     log_p = torch.randn(num_rows, num_ids).mul(2).round(decimals=1).log_softmax(1)
     log_p[torch.rand_like(log_p) < 0.2] = -torch.inf
     log_p[:, END] += 1.0
     log_p[torch.rand(num_rows) < 0.05] = -torch.inf
-    return Likeliest(*_stable_topk(log_p, each, 1))
+    return TopTokens(*_stable_topk(log_p, each, 1))
 
 
-def _assert_same_boards(mine: BeamBoard, theirs: BeamBoard) -> None:
+def _assert_same_states(mine: BeamState, theirs: BeamState) -> None:
     """Behind the step that is read next, rows are anything; so is the place of those that aren't cut."""
     seen_B1C = torch.arange(mine.size.steps, device=mine.device) <= mine.place_B[:, None, None]
     for given, expected in zip(mine._tensors(), theirs._tensors(), strict=True):
@@ -130,7 +130,7 @@ def _assert_same_boards(mine: BeamBoard, theirs: BeamBoard) -> None:
         torch.testing.assert_close(given, expected, rtol=0, atol=0, equal_nan=True)
     assert mine.slots.place_R.equal(theirs.slots.place_R)
     seen_RC = seen_B1C.expand_as(mine.row_BNC).flatten(0, 1)
-    holders = [board.slots.holder_RC for board in (mine, theirs)]
+    holders = [state.slots.holder_RC for state in (mine, theirs)]
     assert holders[0] is not None
     assert holders[1] is not None
     assert holders[0].where(seen_RC, 0).equal(holders[1].where(seen_RC, 0))

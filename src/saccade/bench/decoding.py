@@ -111,7 +111,7 @@ def ours(setting: Setting) -> Write:
         length_B = torch.full((len(source_BS),), source_BS.shape[1])
         if setting.device.type == "cuda":
             source, lengths = source_BS.cpu(), length_B.tolist()
-            found = writer.write(
+            found = writer.generate(
                 DecodingWork(lambda rows: (source[list(rows)], length_B[list(rows)]), lengths), options
             )
         else:

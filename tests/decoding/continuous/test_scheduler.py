@@ -18,14 +18,14 @@ from saccade.data.text.tokenizer import END
 from saccade.decoding import BeamOptions, DecodingEngine, Hypothesis, SamplingOptions, beam_search
 from saccade.decoding.continuous import sources as reader
 from saccade.decoding.continuous import step
-from saccade.decoding.continuous.greedy_state import Size
-from saccade.decoding.continuous.scheduler import PACES, Factory, Pace, write
+from saccade.decoding.continuous.greedy_state import StateSize
+from saccade.decoding.continuous.scheduler import SETTINGS, SchedulerSettings, SlotFactory, generate
 from saccade.models import transformer
 from saccade.models.transformer import BlockSizes, Transformer
 from slot_cases import assert_same, random_sources, small_model, work_of
 
 CPU = torch.device("cpu")
-LAGGING = PACES["cuda"]._replace(first_steps=4)
+LAGGING = SETTINGS["cuda"]._replace(first_steps=4)
 
 
 class Endless(nn.Module):
@@ -49,11 +49,11 @@ def compare(
     sources: list[Tensor],
     options: BeamOptions,
     prefixes: Sequence[Sequence[int]] = (),
-    pace: Pace = PACES["cpu"],
+    pace: SchedulerSettings = SETTINGS["cpu"],
     made: Any = None,
 ) -> list[list[Hypothesis]]:
     work = work_of(sources, prefixes)
-    found = write(Factory(model, options, CPU, pace, made), work)
+    found = generate(SlotFactory(model, options, CPU, pace, made), work)
     assert_same(found, beam_search(model, *work.load(range(len(sources))), options, prefixes))
     return found
 
@@ -79,25 +79,27 @@ def test_readings_and_entries_that_are_replayed(positions: str, monkeypatch: pyt
     monkeypatch.setattr(step, "recorded", recorded)
     torch.manual_seed(4)
     model, options = small_model(positions=positions), BeamOptions(width=2)
-    made: dict[Size, step.Stage] = {}
-    factory = Factory(model, options, CPU, LAGGING._replace(rows=6), made, reader.SourceEncoder(model, CPU))
+    made: dict[StateSize, step.SlotBatch] = {}
+    factory = SlotFactory(model, options, CPU, LAGGING._replace(rows=6), made, reader.SourceEncoder(model, CPU))
     for _ in range(4):
         work = work_of(random_sources(11))
-        assert_same(write(factory, work), beam_search(model, *work.load(range(11)), options))
+        assert_same(generate(factory, work), beam_search(model, *work.load(range(11)), options))
     assert len(replays) > 2
-    assert any(isinstance(entry, step._Entry) for one in made.values() for entry in one._entries._met.values())
+    assert any(
+        isinstance(entry, step._EntryGraph) for one in made.values() for entry in one._entry_graphs._graphs.values()
+    )
 
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_copy_has_the_weights_that_an_optimizer_left(fused: bool) -> None:
     model = small_model()
     writer = DecodingEngine(model)
-    writer._taken()
+    writer._update_copy()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=fused)
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
-    for mine, theirs in zip(writer._taken().parameters(), model.parameters(), strict=True):
+    for mine, theirs in zip(writer._update_copy().parameters(), model.parameters(), strict=True):
         assert torch.equal(mine, theirs)
 
 
@@ -128,7 +130,7 @@ def test_anything_goes(seed: int) -> None:
     )
     prefix_of = random.choice([0, 4])
     prefixes = [torch.randint(3, 11, (random.randint(0, prefix_of),)).tolist() for _ in sources]
-    pace = random.choice([PACES["cpu"], LAGGING])
+    pace = random.choice([SETTINGS["cpu"], LAGGING])
     compare(model, sources, options, prefixes, pace._replace(rows=random.choice([width, 2 * width, 3 * width, 64])))
 
 
@@ -157,7 +159,7 @@ def test_loops_are_cut_alike(width: int) -> None:
 def test_long_outputs_get_fewer_slots() -> None:
     torch.manual_seed(2)
     random.seed(2)
-    pace = PACES["cpu"]._replace(row_steps=128, rows=12)
+    pace = SETTINGS["cpu"]._replace(row_steps=128, rows=12)
     compare(small_model(), [*random_sources(6, 5), *random_sources(2, 40)], BeamOptions(width=2), pace=pace)
 
 
@@ -182,12 +184,12 @@ def test_joined_projections_change_nothing() -> None:
     torch.manual_seed(5)
     model = small_model()
     work = work_of([torch.tensor([4, 5, 6])])
-    expected = write(Factory(model, BeamOptions(width=2), CPU, PACES["cpu"]), work)
+    expected = generate(SlotFactory(model, BeamOptions(width=2), CPU, SETTINGS["cpu"]), work)
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
             module.join()
             module.join()
-    assert_same(write(Factory(model, BeamOptions(width=2), CPU, PACES["cpu"]), work), expected)
+    assert_same(generate(SlotFactory(model, BeamOptions(width=2), CPU, SETTINGS["cpu"]), work), expected)
 
 
 def test_what_a_writer_refuses() -> None:
@@ -213,4 +215,4 @@ def test_what_a_writer_refuses() -> None:
 
 
 def test_no_sentences() -> None:
-    assert DecodingEngine(small_model()).write(work_of([]), BeamOptions()) == []
+    assert DecodingEngine(small_model()).generate(work_of([]), BeamOptions()) == []

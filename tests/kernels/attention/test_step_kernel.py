@@ -97,4 +97,4 @@ def test_sentences_in_slots_are_written_with_it(width: int, monkeypatch: pytest.
     expected = beam_search(model, *work.load([0, 1]), options)
     monkeypatch.setattr(transformer, "can_step", lambda *_: True)
     monkeypatch.setattr(slots, "attend_step", lambda *given, **how: attend_step(*given, **how, backend="triton"))
-    assert_same(DecodingEngine(model).write(work, options), expected)
+    assert_same(DecodingEngine(model).generate(work, options), expected)

@@ -103,8 +103,8 @@ def test_sentences_are_written_as_before(how: dict[str, Any], monkeypatch: pytes
     options = BeamOptions(width=2, num_best=2, max_length=6)
     expected = beam_search(model, *work.load(range(2)), options)
     monkeypatch.setattr(module, "is_fused", lambda x: x.is_floating_point())
-    assert_same(DecodingEngine(model).write(work, options), expected)
+    assert_same(DecodingEngine(model).generate(work, options), expected)
     for part in model.modules():
         if isinstance(part, MultiHeadAttention):
             part.join()
-    assert_same(DecodingEngine(model).write(work, options), expected)
+    assert_same(DecodingEngine(model).generate(work, options), expected)

@@ -1,4 +1,4 @@
-"""Beam search in slots: what `beam` does with lists, with tensors, for all sentences at once."""
+"""Beam search in slots: the search of `beam` with tensors instead of lists, for all sentences at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from saccade.attention.slots import Slots
 from saccade.data.text.tokenizer import END
 from saccade.decoding.constraints import Constraints
-from saccade.decoding.continuous.greedy_state import Board, Likeliest, Size
+from saccade.decoding.continuous.greedy_state import DecodingState, StateSize, TopTokens
 from saccade.decoding.options import DecodingOptions
 from saccade.ops.kernels.availability import HAS_TRITON
 
@@ -18,36 +18,36 @@ WIDEST_KERNEL = 16  # hypotheses, whose candidates a warp holds
 
 
 @final
-class BeamBoard(Board):
-    """N hypotheses a sentence. Those that ended or were cut are remembered by their last step and row."""
+class BeamState(DecodingState):
+    """N hypotheses a sentence. Those that ended or were cut are stored by their last step and row."""
 
-    def __init__(self, options: DecodingOptions, size: Size, device: torch.device) -> None:
+    def __init__(self, options: DecodingOptions, size: StateSize, device: torch.device) -> None:
         super().__init__(options, size, device)
         batch, width = size.batch, size.width
         self.score_BN = torch.full((batch, width), -torch.inf, device=device)
-        self.back_BNC = self._whole(batch, width, size.steps)
+        self.back_BNC = self._zeros(batch, width, size.steps)
         self._own_N = torch.arange(width, dtype=torch.uint8, device=device)
         self.row_BNC = self._own_N[:, None].expand(batch, -1, size.steps).contiguous()
         self.slots = Slots(self.place_B, width, size.steps, self.row_BNC)
         self.worth_BM = torch.full((batch, options.num_best), -torch.inf, dtype=torch.float64, device=device)
         self.ended_BM3 = torch.zeros(batch, options.num_best, 3, dtype=torch.float64, device=device)
-        self.num_cut_B = self._whole(batch)
-        self.cut_BX2 = self._whole(batch, 2 * width + 1, 2)  # the last is for those that aren't cut
+        self.num_cut_B = self._zeros(batch)
+        self.cut_BX2 = self._zeros(batch, 2 * width + 1, 2)  # the last is for those that aren't cut
         shares = [options.normalised(1.0, length) for length in range(size.steps)]
         self.share_C = torch.tensor(shares, dtype=torch.float64, device=device)
         self.last_share_B = torch.zeros(batch, dtype=torch.float64, device=device)  # at the limit
 
     @property
-    def count(self) -> int:
-        """2N of each row hold N that don't end, whatever happens to the rest."""
+    def num_candidates(self) -> int:
+        """2N of each row are enough: among them N don't end."""
         return 2 * self.size.width
 
-    def ids(self) -> Tensor:
-        """What each hypothesis has read, [R, C], gathered from the rows that did."""
+    def read_ids(self) -> Tensor:
+        """Return the ids that each hypothesis has read, [R, C], gathered from the rows that wrote them."""
         return self.token_BNC.gather(1, self.row_BNC.long()).flatten(0, 1)
 
     def enter(self, index_E: Tensor, constraints: Constraints) -> None:
-        """N equal rows a sentence, of which only the first may be extended."""
+        """Begin with N equal rows a sentence, of which only the first may be extended."""
         super().enter(index_E, constraints)
         self.score_BN.index_fill_(0, index_E, -torch.inf)
         self.score_BN[:, 0].index_fill_(0, index_E, 0)
@@ -57,42 +57,40 @@ class BeamBoard(Board):
         self.last_share_B[index_E] = ((constraints.limit_B.double() + 5) / 6) ** -self.options.length_penalty
         self.slots.renew()
 
-    def refill(self, other: Board, index_E: Tensor) -> None:
-        """Some sentences of another board, in the first slots."""
+    def refill(self, other: DecodingState, index_E: Tensor) -> None:
         super().refill(other, index_E)
         self.slots.renew()
 
-    def take(self, found: Likeliest) -> Tensor:
-        """The best of all extensions: those that end are remembered, N others are the next hypotheses."""
+    def update(self, found: TopTokens) -> Tensor:
+        """Choose the best of all extensions: store those that end, and continue with N others."""
         if self.device.type == "cuda" and HAS_TRITON and self.size.width <= WIDEST_KERNEL:
-            from saccade.decoding.continuous.kernels.beam_update import take
+            from saccade.decoding.continuous.kernels.beam_update import update
 
-            return take(self, found)
+            return update(self, found)
         (batch, width), each = self.score_BN.shape, found.token_RM.shape[1]
         total_BNM = self.score_BN[..., None] + found.log_p_RM.view(batch, width, each)
         total_BX = total_BNM.flatten(1).masked_fill(~self.live_B[:, None], -torch.inf)
         best_BX, at_BX = total_BX.topk(min(2 * width, width * each), dim=1)
         parent_BX, token_BX = at_BX // each, found.token_RM.view(batch, -1).gather(1, at_BX)
         ends_BX = token_BX == END
-        self._finish(best_BX[:, :width], parent_BX[:, :width], ends_BX[:, :width])
+        self._collect_ended(best_BX[:, :width], parent_BX[:, :width], ends_BX[:, :width])
         score_BN, kept_BN = best_BX.masked_fill(ends_BX, -torch.inf).topk(min(width, best_BX.shape[1]), dim=1)
         parent_BN, token_BN = parent_BX.gather(1, kept_BN), token_BX.gather(1, kept_BN)
         self._write(token_BN, score_BN - self.score_BN.gather(1, parent_BN))
-        self._go_on(parent_BN)
+        self._follow_parents(parent_BN)
         self.score_BN.copy_(score_BN)
         self.place_B += self.live_B
-        self.loops.follow(token_BN, parent_BN)
-        self._stop()
+        self.loops.update(token_BN, parent_BN)
+        self._finish_sentences()
         self.slots.renew()
         return parent_BN
 
     def columns(self, num_steps: int) -> dict[str, Tensor]:
-        """All that is needed to read off what was written, one row a sentence."""
         own = {"worth": self.worth_BM, "ended": self.ended_BM3, "num_cut": self.num_cut_B, "cut": self.cut_BX2}
         return {**super().columns(num_steps), "back": self.back_BNC[..., :num_steps], **own}
 
-    def _finish(self, score_BN: Tensor, parent_BN: Tensor, ends_BN: Tensor) -> None:
-        """Candidates among the best N that end: the best of all of these so far are kept."""
+    def _collect_ended(self, score_BN: Tensor, parent_BN: Tensor, ends_BN: Tensor) -> None:
+        """Store candidates among the best N that end, and keep the best of all that have ended so far."""
         place_BN = self.place_B[:, None].expand_as(parent_BN)
         worth_BN = score_BN.double() * self.share_C[self.place_B + 1][:, None]
         worth_BX = torch.cat([self.worth_BM, worth_BN.masked_fill(~ends_BN, -torch.inf)], 1)
@@ -102,19 +100,19 @@ class BeamBoard(Board):
         self.worth_BM.copy_(worth_BM)
         self.ended_BM3.copy_(ended_BX3.gather(1, at_BM[..., None].expand(-1, -1, 3)))
 
-    def _go_on(self, parent_BN: Tensor) -> None:
-        """The past of a row becomes its parent's; what it writes from now on is its own."""
+    def _follow_parents(self, parent_BN: Tensor) -> None:
+        """Give each row its parent's past; what it writes from now on is its own."""
         next_BN1 = (self.place_B + 1)[:, None, None].expand(-1, self.size.width, 1)
         self.back_BNC.scatter_(2, next_BN1, parent_BN[..., None])
         row_BNC = self.row_BNC.gather(1, parent_BN[..., None].expand_as(self.row_BNC))
         own_BN1 = self._own_N[:, None].expand_as(next_BN1)
         self.row_BNC.copy_(row_BNC.scatter(2, next_BN1, own_BN1))
 
-    def _stop(self) -> None:
-        """Rows that loop are cut; so is what lives in sentences that are done, where too few ended."""
+    def _finish_sentences(self) -> None:
+        """Cut rows that loop; in finished sentences cut the live rows too, if too few have ended."""
         width = self.size.width
         exists_BN = self.score_BN.isfinite()
-        looping_BN = self.loops.found(self.place_B, self.guarded_B)
+        looping_BN = self.loops.detect(self.place_B, self.guarded_B)
         cut_BN = looping_BN & exists_BN
         self.score_BN.masked_fill_(looping_BN, -torch.inf)
         best_B = self.score_BN.amax(1)

@@ -1,7 +1,7 @@
-"""Many sentences through a fixed number of slots: those that are done leave, those that wait enter.
+"""Continuous batching: sentences pass through a fixed number of slots, and new ones take those of finished ones.
 
-The outputs are those of `greedy` and `beam_search`, sentence by sentence. The device is asked for nothing inside a
-step; every few steps it says which sentences were done some steps ago, while it goes on with the others.
+The outputs are those of `greedy` and `beam_search`, sentence by sentence. The host asks the device for nothing inside a
+step; every few steps it learns which sentences had finished some steps ago, while the device works on the others.
 """
 
 from __future__ import annotations
@@ -18,142 +18,142 @@ from torch import Tensor
 
 from saccade.decoding.beam import BeamOptions
 from saccade.decoding.constraints import Constraints, constrain
-from saccade.decoding.continuous.greedy_state import Size
-from saccade.decoding.continuous.results import Flags, Integers, beam_outputs, greedy_outputs
-from saccade.decoding.continuous.sources import SourceEncoder, on_device, power
-from saccade.decoding.continuous.step import Stage, to_host
+from saccade.decoding.continuous.greedy_state import StateSize
+from saccade.decoding.continuous.results import Flags, Integers, collect_beam, collect_greedy
+from saccade.decoding.continuous.sources import SourceEncoder, next_power_of_two, to_device
+from saccade.decoding.continuous.step import SlotBatch, to_host
 from saccade.decoding.options import Hypothesis
 from saccade.decoding.stepper import Slotted
 
 FEW_SENTENCES = 8
-ENCODED = 16384  # source steps that are read together
+MAX_SOURCE_STEPS = 16384  # that are encoded together
 Load = Callable[[Sequence[int]], tuple[Tensor, Tensor]]  # numbers of sentences to their sources and lengths, padded
-Column = NDArray[Any]  # something of every sentence
+Column = NDArray[Any]  # a value for every sentence
 
 
-class Pace(NamedTuple):
-    """How much is written together, and how often it is looked at."""
+class SchedulerSettings(NamedTuple):
+    """How much is decoded together, and how often the host looks at it."""
 
     rows: int  # hypotheses
     row_steps: int  # of all hypotheses together, if each goes to its limit
     first_steps: int  # of output that there is room for at first; it is doubled when that is not enough
-    steps: int  # in a round, which ends with a look
-    lag: int  # rounds that a look is behind
-    spare: float  # the share of slots that may be empty when nobody waits
-    rounded: bool  # sizes are powers of two, so that few are met
+    steps: int  # in a round, which ends with a status check
+    lag: int  # rounds that a status check is behind
+    spare: float  # the share of slots that may be empty when no sentence waits
+    rounded: bool  # sizes are powers of two, so that few different ones occur
 
     def steps_of(self, num_sentences: int) -> int:
-        """In a round of so many: for few the host has time to look twice as often, and they wait for nobody else."""
+        """Return the steps of a round: half as many for few sentences, as the host then has time to look."""
         return self.steps if num_sentences > FEW_SENTENCES else max(1, self.steps // 2)
 
 
-PACES = {"cpu": Pace(256, 1 << 16, 16, 1, 0, 0.25, False), "cuda": Pace(2048, 1 << 20, 64, 4, 1, 0.5, True)}
+SETTINGS = {
+    "cpu": SchedulerSettings(256, 1 << 16, 16, 1, 0, 0.25, False),
+    "cuda": SchedulerSettings(2048, 1 << 20, 64, 4, 1, 0.5, True),
+}
 
 
 class DecodingWork(NamedTuple):
-    """Sentences to be written: how to load their sources, on the host; how long these are; what outputs begin with."""
+    """Sentences to decode: how to load their sources on the host, the sources' lengths, and prefixes of the outputs."""
 
     load: Load
     lengths: Sequence[int]
     prefixes: Sequence[Sequence[int]] = ()
 
 
-class Factory(NamedTuple):
-    """Where stages come from: a model, how it is to write, stages made before, by their size, and who reads sources."""
+class SlotFactory(NamedTuple):
+    """Makes batches of slots for a model and options. `made` keeps them by size; `encoder` replays encodings."""
 
     model: Slotted
     options: BeamOptions
     device: torch.device
-    pace: Pace
-    made: dict[Size, Stage] | None = None
-    reader: SourceEncoder | None = None
+    settings: SchedulerSettings
+    made: dict[StateSize, SlotBatch] | None = None
+    encoder: SourceEncoder | None = None
 
-    def stage(self, size: Size) -> Stage:
-        """An empty stage of this size."""
+    def make(self, size: StateSize) -> SlotBatch:
+        """Return an empty batch of slots of this size."""
         if self.made is None:
-            return Stage(self.model, self.options, size, self.device)
+            return SlotBatch(self.model, self.options, size, self.device)
         if size not in self.made:
-            self.made[size] = Stage(self.model, self.options, size, self.device)
-        self.made[size].board.live_B.zero_()
+            self.made[size] = SlotBatch(self.model, self.options, size, self.device)
+        self.made[size].state.live_B.zero_()
         return self.made[size]
 
-    def start(self, source: Tensor, length_E: Tensor) -> Any:
-        """The model's state after these sources; further rows are those of the last."""
-        if self.reader is not None and self.reader.reads(source):
-            return self.reader.start(source, length_E)
-        return self.model.start(on_device(source, self.device), on_device(length_E, self.device))
+    def encode(self, source: Tensor, length_E: Tensor) -> Any:
+        """Return the model's state after these sources; further rows are copies of the last."""
+        if self.encoder is not None and self.encoder.accepts(source):
+            return self.encoder.start(source, length_E)
+        return self.model.start(to_device(source, self.device), to_device(length_E, self.device))
 
-    def keeps(self, started: Any) -> bool:
-        """Whether other sources will be read into this state."""
-        return self.reader is not None and self.reader.keeps(started)
+    def is_reused(self, started: Any) -> bool:
+        """Return whether other sources will be encoded into this same state."""
+        return self.encoder is not None and self.encoder.is_reused(started)
 
 
 @torch.inference_mode()
-def write(factory: Factory, work: DecodingWork) -> list[list[Hypothesis]]:
-    """For every sentence its best outputs, best first."""
-    found: list[list[Hypothesis]] = [[] for _ in work.lengths]
-    for batch, numbers in _groups(factory, work):
-        writing = _Writing(factory, work, batch, numbers, found)
-        while not writing.is_over:
-            writing.round()
-    return found
+def generate(factory: SlotFactory, work: DecodingWork) -> list[list[Hypothesis]]:
+    """Return for every sentence its best outputs, best first."""
+    results: list[list[Hypothesis]] = [[] for _ in work.lengths]
+    for num_slots, numbers in _group_by_limit(factory, work):
+        scheduler = _Scheduler(factory, work, num_slots, numbers, results)
+        while not scheduler.is_done:
+            scheduler.run_round()
+    return results
 
 
-def _groups(factory: Factory, work: DecodingWork) -> Iterator[tuple[int, Integers]]:
-    """Sentences, longest first, with the number of slots that they get; long outputs get fewer."""
-    options, pace = factory.options, factory.pace
-    limit_S = np.asarray(options.limits(work.lengths, work.prefixes), np.int64)
-    order_S = np.lexsort((-np.asarray(work.lengths, np.int64), -limit_S))
-    most = max(1, pace.rows // options.width)
-    while len(order_S):
-        longest = int(limit_S[order_S[0]])
-        batch = min(most, max(1, pace.row_steps // (options.width * longest)))
-        count = len(order_S) if batch == most else int((limit_S[order_S] > longest // 2).sum())
-        yield batch, order_S[:count]
-        order_S = order_S[count:]
+def _group_by_limit(factory: SlotFactory, work: DecodingWork) -> Iterator[tuple[int, Integers]]:
+    """Yield numbers of slots with the sentences for them, longest first; long outputs get fewer slots."""
+    options, settings = factory.options, factory.settings
+    limits = np.asarray(options.limits(work.lengths, work.prefixes), np.int64)
+    order = np.lexsort((-np.asarray(work.lengths, np.int64), -limits))
+    most = max(1, settings.rows // options.width)
+    while len(order):
+        longest = int(limits[order[0]])
+        num_slots = min(most, max(1, settings.row_steps // (options.width * longest)))
+        count = len(order) if num_slots == most else int((limits[order] > longest // 2).sum())
+        yield num_slots, order[:count]
+        order = order[count:]
 
 
 class _Sentences(NamedTuple):
-    """Some that are being written: their numbers and slots, how many ids each may and does have, who may not loop."""
+    """Sentences in slots: number, slot, most ids, ids so far, and whether loops are cut."""
 
-    number_S: Column
-    slot_S: Column
-    limit_S: Column
-    written_S: Column
-    guarded_S: Column
+    numbers: Column
+    slots: Column
+    limits: Column
+    lengths: Column
+    guarded: Column
 
     @property
     def size(self) -> int:
-        """How many there are."""
-        return len(self.number_S)
+        return len(self.numbers)
 
-    def only(self, is_kept_S: Flags) -> _Sentences:
-        """Some of them."""
-        return _Sentences(*(column_S[is_kept_S] for column_S in self))
+    def select(self, is_kept: Flags) -> _Sentences:
+        return _Sentences(*(column[is_kept] for column in self))
 
-    def joined(self, other: _Sentences) -> _Sentences:
-        """These and others."""
+    def join(self, other: _Sentences) -> _Sentences:
         return _Sentences(*(np.concatenate(both) for both in zip(self, other, strict=True)))
 
     def after(self, count: int) -> _Sentences:
-        """Some steps later."""
-        return self._replace(written_S=np.minimum(self.written_S + count, self.limit_S))
+        """Return the sentences some steps later."""
+        return self._replace(lengths=np.minimum(self.lengths + count, self.limits))
 
 
-_NO = np.zeros(0, np.int64)
-NOBODY = _Sentences(_NO, _NO, _NO, _NO, _NO.astype(np.bool_))
+_EMPTY = np.zeros(0, np.int64)
+NO_SENTENCES = _Sentences(_EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY.astype(np.bool_))
 
 
-class _Look(NamedTuple):
-    """Which slots were live at the end of a round, on the way to the host, and who was in which."""
+class _StatusCheck(NamedTuple):
+    """The slots that were live at the end of a round, on their way to the host, and the sentences in them."""
 
     live_B: Tensor
     sentences: _Sentences
     wait: Callable[[], None]
 
 
-class _Leaving(NamedTuple):
-    """What was written in some slots, on the way to the host, and by whom."""
+class _PendingResults(NamedTuple):
+    """The contents of some slots, on their way to the host, and the sentences that were in them."""
 
     columns: dict[str, Tensor]
     sentences: _Sentences
@@ -162,134 +162,135 @@ class _Leaving(NamedTuple):
 
 @final
 @dataclass
-class _Writing:
-    """Some sentences on their way through slots."""
+class _Scheduler:
+    """Passes some sentences through slots, round by round."""
 
-    factory: Factory
+    factory: SlotFactory
     work: DecodingWork
-    batch: int
+    num_slots: int
     waiting: Integers
-    found: list[list[Hypothesis]]
-    stage: Stage | None = None
-    sentences: _Sentences = NOBODY
-    looks: deque[_Look] = field(default_factory=deque)
-    leaving: deque[_Leaving] = field(default_factory=deque)
+    results: list[list[Hypothesis]]
+    batch: SlotBatch | None = None
+    sentences: _Sentences = NO_SENTENCES
+    checks: deque[_StatusCheck] = field(default_factory=deque)
+    pending: deque[_PendingResults] = field(default_factory=deque)
 
     @property
-    def is_over(self) -> bool:
-        """Nobody waits, writes or leaves."""
-        return not (len(self.waiting) or self.sentences.size or self.leaving)
+    def is_done(self) -> bool:
+        return not (len(self.waiting) or self.sentences.size or self.pending)
 
-    def round(self) -> None:
-        """Some steps. What is asked of the device was done before they are; the host catches up meanwhile."""
-        self._let_in()
-        lag = self._go_on() if self.sentences.size else 0
-        while self.leaving:
-            self._note(self.leaving.popleft())
-        while len(self.looks) > lag:
-            self._let_out(self.looks.popleft())
+    def run_round(self) -> None:
+        """Queue several decoder steps, then process results of the previous round while they run."""
+        self._admit()
+        lag = self._run_steps() if self.sentences.size else 0
+        while self.pending:
+            self._store_results(self.pending.popleft())
+        while len(self.checks) > lag:
+            self._retire_finished(self.checks.popleft())
 
-    def _go_on(self) -> int:
-        """Some steps, and a look; how many looks need not be there yet."""
-        left = int((self.sentences.limit_S - self.sentences.written_S).max())
+    def _run_steps(self) -> int:
+        """Queue the steps of a round and a status check; return how many checks may still be on their way."""
+        left = int((self.sentences.limits - self.sentences.lengths).max())
         if not left:
             return 0
-        stage, count = self._fitting_stage(), min(left, self.factory.pace.steps_of(self.sentences.size))
+        batch, count = self._fit_round(), min(left, self.factory.settings.steps_of(self.sentences.size))
         for _ in range(count):
-            stage.step()
+            batch.step()
         self.sentences = self.sentences.after(count)
-        if left == count and not len(self.waiting):  # all have come to their limits, and nobody needs to look
-            self.looks.clear()
-            self._leave(np.ones(self.sentences.size, np.bool_))
+        if left == count and not len(self.waiting):  # all have come to their limits: no check is needed
+            self.checks.clear()
+            self._retire(np.ones(self.sentences.size, np.bool_))
             return 0
-        self.looks.append(_Look(to_host(stage.board.live_B), self.sentences, _mark(self.factory.device)))
-        return self.factory.pace.lag
+        self.checks.append(
+            _StatusCheck(to_host(batch.state.live_B), self.sentences, _record_event(self.factory.device))
+        )
+        return self.factory.settings.lag
 
-    def _let_in(self) -> None:
-        """Those who wait take free slots, when there are enough of these to be worth reading for."""
-        batch = self.batch if self.stage is None else self.stage.size.batch
-        while len(self.waiting) and (free := batch - self.sentences.size) * 8 >= batch:
-            most = min(free, max(1, ENCODED // max(1, self.work.lengths[self.waiting[0]])))
-            numbers_E, self.waiting = self.waiting[:most], self.waiting[most:]
-            self._enter(numbers_E)
+    def _admit(self) -> None:
+        """Give free slots to waiting sentences, once an eighth of the slots is free: encoding few is not worth it."""
+        num_slots = self.num_slots if self.batch is None else self.batch.size.batch
+        while len(self.waiting) and (free := num_slots - self.sentences.size) * 8 >= num_slots:
+            most = min(free, max(1, MAX_SOURCE_STEPS // max(1, self.work.lengths[self.waiting[0]])))
+            numbers, self.waiting = self.waiting[:most], self.waiting[most:]
+            self._enter(numbers)
 
     def _enter(self, number_E: Integers) -> None:
         numbers = number_E.tolist()
         source, length_E = self.work.load(numbers)
-        started = self.factory.start(source, length_E)  # what follows is done while the device reads
+        started = self.factory.encode(source, length_E)  # what follows is done while the device encodes
         prefixes = [self.work.prefixes[number] for number in numbers] if self.work.prefixes else ()
         constraints = constrain(self.factory.options, source, length_E, prefixes)
-        stage = self._roomy_stage(started.num_source_steps, constraints)
-        is_free_B = np.ones(stage.size.batch, np.bool_)
-        is_free_B[self.sentences.slot_S] = False
+        batch = self._fit_sources(started.num_source_steps, constraints)
+        is_free_B = np.ones(batch.size.batch, np.bool_)
+        is_free_B[self.sentences.slots] = False
         slot_E = is_free_B.nonzero()[0][: len(numbers)]
-        stays = len(numbers) <= FEW_SENTENCES and self.factory.keeps(started)
-        stage.enter(slot_E.tolist(), started, constraints, stays=stays)
+        is_reused = len(numbers) <= FEW_SENTENCES and self.factory.is_reused(started)
+        batch.enter(slot_E.tolist(), started, constraints, is_reused=is_reused)
         limit_E, guarded_E = constraints.limit_B.numpy(), constraints.guarded_B.numpy()
         entering = _Sentences(number_E, slot_E, limit_E, np.zeros_like(number_E), guarded_E)
-        self.sentences = self.sentences.joined(entering)
+        self.sentences = self.sentences.join(entering)
 
-    def _roomy_stage(self, source_steps: int, constraints: Constraints) -> Stage:
-        """The stage, with room for these sources and prefixes."""
+    def _fit_sources(self, source_steps: int, constraints: Constraints) -> SlotBatch:
+        """Return slots with room for these sources and prefixes."""
         prefix_steps, width = constraints.prefix_BT.shape[1], self.factory.options.width
-        if self.stage is None:
-            count = min(self.batch, len(constraints.limit_B) + len(self.waiting))
-            steps = min(self.factory.pace.first_steps, int(constraints.limit_B.max()) + 2)
-            return self._moved(Size(count, width, steps, source_steps, prefix_steps))
-        size = self.stage.size
+        if self.batch is None:
+            count = min(self.num_slots, len(constraints.limit_B) + len(self.waiting))
+            steps = min(self.factory.settings.first_steps, int(constraints.limit_B.max()) + 2)
+            return self._resize(StateSize(count, width, steps, source_steps, prefix_steps))
+        size = self.batch.size
         more = (max(size.source_steps, source_steps), max(size.prefix_steps, prefix_steps))
-        return self._moved(size._replace(source_steps=more[0], prefix_steps=more[1]))
+        return self._resize(size._replace(source_steps=more[0], prefix_steps=more[1]))
 
-    def _fitting_stage(self) -> Stage:
-        """The stage, with room for the steps of a round; without empty slots, when nobody waits for them."""
-        assert self.stage is not None
-        size, pace, count = self.stage.size, self.factory.pace, self.sentences.size
-        steps = int(self.sentences.after(pace.steps).written_S.max()) + 2
+    def _fit_round(self) -> SlotBatch:
+        """Return slots with room for the steps of a round, and without empty slots when no sentence waits for them."""
+        assert self.batch is not None
+        size, settings, count = self.batch.size, self.factory.settings, self.sentences.size
+        steps = int(self.sentences.after(settings.steps).lengths.max()) + 2
         if steps > size.steps:
             size = size._replace(steps=max(steps, 2 * size.steps))
-        if not len(self.waiting) and count <= size.batch * (1 - pace.spare):
+        if not len(self.waiting) and count <= size.batch * (1 - settings.spare):
             size = size._replace(batch=count)
-        return self._moved(size)
+        return self._resize(size)
 
-    def _moved(self, size: Size) -> Stage:
-        """The stage of this size; who is written goes there."""
-        if self.factory.pace.rounded:
+    def _resize(self, size: StateSize) -> SlotBatch:
+        """Move the sentences to slots of this size."""
+        if self.factory.settings.rounded:
             batch, width, *steps = size
-            size = Size(power(batch), width, *(power(one) if one else 0 for one in steps))
-        if self.stage is not None and self.stage.size == size:
-            return self.stage
-        before, self.stage = self.stage, self.factory.stage(size)
+            size = StateSize(next_power_of_two(batch), width, *(next_power_of_two(n) if n else 0 for n in steps))
+        if self.batch is not None and self.batch.size == size:
+            return self.batch
+        before, self.batch = self.batch, self.factory.make(size)
         if before is not None and self.sentences.size:
-            self.stage.refill(before, self.sentences.slot_S.tolist())
-            self.sentences = self.sentences._replace(slot_S=np.arange(self.sentences.size))
-        return self.stage
+            self.batch.refill(before, self.sentences.slots.tolist())
+            self.sentences = self.sentences._replace(slots=np.arange(self.sentences.size))
+        return self.batch
 
-    def _let_out(self, look: _Look) -> None:
-        """Who was done in that round leaves, and what it wrote is sent for."""
-        look.wait()
-        is_live_S = look.live_B.numpy()[look.sentences.slot_S]
-        if not is_live_S.all():
-            is_leaving_S = np.isin(self.sentences.number_S, look.sentences.number_S[~is_live_S])
-            if is_leaving_S.any():
-                self._leave(is_leaving_S)
+    def _retire_finished(self, check: _StatusCheck) -> None:
+        """Retire the sentences that had finished at this check."""
+        check.wait()
+        is_live = check.live_B.numpy()[check.sentences.slots]
+        if not is_live.all():
+            is_finished = np.isin(self.sentences.numbers, check.sentences.numbers[~is_live])
+            if is_finished.any():
+                self._retire(is_finished)
 
-    def _leave(self, is_leaving_S: Flags) -> None:
-        """What these wrote is sent for."""
-        assert self.stage is not None
-        leaving, self.sentences = self.sentences.only(is_leaving_S), self.sentences.only(~is_leaving_S)
-        columns = self.stage.columns(leaving.slot_S.tolist(), int(leaving.written_S.max()) + 1)
-        self.leaving.append(_Leaving(columns, leaving, _mark(self.factory.device)))
+    def _retire(self, is_finished: Flags) -> None:
+        """Free the slots of these sentences and send for their contents."""
+        assert self.batch is not None
+        finished, self.sentences = self.sentences.select(is_finished), self.sentences.select(~is_finished)
+        columns = self.batch.columns(finished.slots.tolist(), int(finished.lengths.max()) + 1)
+        self.pending.append(_PendingResults(columns, finished, _record_event(self.factory.device)))
 
-    def _note(self, leaving: _Leaving) -> None:
-        leaving.wait()
-        outputs = greedy_outputs if self.factory.options.width == 1 else beam_outputs
-        found = outputs(leaving.columns, self.factory.options, leaving.sentences.guarded_S)
-        for number, best in zip(leaving.sentences.number_S.tolist(), found, strict=True):
-            self.found[number] = best
+    def _store_results(self, pending: _PendingResults) -> None:
+        pending.wait()
+        collect = collect_greedy if self.factory.options.width == 1 else collect_beam
+        found = collect(pending.columns, self.factory.options, pending.sentences.guarded)
+        for number, best in zip(pending.sentences.numbers.tolist(), found, strict=True):
+            self.results[number] = best
 
 
-def _mark(device: torch.device) -> Callable[[], None]:
-    """A way to wait until the device has come to this point."""
+def _record_event(device: torch.device) -> Callable[[], None]:
+    """Return a function that waits until the device has come to this point."""
     if device.type != "cuda":
         return lambda: None
     event = torch.cuda.Event()

@@ -1,4 +1,4 @@
-"""Sources read on a CUDA device: a shape that is met again is read by replaying what was launched for it."""
+"""Encodes sources on a CUDA device: for a shape that occurs again, the launches are replayed from a graph."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from saccade.decoding.stepper import Slotted
 from saccade.ops.cuda_graphs import recorded, warmed
 
 SHORTEST = 8  # steps
-MOST_SHAPES = 32  # whose graphs are kept
+MAX_GRAPHS = 32  # whose graphs are kept
 
 
-class _Reading(NamedTuple):
-    """What a graph reads, and where its state is afterwards."""
+class _EncoderGraph(NamedTuple):
+    """A captured encoder: the tensors that it reads, and the state that it writes."""
 
     source_ES: Tensor
     length_E: Tensor
@@ -26,53 +26,53 @@ class _Reading(NamedTuple):
 
 @final
 class SourceEncoder:
-    """Reads ids with a model that stays where it is. Sizes are powers of two, so that few are met."""
+    """Encodes ids with a model whose memory stays in place. Sizes are powers of two, so that few occur."""
 
     def __init__(self, model: Slotted, device: torch.device) -> None:
         self._model, self._device = model, device
-        self._met: dict[torch.Size, _Reading | None] = {}  # None: once, and that was not recorded
+        self._graphs: dict[torch.Size, _EncoderGraph | None] = {}  # None: once, and that was not recorded
 
-    def reads(self, source: Tensor) -> bool:
-        """Whether these are ids, [E, S]."""
+    def accepts(self, source: Tensor) -> bool:
+        """Return whether these are ids, [E, S]."""
         return source.dim() == 2 and not source.is_floating_point()
 
-    def keeps(self, started: Any) -> bool:
-        """Whether this state is one that a graph writes, again and again."""
-        return any(reading is not None and reading.started is started for reading in self._met.values())
+    def is_reused(self, started: Any) -> bool:
+        """Return whether a graph writes into this state each time it is replayed."""
+        return any(graph is not None and graph.started is started for graph in self._graphs.values())
 
     def start(self, source_ES: Tensor, length_E: Tensor) -> Any:
-        """The state after these sources, with a power of two of rows: the last source again and again.
+        """Return the state after these sources, padded to a power of two of rows with copies of the last source.
 
-        It is there until sources of the same shape are read.
+        It is valid until sources of the same shape are encoded.
         """
-        source_ES, length_E = self._rounded(source_ES, length_E)
+        source_ES, length_E = self._round_up(source_ES, length_E)
         shape = source_ES.shape
-        if shape not in self._met:
-            if len(self._met) >= MOST_SHAPES:
-                self._met.clear()
-            self._met[shape] = None
-            return self._model.start(on_device(source_ES, self._device), on_device(length_E, self._device))
-        reading = self._met[shape]
-        if reading is None:
-            reading = self._met[shape] = self._recorded(source_ES, length_E)
-        reading.source_ES.copy_(on_device(source_ES, self._device))
-        reading.length_E.copy_(on_device(length_E, self._device))
-        reading.graph.replay()
-        return reading.started
+        if shape not in self._graphs:
+            if len(self._graphs) >= MAX_GRAPHS:
+                self._graphs.clear()
+            self._graphs[shape] = None
+            return self._model.start(to_device(source_ES, self._device), to_device(length_E, self._device))
+        graph = self._graphs[shape]
+        if graph is None:
+            graph = self._graphs[shape] = self._record(source_ES, length_E)
+        graph.source_ES.copy_(to_device(source_ES, self._device))
+        graph.length_E.copy_(to_device(length_E, self._device))
+        graph.graph.replay()
+        return graph.started
 
-    def _recorded(self, source_ES: Tensor, length_E: Tensor) -> _Reading:
+    def _record(self, source_ES: Tensor, length_E: Tensor) -> _EncoderGraph:
         source_ES, length_E = source_ES.to(self._device), length_E.to(self._device)
 
         def read() -> Any:
             return self._model.start(source_ES, length_E)
 
         warmed(read, self._device)
-        return _Reading(source_ES, length_E, *recorded(read))
+        return _EncoderGraph(source_ES, length_E, *recorded(read))
 
-    def _rounded(self, source_ES: Tensor, length_E: Tensor) -> tuple[Tensor, Tensor]:
-        """The same sources with more padding, and the last one again, up to powers of two."""
+    def _round_up(self, source_ES: Tensor, length_E: Tensor) -> tuple[Tensor, Tensor]:
+        """Pad the sources, and repeat the last one, up to powers of two."""
         count, steps = source_ES.shape
-        wanted, more = max(SHORTEST, power(steps)), power(count) - count
+        wanted, more = max(SHORTEST, next_power_of_two(steps)), next_power_of_two(count) - count
         if self._model.max_places is not None:
             wanted = max(steps, min(wanted, self._model.max_places))
         rows = source_ES.new_full((count + more, wanted), PAD)
@@ -81,11 +81,11 @@ class SourceEncoder:
         return rows, torch.cat([length_E, length_E[-1:].expand(more)])
 
 
-def on_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the host where it is wanted, without waiting."""
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Send a tensor from the host to the device, without waiting."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
-def power(number: int) -> int:
-    """The next power of two."""
+def next_power_of_two(number: int) -> int:
+    """Return the smallest power of two that is not below a number."""
     return 1 << (number - 1).bit_length()

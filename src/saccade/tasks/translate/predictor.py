@@ -237,7 +237,7 @@ class Translator(Predictor):
         )
         is_cuda = self._writer.device.type == "cuda"
         if is_cuda and isinstance(options, BeamOptions) and self._writer.refuses(options, work) is None:
-            return self._writer.write(work, options)
+            return self._writer.generate(work, options)
         found: list[list[Hypothesis]] = [[] for _ in texts]
         hypotheses = options.width if isinstance(options, BeamOptions) else options.num_best
         for rows in by_length([len(text.ids) for text in texts], self.tokens_per_batch // hypotheses):

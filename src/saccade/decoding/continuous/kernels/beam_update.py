@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def"
-"""What `BeamBoard.take` does, in one kernel: a program, which is one warp, has one sentence.
+"""What `BeamState.update` does, in one kernel: a program, which is one warp, has one sentence.
 
 Of equal candidates the first is better. What the slots know of the rows is written along with them.
 """
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from saccade.data.text.tokenizer import END
 from saccade.decoding.constraints import LONGEST_BLOCK, LONGEST_LOOP, SHORTEST_LOOP
-from saccade.decoding.continuous.beam_state import BeamBoard
-from saccade.decoding.continuous.greedy_state import Likeliest
+from saccade.decoding.continuous.beam_state import BeamState
+from saccade.decoding.continuous.greedy_state import TopTokens
 from saccade.decoding.continuous.kernels.loops import followed, is_looked_at
 from saccade.decoding.continuous.kernels.top_tokens import NOTHING, as_float, in_order
 from saccade.ops.kernels.follow import follow
@@ -23,37 +23,37 @@ from saccade.ops.kernels.launch import launch
 COPIED = 1024  # bytes of all rows of a sentence that are on their way at once
 
 
-def take(board: BeamBoard, found: Likeliest) -> Tensor:
+def update(state: BeamState, found: TopTokens) -> Tensor:
     """The best of all extensions: those that end are remembered, N others are the next hypotheses."""
-    (batch, width), each = board.score_BN.shape, found.token_RM.shape[1]
-    num_best, taken = board.options.num_best, min(2 * width, width * each)
-    parent_BN = torch.empty_like(board.last_BN)
+    (batch, width), each = state.score_BN.shape, found.token_RM.shape[1]
+    num_best, taken = state.options.num_best, min(2 * width, width * each)
+    parent_BN = torch.empty_like(state.last_BN)
     padded = triton.next_power_of_2(width)
-    take_kernel[(batch,)](
+    update_kernel[(batch,)](
         found.token_RM,
         found.log_p_RM,
-        board.live_B,
-        board.place_B,
-        board.limit_B,
-        board.guarded_B,
-        board.last_BN,
-        board.token_BNC,
-        board.log_p_BNC,
-        board.score_BN,
-        board.back_BNC,
-        board.row_BNC,
-        board.slots.place_R,
-        board.slots.holder_RC,
-        board.worth_BM,
-        board.ended_BM3,
-        board.num_cut_B,
-        board.cut_BX2,
-        board.share_C,
-        board.last_share_B,
-        board.loops.run_BNK,
-        board.loops.recent_BNK,
+        state.live_B,
+        state.place_B,
+        state.limit_B,
+        state.guarded_B,
+        state.last_BN,
+        state.token_BNC,
+        state.log_p_BNC,
+        state.score_BN,
+        state.back_BNC,
+        state.row_BNC,
+        state.slots.place_R,
+        state.slots.holder_RC,
+        state.worth_BM,
+        state.ended_BM3,
+        state.num_cut_B,
+        state.cut_BX2,
+        state.share_C,
+        state.last_share_B,
+        state.loops.run_BNK,
+        state.loops.recent_BNK,
         parent_BN,
-        board.size.steps,
+        state.size.steps,
         WIDTH=width,
         EACH=each,
         TAKEN=taken,
@@ -63,19 +63,19 @@ def take(board: BeamBoard, found: Likeliest) -> Tensor:
         RANKS=triton.next_power_of_2(taken),
         KEPT=triton.next_power_of_2(num_best),
         STEPS=COPIED // padded,
-        ROUNDS=board.options.max_rounds,
+        ROUNDS=state.options.max_rounds,
         BLOCKS=LONGEST_BLOCK,
         SHORTEST=SHORTEST_LOOP,
         LONGEST=LONGEST_LOOP,
         END=END,
         num_warps=1,
-        **launch(board.device),
+        **launch(state.device),
     )
     return parent_BN
 
 
 @triton.jit
-def take_kernel(
+def update_kernel(
     token,
     log_p,
     live,
@@ -116,7 +116,7 @@ def take_kernel(
     END: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """What is read of the board is read before it is written over, by all threads."""
+    """What is read of the state is read before it is written over, by all threads."""
     follow(EARLY)
     sentence = tl.program_id(0).to(tl.int64)
     at, is_live = tl.load(place + sentence), tl.load(live + sentence) != 0

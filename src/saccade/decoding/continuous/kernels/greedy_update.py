@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def"
-"""What `GreedyBoard.take` does, in one kernel: a program has one sentence."""
+"""What `GreedyState.update` does, in one kernel: a program has one sentence."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ import triton.language as tl
 
 from saccade.data.text.tokenizer import END
 from saccade.decoding.constraints import LONGEST_BLOCK, LONGEST_LOOP, SHORTEST_LOOP
-from saccade.decoding.continuous.greedy_state import GreedyBoard, Likeliest
+from saccade.decoding.continuous.greedy_state import GreedyState, TopTokens
 from saccade.decoding.continuous.kernels.loops import followed, is_looked_at
 from saccade.ops.kernels.follow import follow
 from saccade.ops.kernels.launch import launch
 
 
-def take(board: GreedyBoard, found: Likeliest) -> None:
+def update(state: GreedyState, found: TopTokens) -> None:
     """One id more, in every sentence that is not done."""
     assert found.token_RM.shape[1] == 1
-    take_kernel[(board.size.batch,)](
+    update_kernel[(state.size.batch,)](
         found.token_RM,
         found.log_p_RM,
-        board.live_B,
-        board.place_B,
-        board.limit_B,
-        board.guarded_B,
-        board.last_BN,
-        board.token_BNC,
-        board.log_p_BNC,
-        board.loops.run_BNK,
-        board.loops.recent_BNK,
-        board.size.steps,
-        ROUNDS=board.options.max_rounds,
+        state.live_B,
+        state.place_B,
+        state.limit_B,
+        state.guarded_B,
+        state.last_BN,
+        state.token_BNC,
+        state.log_p_BNC,
+        state.loops.run_BNK,
+        state.loops.recent_BNK,
+        state.size.steps,
+        ROUNDS=state.options.max_rounds,
         BLOCKS=LONGEST_BLOCK,
         SHORTEST=SHORTEST_LOOP,
         LONGEST=LONGEST_LOOP,
         END=END,
         num_warps=1,
-        **launch(board.device),
+        **launch(state.device),
     )
 
 
 @triton.jit
-def take_kernel(
+def update_kernel(
     token,
     log_p,
     live,
