@@ -39,7 +39,7 @@ def test_mistakes_are_one_line(run: Path, tmp_path: Path) -> None:
     assert "not a run folder" in refused(str(tmp_path))
     assert "allowed: RUN=en-fr" in refused(str(run), "--languages", "en")
     assert "there is no file at" in refused(str(run), "--api-keys", str(tmp_path / "none"))
-    assert "two runs are called so" in refused(str(run), str(run))
+    assert "two runs have this name" in refused(str(run), str(run))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"--port: {port} on 127.0.0.1: Address already in use" in refused(str(run), "--port", str(port))

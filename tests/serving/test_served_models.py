@@ -63,8 +63,8 @@ def make_named(folder: Path, files: list[str]) -> Path:
 @pytest.mark.parametrize(
     ("languages", "message"),
     [
-        ([], "nothing says which languages it translates; give --languages .*=en-fr, or languages"),
-        (["elsewhere=en-fr"], "--languages: 'elsewhere' is none of the runs given"),
+        ([], "its languages are unknown; give --languages .*=en-fr, or languages"),
+        (["elsewhere=en-fr"], "--languages: 'elsewhere' is not one of the given runs"),
         (["{run}=english-french"], "allowed: RUN=en-fr"),
         (["{run}=en"], "allowed: RUN=en-fr"),
         (["en-fr"], "allowed: RUN=en-fr"),
@@ -78,7 +78,7 @@ def test_what_is_not_known_is_asked_for(tmp_path: Path, languages: list[str], me
 
 def test_a_run_of_another_task_has_no_languages(judging: list[ServedRun], folder: Path) -> None:
     assert [run.pair for run in judging] == [None] * 4
-    with pytest.raises(UserError, match="is a run of the task classify, which translates nothing"):
+    with pytest.raises(UserError, match="is a run of the task classify, which does not translate"):
         load_runs([folder / "labels"], [f"{folder / 'labels'}=en-fr"])
 
 
@@ -117,18 +117,18 @@ def test_of_two_that_translate_the_same_the_first_is_asked() -> None:
     assert found.pairs[LanguagePair("en", "fr")].run.name == "a"
     assert (found.sources, found.languages) == (["en", "de"], ["en", "fr", "de"])
     assert (found.targets("en"), found.targets("de")) == (["en", "fr", "de"], ["en", "de"])
-    assert found.named("c").run.name == "c"
-    assert found.named(None).run.name == "a"
+    assert found.get("c").run.name == "c"
+    assert found.get(None).run.name == "a"
 
 
 def test_mistakes() -> None:
-    with pytest.raises(UserError, match="a: two runs are called so"):
+    with pytest.raises(UserError, match="a: two runs have this name"):
         model_set(stub("a", "en", "fr"), stub("a", "en", "de"))
     found = model_set(stub("a", "en", "fr"))
     wrong: Any
     for wrong, message in (
-        (lambda: found.named("b"), "there is none of this name; allowed: a"),
-        (lambda: found.for_task("tag"), "this server has none of the task tag"),
+        (lambda: found.get("b"), "no model has this name; allowed: a"),
+        (lambda: found.for_task("tag"), "this server has no model of the task tag"),
         (lambda: found.for_task("translate", "b"), "no model of the task translate has this name; allowed: a"),
     ):
         with pytest.raises(UserError, match=message):

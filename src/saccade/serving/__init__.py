@@ -1,1 +1,1 @@
-"""Trained runs behind HTTP: requests batched together, LibreTranslate's interface, and /v1 for what goes beyond it."""
+"""Serve trained runs over HTTP: batched requests, LibreTranslate's interface, /v1, and a page."""

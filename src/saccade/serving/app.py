@@ -19,11 +19,11 @@ import saccade
 from saccade.errors import UserError
 from saccade.serving.batcher import Batcher, RequestBatch
 from saccade.serving.http import pages
-from saccade.serving.http.answers import error, said
 from saccade.serving.http.logs import AccessLogMiddleware
 from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.openapi import document
 from saccade.serving.http.operations import Operations
+from saccade.serving.http.responses import describe_error, error_response
 from saccade.serving.http.security import App, Keys, LimitsMiddleware, Readiness, allowed_hosts
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.libretranslate.routes import LibreTranslate
@@ -119,23 +119,23 @@ def _add_middleware(api: App, service: Service) -> App:
 def _answer_refusal(request: Request, refusal: Exception) -> Response:
     del request
     assert isinstance(refusal, HTTPException)
-    return error(refusal.status_code, refusal.detail, refusal.headers)
+    return error_response(refusal.status_code, refusal.detail, refusal.headers)
 
 
 def _answer_invalid(request: Request, invalid: Exception) -> Response:
     del request
     assert isinstance(invalid, RequestValidationError)
-    return error(400, f"Invalid request: {said(invalid.errors())}")
+    return error_response(400, f"Invalid request: {describe_error(invalid.errors())}")
 
 
 def _answer_user_error(request: Request, mistake: Exception) -> Response:
     del request
-    return error(400, f"Invalid request: {mistake}")
+    return error_response(400, f"Invalid request: {mistake}")
 
 
 def _answer_failure(request: Request, failure: Exception) -> Response:
     del request, failure
-    return error(500, "Internal error")
+    return error_response(500, "Internal error")
 
 
 HANDLERS = {

@@ -1,4 +1,4 @@
-"""The runs that a server holds: which task each does, and which languages it translates between."""
+"""The models of a server: their tasks, and the languages that they translate between."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from saccade.serving.libretranslate.languages import CODE, NAMES
 from saccade.tasks import TASKS
 from saccade.tasks.base import Predictor, Traits
 
-MOST_EXAMPLES = 8
+MAX_EXAMPLES = 8
 
 
 class LanguagePair(NamedTuple):
-    """What is translated into what."""
+    """A source and a target language."""
 
     source: str
     target: str
 
 
 class ServedRun(NamedTuple):
-    """A trained run, loaded."""
+    """A trained run that is loaded."""
 
     name: str
     task: str
@@ -39,7 +39,7 @@ class ServedRun(NamedTuple):
 @final
 @dataclass(frozen=True)
 class ServedModel:
-    """A run with its queue."""
+    """A run and the queue of its requests."""
 
     run: ServedRun
     batcher: Batcher
@@ -47,13 +47,13 @@ class ServedModel:
 
 @final
 class ModelSet:
-    """All models of a server, by name; of two that translate the same languages the first is asked."""
+    """All models of a server, by name; of two with the same languages, the first translates."""
 
     def __init__(self, runs: Sequence[ServedRun], queue: Callable[[ServedRun], Batcher]) -> None:
         self.models = {run.name: ServedModel(run, queue(run)) for run in runs}
         if len(self.models) < len(runs):
             twice = next(run.name for run in runs if [other.name for other in runs].count(run.name) > 1)
-            raise UserError(f"{twice}: two runs are called so; a run is served under the name of its folder")
+            raise UserError(f"{twice}: two runs have this name; a run is served under the name of its folder")
         self.pairs: dict[LanguagePair, ServedModel] = {}
         for model in self.models.values():
             if model.run.pair is not None:
@@ -62,37 +62,37 @@ class ModelSet:
         self.languages = list(dict.fromkeys(code for pair in self.pairs for code in pair))
 
     def targets(self, source: str) -> list[str]:
-        """What a language is translated into; into itself always."""
+        """Return the languages that a language is translated into, with itself."""
         found = (pair.target for pair in self.pairs if pair.source == source)
         return sorted({source, *found}, key=self.languages.index)
 
     def for_task(self, task: str, name: str | None = None) -> ServedModel:
-        """A model of a task: the one named, or the first."""
+        """Return the model of a task with a name, or the first."""
         able = {key: model for key, model in self.models.items() if model.run.task == task}
         if not able:
-            raise UserError(f"model: this server has none of the task {task}")
+            raise UserError(f"model: this server has no model of the task {task}")
         if name is not None and name not in able:
             raise UserError(f"model: no model of the task {task} has this name; allowed: {', '.join(able)}")
         return able[name] if name is not None else next(iter(able.values()))
 
-    def named(self, name: str | None) -> ServedModel:
-        """A model by its name; without one, the first."""
+    def get(self, name: str | None) -> ServedModel:
+        """Return the model with a name; without a name, the first."""
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
-            raise UserError(f"model: there is none of this name; allowed: {', '.join(self.models)}")
+            raise UserError(f"model: no model has this name; allowed: {', '.join(self.models)}")
         return self.models[name]
 
 
 def load_runs(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[ServedRun]:
-    """Trained runs; `languages` are RUN=en-fr."""
-    given = dict(_given(one) for one in languages)
+    """Load trained runs; `languages` are RUN=en-fr."""
+    given = dict(_parse_languages(one) for one in languages)
     if unknown := [name for name in given if name not in {str(folder) for folder in folders}]:
-        raise UserError(f"--languages: {unknown[0]!r} is none of the runs given")
+        raise UserError(f"--languages: {unknown[0]!r} is not one of the given runs")
     return [_load(folder, given) for folder in folders]
 
 
-def _given(one: str) -> tuple[str, LanguagePair]:
+def _parse_languages(one: str) -> tuple[str, LanguagePair]:
     run, _, pair = one.rpartition("=")
     codes = pair.split(":" if ":" in pair else "-")
     if not run or len(codes) != 2 or not all(map(CODE.fullmatch, codes)):
@@ -107,9 +107,9 @@ def _load(folder: Path, given: Mapping[str, LanguagePair]) -> ServedRun:
     find_languages = TASKS[config.task].route.languages
     pair = given.get(str(folder))
     if find_languages is None and pair is not None:
-        raise UserError(f"--languages: {folder} is a run of the task {config.task}, which translates nothing")
+        raise UserError(f"--languages: {folder} is a run of the task {config.task}, which does not translate")
     if find_languages is not None and pair is None:
-        pair = _pair(find_languages(config, NAMES), folder)
+        pair = _language_pair(find_languages(config, NAMES), folder)
     return ServedRun(folder.resolve().name, config.task, predictor, pair, _examples(folder))
 
 
@@ -117,17 +117,17 @@ def _check_input(folder: Path, traits: Traits) -> None:
     if traits.reads not in ("text", "picture"):
         raise UserError(f"{folder}: it reads {traits.reads}; a server reads pictures and texts")
     if traits.reads == "picture" and traits.picture is None:
-        raise UserError(f"{folder}: it reads pictures, but its task doesn't say of which size")
+        raise UserError(f"{folder}: it reads pictures, but its task does not state their size")
 
 
-def _pair(codes: tuple[str, str] | None, folder: Path) -> LanguagePair:
+def _language_pair(codes: tuple[str, str] | None, folder: Path) -> LanguagePair:
     if codes is None:
         ways = f"give --languages {folder}=en-fr, or languages: {{source: en, target: fr}} in its config.yaml"
-        raise UserError(f"{folder}: nothing says which languages it translates; {ways}")
+        raise UserError(f"{folder}: its languages are unknown; {ways}")
     return LanguagePair(*codes)
 
 
 def _examples(folder: Path) -> tuple[str, ...]:
-    """The lines of examples.txt in the run's folder: whoever serves a model says what may be seen of it."""
+    """Read examples.txt in the run's folder: the owner of a run chooses what the page may show of it."""
     path = folder / "examples.txt"
-    return tuple(filter(None, read_lines(path)))[:MOST_EXAMPLES] if path.exists() else ()
+    return tuple(filter(None, read_lines(path)))[:MAX_EXAMPLES] if path.exists() else ()

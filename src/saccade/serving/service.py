@@ -9,8 +9,8 @@ from typing import Any, final
 
 from saccade.errors import UserError
 from saccade.serving.batcher import ModelCall, QueueClosed, QueueFull
-from saccade.serving.http.answers import Refusal, refuse
 from saccade.serving.http.metrics import Metrics
+from saccade.serving.http.responses import Refusal, refuse
 from saccade.serving.http.security import RETRY, Keys, Readiness
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.models import ModelSet, ServedModel

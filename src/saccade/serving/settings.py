@@ -1,4 +1,4 @@
-"""What a server allows: one place for every limit."""
+"""The settings of a server, and all its limits."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-MOST_WHOLE = 1000  # characters of a text that isn't split: to be looked at, or tagged
-MOST_PIECES = 256  # of such a text, where a translator cuts it
-MOST_NUMBERS = 2_000_000  # weights in one answer
-MOST_FLOW = 2000  # pairs of pieces that attention flow may be asked for: seconds
-MOST_PIXELS = 1 << 22  # of a picture, however small its file
+MAX_UNSPLIT_CHARACTERS = 1000  # of a text that is not split: to look at, or to tag
+MAX_UNSPLIT_PIECES = 256  # of such a text, for a translator
+MAX_WEIGHTS = 2_000_000  # in one answer
+MAX_FLOW_PAIRS = 2000  # of pieces in one attention flow, which takes seconds
+MAX_PIXELS = 1 << 22  # of a picture, even if its file is small
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Limits and doors. Times in seconds; `max_queue` counts sentences (or pictures) that wait for one model."""
+    """Addresses, keys and limits. Times are in seconds; `max_queue` counts waiting sentences or pictures of a model."""
 
     host: str = "127.0.0.1"
     port: int = 5000

@@ -1,4 +1,4 @@
-"""What a model's thread does with the items of a batch: one function for each thing that may be asked."""
+"""The calls that a model's thread makes with the items of a batch, one function for each."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from saccade.errors import UserError
 from saccade.inspection.insight import Insight, Map
 from saccade.inspection.views.view import with_views
-from saccade.serving.http.answers import encoded
-from saccade.serving.settings import MOST_FLOW, MOST_NUMBERS
-from saccade.serving.v1.word_links import AlignedWords, aligned_words
+from saccade.serving.http.responses import encode_json
+from saccade.serving.settings import MAX_FLOW_PAIRS, MAX_WEIGHTS
+from saccade.serving.v1.word_links import AlignedWords, align_words
 from saccade.tasks.base import Predictor
 
-Chosen = tuple[int, ...] | None
+Indices = tuple[int, ...] | None
 
 
 def answer(predictor: Predictor, inputs: list[Any], **options: Any) -> list[list[dict[str, Any]]]:
@@ -28,61 +28,61 @@ def translate(translator: Predictor, texts: list[str], **decoding: Any) -> Seque
 
 
 def align(translator: Predictor, texts: list[str], **decoding: Any) -> list[Insight]:
-    """For each text its best outputs, and what the first of them read."""
+    """Return an insight for each text: its best outputs, and what the first of them read."""
     return translator.look(texts, **decoding)
 
 
-def read(translator: Predictor, pairs: list[tuple[str, str]]) -> list[AlignedWords]:
-    """For each text and its translation, which words stand for which."""
+def align_pairs(translator: Predictor, pairs: list[tuple[str, str]]) -> list[AlignedWords]:
+    """Align the words of each text with those of its translation."""
     sources, outputs = zip(*pairs, strict=True)
-    return [aligned_words(found) for found in translator.look(sources, targets=outputs)]
+    return [align_words(found) for found in translator.look(sources, targets=outputs)]
 
 
 def look(
-    predictor: Predictor, inputs: list[Any], *, layers: Chosen = None, heads: Chosen = None, **options: Any
+    predictor: Predictor, inputs: list[Any], *, layers: Indices = None, heads: Indices = None, **options: Any
 ) -> list[bytes]:
-    """What the model saw, as JSON: it may be long, and is written here so that nobody else waits for it."""
+    """Return insights as JSON, encoded here because a long one would block the event loop."""
     if "targets" in options:
         options["targets"] = [options["targets"]] * len(inputs)
-    return [encoded(_chosen(found, layers, heads)) for found in _looked(predictor, inputs, **options)]
+    return [encode_json(_select(found, layers, heads)) for found in _look(predictor, inputs, **options)]
 
 
-def _looked(predictor: Predictor, inputs: list[Any], *, views: tuple[str, ...] = (), **options: Any) -> list[Insight]:
-    """Views go through all layers, so every kind is recorded for them; shown are those that were asked for."""
+def _look(predictor: Predictor, inputs: list[Any], *, views: tuple[str, ...] = (), **options: Any) -> list[Insight]:
+    """Look at the inputs. Views need every kind of attention, so all are recorded, and the chosen ones are kept."""
     if not views:
         return predictor.look(inputs, **options)
-    asked, all_kinds = options.pop("kinds", None), predictor.traits.kinds
+    chosen, all_kinds = options.pop("kinds", None), predictor.traits.kinds
     first = all_kinds[0]
     seen = predictor.look(inputs, kinds=all_kinds, **options)
     for one in seen if "flow" in views else ():
         _check_flow(one)
     seen = [with_views(one, views, first) for one in seen]
-    kinds = asked or (first,)
+    kinds = chosen or (first,)
     return [replace(one, maps={kind: one.maps[kind] for kind in one.maps if kind in kinds}) for one in seen]
 
 
 def _check_flow(seen: Insight) -> None:
-    """Flow is found for each pair of pieces: everybody else would wait for a long text."""
+    """Refuse flow for long texts: its cost grows with the pairs of pieces, and other requests would wait."""
     size = max((found.weight_LHTS[0, 0].numel() for found in seen.maps.values()), default=0)
-    if size > MOST_FLOW:
-        raise UserError(f"views: flow of {size:,} pairs of pieces asked for; allowed: {MOST_FLOW:,}")
+    if size > MAX_FLOW_PAIRS:
+        raise UserError(f"views: flow of {size:,} pairs of pieces requested; allowed: {MAX_FLOW_PAIRS:,}")
 
 
-def _chosen(found: Insight, layers: Chosen, heads: Chosen) -> dict[str, Any]:
-    """The JSON of an insight, with these layers and heads only."""
+def _select(found: Insight, layers: Indices, heads: Indices) -> dict[str, Any]:
+    """Return the JSON of an insight, with these layers and heads only."""
     maps = {kind: _part(kind, seen, layers, heads) for kind, seen in found.maps.items()}
     numbers = sum(
         each.numel() for seen in maps.values() for each in (seen.weight_LHTS, seen.norm_LHTS) if each is not None
     )
-    if numbers > MOST_NUMBERS:
-        raise UserError(f"weights: {numbers:,} numbers asked for; allowed: {MOST_NUMBERS:,} (choose layers or heads)")
+    if numbers > MAX_WEIGHTS:
+        raise UserError(f"weights: {numbers:,} numbers requested; allowed: {MAX_WEIGHTS:,} (choose layers or heads)")
     shown = replace(found, maps=maps).plain()
     for kind in shown["attention"].values():
         kind |= {name: list(given) for name, given in (("layers", layers), ("heads", heads)) if given is not None}
     return shown
 
 
-def _part(kind: str, seen: Map, layers: Chosen, heads: Chosen) -> Map:
+def _part(kind: str, seen: Map, layers: Indices, heads: Indices) -> Map:
     for axis, (name, given) in enumerate((("layers", layers), ("heads", heads))):
         if given is None:
             continue

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from saccade.serving.html.carry_tags import carry_tags
 from saccade.serving.html.inline import Inline, write
-from saccade.serving.html.markup import parts, plain
+from saccade.serving.html.markup import parts, plain_text
 from saccade.serving.html.tree import VOID, parse, write_node
-from saccade.serving.http.answers import Refusal
+from saccade.serving.http.responses import Refusal
 from saccade.serving.sentences import SentenceSpan, split
 from saccade.serving.v1.word_links import AlignedWords
 
@@ -169,9 +169,9 @@ def test_a_tree_is_written_as_itself_the_second_time(source: str) -> None:
 
 def test_text_alone_and_too_deep() -> None:
     assert write_node(parse("<b><code><i>x")) == "<b><code><i>x</i></code></b>"
-    assert plain("<p>one <b>two</b></p><script>three</script>").split() == ["one", "two"]
+    assert plain_text("<p>one <b>two</b></p><script>three</script>").split() == ["one", "two"]
     with pytest.raises(Refusal, match="q is not HTML"):
         parse("<![<![")
     with pytest.raises(Refusal, match="nested too deeply"):
         parse("<i>" * 101)
-    assert plain("<br>" * 5000 + "<p>one" * 5000).split() == ["one"] * 5000
+    assert plain_text("<br>" * 5000 + "<p>one" * 5000).split() == ["one"] * 5000

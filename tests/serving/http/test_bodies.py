@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.serving.http.answers import Refusal
 from saccade.serving.http.bodies import parse_multipart
+from saccade.serving.http.responses import Refusal
 
 HEADER = "multipart/form-data; boundary=x"
 

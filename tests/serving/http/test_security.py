@@ -17,7 +17,7 @@ import pytest
 from saccade.errors import UserError
 from saccade.inspection.insight import Insight
 from saccade.serving.http import protocol, security
-from saccade.serving.http.answers import Refusal
+from saccade.serving.http.responses import Refusal
 from saccade.serving.http.security import Keys, allowed_hosts, is_loopback, read_keys
 from saccade.serving.models import LanguagePair, ServedRun
 from saccade.tasks.base import Predictor, Traits

@@ -105,14 +105,14 @@ def test_views_go_through_all_layers(served: Serving, translating: list[ServedRu
     assert list(found["attention"]) == ["cross"]
     refused = served.post("/v1/look", text="a " * 60, views=["flow"])
     assert refused.status_code == 400
-    assert "views: flow of 3,721 pairs of pieces asked for; allowed: 2,000" in refused.json()["error"]
+    assert "views: flow of 3,721 pairs of pieces requested; allowed: 2,000" in refused.json()["error"]
 
 
 def test_too_many_numbers_are_refused(served: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "MOST_NUMBERS", 100)
+    monkeypatch.setattr(work, "MAX_WEIGHTS", 100)
     found = served.post("/v1/look", text="a b c d e f g", target="a b c d e f g")
     assert found.status_code == 400
-    assert "numbers asked for; allowed: 100 (choose layers or heads)" in found.json()["error"]
+    assert "numbers requested; allowed: 100 (choose layers or heads)" in found.json()["error"]
     assert served.post("/v1/look", text="a", target="b", layers=[0]).status_code == 200
 
 
@@ -179,9 +179,9 @@ def test_captions_tell_where_they_looked(all_served: Serving) -> None:
         ("/v1/translate", {"q": ["a", "a " * 257], "split": False}, "request (257 pieces) exceeds text limit"),
         ("/v1/look", {"text": " "}, "text is blank"),
         ("/v1/look", {}, "missing text parameter: this model reads texts"),
-        ("/v1/look", {"model": "x"}, "there is none of this name; allowed: there, back"),
-        ("/v1/classify", {"q": "a"}, "this server has none of the task classify"),
-        ("/v1/caption", {"image": ""}, "this server has none of the task caption"),
+        ("/v1/look", {"model": "x"}, "no model has this name; allowed: there, back"),
+        ("/v1/classify", {"q": "a"}, "this server has no model of the task classify"),
+        ("/v1/caption", {"image": ""}, "this server has no model of the task caption"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(served: Serving, path: str, asked: dict[str, Any], message: str) -> None:

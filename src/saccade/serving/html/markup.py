@@ -13,26 +13,25 @@ from saccade.serving.html.inline import Inline, write
 from saccade.serving.html.tree import Element, is_structure, parse, texts, write_node
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
-from saccade.serving.translating import Translated, text_of
-from saccade.serving.translating import translated as translated_texts
+from saccade.serving.translation import TranslatedText, text_of, translate_texts
 from saccade.serving.v1.word_links import AlignedWords
 
 Part = str | Inline  # of a document: HTML that stays, or a text with inline tags
 Aligned = dict[tuple[str, str], AlignedWords]
 
 
-def plain(source: str) -> str:
+def plain_text(source: str) -> str:
     """Return the text of HTML, without its tags."""
     return " ".join(texts(parse(source)))
 
 
-async def translated(
+async def translate_html(
     service: Service, model: ServedModel, sources: Sequence[str], count: int, **decoding: Any
 ) -> list[list[str]]:
     """Translate documents: for each its translation and alternatives, all distinct."""
     documents = await asyncio.to_thread(lambda: [list(parts(parse(source))) for source in sources])
     inlines = [part for document in documents for part in document if isinstance(part, Inline)]
-    found = await translated_texts(service, model, [inline.text for inline in inlines], **decoding)
+    found = await translate_texts(service, model, [inline.text for inline in inlines], **decoding)
     of_inline = dict(zip(map(id, inlines), found, strict=True))
     aligned = await _align(service, model, [(inline, of_inline[id(inline)]) for inline in inlines])
     return await asyncio.to_thread(lambda: [_outputs(document, of_inline, aligned, count) for document in documents])
@@ -56,34 +55,34 @@ def parts(element: Element) -> Iterator[Part]:
     yield element.end
 
 
-async def _align(service: Service, model: ServedModel, rows: Sequence[tuple[Inline, Translated]]) -> Aligned:
+async def _align(service: Service, model: ServedModel, rows: Sequence[tuple[Inline, TranslatedText]]) -> Aligned:
     """Align the outputs of all sentences that have tags around some words."""
     pairs = [
         (sentence.text, output.text)
         for inline, text in rows
         if not inline.is_uniform
-        for sentence, best in zip(text.sentences, text.found, strict=True)
+        for sentence, best in zip(text.sentences, text.results, strict=True)
         for output in best or ()
     ]
     distinct = list(dict.fromkeys(pairs))
-    return dict(zip(distinct, await service.ask(model, ModelCall(work.read), distinct), strict=True))
+    return dict(zip(distinct, await service.ask(model, ModelCall(work.align_pairs), distinct), strict=True))
 
 
-def _outputs(document: list[Part], found: dict[int, Translated], aligned: Aligned, count: int) -> list[str]:
+def _outputs(document: list[Part], found: dict[int, TranslatedText], aligned: Aligned, count: int) -> list[str]:
     return list(dict.fromkeys(_write(document, found, aligned, rank) for rank in range(count)))
 
 
-def _write(document: list[Part], found: dict[int, Translated], aligned: Aligned, rank: int) -> str:
+def _write(document: list[Part], found: dict[int, TranslatedText], aligned: Aligned, rank: int) -> str:
     return "".join(
         part if isinstance(part, str) else _write_inline(part, found[id(part)], aligned, rank) for part in document
     )
 
 
-def _write_inline(inline: Inline, text: Translated, aligned: Aligned, rank: int) -> str:
+def _write_inline(inline: Inline, text: TranslatedText, aligned: Aligned, rank: int) -> str:
     if inline.is_uniform:
         return inline.wrap(text_of(text, rank))
     place, items = 0, []
-    for sentence, best in zip(text.sentences, text.found, strict=True):
+    for sentence, best in zip(text.sentences, text.results, strict=True):
         start = place + len(sentence.before)
         place = start + len(sentence.text) + len(sentence.after)
         output = None if best is None else best[min(rank, len(best) - 1)].text

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from itertools import accumulate
 from typing import final
 
-from saccade.serving.http.answers import refuse
+from saccade.serving.http.responses import refuse
 
 MAX_DEPTH = 100
 VOID = frozenset(str.split("area base br col embed hr img input link meta param source track wbr"))

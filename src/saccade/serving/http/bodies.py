@@ -12,7 +12,7 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from saccade.serving.http.answers import Refusal, refuse
+from saccade.serving.http.responses import Refusal, refuse
 
 MOST_FIELDS = 32
 LONGEST_BOUNDARY = 70  # RFC 2046, section 5.1.1

@@ -23,7 +23,7 @@ def document(api: FastAPI) -> dict[str, Any]:
     return api.openapi_schema
 
 
-def described(fields: Mapping[str, Any]) -> dict[str, Any]:
+def describe_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Describe the fields of a route as JSON, as forms and as a query; only JSON names the required ones."""
     schema = {"type": "object", "properties": dict(fields)}
     required = [name for name in fields if name in ("q", "source", "target", "s")]
@@ -33,8 +33,8 @@ def described(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"required": False, "content": {**body, **forms}}, "parameters": query}
 
 
-def listed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a list."""
+def list_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a list of such values."""
     return {"type": "array", "minItems": 1, "items": dict(schema)}
 
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from saccade.serving.http import documentation
-from saccade.serving.http.answers import answer, problems
+from saccade.serving.http.responses import error_responses, json_response
 from saccade.serving.http.security import bearer
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
@@ -28,25 +28,25 @@ class Operations:
         router = APIRouter(tags=["operations"])
         add = router.add_api_route
         add("/health", self.health, methods=["GET"], response_model=schemas.Status)
-        add("/ready", self.ready, methods=["GET"], response_model=schemas.Status, responses=problems(503))
+        add("/ready", self.ready, methods=["GET"], response_model=schemas.Status, responses=error_responses(503))
         text: dict[int | str, dict[str, Any]] = {
             200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}
         }
-        responses = {**text, **problems(400, 403)}
+        responses = {**text, **error_responses(400, 403)}
         add("/metrics", self.metrics, methods=["GET"], responses=responses, response_class=Response)
         add("/docs", self.documentation, methods=["GET"], include_in_schema=False)
         return router
 
     async def health(self) -> Response:
         """The server is alive."""
-        return answer({"status": "ok"})
+        return json_response({"status": "ok"})
 
     async def ready(self) -> Response:
         """The server accepts requests; 503 while it starts and stops."""
         readiness = self.service.readiness
         if readiness.is_ready and not readiness.is_draining:
-            return answer({"status": "ok"})
-        return answer({"error": "stopping" if readiness.is_draining else "starting"}, 503)
+            return json_response({"status": "ok"})
+        return json_response({"error": "stopping" if readiness.is_draining else "starting"}, 503)
 
     async def metrics(self, authorization: Annotated[str | None, Header()] = None) -> Response:
         """Requests, their time, queues, batches and tokens."""

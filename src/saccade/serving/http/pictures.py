@@ -7,11 +7,11 @@ import binascii
 import io
 
 from saccade.data.pictures.images import Pixels, pixels_of
-from saccade.serving.http.answers import refuse
-from saccade.serving.settings import MOST_PIXELS
+from saccade.serving.http.responses import refuse
+from saccade.serving.settings import MAX_PIXELS
 
 FORMATS = ("PNG", "JPEG")
-TOO_LARGE = f"image has too many pixels; allowed: {MOST_PIXELS:,} in all"
+TOO_LARGE = f"image has too many pixels; allowed: {MAX_PIXELS:,} in all"
 
 
 def from_base64(text: str) -> bytes:
@@ -30,7 +30,7 @@ def decode(content: bytes, *, channels: int, resize: int | None) -> Pixels:
 
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
-            if opened.width * opened.height > MOST_PIXELS:
+            if opened.width * opened.height > MAX_PIXELS:
                 refuse(TOO_LARGE)
             return pixels_of(opened, "picture", channels=channels, resize=resize)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):

@@ -14,7 +14,7 @@ from typing import Any, final
 
 from saccade.data.text.corpus import read_lines
 from saccade.errors import UserError
-from saccade.serving.http.answers import Refusal, send_error
+from saccade.serving.http.responses import Refusal, send_error
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

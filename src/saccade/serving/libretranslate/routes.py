@@ -1,4 +1,4 @@
-"""LibreTranslate's interface, so that its clients just work: JSON, form or query string; errors as {"error": ...}."""
+"""LibreTranslate's interface, for its clients: JSON, form or query string; errors as {"error": ...}."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from starlette.responses import JSONResponse, Response
 
 from saccade.serving.html import markup
 from saccade.serving.http import bodies
-from saccade.serving.http.answers import Refusal, answer, problems, refuse
-from saccade.serving.http.openapi import described, listed
+from saccade.serving.http.openapi import describe_fields, list_of
+from saccade.serving.http.responses import Refusal, error_responses, json_response, refuse
 from saccade.serving.libretranslate.detection import DetectedLanguage
 from saccade.serving.libretranslate.languages import name_of
 from saccade.serving.libretranslate.suggestions import Suggestions
 from saccade.serving.models import LanguagePair, ServedModel
 from saccade.serving.service import Service
-from saccade.serving.translating import text_of, translated
+from saccade.serving.translation import text_of, translate_texts
 from saccade.serving.v1 import schemas
 from saccade.tasks.base import MOST_BEAM
 
 FORMATS = ("text", "html")
-MOST_ALTERNATIVES = MOST_BEAM - 1
+MAX_ALTERNATIVES = MOST_BEAM - 1
 
 
-class Question(NamedTuple):
-    """What /translate was asked."""
+class TranslateQuery(NamedTuple):
+    """The fields of a request to /translate."""
 
     texts: list[str]
     is_list: bool
@@ -42,19 +42,23 @@ class Question(NamedTuple):
 @final
 @dataclass(frozen=True)
 class LibreTranslate:
-    """The routes, over a service."""
+    """LibreTranslate's routes to a service."""
 
     service: Service
     suggestions: Suggestions | None
 
     def router(self) -> APIRouter:
-        """Them all."""
         router = APIRouter(tags=["LibreTranslate"])
-        known = problems(400, 403, 408, 413, 429, 503, 504)
+        known = error_responses(400, 403, 408, 413, 429, 503, 504)
         posts = (
-            ("/translate", self.translate, schemas.LibreTranslation, described(self._translate_fields())),
-            ("/detect", self.detect, list[schemas.LibreDetection], described(self._fields("q"))),
-            ("/suggest", self.suggest, schemas.LibreSuccess, described(self._fields("q", "s", "source", "target"))),
+            ("/translate", self.translate, schemas.LibreTranslation, describe_fields(self._translate_fields())),
+            ("/detect", self.detect, list[schemas.LibreDetection], describe_fields(self._fields("q"))),
+            (
+                "/suggest",
+                self.suggest,
+                schemas.LibreSuccess,
+                describe_fields(self._fields("q", "s", "source", "target")),
+            ),
         )
         for path, call, model, extra in posts:
             router.add_api_route(
@@ -67,57 +71,57 @@ class LibreTranslate:
 
     async def translate(self, request: Request) -> Response:
         """Translate texts from one language to another."""
-        given = await bodies.read_fields(request)
-        self.service.keys.check(given.get("api_key"))
-        question = self._question(given)
-        detected = await self._detected(question)
-        source = question.source if detected is None else detected.language
-        found = await self._translated(question, self._model(source, question.target))
+        fields = await bodies.read_fields(request)
+        self.service.keys.check(fields.get("api_key"))
+        query = self._parse_query(fields)
+        detected = await self._detect_source(query)
+        source = query.source if detected is None else detected.language
+        found = await self._translate(query, self._model(source, query.target))
         columns: dict[str, list[Any]] = {"translatedText": [best[0] for best in found]}
-        if question.alternatives:
+        if query.alternatives:
             columns["alternatives"] = [best[1:] for best in found]
         if detected is not None:
             shown = {"confidence": detected.confidence, "language": detected.language}
             columns["detectedLanguage"] = [shown] * len(found)
-        if question.is_list:
-            return answer(columns)
-        return answer({name: column[0] for name, column in columns.items()})
+        if query.is_list:
+            return json_response(columns)
+        return json_response({name: column[0] for name, column in columns.items()})
 
     async def detect(self, request: Request) -> Response:
-        """Say which of the languages here a text is written in, the likeliest first."""
-        given = await bodies.read_fields(request)
-        self.service.keys.check(given.get("api_key"))
-        (text,) = self.service.texts([_string(given, "q")])
+        """Detect the language of a text among those of this server, the most probable first."""
+        fields = await bodies.read_fields(request)
+        self.service.keys.check(fields.get("api_key"))
+        (text,) = self.service.texts([_string(fields, "q")])
         found = self.service.detector.detect(text)
-        return answer([{"confidence": one.confidence, "language": one.language} for one in found])
+        return json_response([{"confidence": one.confidence, "language": one.language} for one in found])
 
     async def suggest(self, request: Request) -> Response:
-        """Send a better translation, where the server collects them."""
-        given = await bodies.read_fields(request)
-        self.service.keys.check(given.get("api_key"))
+        """Send a better translation to a server that collects them."""
+        fields = await bodies.read_fields(request)
+        self.service.keys.check(fields.get("api_key"))
         if self.suggestions is None:
             raise Refusal(403, "Suggestions are disabled on this server.")
-        texts = {name: _string(given, name) for name in ("q", "s", "source", "target")}
+        texts = {name: _string(fields, name) for name in ("q", "s", "source", "target")}
         self.service.texts([texts["q"], texts["s"]])
         for name in ("source", "target"):
-            self._known(texts[name])
+            self._check_language(texts[name])
         self.suggestions.add(texts)
-        return answer({"success": True})
+        return json_response({"success": True})
 
     async def languages(self) -> Response:
-        """The languages that are read, and what each is translated into."""
+        """List the source languages, and the languages that each is translated into."""
         models = self.service.models
         rows = [{"code": code, "name": name_of(code), "targets": models.targets(code)} for code in models.languages]
-        return answer([row for row in rows if row["code"] in models.sources])
+        return json_response([row for row in rows if row["code"] in models.sources])
 
     async def settings(self) -> Response:
-        """What a front end should know."""
+        """Return the settings for a front end."""
         pair = next(iter(self.service.models.pairs), None)
         shown = {
             side: {"code": code, "name": name_of(code)}
             for side, code in (pair._asdict() if pair is not None else {}).items()
         }
-        return answer(
+        return json_response(
             {
                 "apiKeys": self.service.keys.are_required,
                 "charLimit": self.service.settings.max_characters,
@@ -131,10 +135,10 @@ class LibreTranslate:
         )
 
     async def spec(self, request: Request) -> Response:
-        """The OpenAPI document, where LibreTranslate has it."""
+        """Return the OpenAPI document at LibreTranslate's address."""
         return JSONResponse(request.app.openapi())
 
-    def _question(self, given: dict[str, Any]) -> Question:
+    def _parse_query(self, given: dict[str, Any]) -> TranslateQuery:
         texts = given.get("q")
         if not texts:
             refuse("missing q parameter")
@@ -145,30 +149,30 @@ class LibreTranslate:
         alternatives = _alternatives(given.get("alternatives"))
         texts = self.service.texts(texts)
         if source != "auto":
-            self._known(source)
-        self._known(target)
+            self._check_language(source)
+        self._check_language(target)
         kind = given.get("format") or "text"
         if kind not in FORMATS:
             raise Refusal(400, f"{_short(kind)} format is not supported")
-        return Question(texts, is_list, source, target, kind, alternatives)
+        return TranslateQuery(texts, is_list, source, target, kind, alternatives)
 
-    def _known(self, code: str) -> None:
+    def _check_language(self, code: str) -> None:
         if code not in self.service.models.languages:
             raise Refusal(400, f"{_short(code)} is not supported")
 
-    async def _detected(self, question: Question) -> DetectedLanguage | None:
-        """For `auto`: of the languages that are translated into the target, and the target itself."""
-        if question.source != "auto":
+    async def _detect_source(self, query: TranslateQuery) -> DetectedLanguage | None:
+        """Detect the source for `auto`, among the languages with a model into the target, and the target itself."""
+        if query.source != "auto":
             return None
-        models, target = self.service.models, question.target
+        models, target = self.service.models, query.target
         able = [code for code in models.languages if code == target or LanguagePair(code, target) in models.pairs]
-        text = "\n".join(question.texts)
-        if question.format == "html":
-            text = await asyncio.to_thread(markup.plain, text)
+        text = "\n".join(query.texts)
+        if query.format == "html":
+            text = await asyncio.to_thread(markup.plain_text, text)
         return self.service.detector.detect(text, able)[0]
 
     def _model(self, source: str, target: str) -> ServedModel | None:
-        """None: it is the same language."""
+        """Return the model of a pair of languages; None if both are the same."""
         if source == target:
             return None
         model = self.service.models.pairs.get(LanguagePair(source, target))
@@ -179,28 +183,28 @@ class LibreTranslate:
             raise Refusal(400, what)
         return model
 
-    async def _translated(self, question: Question, model: ServedModel | None) -> list[list[str]]:
-        """For each text its translation and the alternatives."""
-        ranks = range(question.alternatives + 1)
+    async def _translate(self, query: TranslateQuery, model: ServedModel | None) -> list[list[str]]:
+        """Return the translation of each text and its alternatives."""
+        ranks = range(query.alternatives + 1)
         if model is None:
-            return [[text] for text in question.texts]
+            return [[text] for text in query.texts]
         options: dict[str, Any] = {}
-        if question.alternatives:
+        if query.alternatives:
             width = max(len(ranks), model.run.predictor.traits.beam or 1)
             options = {"num_best": len(ranks), "width": width}
-        if question.format == "html":
-            return await markup.translated(self.service, model, question.texts, len(ranks), **options)
-        found = await translated(self.service, model, question.texts, **options)
-        return [distinct([text_of(text, rank) for rank in ranks]) for text in found]
+        if query.format == "html":
+            return await markup.translate_html(self.service, model, query.texts, len(ranks), **options)
+        found = await translate_texts(self.service, model, query.texts, **options)
+        return [drop_repeats([text_of(text, rank) for rank in ranks]) for text in found]
 
     def _translate_fields(self) -> dict[str, Any]:
         models = self.service.models
         return {
-            "q": {"anyOf": [{"type": "string", "minLength": 1}, listed({"type": "string"})], "example": "Hello"},
+            "q": {"anyOf": [{"type": "string", "minLength": 1}, list_of({"type": "string"})], "example": "Hello"},
             "source": {"type": "string", "enum": ["auto", *models.sources]},
             "target": {"type": "string", "enum": models.languages},
             "format": {"type": "string", "enum": list(FORMATS), "default": "text"},
-            "alternatives": {"type": "integer", "minimum": 0, "maximum": MOST_ALTERNATIVES, "default": 0},
+            "alternatives": {"type": "integer", "minimum": 0, "maximum": MAX_ALTERNATIVES, "default": 0},
             "api_key": {"type": "string"},
         }
 
@@ -208,8 +212,8 @@ class LibreTranslate:
         return {name: {"type": "string", "minLength": 1} for name in names} | {"api_key": {"type": "string"}}
 
 
-def distinct(texts: Sequence[str]) -> list[str]:
-    """Without those that came before."""
+def drop_repeats(texts: Sequence[str]) -> list[str]:
+    """Drop texts that came before."""
     return list(dict.fromkeys(texts))
 
 
@@ -227,11 +231,11 @@ def _alternatives(value: Any) -> int:
         number = max(0, int(value or 0))
     except (TypeError, ValueError, OverflowError):
         refuse("alternatives parameter is not a number")
-    if number > MOST_ALTERNATIVES:
-        refuse(f"alternatives parameter must be <= {MOST_ALTERNATIVES}")
+    if number > MAX_ALTERNATIVES:
+        refuse(f"alternatives parameter must be <= {MAX_ALTERNATIVES}")
     return number
 
 
 def _short(value: Any) -> str:
-    """What a client sent, in a message."""
+    """Shorten a client's value for a message."""
     return str(value)[:32]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import final
 
-from saccade.serving.http.answers import Refusal
+from saccade.serving.http.responses import Refusal
 
 MAX_BYTES = 100 << 20
 

@@ -1,1 +1,1 @@
-"""/v1: alignment, confidence, attention; labels, tags, captions, glimpses."""
+"""The routes of /v1: alignment, confidence, attention; labels, tags, captions, glimpses."""

@@ -1,4 +1,4 @@
-"""What every route of /v1 does first: check the key, find the model, and hold texts and pictures to the limits."""
+"""What every route of /v1 does first: check the key, find the model, and check the limits of texts and pictures."""
 
 from __future__ import annotations
 
@@ -8,29 +8,33 @@ from fastapi import Header
 
 from saccade.data.pictures.images import Pixels
 from saccade.serving.http import pictures
-from saccade.serving.http.answers import refuse
+from saccade.serving.http.responses import refuse
 from saccade.serving.http.security import bearer
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
-from saccade.serving.settings import MOST_PIECES, MOST_WHOLE
+from saccade.serving.settings import MAX_UNSPLIT_CHARACTERS, MAX_UNSPLIT_PIECES
 from saccade.serving.v1.schemas import Decoding
 
-Key = Annotated[str | None, Header(alias="X-API-Key", description="Where the server asks for one.")]
-Authorization = Annotated[str | None, Header(description="Or: Bearer, and the key.")]
+Key = Annotated[str | None, Header(alias="X-API-Key", description="An API key, if the server needs one.")]
+Authorization = Annotated[str | None, Header(description="Or: Bearer, then the key.")]
 
 
 def check_key(service: Service, key: str | None, authorization: str | None) -> None:
-    """Refuse who has no key, where the server asks for one."""
+    """Refuse a request without a valid key, if the server has keys."""
     service.keys.check(key or bearer(authorization))
 
 
 def check_whole(model: ServedModel, *texts: str) -> None:
     """Refuse long texts that are read at once: the cost grows with the square of their length."""
     for text in texts:
-        if len(text) > MOST_WHOLE:
-            refuse(f"request ({len(text)}) exceeds text limit ({MOST_WHOLE}) for a text that is not split")
-        if (count := model.run.predictor.num_pieces(text)) > MOST_PIECES:
-            refuse(f"request ({count} pieces) exceeds text limit ({MOST_PIECES} pieces) for a text that is not split")
+        if len(text) > MAX_UNSPLIT_CHARACTERS:
+            _refuse_unsplit(f"{len(text)}", f"{MAX_UNSPLIT_CHARACTERS}")
+        if (count := model.run.predictor.num_pieces(text)) > MAX_UNSPLIT_PIECES:
+            _refuse_unsplit(f"{count} pieces", f"{MAX_UNSPLIT_PIECES} pieces")
+
+
+def _refuse_unsplit(size: str, limit: str) -> None:
+    refuse(f"request ({size}) exceeds text limit ({limit}) for a text that is not split")
 
 
 def decode_picture(picture: str | bytes, model: ServedModel) -> Pixels:
@@ -42,7 +46,7 @@ def decode_picture(picture: str | bytes, model: ServedModel) -> Pixels:
 
 
 def decoding_options(body: Decoding, model: ServedModel) -> dict[str, Any]:
-    """Return how to search, as a request says it and over what the run says."""
+    """Return the search options of a request, over those of the run."""
     if body.beam is not None and body.num_best > body.beam:
         refuse(f"num_best: {body.num_best} given; a beam of {body.beam} holds no more than its width")
     return body.options(model.run.predictor.traits.beam or 1)

@@ -1,4 +1,4 @@
-"""What a server says of each of its models; found by letting it answer once, which also warms it up."""
+"""Describe the models of a server. Each answers once for that, which also warms it up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Description(NamedTuple):
     views: list[str]
 
     def plain(self) -> dict[str, Any]:
-        """For /v1/models."""
+        """Return the JSON of /v1/models."""
         run, traits = self.run, self.run.predictor.traits
         pair = None if run.pair is None else {side: _language(code) for side, code in run.pair._asdict().items()}
         return {
@@ -44,7 +44,7 @@ class Description(NamedTuple):
 
 
 def describe(run: ServedRun) -> Description:
-    """Ask for one answer, and tell what it shows of the model."""
+    """Describe a model by one answer."""
     found = _look_once(run)
     shapes = {kind: seen.weight_LHTS.shape for kind, seen in found.maps.items()}
     layers, heads = ({kind: shape[axis] for kind, shape in shapes.items()} for axis in (0, 1))
@@ -61,7 +61,7 @@ def _look_once(run: ServedRun) -> Insight:
 
 
 def _views(run: ServedRun, found: Insight) -> list[str]:
-    """The views through all layers, where there is attention in each of them."""
+    """Return the views through all layers, if each layer has attention."""
     traits = run.predictor.traits
     has_all = "kinds" in traits.look_options and all(kind in found.maps for kind in traits.kinds)
     return list(THROUGH_LAYERS) if has_all and is_through(found, traits.kinds[0]) else []

@@ -1,4 +1,4 @@
-"""/v1: what LibreTranslate has no words for: alignment, confidence, attention; labels, tags, captions, glimpses."""
+"""/v1: what LibreTranslate lacks: alignment, confidence, attention; labels, tags, captions, glimpses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import saccade
 from saccade.data.pictures.images import Pixels
 from saccade.serving import work
 from saccade.serving.batcher import ModelCall
-from saccade.serving.http.answers import answer, problems, refuse
+from saccade.serving.http.responses import error_responses, json_response, refuse
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
@@ -27,7 +27,7 @@ from saccade.tasks import TASKS
 @final
 @dataclass(frozen=True)
 class V1:
-    """The routes, over a service; `descriptions` are of its models."""
+    """The routes of /v1 to a service; `descriptions` are those of its models."""
 
     service: Service
     descriptions: list[Description]
@@ -40,26 +40,26 @@ class V1:
                 TaskRoute(self.service, name, task.route).add_to(router)
             else:
                 TranslationRoute(self.service, name).add_to(router)
-        known = problems(400, 403, 408, 413, 429, 503, 504)
+        known = error_responses(400, 403, 408, 413, 429, 503, 504)
         router.add_api_route("/look", self.look, methods=["POST"], response_model=schemas.LookResponse, responses=known)
         router.add_api_route("/models", self.models, methods=["GET"], response_model=schemas.ModelsResponse)
         return router
 
     async def models(self) -> Response:
-        """All models of this server, and what each can do."""
-        return answer({"version": saccade.__version__, "models": [one.plain() for one in self.descriptions]})
+        """List all models of this server and what each can do."""
+        return json_response({"version": saccade.__version__, "models": [one.plain() for one in self.descriptions]})
 
     async def look(self, body: schemas.LookRequest, key: Key = None, authorization: Authorization = None) -> Response:
-        """What a model read while it answered one text or picture: every weight of the layers and heads asked for."""
+        """Show what a model read while it answered a text or a picture: the weights of all or some layers and heads."""
         check_key(self.service, key, authorization)
-        model = self.service.models.named(body.model)
+        model = self.service.models.get(body.model)
         given, options = await _input(body, model), _look_options(body, model)
         (found,) = await self.service.ask(model, ModelCall(work.look, tuple(sorted(options.items()))), [given])
         return Response(found, media_type="application/json")
 
 
 async def _input(body: schemas.LookRequest, model: ServedModel) -> str | Pixels:
-    """The text or the picture to look at."""
+    """Return the text or the picture to look at."""
     if model.run.predictor.traits.reads == "picture":
         if body.image is None:
             refuse("missing image parameter: this model reads pictures")
@@ -73,7 +73,7 @@ async def _input(body: schemas.LookRequest, model: ServedModel) -> str | Pixels:
 
 
 def _look_options(body: schemas.LookRequest, model: ServedModel) -> dict[str, Any]:
-    """The options of `look` that the model takes, as the request gives them."""
+    """Return the options of the request that the model's `look` takes."""
     traits, chosen = model.run.predictor.traits, {"layers": body.layers, "heads": body.heads}
     options: dict[str, Any] = {name: tuple(given) for name, given in chosen.items() if given is not None}
     if traits.beam is not None:

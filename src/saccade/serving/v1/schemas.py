@@ -1,4 +1,4 @@
-"""What /v1 reads and writes: the types behind /openapi.json."""
+"""The types of requests and responses, as /openapi.json shows them."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from pydantic import BaseModel, ConfigDict, Field
 from saccade.tasks.base import MOST_BEAM
 
 ModelName = Annotated[
-    str | None, Field(default=None, description="A model's name, as /v1/models lists them; else the first that fits.")
+    str | None, Field(default=None, description="The name of a model in /v1/models; by default the first that fits.")
 ]
 Texts = Annotated[str | list[str], Field(description="A text, or a list of texts.")]
 
 
 class Request(BaseModel):
-    """Fields that nobody knows are refused."""
+    """A request; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Decoding(Request):
-    """How to search; what isn't given is as the run says."""
+    """Search options; the defaults are those of the run."""
 
     beam: Annotated[int | None, Field(default=None, ge=1, le=MOST_BEAM, description="Hypotheses kept; 1 is greedy.")]
     num_best: Annotated[int, Field(default=1, ge=1, le=MOST_BEAM, description="Outputs for each sentence.")]
     length_penalty: Annotated[float | None, Field(default=None, ge=0, le=10, description="0 ranks by log p alone.")]
     no_repeat_ngram: Annotated[
-        int | None, Field(default=None, ge=0, le=16, description="So many tokens in a row are never written twice.")
+        int | None,
+        Field(default=None, ge=0, le=16, description="Never write the same n tokens in a row twice; 0: no limit."),
     ]
 
     def options(self, width: int) -> dict[str, Any]:
-        """As a translator takes them, whose own beam is `width` wide."""
+        """Return the options of a translator with a beam of `width`."""
         given = {"length_penalty": self.length_penalty, "no_repeat_ngram": self.no_repeat_ngram, "width": self.beam}
         if self.num_best > 1:
             given |= {"num_best": self.num_best, "width": self.beam or max(self.num_best, width)}
@@ -42,16 +43,20 @@ class TranslateRequest(Decoding):
     """Texts to translate."""
 
     q: Texts
-    source: Annotated[str | None, Field(default=None, description="The language's code; else the model's.")]
-    target: Annotated[str | None, Field(default=None, description="The language's code; else the model's.")]
+    source: Annotated[str | None, Field(default=None, description="The code of the language; by default the model's.")]
+    target: Annotated[str | None, Field(default=None, description="The code of the language; by default the model's.")]
     model: ModelName
-    alignment: Annotated[bool, Field(default=False, description="Which words stand for which.")]
-    tokens: Annotated[bool, Field(default=False, description="The pieces of each output with their probabilities.")]
-    split: Annotated[bool, Field(default=True, description="Long texts in sentences; false: each text is one.")]
+    alignment: Annotated[bool, Field(default=False, description="Align the words.")]
+    tokens: Annotated[
+        bool, Field(default=False, description="Return the pieces of each output with their probabilities.")
+    ]
+    split: Annotated[
+        bool, Field(default=True, description="Split texts into sentences; false: each text is one sentence.")
+    ]
 
 
 class Token(BaseModel):
-    """A piece of an output, and how sure the model was of it; the last is </s> where the output ended."""
+    """A piece of an output and its probability; the last is </s> if the output ended."""
 
     text: str
     probability: float
@@ -70,8 +75,8 @@ class Sentence(BaseModel):
     source: str
     text: str
     score: float
-    ended: Annotated[bool, Field(description="False: it was cut at its greatest length, or in a loop.")]
-    others: Annotated[list[Output], Field(description="The next best.")]
+    ended: Annotated[bool, Field(description="False: the output was cut at its maximum length, or in a loop.")]
+    others: Annotated[list[Output], Field(description="The next best outputs.")]
     source_words: list[str] | None = None
     words: list[str] | None = None
     alignment: Annotated[str | None, Field(default=None, examples=["0-0 1-2 2-1"])]
@@ -79,7 +84,7 @@ class Sentence(BaseModel):
 
 
 class Translation(BaseModel):
-    """A text as it was translated, and its sentences."""
+    """The translation of a text, and its sentences."""
 
     text: str
     sentences: list[Sentence]
@@ -95,28 +100,28 @@ class TranslateResponse(BaseModel):
 
 
 class LookRequest(Decoding):
-    """One text (or picture), and what to show of the way the model read it."""
+    """One text (or picture), and the weights to show."""
 
     text: Annotated[str | None, Field(default=None, description="For models that read texts.")]
     image: Annotated[
         str | None, Field(default=None, description="For models that read pictures: base64 of a PNG or JPEG file.")
     ]
     target: Annotated[
-        str | None, Field(default=None, description="Of a translator: this output is read instead of one it writes.")
+        str | None, Field(default=None, description="For translators: look at this output instead of their own.")
     ]
     model: ModelName
     kinds: Annotated[
         list[Literal["cross", "encoder", "decoder", "pooling"]] | None,
-        Field(default=None, description="Which attentions; else the one that reads the source."),
+        Field(default=None, description="The kinds of attention; by default the one that reads the source."),
     ]
-    layers: Annotated[list[int] | None, Field(default=None, description="Only these, from 0.", max_length=64)]
-    heads: Annotated[list[int] | None, Field(default=None, description="Only these, from 0.", max_length=64)]
-    norms: Annotated[bool, Field(default=False, description="Also the lengths of what was weighed (Kobayashi 2020).")]
-    views: Annotated[list[Literal["rollout", "flow"]], Field(default=[], description="Derived views.")]
+    layers: Annotated[list[int] | None, Field(default=None, description="Only these, counted from 0.", max_length=64)]
+    heads: Annotated[list[int] | None, Field(default=None, description="Only these, counted from 0.", max_length=64)]
+    norms: Annotated[bool, Field(default=False, description="Also the norms of the weighted values (Kobayashi 2020).")]
+    views: Annotated[list[Literal["rollout", "flow"]], Field(default=[], description="Views through all layers.")]
 
 
 class Side(BaseModel):
-    """A text as the model reads or writes it."""
+    """A text that a model reads or writes: its pieces and words."""
 
     text: str
     pieces: list[str]
@@ -125,7 +130,7 @@ class Side(BaseModel):
 
 
 class Attention(BaseModel):
-    """Weights [layer][head][query piece][key piece] between two sides; of a picture, keys are its cells, row by row."""
+    """Weights [layer][head][query piece][key piece] of two sides; the keys of a picture are its cells, row by row."""
 
     queries: str
     keys: str
@@ -137,7 +142,7 @@ class Attention(BaseModel):
 
 
 class View(BaseModel):
-    """A derived view: weights [query piece][key piece]."""
+    """A view through all layers: weights [query piece][key piece]."""
 
     queries: str
     keys: str
@@ -153,10 +158,10 @@ class Aligning(BaseModel):
 
 
 class LookResponse(BaseModel):
-    """What a model saw."""
+    """An answer, and what the model read for it."""
 
     task: str
-    line: Annotated[str, Field(description="The answer, for people.")]
+    line: Annotated[str, Field(description="The answer as a line to read.")]
     answer: dict[str, Any]
     sides: dict[str, Side]
     attention: dict[str, Attention]
@@ -173,39 +178,41 @@ class Language(BaseModel):
 
 
 class Languages(BaseModel):
-    """What is translated into what."""
+    """A source and a target language."""
 
     source: Language
     target: Language
 
 
 class ModelDescription(BaseModel):
-    """A model that this server holds."""
+    """A model of this server."""
 
     name: str
     task: str
-    title: Annotated[str, Field(description="What its task does, for people.")]
-    reads: Annotated[str, Field(description="What it reads: text, or picture.")]
-    answers: Annotated[str, Field(description="What an answer is: text, label, spans, path; or line: any other.")]
+    title: Annotated[str, Field(description="The task as a title to read.")]
+    reads: Annotated[str, Field(description="Its input: text or picture.")]
+    answers: Annotated[
+        str, Field(description="The kind of its answers: text, label, spans, path; or line, for all others.")
+    ]
     languages: Languages | None = None
     labels: list[str] | None = None
-    beam: Annotated[int | None, Field(default=None, description="The run's own, where it writes.")]
+    beam: Annotated[int | None, Field(default=None, description="The beam of the run, if it writes texts.")]
     kinds: Annotated[list[str], Field(description="The kinds of attention that /v1/look shows.")]
-    layers: Annotated[dict[str, int], Field(description="Of each kind, how many.")]
-    heads: Annotated[dict[str, int], Field(description="Of each kind, how many.")]
+    layers: Annotated[dict[str, int], Field(description="The number of layers of each kind.")]
+    heads: Annotated[dict[str, int], Field(description="The number of heads of each kind.")]
     views: Annotated[list[str], Field(description="The views through all layers that /v1/look shows.")]
     picture: Annotated[
         dict[str, int] | None,
         Field(
             default=None,
-            description="Of one that reads pictures: channels, rows, columns; the side of a glimpse (patch).",
+            description="For models that read pictures: channels, rows, columns; the side of a glimpse (patch).",
         ),
     ]
     examples: Annotated[list[str], Field(default=[], description="Texts to try: examples.txt in the run's folder.")]
 
 
 class ModelsResponse(BaseModel):
-    """All models, in the order in which the server was given them."""
+    """All models, in the order of the command line."""
 
     version: str
     models: list[ModelDescription]
@@ -233,20 +240,20 @@ class PictureRequest(Request):
 
 
 class Problem(BaseModel):
-    """What went wrong, in one line."""
+    """An error in one line."""
 
     error: str
 
 
 class LibreDetection(BaseModel):
-    """A language, and how sure that is, in percent."""
+    """A language and its confidence in percent."""
 
     confidence: float
     language: str
 
 
 class LibreTranslation(BaseModel):
-    """Each of them is a list where q was one; `alternatives` and `detectedLanguage` only where they were asked for."""
+    """A translation. If q is a list, each field is one; `alternatives` and `detectedLanguage` come only on request."""
 
     translatedText: str | list[str]
     alternatives: list[str] | list[list[str]] | None = None
@@ -254,7 +261,7 @@ class LibreTranslation(BaseModel):
 
 
 class LibreLanguage(BaseModel):
-    """A language and what it is translated into."""
+    """A language and its target languages."""
 
     code: str
     name: str
@@ -262,13 +269,13 @@ class LibreLanguage(BaseModel):
 
 
 class LibreSuccess(BaseModel):
-    """It went well."""
+    """The suggestion was saved."""
 
     success: bool
 
 
 class LibreSettings(BaseModel):
-    """For front ends."""
+    """The settings for a front end."""
 
     apiKeys: bool
     charLimit: int
@@ -281,6 +288,6 @@ class LibreSettings(BaseModel):
 
 
 class Status(BaseModel):
-    """How the server is."""
+    """The state of the server."""
 
     status: str

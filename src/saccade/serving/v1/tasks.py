@@ -1,4 +1,4 @@
-"""The routes of tasks that answer texts or a picture: one for each, made from what the task says of itself."""
+"""The routes of tasks that answer texts or a picture: one for each task, made from its `Route`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.responses import Response
 from saccade.serving import work
 from saccade.serving.batcher import ModelCall
 from saccade.serving.http import bodies
-from saccade.serving.http.answers import answer, problems, refuse, said
+from saccade.serving.http.responses import describe_error, error_responses, json_response, refuse
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
 from saccade.serving.v1.access import Authorization, Key, check_key, check_whole, decode_picture
@@ -40,7 +40,7 @@ class TaskRoute(NamedTuple):
             call,
             methods=["POST"],
             response_model=schemas.Answers,
-            responses=problems(400, 403, 408, 413, 429, 503, 504),
+            responses=error_responses(400, 403, 408, 413, 429, 503, 504),
             openapi_extra=_picture_body(self.route.options) if is_picture else None,
         )
 
@@ -55,7 +55,7 @@ class TaskRoute(NamedTuple):
                 check_whole(model, *texts)
             options = _options(body, route, model.run.predictor.traits)
             found = await service.ask(model, ModelCall(work.answer, options), texts)
-            return answer({"model": model.run.name, "answers": [_join(best) for best in found]})
+            return json_response({"model": model.run.name, "answers": [_join(best) for best in found]})
 
         call.__annotations__["body"] = self._request(schemas.TextsRequest)  # where FastAPI looks for it
         return call
@@ -69,22 +69,22 @@ class TaskRoute(NamedTuple):
             try:
                 body: Any = request_type.model_validate(await bodies.read_fields(request))
             except ValidationError as error:
-                refuse(said(error.errors()))
+                refuse(describe_error(error.errors()))
             model = service.models.for_task(name, body.model)
             options = _options(body, route, model.run.predictor.traits)
             pixels = await asyncio.to_thread(decode_picture, body.image, model)
             (best,) = await service.ask(model, ModelCall(work.answer, options), [pixels])
-            return answer({"model": model.run.name, "answers": best})
+            return json_response({"model": model.run.name, "answers": best})
 
         return call
 
     def _request(self, base: type[schemas.Request]) -> type[BaseModel]:
-        """The inputs, and the options of the task."""
+        """Make the type of a request: its inputs, and the options of the task."""
         return create_model(f"{self.name.title()}Request", __base__=(base, self.route.options))
 
 
 def _options(body: BaseModel, route: Route, traits: Traits) -> tuple[tuple[str, Any], ...]:
-    """The options that a request gives; a beam is as wide as the outputs that are wanted."""
+    """Return the options of a request; the beam is at least as wide as `num_best`."""
     given = {name: getattr(body, name) for name in route.options.model_fields}
     if "num_best" in given and traits.beam is not None:
         given["width"] = max(given["num_best"], traits.beam)
@@ -97,7 +97,7 @@ def _join(best: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _picture_body(options: type[RequestOptions]) -> dict[str, Any]:
-    """The body in OpenAPI: JSON with the picture as base64, or a form with the file."""
+    """Describe the body in OpenAPI: JSON with the picture as base64, or a form with the file."""
     rest = {"model": {"type": "string"}, **options.model_json_schema().get("properties", {})}
     image = {
         "application/json": {"type": "string", "description": "Base64 of a PNG or JPEG file."},

@@ -9,14 +9,14 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from saccade.inspection.insight import Insight
-from saccade.serving.http.answers import answer, problems, refuse
+from saccade.serving.http.responses import error_responses, json_response, refuse
 from saccade.serving.models import ServedModel
 from saccade.serving.sentences import SentenceSpan, join
 from saccade.serving.service import Service
-from saccade.serving.translating import translated
+from saccade.serving.translation import translate_texts
 from saccade.serving.v1 import schemas
 from saccade.serving.v1.access import Authorization, Key, check_key, check_whole, decoding_options
-from saccade.serving.v1.word_links import aligned_words
+from saccade.serving.v1.word_links import align_words
 
 
 class TranslationRoute(NamedTuple):
@@ -31,12 +31,12 @@ class TranslationRoute(NamedTuple):
         async def call(
             body: schemas.TranslateRequest, key: Key = None, authorization: Authorization = None
         ) -> Response:
-            """Translate texts, with as much of the evidence as is asked for."""
+            """Translate texts, with alignment, confidence and other outputs on request."""
             check_key(self.service, key, authorization)
             return await self._answer(body)
 
         call.__name__ = self.name
-        known = problems(400, 403, 408, 413, 429, 503, 504)
+        known = error_responses(400, 403, 408, 413, 429, 503, 504)
         model = schemas.TranslateResponse
         router.add_api_route(f"/{self.name}", call, methods=["POST"], response_model=model, responses=known)
 
@@ -45,13 +45,15 @@ class TranslationRoute(NamedTuple):
         texts, options = self.service.texts(body.q), decoding_options(body, model)
         if not body.split:
             check_whole(model, *texts)
-        found = await translated(self.service, model, texts, aligned=body.alignment, is_split=body.split, **options)
+        found = await translate_texts(
+            self.service, model, texts, aligned=body.alignment, is_split=body.split, **options
+        )
         assert model.run.pair is not None
         shown = []
         for text in found:
-            rows = [_sentence(one, best, body) for one, best in zip(text.sentences, text.found, strict=True)]
+            rows = [_sentence(one, best, body) for one, best in zip(text.sentences, text.results, strict=True)]
             shown.append({"text": join(text.sentences, [row["text"] for row in rows]), "sentences": rows})
-        return answer({"model": model.run.name, **model.run.pair._asdict(), "translations": shown})
+        return json_response({"model": model.run.name, **model.run.pair._asdict(), "translations": shown})
 
     def _model(self, body: schemas.TranslateRequest) -> ServedModel:
         models, name, source, target = self.service.models, body.model, body.source, body.target
@@ -69,14 +71,14 @@ class TranslationRoute(NamedTuple):
 
 
 def _sentence(sentence: SentenceSpan, found: Any, body: schemas.TranslateRequest) -> dict[str, Any]:
-    """A sentence in JSON; one without words is itself."""
+    """Return a sentence as JSON; one without words is its own translation."""
     if found is None:
         return {"source": sentence.text, "text": sentence.text, "score": 0.0, "ended": True, "others": []}
     best, *others = [found.answer, *found.others] if isinstance(found, Insight) else found
     shown = {"source": sentence.text, "text": best.text, "score": _finite(best.score), "ended": best.ended}
     shown["others"] = [{"text": other.text, "score": _finite(other.score)} for other in others]
     if isinstance(found, Insight):
-        shown |= aligned_words(found).plain()
+        shown |= align_words(found).plain()
     if body.tokens:
         pieces = [*best.pieces, "</s>"][: len(best.log_probabilities)]
         steps = zip(pieces, best.log_probabilities, strict=True)
@@ -85,5 +87,5 @@ def _sentence(sentence: SentenceSpan, found: Any, body: schemas.TranslateRequest
 
 
 def _finite(score: float) -> float:
-    """JSON has no infinity; nothing was written where it is one."""
+    """Round a score; replace infinity, the score of no output, which JSON lacks."""
     return round(score, 6) if math.isfinite(score) else -1e9

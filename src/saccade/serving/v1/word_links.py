@@ -1,4 +1,4 @@
-"""Which words of a translation stand for which of the source, from the head that aligns best."""
+"""Align the words of a translation with those of the source, by the head that aligns best."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from saccade.inspection.insight import Insight
 
 
 class AlignedWords(NamedTuple):
-    """The words of both sides, and what each word of the output read of those of the source."""
+    """The words of both sides, and the weights of each output word on the source words."""
 
     source_words: list[str]
     words: list[str]
-    weights: list[list[float]]  # the last column is the source's end; none where the model has no attention
+    weights: list[list[float]]  # the last column is </s>; empty if the model has no attention
 
     def weight(self, word: int, source: int) -> float:
-        """What a word read of one of the source."""
+        """Return the weight of an output word on a source word."""
         return self.weights[word][source] if self.weights else -abs(word - source)
 
     @property
     def read(self) -> list[int | None]:
-        """For each word the one that it read most; None: the end, it stands for none."""
+        """The source word that each output word read most; None: it read </s> most."""
         count = len(self.source_words)
-        if not self.weights:  # as good as any guess: in the same order
+        if not self.weights:  # assume the same order
             return [word * count // len(self.words) for word in range(len(self.words))]
         best = [max(range(len(row)), key=row.__getitem__) for row in self.weights]
         return [index if index < count else None for index in best]
 
     def plain(self) -> dict[str, Any]:
-        """Pharaoh's pairs, source first."""
+        """Return JSON with Pharaoh's pairs, source first."""
         read = self.read if self.weights else []
         pairs = " ".join(f"{source}-{word}" for word, source in enumerate(read) if source is not None)
         return {"source_words": self.source_words, "words": self.words, "alignment": pairs}
 
 
-def aligned_words(found: Insight) -> AlignedWords:
-    """Without </s> on either side."""
+def align_words(found: Insight) -> AlignedWords:
+    """Align the words of an insight, without </s> on either side."""
     source, output = _words(found, "source"), _words(found, "output")
     weights = found.alignment().tolist()[: len(output)] if found.maps else []
     return AlignedWords(source, output, weights)

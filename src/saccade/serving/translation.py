@@ -1,4 +1,4 @@
-"""Texts of any length through a translator: sentence by sentence, all of them in one batch, and joined again."""
+"""Translate texts of any length: split them into sentences, translate these together, and join the outputs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from saccade.serving.sentences import SentenceSpan, join, split
 from saccade.serving.service import Service
 
 
-class Translated(NamedTuple):
-    """A text's sentences, and what was found for each of them (None: it has no words)."""
+class TranslatedText(NamedTuple):
+    """The sentences of a text and their results (None: a sentence without words)."""
 
     sentences: list[SentenceSpan]
-    found: list[Any | None]
+    results: list[Any | None]
 
 
-async def translated(
+async def translate_texts(
     service: Service,
     model: ServedModel,
     texts: Sequence[str],
@@ -28,25 +28,25 @@ async def translated(
     aligned: bool = False,
     is_split: bool = True,
     **decoding: Any,
-) -> list[Translated]:
-    """For each text its sentences with their best outputs or, `aligned`, what these read (Insight)."""
+) -> list[TranslatedText]:
+    """Translate each sentence of each text: results are its best outputs or, with `aligned`, an Insight."""
     parts = [split(text) if is_split else [SentenceSpan("", text, "")] for text in texts]
     flat = [sentence.text for sentences in parts for sentence in sentences if clean(sentence.text)]
-    asked = ModelCall(work.align if aligned else work.translate, tuple(sorted(decoding.items())))
-    answers = await service.ask(model, asked, flat)
+    call = ModelCall(work.align if aligned else work.translate, tuple(sorted(decoding.items())))
+    answers = await service.ask(model, call, flat)
     outputs = (one.answer if aligned else one[0] for one in answers)
     service.metrics.tokens.labels(model.run.name).inc(sum(len(output.log_probabilities) for output in outputs))
-    found = iter(answers)
+    results = iter(answers)
     return [
-        Translated(sentences, [next(found) if clean(sentence.text) else None for sentence in sentences])
+        TranslatedText(sentences, [next(results) if clean(sentence.text) else None for sentence in sentences])
         for sentences in parts
     ]
 
 
-def text_of(translated: Translated, rank: int = 0) -> str:
-    """The whole text; of each sentence the output of this rank, or the last there is."""
+def text_of(translated: TranslatedText, rank: int = 0) -> str:
+    """Join the outputs of this rank; a sentence with fewer outputs gives its last."""
     texts = [
         sentence.text if best is None else best[min(rank, len(best) - 1)].text
-        for sentence, best in zip(translated.sentences, translated.found, strict=True)
+        for sentence, best in zip(translated.sentences, translated.results, strict=True)
     ]
     return join(translated.sentences, texts)

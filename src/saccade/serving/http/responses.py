@@ -29,20 +29,20 @@ class Refusal(HTTPException):
         super().__init__(status, message, headers)
 
 
-def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return JSON as a response; characters that UTF-8 cannot encode are replaced."""
-    return Response(encoded(content), status, headers, "application/json")
+    return Response(encode_json(content), status, headers, "application/json")
 
 
-def encoded(content: Any) -> bytes:
+def encode_json(content: Any) -> bytes:
     """Encode JSON as bytes."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")
 
 
-def error(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an error response with one line."""
-    return answer({"error": message}, status, headers)
+    return json_response({"error": message}, status, headers)
 
 
 def refuse(message: str) -> NoReturn:
@@ -54,7 +54,7 @@ async def send_error(
     send: Callable[[MutableMapping[str, Any]], Awaitable[None]], status: int, message: str, retry: int | None = None
 ) -> None:
     """Send an error response before a route is reached."""
-    body = encoded({"error": message})
+    body = encode_json({"error": message})
     headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
     headers |= {} if retry is None else {"retry-after": str(retry)}
     pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
@@ -62,12 +62,12 @@ async def send_error(
     await send({"type": "http.response.body", "body": body})
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Describe the error responses of a route for the documentation."""
     return {status: {"description": CODES[status], "model": Problem} for status in statuses}
 
 
-def said(errors: Sequence[Any]) -> str:
+def describe_error(errors: Sequence[Any]) -> str:
     """Return pydantic's first error in one line, without the value, which may be long or no text."""
     first = errors[0]
     where = ".".join(str(part) for part in first["loc"] if part != "body" and not str(part).startswith("function-"))
