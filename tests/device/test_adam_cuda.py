@@ -36,9 +36,9 @@ def test_it_is_torchs_step(decoupled: bool) -> None:
     passes = CapturedBackward(lambda batch, scale: batch, models[0].parameters(), CUDA, adds=False)
     mine.follow(passes)
     for _ in range(2):
-        with passes.narrowing, torch.autocast("cuda", torch.bfloat16):
+        with passes.half_weights, torch.autocast("cuda", torch.bfloat16):
             models[0](torch.randn(64, 512, device=CUDA))
-    assert len(passes.narrowing.pairs) == 4
+    assert len(passes.half_weights.pairs) == 4
     for number, bad in enumerate((0.0, 0.0, 1.0, 0.0, 0.0)):
         for one, other, wide in zip(*(model.parameters() for model in models), strict=True):
             one.grad = torch.empty_like(one) if one.grad is None else one.grad
@@ -49,8 +49,8 @@ def test_it_is_torchs_step(decoupled: bool) -> None:
             either.step()
         if not bad:
             exact.step()
-        assert passes.narrowing.is_fresh == (number > 0)
-        passes.narrowing.renew()
+        assert passes.half_weights.is_fresh == (number > 0)
+        passes.half_weights.renew()
         for one, other, wide in zip(*(model.parameters() for model in models), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
             for name, true in exact.state[wide].items():
@@ -58,7 +58,7 @@ def test_it_is_torchs_step(decoupled: bool) -> None:
                     (x.state[w][name] - true.to(CUDA)).abs().amax() for x, w in ((mine, one), (plain, other))
                 )
                 assert ours <= 2 * theirs + torch.finfo(torch.float32).eps * true.abs().amax()
-        assert all(torch.equal(weight.bfloat16(), narrow) for weight, narrow in passes.narrowing.pairs)
+        assert all(torch.equal(weight.bfloat16(), narrow) for weight, narrow in passes.half_weights.pairs)
 
 
 def test_a_captured_run_learns_what_a_plain_one_does(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from torch.nn import functional as F
 
 from saccade.data.packing import IGNORED
 from saccade.layers import feed_forward, residual
-from saccade.layers.embedding import embedding_backward
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.ops.cuda_graphs import recorded, warmed
-from saccade.ops.dropout import drawn_seed
+from saccade.ops.embedding import embedding_backward
 from saccade.ops.linear import fused_linear
+from saccade.ops.pass_context import Seeds, draw_seed
 from saccade.ops.precision import _writes_wide
 from saccade.ops.relu_network import fused_network
-from saccade.ops.seeds import Seeds
+from saccade.ops.residual import residual as fused_residual
 from saccade.training import losses
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -50,9 +50,9 @@ def close(ours: list[Tensor], plain: list[Tensor], exact: list[Tensor], dtype: t
 def test_residuals(num_rows: int, width: int, dtype: torch.dtype, adds: int, drops: int, norms: int) -> None:
     answer, x = rows(num_rows, width, dtype=dtype), rows(num_rows, width, dtype=dtype) if adds else None
     weight, bias = (torch.randn(width, device="cuda", requires_grad=True) for _ in range(2)) if norms else (None, None)
-    seed = drawn_seed(answer.device) if drops else None
+    seed = draw_seed(answer.device) if drops else None
     ones = torch.ones(num_rows, width, device="cuda")
-    factor = ones if seed is None else residual.residual(ones, None, None, None, seed, SHARE, 0.0)[0]
+    factor = ones if seed is None else fused_residual(ones, None, None, None, seed, SHARE, 0.0)[0]
     if drops and num_rows * width > 10_000:
         assert abs(float((factor == 0).double().mean()) - SHARE) < 5 * (0.09 / factor.numel()) ** 0.5
     grad = torch.randn(num_rows, width, device="cuda").to(dtype)
@@ -65,7 +65,7 @@ def test_residuals(num_rows: int, width: int, dtype: torch.dtype, adds: int, dro
         found = torch.autograd.grad(y, [leaf for leaf in leaves if leaf is not None], grad.to(wide))
         return [y.detach().double(), *(one.double() for one in found)]
 
-    y, *_ = residual.residual(answer, x, weight, bias, seed, SHARE, 1e-5)
+    y, *_ = fused_residual(answer, x, weight, bias, seed, SHARE, 1e-5)
     found = torch.autograd.grad(y, [leaf for leaf in (answer, x, weight, bias) if leaf is not None], grad)
     close([y.double(), *(one.double() for one in found)], spelled_out(dtype), spelled_out(torch.float64), dtype)
 
@@ -152,13 +152,13 @@ def test_gradients_of_embeddings(
 ) -> None:
     cuts = [num_places] if num_reads == 1 else [num_places // 3, num_places - num_places // 3]
     ids = (torch.rand(1, num_places, device="cuda") ** 8 * vocabulary).long()  # the first one very often
-    grad, seed = rows(1, num_places, width, dtype=dtype).detach(), drawn_seed(ids.device) if share else None
+    grad, seed = rows(1, num_places, width, dtype=dtype).detach(), draw_seed(ids.device) if share else None
     inputs = (grad.split(cuts, 1), ids.split(cuts, 1), seed, vocabulary, 2.0, share, torch.float32)
     ours = embedding_backward(*inputs)
     assert ours.equal(embedding_backward(*inputs))
     kept = torch.ones(num_places, width, device="cuda")
     if share:
-        kept = residual.residual(kept, None, None, None, seed, share, 0.0)[0]
+        kept = fused_residual(kept, None, None, None, seed, share, 0.0)[0]
     plain, exact = (
         torch.zeros(vocabulary, width, dtype=wide, device="cuda").index_add(0, ids[0], 2 * grad[0].to(wide) * kept)
         for wide in (torch.float32, torch.float64)
@@ -172,7 +172,7 @@ def test_a_replayed_pass_draws_other_seeds() -> None:
 
     def step() -> torch.Tensor:
         with seeds:
-            return torch.cat([drawn_seed(device) for _ in range(5)])
+            return torch.cat([draw_seed(device) for _ in range(5)])
 
     warmed(step, device)
     graph, seed_N = recorded(step)

@@ -13,8 +13,8 @@ from saccade import attend, explain, masks
 from saccade.attention.kernels.decode.step import attend_step
 from saccade.attention.masks import Mask
 from saccade.ops.cuda_graphs import recorded, warmed
-from saccade.ops.kernels.launch import forked
-from saccade.ops.split import split
+from saccade.ops.kernels.launch import fork_stream
+from saccade.ops.linear import split
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 LENGTHS = [28, 1, 0, 100, 33, 32, 64, 65, 7, 16, 17, 90, 0, 0]
@@ -108,7 +108,7 @@ def test_what_runs_aside_has_what_came_before_and_is_waited_for() -> None:
     x, y = torch.zeros(2, 1000, device="cuda")
     torch.cuda._sleep(20_000_000)  # clocks: what didn't wait would be seen
     x.fill_(1)
-    with forked(x.device) as aside:
+    with fork_stream(x.device) as aside:
         with aside:
             current = torch.cuda.current_stream()
             torch.cuda._sleep(20_000_000)

@@ -124,6 +124,6 @@ def test_kernels_that_begin_early_change_nothing(monkeypatch: pytest.MonkeyPatch
     torch.manual_seed(6)
     model, work, options = small_model().cuda(), work_of(random_sources(1)), BeamOptions(width=1)
     early = [DecodingEngine(model).generate(work, options) for _ in range(2)]
-    monkeypatch.setattr(step, "chained", nullcontext)
+    monkeypatch.setattr(step, "start_early", nullcontext)
     for found in early:
         assert found == DecodingEngine(model).generate(work, options)

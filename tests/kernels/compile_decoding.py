@@ -31,7 +31,7 @@ def few(dtype: torch.dtype, num_rows: int, width: int, num_outputs: int) -> None
 if __name__ == "__main__":
     compile_only()
     for module in (few_rows, step_triton, best_module, beam_update, greedy_update):
-        module.launch = lambda _: {"EARLY": True, "launch_pdl": True}  # type: ignore[attr-defined]
+        module.launch_options = lambda _: {"EARLY": True, "launch_pdl": True}  # type: ignore[attr-defined]
     place = torch.zeros(64, dtype=torch.long)
     for dtype in (torch.bfloat16, torch.float32):
         for num_rows, width, num_outputs in ((1, 512, 1536), (4, 512, 1536), (16, 2048, 512), (4, 4096, 1024)):

@@ -17,7 +17,7 @@ from saccade.ops.kernels.columns import MASKED_SUMS, SUMS, TOTALS, _columns_kern
 from saccade.training.kernels import adam, cross_entropy
 
 STREAM = tuple(
-    f"{name}_ptr" for name in ("answer", "x", "y", "grad", "second", "grad_sum", "grad_answer", "hidden", "masked")
+    f"{name}_ptr" for name in ("branch", "x", "y", "grad", "second", "grad_sum", "grad_branch", "hidden", "masked")
 )
 OTHERS: dict[str, Any] = {
     "logits_ptr": "*bf16",

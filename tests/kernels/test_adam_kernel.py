@@ -37,7 +37,7 @@ def captured(model: nn.Module) -> CapturedBackward:
     """As if one shape had been captured: its copies are there."""
 
     def ask() -> None:
-        with passes.narrowing, torch.autocast("cpu", torch.bfloat16):
+        with passes.half_weights, torch.autocast("cpu", torch.bfloat16):
             model["odd"](model["even"](torch.randn(3, 16)))  # type: ignore[index]
 
     passes = CapturedBackward(lambda batch, scale: batch, model.parameters(), CPU, adds=False)
@@ -97,13 +97,13 @@ def test_copies_are_written_with_the_weights() -> None:
     model, other = models()
     mine = optimizer(model)
     mine.follow(passes := captured(model))
-    assert len(passes.narrowing.pairs) == 4
+    assert len(passes.half_weights.pairs) == 4
     copies: list[Tensor] = []
 
     def check(*, is_fresh: bool) -> None:
-        assert passes.narrowing.is_fresh == is_fresh
-        passes.narrowing.renew()
-        for weight, narrow in passes.narrowing.pairs:
+        assert passes.half_weights.is_fresh == is_fresh
+        passes.half_weights.renew()
+        for weight, narrow in passes.half_weights.pairs:
             torch.testing.assert_close(narrow.float(), weight.detach(), atol=0.0, rtol=2.0**-7)  # interpreted, it cuts
 
     for number, bad in enumerate((0.0, 0.0, 1.0, 0.0)):
@@ -111,11 +111,11 @@ def test_copies_are_written_with_the_weights() -> None:
         mine.found_inf, mine.grad_scale = torch.tensor(bad), torch.tensor(1.0)
         mine.step()
         check(is_fresh=number > 0)  # the first is torch's
-        copies = [narrow.clone() for _, narrow in passes.narrowing.pairs]
+        copies = [narrow.clone() for _, narrow in passes.half_weights.pairs]
     with torch.no_grad():
         model.get_parameter("even.weight").mul_(2)  # somebody else changes a weight
     check(is_fresh=False)
-    assert not torch.equal(copies[0], passes.narrowing.pairs[0][1])
+    assert not torch.equal(copies[0], passes.half_weights.pairs[0][1])
 
 
 def test_the_device_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,8 +158,8 @@ def test_gradients_may_move_but_must_be_plain() -> None:
         for one in (mine, plain):
             one.found_inf, one.grad_scale = torch.tensor(0.0), torch.tensor(1.0)
             one.step()
-        assert passes.narrowing.is_fresh == (number in (1, 2, 4))
-        passes.narrowing.renew()
+        assert passes.half_weights.is_fresh == (number in (1, 2, 4))
+        passes.half_weights.renew()
         torch.testing.assert_close(*weights, rtol=1e-5, atol=1e-7)
         assert all(int(state["step"]) == number + 1 for state in mine.state.values())
 

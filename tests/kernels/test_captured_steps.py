@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from saccade.layers.feed_forward import FeedForward
 from saccade.ops import linear, relu_network
 from saccade.ops.kernels import narrow
-from saccade.ops.unit_gradient import differentiate
+from saccade.ops.known_gradients import differentiate
 from saccade.training import captured, losses
 from saccade.training.adam import Adam
 
@@ -110,6 +110,6 @@ def test_they_are_the_plain_ones(is_whole: bool, networks: list[Network], monkey
             assert (one - other).norm() <= 0.02 * other.norm() + 0.02
     assert len(passes.graphs) == 1
     assert copies == [1, 4]  # when the pass was captured, and when somebody else had written
-    assert passes.narrowing.is_fresh
-    for weight, narrowed in passes.narrowing.pairs:
+    assert passes.half_weights.is_fresh
+    for weight, narrowed in passes.half_weights.pairs:
         torch.testing.assert_close(narrowed.float(), weight.detach(), atol=0.0, rtol=2.0**-7)

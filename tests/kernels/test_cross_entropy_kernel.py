@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.data.packing import IGNORED
-from saccade.ops.half_weights import Narrowing
-from saccade.ops.unit_gradient import differentiate, is_one
+from saccade.ops.half_weights import HalfWeights
+from saccade.ops.known_gradients import differentiate, is_one
 from saccade.training import losses
 from saccade.training.losses import chunks, smoothed_cross_entropy
 
@@ -74,12 +74,12 @@ def test_a_matrix_that_is_narrowed_for_the_pass(width: int, monkeypatch: pytest.
     monkeypatch.setattr(losses, "is_fused", lambda _: True)
     vectors, target = torch.randn(40, width).bfloat16().requires_grad_(), torch.randint(11, (40,))
     matrix = torch.randn(11, width).bfloat16().float().requires_grad_()  # interpreted, a copy isn't rounded but cut
-    narrowing, found = Narrowing(), []
+    half_weights, found = HalfWeights(), []
     for _ in range(2):
-        with narrowing:
+        with half_weights:
             loss, _ = smoothed_cross_entropy(vectors, matrix, target, smoothing=0.1)
         found.append([loss, *torch.autograd.grad(loss, (vectors, matrix))])
-    assert [tuple(copy.shape) for _, copy in narrowing.pairs] == [(11, width)]
+    assert [tuple(copy.shape) for _, copy in half_weights.pairs] == [(11, width)]
     for one, other in zip(*found, strict=True):
         assert torch.equal(one, other)
     assert found[1][2].dtype == torch.float32

@@ -12,7 +12,7 @@ from saccade.layers import residual
 from saccade.models import transformer
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.ops import linear, relu_network
-from saccade.ops.seeds import AT_ONCE, Seeds
+from saccade.ops.pass_context import SEEDS_AT_ONCE, Seeds
 from saccade.training import losses
 
 FUSED: list[Any] = [linear, relu_network, residual, transformer, losses]
@@ -44,5 +44,5 @@ def test_blocks_that_are_made_again_draw_their_seeds_singly(monkeypatch: pytest.
     for model.recomputes in (False, True):
         with Seeds(torch.device("cpu")) as seeds:
             model(ids, length, ids).sum().backward()
-            counts.append(AT_ONCE - len([*seeds._left]))
+            counts.append(SEEDS_AT_ONCE - len([*seeds._left]))
     assert counts == [7, 4]  # two tables and five residuals, of which two are added after the blocks

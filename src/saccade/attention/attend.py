@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Literal, NamedTuple, Protocol, Self, TypedDict, Unpack, overload
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -123,11 +123,11 @@ class Memory(Protocol):
         """Return what `attend` returns for these keys and values."""
 
 
-class Past(Memory, Protocol):
-    """A `Memory` that grows by `append`: a decoder's key/value cache."""
+class Past(Protocol):
+    """A decoder's key/value cache."""
 
-    def append(self, later: KeyValue) -> Self:
-        """Add the steps that follow."""
+    def append(self, later: KeyValue) -> Memory:
+        """Return the past and the steps that follow it, for these steps to attend to."""
 
 
 class KeyValue(NamedTuple):

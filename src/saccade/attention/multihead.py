@@ -23,8 +23,7 @@ from saccade.attention.positions import Positions
 from saccade.attention.scores import SCORES, Score
 from saccade.attention.slots import SharedMemory, SlotMemory, Slots
 from saccade.ops.lazy_norm import Rows, given
-from saccade.ops.linear import Linear, linear
-from saccade.ops.split import split
+from saccade.ops.linear import Linear, linear, split
 
 MANY_STEPS = 256
 Rotate = Callable[[Tensor, Positions], Tensor]  # queries or keys [B, H, T, K] and where they stand

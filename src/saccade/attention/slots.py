@@ -8,7 +8,7 @@ row of a sentence holds each step of a hypothesis.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -90,31 +90,35 @@ class SlotMemory:
         shape = (len(slots), slots.width, slots.capacity, like.memory.shape[1])
         self.memory_BNCGK = like.memory.new_zeros(*shape, like.memory.shape[-1])
         self.value_BNCGK = like.value.new_zeros(*shape, like.value.shape[-1])
-        self._row_R = torch.arange(len(slots) * slots.width, device=like.value.device)
-        self._later: KeyValue | None = None
+        self.row_R = torch.arange(len(slots) * slots.width, device=like.value.device)
 
-    def append(self, later: KeyValue) -> SlotMemory:
-        """Add one step to each row, at its sentence's place; it is written by the next `attend`."""
-        self._later = later
-        return self
-
-    def attend(self, query_RGMTK: Tensor, /, **how: Any) -> Tensor:
-        """Attend to everything that a sentence's rows wrote; the mask (`Slots.past`) says which row owns which step."""
-        assert self._later is not None
-        memory_RCGK, value_RCGK = (tensor.flatten(0, 1) for tensor in self.tensors)
-        new = self._later.memory[:, :, 0, 0], self._later.value[:, :, 0, 0]
-        slots = self.slots
-        if slots.is_fused:
-            return _attend_step(query_RGMTK, memory_RCGK, value_RCGK, slots.place_R, how["score"], slots.holder_RC, new)
-        for cache_RCGK, new_RGK in zip((memory_RCGK, value_RCGK), new, strict=True):
-            cache_RCGK[self._row_R, slots.place_R] = new_RGK
-        memory_BSGK, value_BSGK = (tensor.flatten(1, 2) for tensor in self.tensors)
-        return slots.attend(query_RGMTK, memory_BSGK, value_BSGK, how)
+    def append(self, later: KeyValue) -> SlotStep:
+        """Return the past and one more step of each row, at its sentence's place."""
+        return SlotStep(self, later)
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor]:
         """Keys and values; the first axis is the sentence's."""
         return self.memory_BNCGK, self.value_BNCGK
+
+
+class SlotStep(NamedTuple):
+    """The past of sentences in slots and their next step, which is written into the slots as it attends."""
+
+    past: SlotMemory
+    later: KeyValue
+
+    def attend(self, query_RGMTK: Tensor, /, **how: Any) -> Tensor:
+        """Attend to everything that a sentence's rows wrote; the mask (`Slots.past`) says which row owns which step."""
+        slots, tensors = self.past.slots, self.past.tensors
+        memory_RCGK, value_RCGK = (tensor.flatten(0, 1) for tensor in tensors)
+        new = self.later.memory[:, :, 0, 0], self.later.value[:, :, 0, 0]
+        if slots.is_fused:
+            return _attend_step(query_RGMTK, memory_RCGK, value_RCGK, slots.place_R, how["score"], slots.holder_RC, new)
+        for cache_RCGK, new_RGK in zip((memory_RCGK, value_RCGK), new, strict=True):
+            cache_RCGK[self.past.row_R, slots.place_R] = new_RGK
+        memory_BSGK, value_BSGK = (tensor.flatten(1, 2) for tensor in tensors)
+        return slots.attend(query_RGMTK, memory_BSGK, value_BSGK, how)
 
 
 @final

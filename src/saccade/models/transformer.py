@@ -22,7 +22,7 @@ from saccade.ops.dropout import dropout
 from saccade.ops.kernels.availability import is_fused
 from saccade.ops.lazy_norm import Rows
 from saccade.ops.linear import linear
-from saccade.ops.seeds import singly
+from saccade.ops.pass_context import draw_singly
 
 AnyState = TypeVar("AnyState", TransformerState, SlotState)
 Read = tuple[Tensor, Positions]  # ids, and where they stand
@@ -276,7 +276,7 @@ class Transformer(nn.Module):
     def _through(self, block: nn.Module, x: LazySum, *inputs: Any) -> Any:
         """A block's answer; perhaps made again in the backward pass, instead of keeping what it was made of."""
         if self.recomputes and self.training:
-            return checkpoint(block, LazySum(x.total()), *inputs, use_reentrant=False, context_fn=singly)
+            return checkpoint(block, LazySum(x.total()), *inputs, use_reentrant=False, context_fn=draw_singly)
         return block(x, *inputs)
 
     def _embedded(self, table: nn.Embedding, *reads: Read) -> list[Tensor]:

@@ -7,28 +7,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from saccade.ops.seeds import seed_now
-
 LEVELS = 1 << 16  # a share is rounded to a 65,536th
 
 
 def dropout(x: Tensor, share: float, training: bool = True) -> Tensor:
-    """x with a share of its entries zero and the others larger, so that the mean stays (Srivastava 2014, section 4)."""
+    """Set a share of entries to zero and enlarge the others, so that the mean stays (Srivastava 2014, section 4)."""
     if not training or not share:
         return x
     if x.device.type != "cpu" or x.dtype != torch.float32 or torch.compiler.is_compiling():
         return F.dropout(x, share)
-    return x * drawn(x.shape, share)
+    return x * draw_factors(x.shape, share)
 
 
-def drawn_seed(device: torch.device) -> Tensor:
-    """Where a kernel's random numbers start, [1]; drawn by torch's generator there, also when a graph is replayed."""
-    seed = seed_now(device)
-    return torch.empty(1, dtype=torch.int64, device=device).random_() if seed is None else seed
-
-
-def drawn(shape: torch.Size, share: float) -> Tensor:
-    """Factors, 0 or 1 / (1 - share), float32. They are a function of torch's seed: numpy's bits, seeded by torch."""
+def draw_factors(shape: torch.Size, share: float) -> Tensor:
+    """Draw factors, 0 or 1 / (1 - share), float32: numpy's bits, seeded by torch, so that they follow from its seed."""
     count, threshold = shape.numel(), round(share * LEVELS)
     generator = np.random.SFC64(int(torch.randint(1 << 62, ())))
     words = np.random.Generator(generator).integers(0, 1 << 64, -(-count // 4), np.uint64)

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from saccade.ops.half_weights import as_they_are
 from saccade.ops.kernels.availability import is_fused
 from saccade.ops.linear import fused_linear
+from saccade.ops.pass_context import Override
 from saccade.ops.precision import computed_in
 from saccade.ops.relu_network import fused_network
 
@@ -204,5 +204,5 @@ def _narrowed(method: MethodType, *args: Any, **kwargs: Any) -> Any:
     """What a block's own method returns."""
     if not method.__self__.training:  # type: ignore[attr-defined]
         return method(*args, **kwargs)
-    with _InFloat8(), as_they_are():
+    with _InFloat8(), Override(half_weights=None):
         return method(*args, **kwargs)

@@ -1,41 +1,33 @@
-"""Weights in half precision, copied all at once at the beginning of a pass: they don't change before its end."""
+"""Half-precision copies of a model's weights, made all at once when a pass begins: weights change only after it."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Collection, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any, NamedTuple, Self, cast, final
 
 import torch
 from torch import Tensor
 
+from saccade.ops.pass_context import CURRENT, Override
+
 
 class _Copies(NamedTuple):
-    """What one linear layer asked for: its weights and biases, and where all of either lie below each other."""
+    """The weights and biases of one linear layer, and their copies: a matrix of all weights, a vector of all biases."""
 
     weights: list[Tensor]
     biases: list[Tensor]
     narrow: list[Tensor]
 
     def pairs(self) -> list[tuple[Tensor, Tensor]]:
-        """Each tensor, and its place."""
         sides = zip((self.weights, self.biases), self.narrow, strict=False)
         return [pair for side, to in sides for pair in zip(side, to.split([len(x) for x in side]), strict=True)]
 
 
-class _Current(threading.local):
-    narrowing: Narrowing | None = None
-
-
-_CURRENT = _Current()
-
-
 @final
-class Narrowing:
-    """Passes over a model: the first notes what is asked for, all later ones begin with a copy of it.
+class HalfWeights:
+    """Passes over a model: the first notes which weights are read, and every later one begins with a copy of them.
 
-    If it `lasts`, there is a copy only where weights were changed by somebody who hasn't written their copies, too.
+    If it `lasts`, a pass copies only when weights have changed and their copies have not.
     """
 
     def __init__(self) -> None:
@@ -43,10 +35,10 @@ class Narrowing:
         self._found: dict[Hashable, _Copies] = {}
         self._copy: Any = None
         self._versions: list[int] = []  # of the weights that were copied
-        self._outer: Narrowing | None = None
+        self._override = Override(half_weights=self)
 
     def __enter__(self) -> Self:
-        self._outer, _CURRENT.narrowing = _CURRENT.narrowing, self
+        self._override.__enter__()
         if self._found and self._copy is None:
             from saccade.ops.kernels.narrow import Copy
 
@@ -55,31 +47,31 @@ class Narrowing:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _CURRENT.narrowing = self._outer
+        self._override.__exit__()
 
     @property
     def pairs(self) -> list[tuple[Tensor, Tensor]]:
-        """Each weight or bias and its copy, as soon as there are copies."""
+        """Each weight or bias with its copy, as soon as there are copies."""
         return [] if self._copy is None else cast(list[tuple[Tensor, Tensor]], self._copy.pairs)
 
     @property
     def is_fresh(self) -> bool:
-        """Whether copies are what weights are. A write through `.data` is not seen."""
+        """True if every copy is up to date. A write through `.data` is not seen."""
         return self._versions == [weight._version for weight, _ in self.pairs]
 
     def renew(self) -> None:
-        """Copy, if need be."""
+        """Copy the weights, unless the copies last and are up to date."""
         if self._copy is not None and not (self.lasts and self.is_fresh):
             self._copy()
             self._versions = [weight._version for weight, _ in self.pairs]
 
-    def written(self, copies: Collection[int]) -> None:
-        """Weights have been changed, and their copies with them: those at these addresses."""
+    def mark_written(self, copies: Collection[int]) -> None:
+        """Note that weights have changed and the copies at these addresses with them."""
         known = zip(self.pairs, self._versions, strict=True)
         self._versions = [w._version if copy.data_ptr() in copies else version for (w, copy), version in known]
 
-    def asked(self, weights: Sequence[Tensor], biases: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
-        """Weights and biases in `dtype`, if they were asked for in the first pass."""
+    def find(self, weights: Sequence[Tensor], biases: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+        """Return the copies of these in `dtype`, if the first pass has read them; the first pass notes them."""
         key = (dtype, *((tensor.data_ptr(), tensor.shape) for tensor in (*weights, *biases)))
         if self._copy is not None:
             return self._found[key].narrow if key in self._found else []
@@ -91,17 +83,7 @@ class Narrowing:
         return []
 
 
-def narrow_now(weights: Sequence[Tensor], biases: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
-    """Weights below each other, and biases, in `dtype`, if this pass began with a copy of them."""
-    narrowing = _CURRENT.narrowing
-    return [] if narrowing is None else narrowing.asked(weights, biases, dtype)
-
-
-@contextmanager
-def as_they_are() -> Iterator[None]:
-    """Layers in here want their weights as they are."""
-    outer, _CURRENT.narrowing = _CURRENT.narrowing, None
-    try:
-        yield
-    finally:
-        _CURRENT.narrowing = outer
+def current_copies(weights: Sequence[Tensor], biases: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """Return the weights below each other, and the biases, in `dtype`, if this pass began with a copy of them."""
+    half_weights = CURRENT.half_weights
+    return [] if half_weights is None else half_weights.find(weights, biases, dtype)

@@ -16,13 +16,13 @@ WIDEST = 4096  # a program holds whole rows in registers
 
 
 class Normed(NamedTuple):
-    """norm(x + answer) of few rows, [..., D]: linear layers compute it on their way, and leave x + answer in `total`.
+    """norm(x + branch) of few rows, [..., D]: linear layers compute it on their way, and leave x + branch in `total`.
 
-    Where there is no answer, `total` is x.
+    Where there is no branch, `total` is x.
     """
 
     x: Tensor
-    answer: Tensor | None
+    branch: Tensor | None
     total: Tensor
     weight: Tensor
     bias: Tensor

@@ -11,11 +11,12 @@ from typing import final
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
 from torch.nn import functional as F
 
-from saccade.ops.bias_sums import remembered
-from saccade.ops.half_weights import narrow_now
+from saccade.ops.half_weights import current_copies
 from saccade.ops.kernels.availability import is_fused
+from saccade.ops.known_gradients import take_sums
 from saccade.ops.lazy_norm import Normed, Rows, are_few
 from saccade.ops.precision import computed_in, product
 
@@ -37,7 +38,7 @@ def linear(x: Rows, weights: Sequence[Tensor], biases: Sequence[Tensor], *, relu
         return few_rows.product(x, _together(weights), _together(biases) if biases else None, relu)
     if is_fused(x) and (relu or torch.is_grad_enabled()):
         dtype = computed_in(x)
-        return fused_linear(x.to(dtype), weights, biases, relu, narrow_now(weights, biases, dtype))[0]
+        return fused_linear(x.to(dtype), weights, biases, relu, current_copies(weights, biases, dtype))[0]
     y = F.linear(x, _together(weights), _together(biases) if biases else None)
     return F.relu(y) if relu else y
 
@@ -120,7 +121,7 @@ def _(
 Inputs = tuple[Tensor, Sequence[Tensor], Sequence[Tensor], bool, Sequence[Tensor]]
 
 
-def _save(ctx: torch.autograd.function.FunctionCtx, inputs: Inputs, output: tuple[Tensor, Tensor]) -> None:
+def _save(ctx: FunctionCtx, inputs: Inputs, output: tuple[Tensor, Tensor]) -> None:
     (x, weights, biases, relu, given), (y, narrow) = inputs, output
     ctx.widths = [len(weight) for weight in weights]  # type: ignore[attr-defined]
     ctx.dtypes = weights[0].dtype, biases[0].dtype if biases else None  # type: ignore[attr-defined]
@@ -131,12 +132,12 @@ def _save(ctx: torch.autograd.function.FunctionCtx, inputs: Inputs, output: tupl
 
 
 def _differentiate(
-    ctx: torch.autograd.function.FunctionCtx, grad: Tensor, unused: Tensor | None
+    ctx: FunctionCtx, grad: Tensor, unused: Tensor | None
 ) -> tuple[Tensor, list[Tensor], list[Tensor], None, list[None]]:
     del unused
     dtype, bias_dtype = ctx.dtypes  # type: ignore[attr-defined]
     y, *others = ctx.saved_tensors  # type: ignore[attr-defined]
-    known = remembered(grad) if y is None else None
+    known = take_sums(grad) if y is None else None
     x, weight, bias = linear_backward(grad, y, *others, dtype, bias_dtype is not None and known is None)
     bias = bias if known is None else known
     biases = [] if bias_dtype is None else [*bias.to(bias_dtype).split(ctx.widths)]  # type: ignore[attr-defined]
@@ -144,3 +145,49 @@ def _differentiate(
 
 
 fused_linear.register_autograd(_differentiate, setup_context=_save)
+
+
+class _Split(torch.autograd.Function):
+    """`Tensor.split`, whose own backward pass copies all parts into a new tensor."""
+
+    @staticmethod
+    def forward(joint: Tensor, widths: tuple[int, ...]) -> tuple[Tensor, ...]:
+        return joint.split(widths, -1)
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Tensor, tuple[int, ...]], output: tuple[Tensor, ...]) -> None:
+        del output
+        ctx.widths = inputs[1]  # type: ignore[attr-defined]
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor, None]:
+        whole = _find_whole(grads)
+        return torch.cat(grads, -1) if whole is None else whole, None
+
+
+def split(joint: Tensor, widths: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Split a joint projection [..., sum of widths] into parts, each [..., width].
+
+    The parts are views, and gradients that come back side by side are taken as they lie.
+    """
+    if not joint.requires_grad or torch.compiler.is_compiling():
+        return joint.split(widths, -1)
+    parts: tuple[Tensor, ...] = _Split.apply(joint, widths)
+    return parts
+
+
+def _find_whole(parts: tuple[Tensor, ...]) -> Tensor | None:
+    """Return the tensor whose rows hold these parts and nothing else, if there is one."""
+    first, width = parts[0], sum(part.shape[-1] for part in parts)
+    at = first.storage_offset()
+    for part in parts:
+        same_rows = (
+            part.shape[:-1] == first.shape[:-1] and part.stride() == first.stride() and part.dtype == first.dtype
+        )
+        same_buffer = part.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        if not same_rows or not same_buffer or part.storage_offset() != at or part.stride(-1) != 1:
+            return None
+        at += part.shape[-1]
+    if first.stride(-2) != width:
+        return None
+    return first.as_strided((*first.shape[:-1], width), first.stride(), first.storage_offset())

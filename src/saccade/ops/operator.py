@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -53,13 +54,16 @@ def _flatten(function: Callable[..., Any], hints: dict[str, Any], returned: Any)
 
 
 def _take(arguments: Iterator[Any], hint: Any) -> Any:
-    return hint(*(next(arguments) for _ in hint._fields)) if hasattr(hint, "_fields") else next(arguments)
+    """Take a parameter's value off the arguments; torch leaves out those at the end that equal their defaults."""
+    return hint(*itertools.islice(arguments, len(hint._fields))) if hasattr(hint, "_fields") else next(arguments)
 
 
 def _fields(hint: Any, name: str) -> Iterator[inspect.Parameter]:
     fields = typing.get_type_hints(hint) if hasattr(hint, "_fields") else {name: hint}
+    defaults = getattr(hint, "_field_defaults", {})
     for field, kind in fields.items():
-        yield inspect.Parameter(field, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind)
+        default = defaults.get(field, inspect.Parameter.empty)
+        yield inspect.Parameter(field, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
 
 
 def save(ctx: FunctionCtx, *values: Any) -> None:

@@ -6,15 +6,17 @@ With Triton on a CUDA device; elsewhere, and where nothing learns, it is one lay
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from saccade.ops.bias_sums import remembered
-from saccade.ops.half_weights import narrow_now
+from saccade.ops.half_weights import current_copies
 from saccade.ops.kernels.availability import is_fused
+from saccade.ops.known_gradients import take_sums
 from saccade.ops.lazy_norm import Normed, Rows
 from saccade.ops.linear import Linear, fused_linear, linear_backward
+from saccade.ops.operator import operator
 from saccade.ops.precision import computed_in, product
 
 
@@ -24,7 +26,7 @@ def relu_network(x: Rows, inner: Linear, outer: Linear) -> Tensor:
         y: Tensor = outer(inner(x, relu=True))
         return y
     dtype, layers = computed_in(x), [(layer.weight, layer.bias) for layer in (inner, outer)]
-    return fused_network(x.to(dtype), *layers, *(narrow_now([weight], [bias], dtype) for weight, bias in layers))[0]
+    return fused_network(x.to(dtype), *layers, *(current_copies([weight], [bias], dtype) for weight, bias in layers))[0]
 
 
 def _forward(
@@ -44,41 +46,38 @@ fused_network = torch.library.custom_op("saccade::relu_network", _forward, mutat
 fused_network.register_fake(_forward)
 
 
-@torch.library.custom_op("saccade::relu_network_backward", mutates_args=())
-def network_backward(
-    grad: Tensor,
-    hidden: Tensor,
-    x: Tensor,
-    inner_weight: Tensor,
-    outer_weight: Tensor,
-    dtype: torch.dtype,
-    sums: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients for x, and for each layer's W in `dtype` and b in float32 (the outer's is empty if not summed)."""
+class NetworkGradientInputs(NamedTuple):
+    """The arguments of the network's gradient; `dtype` is the weights', `sums`: the outer bias's gradient is wanted."""
+
+    grad: Tensor
+    hidden: Tensor
+    x: Tensor
+    inner_weight: Tensor
+    outer_weight: Tensor
+    dtype: torch.dtype
+    sums: bool
+
+
+def _gradient_shapes(given: NetworkGradientInputs) -> tuple[Tensor, ...]:
+    grad, hidden, x, inner_weight, outer_weight, dtype, sums = given
+    grad_x, inner, inner_bias = linear_backward(hidden, None, x, inner_weight, dtype, True)
+    _, outer, outer_bias = linear_backward(grad, None, hidden, outer_weight, dtype, sums)
+    return grad_x, inner, inner_bias, outer, outer_bias
+
+
+@operator("saccade::relu_network_backward", shapes=_gradient_shapes)
+def network_backward(given: NetworkGradientInputs) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Compute the gradients for x, and for each layer's W in `dtype` and b in float32 (empty if it is not summed)."""
     from saccade.ops.kernels.columns import column_sums
     from saccade.ops.kernels.masked_product import masked_product
 
+    grad, hidden, x, inner_weight, outer_weight, dtype, sums = given
     grad_ND, hidden_NF = grad.reshape(-1, len(outer_weight)).contiguous(), hidden.reshape(-1, len(inner_weight))
     outer, outer_bias = product(grad_ND.mT, hidden_NF, dtype), grad_ND.new_empty(0, dtype=torch.float32)
     if sums:
         outer_bias = column_sums(grad_ND)
     grad_NF, inner_bias = masked_product(grad_ND, outer_weight, hidden_NF)
     grad_x, inner, _ = linear_backward(grad_NF, None, x, inner_weight, dtype, False)
-    return grad_x, inner, inner_bias, outer, outer_bias
-
-
-@network_backward.register_fake
-def _(
-    grad: Tensor,
-    hidden: Tensor,
-    x: Tensor,
-    inner_weight: Tensor,
-    outer_weight: Tensor,
-    dtype: torch.dtype,
-    sums: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    grad_x, inner, inner_bias = linear_backward(hidden, None, x, inner_weight, dtype, True)
-    _, outer, outer_bias = linear_backward(grad, None, hidden, outer_weight, dtype, sums)
     return grad_x, inner, inner_bias, outer, outer_bias
 
 
@@ -102,7 +101,7 @@ def _differentiate(
     ctx: torch.autograd.function.FunctionCtx, grad: Tensor, *unused: None
 ) -> tuple[Tensor, list[Tensor], list[Tensor], list[None], list[None]]:
     del unused
-    known, dtypes = remembered(grad), ctx.dtypes  # type: ignore[attr-defined]
+    known, dtypes = take_sums(grad), ctx.dtypes  # type: ignore[attr-defined]
     x, *found = network_backward(grad, *ctx.saved_tensors, dtypes[0], known is None)  # type: ignore[attr-defined]
     found[3] = found[3] if known is None else known
     inner, inner_bias, outer, outer_bias = (one.to(dtype) for one, dtype in zip(found, dtypes, strict=True))

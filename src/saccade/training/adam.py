@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast, final
 import torch
 from torch import Tensor, nn
 
-from saccade.ops.half_weights import Narrowing
+from saccade.ops.half_weights import HalfWeights
 from saccade.ops.kernels.availability import runs_on
 from saccade.training.captured import CapturedBackward
 from saccade.training.options import TrainingOptions
@@ -47,7 +47,7 @@ class Adam(torch.optim.Adam):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.narrowing: Narrowing | None = None
+        self.half_weights: HalfWeights | None = None
         self._known: dict[Hashable, _Updates] = {}
 
     @classmethod
@@ -70,18 +70,18 @@ class Adam(torch.optim.Adam):
 
     def follow(self, captured: CapturedBackward) -> None:
         """Gradients will be those of these passes, and their weights in half precision will be kept up to date."""
-        self.narrowing = captured.narrowing
-        self.narrowing.lasts = True
+        self.half_weights = captured.half_weights
+        self.half_weights.lasts = True
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """One update of all weights."""
         learned = [w for group in self.param_groups for w in group["params"] if w.grad is not None]
-        found = None if closure is not None or self.narrowing is None else self._updates(self.narrowing, learned)
-        if found is None or self.narrowing is None:
+        found = None if closure is not None or self.half_weights is None else self._updates(self.half_weights, learned)
+        if found is None or self.half_weights is None:
             loss = cast(float | None, super().step(closure))
             torch.autograd.graph.increment_version(learned)  # torch's kernel says nothing of what it writes
             return loss
-        was_fresh, bad = self.narrowing.is_fresh, cast(Tensor, self.found_inf)
+        was_fresh, bad = self.half_weights.is_fresh, cast(Tensor, self.found_inf)
         with torch.no_grad():
             counted = [1.0 - bad] * len(found.steps)  # torch would read a tensor alone, and wait for the device
             torch._foreach_add_(found.steps, counted)
@@ -89,10 +89,10 @@ class Adam(torch.optim.Adam):
                 update(group["lr"], bad, self.grad_scale)
         torch.autograd.graph.increment_version(learned)
         if was_fresh:
-            self.narrowing.written(found.copies)
+            self.half_weights.mark_written(found.copies)
         return None
 
-    def _updates(self, narrowing: Narrowing, learned: list[Tensor]) -> _Updates | None:
+    def _updates(self, half_weights: HalfWeights, learned: list[Tensor]) -> _Updates | None:
         """What the kernel needs to know of these weights; None if it is not for them."""
         if not learned or self.found_inf is None or self.grad_scale is None or not runs_on(learned[0].device):
             return None
@@ -100,15 +100,15 @@ class Adam(torch.optim.Adam):
             return None
         if not all(w.grad.dtype == torch.float32 and w.grad.is_contiguous() for w in learned):  # type: ignore[union-attr]
             return None
-        key = len(narrowing.pairs), *map(_rules, self.param_groups), *map(id, learned)
-        if key not in self._known and (made := self._made(narrowing)) is not None:
+        key = len(half_weights.pairs), *map(_rules, self.param_groups), *map(id, learned)
+        if key not in self._known and (made := self._made(half_weights)) is not None:
             self._known[key] = made
         return self._known.get(key)
 
-    def _made(self, narrowing: Narrowing) -> _Updates | None:
+    def _made(self, half_weights: HalfWeights) -> _Updates | None:
         from saccade.training.kernels.adam import AdamSlot, Update
 
-        copies = {(weight.data_ptr(), weight.numel()): copy for weight, copy in narrowing.pairs}
+        copies = {(weight.data_ptr(), weight.numel()): copy for weight, copy in half_weights.pairs}
 
         def slot(weight: Tensor) -> AdamSlot:
             state = self.state.get(weight, {})

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from saccade.ops.cuda_graphs import recorded, warmed
-from saccade.ops.half_weights import Narrowing
-from saccade.ops.seeds import Seeds
+from saccade.ops.half_weights import HalfWeights
+from saccade.ops.pass_context import Seeds
 
 MOST_GRAPHS = 64
 
@@ -65,7 +65,7 @@ class CapturedBackward:
         self.graphs: dict[Hashable, _Graph] = {}
         self._seen: Counter[Hashable] = Counter()
         self._pool: Any = None
-        self.narrowing, self._seeds = Narrowing(), Seeds(device)
+        self.half_weights, self._seeds = HalfWeights(), Seeds(device)
 
     def __call__(self, batch: Any, scale: float) -> Tensor:
         """Replay the passes through a batch; the result is overwritten by the next call."""
@@ -81,8 +81,8 @@ class CapturedBackward:
             own.copy_(given, non_blocking=True)
         if graph.scale is not None:
             graph.scale.fill_(scale)
-        if self.narrowing.lasts:  # otherwise the graph begins with a copy
-            self.narrowing.renew()
+        if self.half_weights.lasts:  # otherwise the graph begins with a copy
+            self.half_weights.renew()
         graph.graph.replay()
         for parameter, gradient in zip(self.parameters, graph.gradients, strict=True):
             parameter.grad = gradient
@@ -111,7 +111,7 @@ class CapturedBackward:
         return _Graph(graph, _tensors(batch), scale, shown, [parameter.grad for parameter in self.parameters])
 
     def _step(self, batch: Any, scale: Tensor | None) -> Tensor:
-        with self.narrowing, self._seeds:
+        with self.half_weights, self._seeds:
             return self.backward(batch, 1.0 if scale is None else scale)
 
     def _own(self, tensor: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from saccade.data.prefetch import Prefetcher
 from saccade.errors import NonFiniteLoss
-from saccade.ops.unit_gradient import differentiate
+from saccade.ops.known_gradients import differentiate
 from saccade.training import checkpoints
 from saccade.training.adam import Adam
 from saccade.training.averages import MovingAverage, mean_of, put

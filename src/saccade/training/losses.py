@@ -19,10 +19,10 @@ from torch.utils.checkpoint import checkpoint
 
 from saccade.data.batches import PairBatch
 from saccade.data.packing import IGNORED, PackedBatch, PackedRow
-from saccade.ops.half_weights import narrow_now
+from saccade.ops.half_weights import current_copies
 from saccade.ops.kernels.availability import is_fused, num_multiprocessors
+from saccade.ops.known_gradients import is_one
 from saccade.ops.precision import widened
-from saccade.ops.unit_gradient import is_one
 
 CHUNK_LOGITS = 1 << 22
 CHUNK_BYTES = 640 << 20  # of logits on a CUDA device
@@ -75,7 +75,7 @@ def smoothed_cross_entropy(
 
     The products are made in the vectors' dtype; the matrix's gradient is summed in float32 and has the matrix's dtype.
     """
-    narrow = narrow_now([matrix_VD], [], vectors_ND.dtype) if is_fused(vectors_ND) else []
+    narrow = current_copies([matrix_VD], [], vectors_ND.dtype) if is_fused(vectors_ND) else []
     loss, likelihood, _, _ = linear_cross_entropy(vectors_ND, matrix_VD, target_N, smoothing, narrow)
     return loss, likelihood
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from saccade import MultiHeadAttention, attend, explain, masks
 from saccade.attention.kernels.packed.op import packed_attention
 from saccade.attention.masks import Mask
-from saccade.ops.bias_sums import remembered
-from saccade.ops.split import split
+from saccade.ops.known_gradients import take_sums
+from saccade.ops.linear import split
 
 HERE = Path(__file__).parents[1]
 
@@ -167,7 +167,7 @@ def test_what_arrives_at_projections_remembers_its_sum(crosses: bool, dtype: tor
     projected = (*(made[1:] if crosses else []), *split(made[0], (48,) * parts))
     arrived = []
     for x in made:
-        x.register_hook(lambda grad: arrived.append((grad, remembered(grad))))
+        x.register_hook(lambda grad: arrived.append((grad, take_sums(grad))))
     query, key, value = (x.unflatten(-1, (2, 24)).transpose(1, 2) for x in projected)
     output = attend(query, key, value, mask=mask, backend="packed", dropout=0.2)
     output.backward(torch.randn_like(output))

@@ -8,12 +8,13 @@ from torch import Tensor
 
 from saccade.attention.positions import Positions, Sinusoidal
 from saccade.data.packing import PackedRow
-from saccade.layers.embedding import embed, embedding, embedding_backward
-from saccade.layers.residual import residual
+from saccade.layers.embedding import embed
 from saccade.models import transformer
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
+from saccade.ops.embedding import EmbeddingGradientInputs, embedding, embedding_backward
 from saccade.ops.kernels.columns import ColumnBlocks
 from saccade.ops.kernels.embedding_gradient import backward
+from saccade.ops.residual import residual
 from saccade.training.losses import smoothed_cross_entropy
 
 
@@ -134,7 +135,8 @@ def check(ids: Tensor, width: int, dtype: torch.dtype, share: float, blocks: Col
     kept = residual(torch.ones(len(ids), width), None, None, None, seed, share, 0.0)[0] if share else 1.0
     true = torch.zeros(83, width).double().index_add(0, ids, 1.5 * grad.double() * kept)
     for cuts in ([len(ids)], [len(ids) // 3, len(ids) - len(ids) // 3]):
-        ours = backward(grad.split(cuts), ids.split(cuts), seed, 83, 1.5, share, torch.float32, blocks)
+        given = EmbeddingGradientInputs(grad.split(cuts), ids.split(cuts), seed, 83, 1.5, share, torch.float32)
+        ours = backward(given, blocks)
         torch.testing.assert_close(ours.double(), true, atol=1e-5, rtol=1e-6)
 
 
@@ -142,7 +144,7 @@ def check(ids: Tensor, width: int, dtype: torch.dtype, share: float, blocks: Col
 def test_large_ids_are_told_apart(vocabulary: int) -> None:
     ids = torch.tensor([[0, vocabulary - 1, 32_768], [32_767, vocabulary - 1, 0]])
     grad = torch.randn(2, 3, 16)
-    ours = backward([grad], [ids], None, vocabulary, 2.0, 0.0, torch.float32)
+    ours = embedding_backward([grad], [ids], None, vocabulary, 2.0, 0.0, torch.float32)
     true = torch.zeros(vocabulary, 16).index_add(0, ids.flatten(), 2 * grad.flatten(0, 1))
     torch.testing.assert_close(ours, true)
 

@@ -12,10 +12,10 @@ from torch.nn import functional as F
 from saccade.layers import residual
 from saccade.layers.feed_forward import FeedForward
 from saccade.ops import linear as module
-from saccade.ops.bias_sums import remember, remembered
-from saccade.ops.half_weights import Narrowing
+from saccade.ops.half_weights import HalfWeights
 from saccade.ops.kernels import columns
 from saccade.ops.kernels import narrow as narrow_kernel
+from saccade.ops.known_gradients import note_sums, take_sums
 from saccade.ops.linear import Linear, fused_linear, linear
 
 SHAPES: list[Any] = [((7, 16), [300]), ((2, 3, 20), [37, 5]), ((1, 5), [1]), ((61, 8), [256, 64, 64])]
@@ -172,15 +172,15 @@ def test_a_bias_is_summed_where_its_gradient_is_made(
 
 def test_a_gradient_that_was_changed_is_summed_again() -> None:
     grad = torch.ones(3, 2)
-    remember(grad, grad.sum(0))
-    known = remembered(grad)
+    note_sums(grad, grad.sum(0))
+    known = take_sums(grad)
     assert known is not None
     assert torch.equal(known, torch.full((2,), 3.0))
-    assert remembered(grad) is None  # two biases must not have one gradient
-    remember(grad, known)
+    assert take_sums(grad) is None  # two biases must not have one gradient
+    note_sums(grad, known)
     grad += 1
-    assert remembered(grad) is None
-    assert remembered(torch.ones(3, 2)) is None
+    assert take_sums(grad) is None
+    assert take_sums(torch.ones(3, 2)) is None
 
 
 @pytest.mark.parametrize("width", [16, 5])
@@ -188,7 +188,7 @@ def test_a_pass_begins_with_a_copy_of_all_weights(width: int, monkeypatch: pytes
     monkeypatch.setattr(module, "is_fused", lambda _: True)
     monkeypatch.setattr(module, "computed_in", lambda _: torch.bfloat16)
     weights, biases = [narrow(3, width), narrow(4, width)], [narrow(3), narrow(4)]
-    leaves, narrowing = [*weights, *biases], Narrowing()
+    leaves, half_weights = [*weights, *biases], HalfWeights()
     x, singly, found = torch.randn(6, width), [], []
     alone = narrow_kernel.narrowed
 
@@ -198,7 +198,7 @@ def test_a_pass_begins_with_a_copy_of_all_weights(width: int, monkeypatch: pytes
 
     monkeypatch.setattr(narrow_kernel, "narrowed", counted)
     for number in range(3):
-        with narrowing:
+        with half_weights:
             y = linear(x, weights, biases).float() @ torch.ones(7, 1) + linear(x, weights[:1], []).float().sum(1, True)
         found.append([y, *torch.autograd.grad(y.square().sum(), leaves)])
         assert len(singly) == 2  # in the first pass
@@ -207,7 +207,7 @@ def test_a_pass_begins_with_a_copy_of_all_weights(width: int, monkeypatch: pytes
                 assert torch.equal(mine, other)
     with torch.no_grad():
         weights[0] += 1
-    with narrowing:
+    with half_weights:
         linear(x, weights, biases)
         later = linear(x, weights[:1], [])
     torch.testing.assert_close(later, F.linear(x.bfloat16(), weights[0].bfloat16()), atol=0.1, rtol=0.05)

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 
 from saccade.layers.feed_forward import FeedForward
 from saccade.ops import relu_network as module
-from saccade.ops.bias_sums import remember
-from saccade.ops.half_weights import Narrowing
+from saccade.ops.half_weights import HalfWeights
 from saccade.ops.kernels import masked_product as kernel
+from saccade.ops.known_gradients import note_sums
 from saccade.ops.relu_network import fused_network
 
 
@@ -120,12 +120,12 @@ def test_a_layer_that_may_learn_uses_it(share: float, monkeypatch: pytest.Monkey
 def test_a_pass_begins_with_a_copy_of_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "is_fused", lambda _: True)
     monkeypatch.setattr(module, "computed_in", lambda _: torch.bfloat16)
-    x, layer, narrowing, found = torch.randn(6, 16), FeedForward(16, 24), Narrowing(), []
+    x, layer, half_weights, found = torch.randn(6, 16), FeedForward(16, 24), HalfWeights(), []
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.copy_(parameter.bfloat16())
     for _ in range(3):
-        with narrowing:
+        with half_weights:
             y = layer(x)
         found.append([y, *torch.autograd.grad(y.float().square().sum(), [*layer.parameters()])])
     for mine, other in zip(found[2], found[0], strict=True):
@@ -136,7 +136,7 @@ def test_a_sum_that_is_known_is_taken() -> None:
     layers = [narrow(24, 8), narrow(24), narrow(8, 24), narrow(8)]
     y = fused_network(torch.randn(5, 8), layers[:2], layers[2:], [], [])[0]
     grad = torch.randn(5, 8)
-    remember(grad, torch.full((8,), 3.0))
+    note_sums(grad, torch.full((8,), 3.0))
     assert (torch.autograd.grad(y, layers, grad)[3] == 3).all()
 
 

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from saccade.layers import residual as layer
 from saccade.ops.lazy_norm import Normed
+from saccade.ops.residual import residual
 
 SHAPES = [(7, 128), (2, 3, 40), (5, 37), (1, 3), (3, 515), (33, 16)]
 SHARE, EPSILON = 0.3, 1e-5
@@ -20,7 +21,7 @@ def rows(shape: tuple[int, ...], dtype: torch.dtype = torch.float32, scale: floa
 
 def factors(shape: tuple[int, ...], seed: Tensor) -> Tensor:
     """What every number of an answer is multiplied by."""
-    return layer.residual(torch.ones(shape), None, None, None, seed, SHARE, 0.0)[0]
+    return residual(torch.ones(shape), None, None, None, seed, SHARE, 0.0)[0]
 
 
 def spelled_out(
@@ -54,7 +55,7 @@ def test_it_is_as_exact_as_torch(
         torch.nn.init.normal_(norm.bias)
     seed = torch.tensor([(5 << 40) + 11]) if drops else None
     parameters = () if norm is None else (norm.weight, norm.bias)
-    y, *_ = layer.residual(answer, x, *(parameters or (None, None)), seed, SHARE, EPSILON)
+    y, *_ = residual(answer, x, *(parameters or (None, None)), seed, SHARE, EPSILON)
     inputs = [tensor for tensor in (answer, x, *parameters) if tensor is not None]
     factor, grad = factors(shape, seed) if seed is not None else None, torch.randn(shape).to(dtype)
     ours = gradients(y, inputs, grad)
@@ -76,7 +77,7 @@ def test_a_weight_of_zero_still_learns(bias: float) -> None:
     x, norm = rows((9, 24), torch.bfloat16), layer.Norm(24)
     with torch.no_grad():
         norm.weight[5], norm.weight[6], norm.bias[5:7] = 0.0, 1e-3, bias
-    y, *_ = layer.residual(x, None, norm.weight, norm.bias, None, 0.0, norm.eps)
+    y, *_ = residual(x, None, norm.weight, norm.bias, None, 0.0, norm.eps)
     grad = torch.randn(9, 24)
     (ours,) = torch.autograd.grad(y, norm.weight, grad.bfloat16())
     (theirs,) = torch.autograd.grad(F.layer_norm(x.float(), (24,), norm.weight, norm.bias), norm.weight, grad)
@@ -102,13 +103,13 @@ def test_dropout_is_fair_repeatable_and_each_seed_is_another() -> None:
 def test_the_answer_may_be_wider_than_the_stream_and_lie_anywhere() -> None:
     x, answer = rows((3, 5, 24), torch.bfloat16), rows((5, 3, 24)).detach().transpose(0, 1).requires_grad_()
     norm, seed = layer.Norm(24), torch.tensor([3])
-    y, *_ = layer.residual(answer, x, norm.weight, norm.bias, seed, SHARE, norm.eps)
+    y, *_ = residual(answer, x, norm.weight, norm.bias, seed, SHARE, norm.eps)
     assert y.dtype == torch.bfloat16
     assert y.is_contiguous()
     grad_answer, grad_x = torch.autograd.grad(y.float().square().sum(), (answer, x))
     assert (grad_answer.dtype, grad_x.dtype) == (torch.float32, torch.bfloat16)
     torch.testing.assert_close(grad_answer, grad_x.float() * factors((3, 5, 24), seed), atol=1e-2, rtol=1e-2)
-    grad = torch.autograd.grad(layer.residual(answer, x, None, None, seed, SHARE, 0.0)[0].sum(), answer)[0]
+    grad = torch.autograd.grad(residual(answer, x, None, None, seed, SHARE, 0.0)[0].sum(), answer)[0]
     torch.testing.assert_close(grad, factors((3, 5, 24), seed), atol=0.01, rtol=0.01)
 
 
@@ -137,7 +138,7 @@ def test_the_sum_may_be_kept_beside_its_norm(share: float, dtype: torch.dtype, m
 
 def test_no_rows() -> None:
     x, norm = rows((0, 8)), layer.Norm(8)
-    y, *_ = layer.residual(x, x, norm.weight, norm.bias, None, 0.0, 1e-5)
+    y, *_ = residual(x, x, norm.weight, norm.bias, None, 0.0, 1e-5)
     y.sum().backward()
     assert y.shape == (0, 8)
     assert norm.weight.grad is not None
@@ -168,4 +169,4 @@ def test_the_operator_keeps_torchs_rules() -> None:
         (answer, x, None, None, seed, SHARE, 0.0),
         (x, None, norm.weight, norm.bias, None, 0.0, 1e-5),
     ):
-        torch.library.opcheck(layer.residual, given)
+        torch.library.opcheck(residual, given)

@@ -103,7 +103,11 @@ class DecodingEngine:
 
 @functools.cache
 def _optimizer_steps() -> list[int]:
-    """Count the steps of all optimizers since the first call: fused ones change no weight's version."""
+    """Count the steps that any optimizer takes, from the first call on.
+
+    It hooks itself to all optimizers, because torch's fused ones write weights without raising their version: that an
+    optimizer took a step is then the only sign that the weights have changed.
+    """
     steps = [0]
 
     def count(*_: object) -> None:

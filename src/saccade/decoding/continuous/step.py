@@ -16,7 +16,7 @@ from saccade.decoding.continuous.sources import to_device
 from saccade.decoding.continuous.top_tokens import top_tokens
 from saccade.decoding.stepper import Slotted
 from saccade.ops.cuda_graphs import recorded, warmed
-from saccade.ops.kernels.launch import chained
+from saccade.ops.kernels.launch import start_early
 
 MAX_GRAPHS = 8  # of sentences that enter
 
@@ -118,6 +118,6 @@ def to_host(tensor: Tensor) -> Tensor:
 
 def _capture(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
     """Capture the step as one CUDA graph."""
-    with chained():
+    with start_early():
         warmed(step, device)
         return recorded(step)[0].replay

@@ -35,7 +35,7 @@ def gru_cell_backward(
     """Return the gradients for g, u and h, from those of the state in one or both dtypes."""
     from saccade.ops.kernels import gru
 
-    return gru.backward(grad_wide, grad_narrow, known_BG, given_BG, hidden_BG, h_BD)
+    return gru.backward((grad_wide, grad_narrow), known_BG, given_BG, hidden_BG, h_BD)
 
 
 @gru_cell_backward.register_fake

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import zip_longest
 
 import torch
@@ -10,9 +9,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.ops.embedding import EmbeddingInputs
 from saccade.ops.kernels import residual
 from saccade.ops.kernels.follow import follow
-from saccade.ops.kernels.launch import launch
+from saccade.ops.kernels.launch import launch_options
 from saccade.ops.kernels.residual import kept_rows
 
 
@@ -50,19 +50,11 @@ def _kernel(  # type: ignore[no-untyped-def]
     tl.store(y_ptr + row.to(tl.int64)[:, None] * WIDTH + column[None, :], y, inside)
 
 
-def forward(
-    ids: Sequence[Tensor],
-    table: Tensor,
-    places: Sequence[Tensor],
-    position: Tensor | None,
-    seed: Tensor | None,
-    scale: float,
-    share: float,
-    dtype: torch.dtype,
-) -> list[Tensor]:
-    """[..., D] for each of the ids [...]; places [T] or [..., T] say which rows of `position` [P, D] are added."""
+def forward(given: EmbeddingInputs) -> list[Tensor]:
+    """Compute what the operator returns."""
+    ids, table, places, position, seed, scale, share, dtype = given
     width, blocks = table.shape[1], residual.forward_blocks(table.shape[1])
-    answers: list[Tensor] = []
+    outputs: list[Tensor] = []
     num_before = 0  # what is dropped is drawn as if all rows were one behind the other
     for read, place in zip_longest(ids, places):
         num_rows = read.numel()
@@ -86,8 +78,8 @@ def forward(
                 ROWS=blocks.rows,
                 PADDED=max(8, triton.next_power_of_2(width)),
                 num_warps=blocks.warps,
-                **launch(read.device),
+                **launch_options(read.device),
             )
-        answers.append(y)
+        outputs.append(y)
         num_before += num_rows
-    return answers
+    return outputs

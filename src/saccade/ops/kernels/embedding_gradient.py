@@ -7,13 +7,12 @@ joined afterwards. What was dropped is drawn again from the seed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.ops.embedding import EmbeddingGradientInputs
 from saccade.ops.kernels.columns import ColumnBlocks
 from saccade.ops.kernels.residual import dropping, kept_of
 
@@ -109,20 +108,9 @@ def _join_kernel(  # type: ignore[no-untyped-def]
         tl.store(table_ptr + identity.to(tl.int64) * WIDTH + column, own + tl.sum(total, 0), column < WIDTH)
 
 
-def backward(
-    grads: Sequence[Tensor],
-    ids: Sequence[Tensor],
-    seed: Tensor | None,
-    vocabulary: int,
-    scale: float,
-    share: float,
-    dtype: torch.dtype,
-    blocks: ColumnBlocks | None = None,
-) -> Tensor:
-    """[V, D]: for each id the sum of what was kept of its gradients [..., D], times `scale`; zeros if it is nowhere.
-
-    There are one or two of ids and of gradients.
-    """
+def backward(given: EmbeddingGradientInputs, blocks: ColumnBlocks | None = None) -> Tensor:
+    """Return, for each id, the sum of what was kept of its gradients, times `scale`; zeros if it is nowhere. [V, D]."""
+    grads, ids, seed, vocabulary, scale, share, dtype = given
     grad, *second = (grad.contiguous() for grad in grads)
     width = grad.shape[-1]
     table_VD = torch.zeros(vocabulary, width, dtype=dtype, device=grad.device)

@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from saccade.ops.kernels.follow import follow
-from saccade.ops.kernels.launch import launch
+from saccade.ops.kernels.launch import launch_options
 from saccade.ops.lazy_norm import Normed, Rows, given
 
 NUMBERS = 2048  # weights of a warp
@@ -37,15 +37,15 @@ def tile_for(num_rows: int, padded: int) -> Tile:
 def product(rows: Rows, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
     """x Wᵀ + b, or its relu, [..., F] in the rows' dtype."""
     normed, x = rows if isinstance(rows, Normed) else None, given(rows).contiguous()
-    answer = None if normed is None or normed.answer is None else normed.answer.contiguous()
+    branch = None if normed is None or normed.branch is None else normed.branch.contiguous()
     (num_outputs, width), weight = weight.shape, weight.contiguous()
     num_rows, padded = x.numel() // width, max(32, triton.next_power_of_2(width))
     y = x.new_empty(*x.shape[:-1], num_outputs)
     tile = tile_for(num_rows, padded)
     _kernel[(triton.cdiv(num_outputs, tile.outputs), triton.cdiv(num_rows, tile.rows))](
         x,
-        answer,
-        None if answer is None or normed is None else normed.total,
+        branch,
+        None if branch is None or normed is None else normed.total,
         None if normed is None else normed.weight,
         None if normed is None else normed.bias,
         weight,
@@ -58,12 +58,12 @@ def product(rows: Rows, weight: Tensor, bias: Tensor | None, relu: bool) -> Tens
         PADDED=padded,
         ROWS=tile.rows,
         OUTPUTS=tile.outputs,
-        ADDS=answer is not None,
+        ADDS=branch is not None,
         NORMS=normed is not None,
         BIASED=bias is not None,
         RELU=relu,
         num_warps=tile.warps,
-        **launch(x.device),
+        **launch_options(x.device),
     )
     return y
 
@@ -71,7 +71,7 @@ def product(rows: Rows, weight: Tensor, bias: Tensor | None, relu: bool) -> Tens
 @triton.jit
 def _kernel(
     x_ptr,
-    answer_ptr,
+    branch_ptr,
     total_ptr,
     norm_weight_ptr,
     norm_bias_ptr,
@@ -107,7 +107,7 @@ def _kernel(
     dtype = y_ptr.dtype.element_ty
     x = tl.load(x_ptr + at, inside, 0.0).to(tl.float32)
     if ADDS:
-        x += tl.load(answer_ptr + at, inside, 0.0).to(tl.float32)
+        x += tl.load(branch_ptr + at, inside, 0.0).to(tl.float32)
         x = x.to(dtype).to(tl.float32)  # the norm is of what others will read
         tl.store(total_ptr + at, x, inside & (tl.program_id(0) == 0))
     if NORMS:

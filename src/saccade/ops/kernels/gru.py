@@ -1,7 +1,12 @@
 # mypy: disable-error-code="no-untyped-def"
-"""A GRU's gates in one pass over memory, and their gradients in another, which computes the gates again."""
+"""A GRU's gates in one pass over memory, and their gradients in another, which computes the gates again.
+
+G: width of the three gates together, 3 D.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 import triton
@@ -94,7 +99,7 @@ def _backward_kernel(
 
 
 def forward(known_BG: Tensor | None, given_BG: Tensor, hidden_BG: Tensor, h_BD: Tensor) -> tuple[Tensor, Tensor]:
-    """The state in float32, and in the gates' dtype."""
+    """Compute the state in float32, and in the gates' dtype."""
     wide_BD = torch.empty_like(h_BD, memory_format=torch.contiguous_format)
     narrow_BD = torch.empty_like(wide_BD, dtype=given_BG.dtype)
     known_BG, num_steps = rows(known_BG)
@@ -104,20 +109,18 @@ def forward(known_BG: Tensor | None, given_BG: Tensor, hidden_BG: Tensor, h_BD: 
 
 
 def backward(
-    grad_wide: Tensor | None,
-    grad_narrow: Tensor | None,
-    known_BG: Tensor | None,
-    given_BG: Tensor,
-    hidden_BG: Tensor,
-    h_BD: Tensor,
+    grads: Sequence[Tensor | None], known_BG: Tensor | None, given_BG: Tensor, hidden_BG: Tensor, h_BD: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients for the gates of the input and those of the state, in their dtype, and for the state before."""
-    grads = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (given_BG, hidden_BG, h_BD)]
-    flowed = [None if x is None else x.contiguous() for x in (grad_wide, grad_narrow)]
+    """Compute the gradients for the gates of the input and of the state, in their dtype, and for the state before.
+
+    `grads`: those of the state in float32 and in the gates' dtype.
+    """
+    made = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (given_BG, hidden_BG, h_BD)]
+    flowed = [None if grad is None else grad.contiguous() for grad in grads]
     known_BG, num_steps = rows(known_BG)
     tensors = [x.contiguous() for x in (given_BG, hidden_BG, h_BD)]
-    _backward_kernel[grid(h_BD)](*flowed, known_BG, *tensors, *grads, num_steps, **constants(h_BD))
-    return grads[0], grads[1], grads[2]
+    _backward_kernel[grid(h_BD)](*flowed, known_BG, *tensors, *made, num_steps, **constants(h_BD))
+    return made[0], made[1], made[2]
 
 
 def rows(x_BG: Tensor | None) -> tuple[Tensor | None, int]:

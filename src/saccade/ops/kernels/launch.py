@@ -6,7 +6,6 @@ while its input is still being made. What it may do before its input is there, `
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -15,35 +14,24 @@ from typing import Any
 import torch
 
 from saccade.ops.kernels.availability import is_hopper
+from saccade.ops.pass_context import CURRENT, Override
 
 
-class _Chain(threading.local):
-    is_on = False
+def start_early() -> Override:
+    """Let kernels that are launched in this `with` block begin early: weights and the like were written long ago."""
+    return Override(starts_early=True)
 
 
-_CHAIN = _Chain()
-
-
-@contextmanager
-def chained() -> Iterator[None]:
-    """Kernels launched here may begin early: weights and the like were written long ago."""
-    before, _CHAIN.is_on = _CHAIN.is_on, True
-    try:
-        yield
-    finally:
-        _CHAIN.is_on = before
-
-
-def launch(device: torch.device) -> dict[str, Any]:
-    """Options of a kernel that calls `follow(EARLY)`."""
-    return {"EARLY": True, "launch_pdl": True} if _CHAIN.is_on and is_hopper(device) else {"EARLY": False}
+def launch_options(device: torch.device) -> dict[str, Any]:
+    """Return the options of a kernel that calls `follow(EARLY)`."""
+    return {"EARLY": True, "launch_pdl": True} if CURRENT.starts_early and is_hopper(device) else {"EARLY": False}
 
 
 @contextmanager
-def forked(device: torch.device) -> Iterator[AbstractContextManager[object]]:
-    """What is launched `with` what this gives runs beside what else is launched in here; all of it ends with this.
+def fork_stream(device: torch.device) -> Iterator[AbstractContextManager[object]]:
+    """Yield a second `with` block: what it launches runs beside what else is launched here. Both end with this one.
 
-    Nothing may be allocated there: tensors belong to the stream that waits here, for which all work on them is done.
+    Nothing may be allocated in the second block: tensors belong to the stream that waits here.
     """
     if device.type != "cuda":  # nothing runs at the same time
         yield nullcontext()

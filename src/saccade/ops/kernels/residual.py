@@ -1,9 +1,9 @@
-"""norm(x + dropout(answer)), and each part of it alone, in one pass over memory; its gradient in another.
+"""norm(x + dropout(branch)), and each part of it alone, in one pass over memory; its gradient in another.
 
 With u = (s - mean s) / deviation and y = w u + b (Ba 2016, section 3), the gradient for s is
 (g - mean g - u mean(g u)) / deviation, g = w dy. After a sum, u = (y - b) / w is read off y alone, except in columns
 whose b is large beside w, where y in half precision says too little of u: those few are made again from x and the
-answer. Neither the sum (unless it is wanted) nor a mask is stored; what was dropped is drawn again from the seed.
+branch. Neither the sum (unless it is wanted) nor a mask is stored; what was dropped is drawn again from the seed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from torch import Tensor
 from saccade.ops.kernels.availability import num_multiprocessors
 from saccade.ops.kernels.columns import totals
 from saccade.ops.kernels.follow import follow
-from saccade.ops.kernels.launch import launch
+from saccade.ops.kernels.launch import launch_options
+from saccade.ops.residual import NormInputs, ResidualInputs
 
 CLEAR = tl.constexpr(2.0)  # up to this |b / w|, u read off y is about as exact as a sum rounded to y's dtype
 LEVELS = 1 << 16  # a share is rounded to a 65,536th: one call of the generator decides for eight numbers
@@ -74,7 +75,7 @@ def _in_eights(flag, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _forward_kernel(  # type: ignore[no-untyped-def]
-    answer_ptr,
+    branch_ptr,
     x_ptr,
     weight_ptr,
     bias_ptr,
@@ -100,7 +101,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PADDED)
     at = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
     inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
-    y = tl.load(answer_ptr + at, inside, 0.0).to(tl.float32)
+    y = tl.load(branch_ptr + at, inside, 0.0).to(tl.float32)
     if DROPS:
         y = tl.where(kept_rows(tl.load(seed_ptr), row, threshold, ROWS, PADDED), y * factor, 0.0)
     if ADDS:
@@ -125,7 +126,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     grad_ptr,
     grad_total_ptr,
     y_ptr,
-    answer_ptr,
+    branch_ptr,
     x_ptr,
     weight_ptr,
     bias_ptr,
@@ -133,7 +134,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     inverse_ptr,
     seed_ptr,
     grad_sum_ptr,
-    grad_answer_ptr,
+    grad_branch_ptr,
     partial_ptr,
     num_rows,
     threshold,
@@ -155,7 +156,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
     seed = tl.load(seed_ptr) if DROPS else 0
     grad_weight = tl.zeros((ROWS, PADDED), tl.float32)
     grad_bias = tl.zeros((ROWS, PADDED), tl.float32)
-    answer_sum = tl.zeros((ROWS, PADDED), tl.float32)
+    branch_sum = tl.zeros((ROWS, PADDED), tl.float32)
     for first in tl.range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS, num_stages=STAGES):
         row = first + tl.arange(0, ROWS)
         at = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
@@ -164,7 +165,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         mean = tl.load(mean_ptr + row, row < num_rows, 0.0)
         inverse = tl.load(inverse_ptr + row, row < num_rows, 0.0)
         again = tl.max_constancy(inside & unclear[None, :], [1, 8]) if ADDS else inside
-        total = tl.load(answer_ptr + at, again, 0.0).to(tl.float32)
+        total = tl.load(branch_ptr + at, again, 0.0).to(tl.float32)
         if DROPS:
             kept = kept_rows(seed, row, threshold, ROWS, PADDED)
             if not KEPT:
@@ -186,14 +187,14 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         tl.store(grad_sum_ptr + at, grad, inside)
         if DROPS:
             grad = tl.where(kept, grad * factor, 0.0)
-            tl.store(grad_answer_ptr + at, grad, inside)
+            tl.store(grad_branch_ptr + at, grad, inside)
         if SUMS:
-            answer_sum += grad
+            branch_sum += grad
     partial_ptr += tl.program_id(0) * (2 + SUMS) * WIDTH
     tl.store(partial_ptr + column, tl.sum(grad_weight, 0), column < WIDTH)
     tl.store(partial_ptr + WIDTH + column, tl.sum(grad_bias, 0), column < WIDTH)
     if SUMS:
-        tl.store(partial_ptr + 2 * WIDTH + column, tl.sum(answer_sum, 0), column < WIDTH)
+        tl.store(partial_ptr + 2 * WIDTH + column, tl.sum(branch_sum, 0), column < WIDTH)
 
 
 def dropping(share: float) -> tuple[int, float]:
@@ -202,31 +203,19 @@ def dropping(share: float) -> tuple[int, float]:
     return threshold, LEVELS / (LEVELS - threshold)
 
 
-def forward(
-    answer: Tensor,
-    x: Tensor | None,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    seed: Tensor | None,
-    share: float,
-    epsilon: float,
-    keeps: bool = False,
-    blocks: ResidualBlocks | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """What the given parts make of the answer, in x's dtype; with a weight, mean and 1 / deviation of rows, [2, N].
-
-    Last, the sum before the norm, if it is to be kept.
-    """
-    width = answer.shape[-1]
+def forward(given: ResidualInputs, blocks: ResidualBlocks | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute what the operator returns, in x's dtype; the moments are [2, rows] with a weight, else empty."""
+    branch, x, weight, bias, seed, share, epsilon, keeps = given
+    width = branch.shape[-1]
     blocks = blocks or forward_blocks(width)
-    answer, x = answer.contiguous(), x if x is None else x.contiguous()
-    y = torch.empty_like(answer if x is None else x)
+    branch, x = branch.contiguous(), x if x is None else x.contiguous()
+    y = torch.empty_like(branch if x is None else x)
     num_rows = y.numel() // max(1, width)
     moments = torch.empty(2, 0 if weight is None else num_rows, dtype=torch.float32, device=y.device)
     total = y.new_empty(y.shape if keeps else 0)
     if y.numel():
         _forward_kernel[(triton.cdiv(num_rows, blocks.rows),)](
-            answer,
+            branch,
             x,
             weight,
             bias,
@@ -245,49 +234,35 @@ def forward(
             ROWS=blocks.rows,
             PADDED=max(8, triton.next_power_of_2(width)),
             num_warps=blocks.warps,
-            **launch(y.device),
+            **launch_options(y.device),
         )
     return y, moments, total
 
 
 def backward(
-    grad: Tensor,
-    grad_total: Tensor | None,
-    y: Tensor | None,
-    moments: Tensor,
-    answer: Tensor,
-    x: Tensor | None,
-    weight: Tensor,
-    bias: Tensor,
-    seed: Tensor | None,
-    share: float,
-    sums: bool,
-    blocks: ResidualBlocks | None = None,
+    grad: Tensor, grad_total: Tensor | None, given: NormInputs, sums: bool, blocks: ResidualBlocks | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of a norm for the sum, the answer (empty if nothing was dropped), and weight and bias [2, D].
-
-    If it `sums`, the answer's summed over rows is third of the last. With a gradient of the sum, which was kept: the
-    sum stands where the answer would, and there is no x and no y.
-    """
+    """Compute what the operator's gradient returns."""
+    y, moments, branch, x, weight, bias, seed, share = given
     width, grad = grad.shape[-1], grad.contiguous()
     grad_total = grad_total if grad_total is None else grad_total.contiguous()
     blocks = blocks or backward_blocks(width)
-    answer, x, num_rows = answer.contiguous(), x if x is None else x.contiguous(), moments.shape[1]
-    grad_sum, grad_answer = torch.empty_like(grad), answer.new_empty(0 if seed is None else answer.shape)
+    branch, x, num_rows = branch.contiguous(), x if x is None else x.contiguous(), moments.shape[1]
+    grad_sum, grad_branch = torch.empty_like(grad), branch.new_empty(0 if seed is None else branch.shape)
     num_programs = max(1, min(triton.cdiv(num_rows, blocks.rows), blocks.waves * num_multiprocessors(grad.device)))
     partial = torch.empty(num_programs, 2 + sums, width, dtype=torch.float32, device=grad.device)
     _backward_kernel[(num_programs,)](
         grad,
         grad_total,
         y,
-        answer,
+        branch,
         x,
         weight,
         bias,
         *moments,
         seed,
         grad_sum,
-        grad_answer,
+        grad_branch,
         partial,
         num_rows,
         *dropping(share),
@@ -301,4 +276,4 @@ def backward(
         STAGES=blocks.stages,
         num_warps=blocks.warps,
     )
-    return grad_sum, grad_answer, totals(partial.view(num_programs, -1)).view(-1, width)
+    return grad_sum, grad_branch, totals(partial.view(num_programs, -1)).view(-1, width)

@@ -27,9 +27,9 @@ from saccade.attention.kernels.additive.weights import (
 from saccade.attention.kernels.packed.unpack import unpack
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Additive
-from saccade.ops.dropout import drawn_seed
 from saccade.ops.kernels import nvrtc
 from saccade.ops.operator import operator, restore, save
+from saccade.ops.pass_context import draw_seed
 
 REASON = "the additive score, softmax and the weighted sum are one kernel"
 PAIRS = 1 << 24  # of queries and keys, whose scores the backward pass holds at a time
@@ -78,7 +78,7 @@ def run(call: Call, attend: Operator | None = None) -> Attended:
         for tensor in (projected, call.memory, call.value)
     )
     v = _folded(call.score.v.float().unsqueeze(-2).expand(*leading, -1, -1), heads_lead).squeeze(-2)
-    seed = drawn_seed(query.device) if call.dropout else None
+    seed = draw_seed(query.device) if call.dropout else None
     unpacked = unpack(call)
     if unpacked is None:
         scope = scope_of(call).turned(leading[0]) if heads_lead else scope_of(call)

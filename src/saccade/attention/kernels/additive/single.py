@@ -27,10 +27,10 @@ from saccade.attention.kernels.additive.scope import (
 from saccade.attention.kernels.additive.weights import gradient_shapes
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Additive
-from saccade.ops.dropout import drawn_seed
 from saccade.ops.kernels import nvrtc
 from saccade.ops.kernels.nvrtc import pointer
 from saccade.ops.operator import operator, restore, save
+from saccade.ops.pass_context import draw_seed
 
 REASON = "there is one query: score, softmax and weighted sum are one small kernel"
 FILES = sources("device.cuh", "additive_single.cu", "additive_project.cu", "additive_single_backward.cu")
@@ -82,7 +82,7 @@ def run(call: Call) -> Attended:
     )
     v = call.score.v.float()
     v = v.unsqueeze(0) if v.dim() == 1 else v.expand(*leading, -1).reshape(count, -1).contiguous()
-    seed = drawn_seed(query.device) if call.dropout else None
+    seed = draw_seed(query.device) if call.dropout else None
     scope = scope_of(call)
     output, weight = additive_single(
         query, key, v, value, scope.mask, scope.low, scope.high, scope.inner, call.dropout, seed

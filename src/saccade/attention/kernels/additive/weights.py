@@ -17,7 +17,7 @@ from saccade.attention.kernels.additive import sources
 from saccade.attention.kernels.additive.gradient import gradients
 from saccade.attention.kernels.additive.scope import NO_OPTION_GRADIENTS, AdditiveInputs, Dropout, Masked, Scope
 from saccade.ops.kernels import nvrtc
-from saccade.ops.kernels.launch import forked
+from saccade.ops.kernels.launch import fork_stream
 from saccade.ops.kernels.nvrtc import pointer
 from saccade.ops.operator import operator, restore, save
 
@@ -111,7 +111,7 @@ def kept_backward(grad_BTD: Tensor, a_BTS: Tensor, given: AdditiveInputs) -> tup
         weight = softmax_backward(a_BTS, g, given.dropout, value_BSD.dtype)
         query, key, value = (torch.empty_like(x) for x in (query_BTA, key_BSA, value_BSD))
         launch, of_v = gradients(query_BTA, key_BSA, v_BA, g, query, key)
-        with forked(g.device) as beside:
+        with fork_stream(g.device) as beside:
             with beside:
                 launch()
             torch.bmm(weight.mT, grad_BTD, out=value)

@@ -14,7 +14,7 @@ from torch import Tensor
 from saccade.attention.kernels.decode.step import StepInputs
 from saccade.attention.kernels.packed.tiles import TO_BITS, rows
 from saccade.ops.kernels.follow import follow
-from saccade.ops.kernels.launch import launch
+from saccade.ops.kernels.launch import launch_options
 
 FEW_PROGRAMS = 1024
 WARPS = 1  # more would only wait for each other
@@ -60,7 +60,7 @@ def step(given: StepInputs) -> Tensor:
         BLOCK=block_steps(capacity, is_ahead),
         AHEAD=is_ahead,
         num_warps=WARPS,
-        **launch(query.device),
+        **launch_options(query.device),
     )
     return output
 

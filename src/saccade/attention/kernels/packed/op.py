@@ -19,10 +19,10 @@ from torch.autograd.function import FunctionCtx
 from saccade.attention.call import Attended, Call
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Score
-from saccade.ops.bias_sums import remember
-from saccade.ops.dropout import drawn_seed
 from saccade.ops.kernels.availability import runs_on
+from saccade.ops.known_gradients import note_sums
 from saccade.ops.operator import operator, restore, save
+from saccade.ops.pass_context import draw_seed
 from saccade.ops.precision import computed_in
 
 REASON = "the sentences of the row are packed, so only pairs within each are computed"
@@ -80,7 +80,7 @@ def run(call: Call) -> Attended:
     own = (*leading[:-1], 1) if shared else leading  # heads in groups: keys and values stay as few as they are
     key, value = (x.to(dtype).expand(*own, -1, -1) for x in (form.key, call.value))
     is_self = packing.key_start is packing.query_start and call.num_queries == call.num_keys
-    seed = drawn_seed(query.device) if call.dropout else None
+    seed = draw_seed(query.device) if call.dropout else None
     given = PackedInputs(
         query.reshape(math.prod(leading), *query.shape[-2:]),
         key.reshape(math.prod(own), *key.shape[-2:]),
@@ -165,7 +165,7 @@ def _differentiate(ctx: FunctionCtx, grad: Tensor | None, unused: Tensor | None)
         return (None,) * len(inputs)
     *buffers, sums = packed_attention_backward(grad, *inputs, output, peak)
     for buffer, sum_F in zip(buffers, sums.split([buffer[0].numel() for buffer in buffers]), strict=True):
-        remember(buffer.flatten(1), sum_F)
+        note_sums(buffer.flatten(1), sum_F)
     return (*layout(buffers, PackedInputs(*inputs)), *(None,) * (len(inputs) - 3))
 
 

@@ -20,7 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from saccade.attention.kernels.packed.op import PackedInputs
-from saccade.ops.kernels.launch import forked
+from saccade.ops.kernels.launch import fork_stream
 
 TO_BITS = 1 / math.log(2)  # exponentials are powers of two: exp(x) = 2 ** (x TO_BITS)
 THRESHOLDS = 1 << 31
@@ -137,7 +137,7 @@ def launches(cuts: tuple[PackedBlocks, PackedBlocks], sentences: Sentences, long
 def run(parts: list[Launch], device: torch.device, start: Callable[[Launch], object]) -> None:
     """Start the last, and the one before it, if there is one, beside it."""
     *others, last = parts
-    with forked(device) if others else nullcontext(nullcontext()) as aside:
+    with fork_stream(device) if others else nullcontext(nullcontext()) as aside:
         for part in others:
             with aside:
                 start(part)

@@ -20,9 +20,9 @@ from saccade.attention.kernels.additive.scope import scope_of
 from saccade.attention.kernels.packed.unpack import unpack
 from saccade.attention.normalizers import Entmax15, Softmax, Sparsemax
 from saccade.attention.scores import Score
-from saccade.ops.dropout import drawn_seed
 from saccade.ops.kernels.availability import runs_on
 from saccade.ops.operator import operator, restore, save
+from saccade.ops.pass_context import draw_seed
 from saccade.ops.precision import computed_in
 
 REASON = "scores are made in blocks and normalised without a sort, and no [T, S] tensor is held"
@@ -111,7 +111,7 @@ def run(call: Call) -> Attended:
         value,
         scope.mask,
         centre,
-        drawn_seed(query.device) if call.dropout else None,
+        draw_seed(query.device) if call.dropout else None,
         KINDS[type(call.normalizer)],
         float(form.scale),
         scope.low,

@@ -18,7 +18,7 @@ from saccade.decoding.continuous.greedy_state import TopTokens
 from saccade.decoding.continuous.kernels.loops import followed, is_looked_at
 from saccade.decoding.continuous.kernels.top_tokens import NOTHING, as_float, in_order
 from saccade.ops.kernels.follow import follow
-from saccade.ops.kernels.launch import launch
+from saccade.ops.kernels.launch import launch_options
 
 COPIED = 1024  # bytes of all rows of a sentence that are on their way at once
 
@@ -69,7 +69,7 @@ def update(state: BeamState, found: TopTokens) -> Tensor:
         LONGEST=LONGEST_LOOP,
         END=END,
         num_warps=1,
-        **launch(state.device),
+        **launch_options(state.device),
     )
     return parent_BN
 

@@ -11,7 +11,7 @@ from saccade.decoding.constraints import LONGEST_BLOCK, LONGEST_LOOP, SHORTEST_L
 from saccade.decoding.continuous.greedy_state import GreedyState, TopTokens
 from saccade.decoding.continuous.kernels.loops import followed, is_looked_at
 from saccade.ops.kernels.follow import follow
-from saccade.ops.kernels.launch import launch
+from saccade.ops.kernels.launch import launch_options
 
 
 def update(state: GreedyState, found: TopTokens) -> None:
@@ -36,7 +36,7 @@ def update(state: GreedyState, found: TopTokens) -> None:
         LONGEST=LONGEST_LOOP,
         END=END,
         num_warps=1,
-        **launch(state.device),
+        **launch_options(state.device),
     )
 
 

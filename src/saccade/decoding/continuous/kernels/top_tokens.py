@@ -14,7 +14,7 @@ from torch import Tensor
 
 from saccade.attention.kernels.packed.tiles import TO_BITS as BITS
 from saccade.ops.kernels.follow import follow
-from saccade.ops.kernels.launch import launch
+from saccade.ops.kernels.launch import launch_options
 
 PART = 2048  # logits of a program, which is one warp: nobody waits for another
 MOST_PARTS = 256  # larger vocabularies have larger parts
@@ -43,7 +43,7 @@ def best(logits_RV: Tensor, count: int, forbidden: int, end: int, place_R: Tenso
     allowed = {"FORBIDDEN": forbidden, "END": end, "SHORT": shortest > 0}
     shape = {"STRIDE": logits_RV.stride(0), "NUM_IDS": num_ids, "PIECES": PIECES, "PIECE": part // PIECES}
     read = (logits_RV, place_R, shortest)
-    how: dict[str, int] = {**allowed, **shape, "num_warps": 1, **launch(device)}
+    how: dict[str, int] = {**allowed, **shape, "num_warps": 1, **launch_options(device)}
     part_kernel[(num_parts, num_rows)](*read, top, total, num_parts, **how)
     padded_parts = triton.next_power_of_2(num_parts)
     join_kernel[(num_rows,)](

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from saccade.ops import seeds as module
-from saccade.ops.dropout import drawn_seed
-from saccade.ops.seeds import Seeds, singly
+from saccade.ops import pass_context as module
+from saccade.ops.pass_context import Seeds, draw_seed, draw_singly
 
 CPU = torch.device("cpu")
 
@@ -30,11 +29,11 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def passed(seeds: Seeds, count: int) -> list[Tensor]:
     with seeds:
-        return [drawn_seed(CPU) for _ in range(count)]
+        return [draw_seed(CPU) for _ in range(count)]
 
 
 def test_a_pass_draws_at_its_beginning_and_then_singly(launches: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AT_ONCE", 4)
+    monkeypatch.setattr(module, "SEEDS_AT_ONCE", 4)
     seeds = Seeds(CPU)
     found = [seed for count in (3, 6, 0) for seed in passed(seeds, count)]
     assert launches == [8, 8, 1, 1, 8]
@@ -53,25 +52,25 @@ def test_a_pass_follows_from_torchs_seed() -> None:
 def test_after_a_pass_and_on_another_device_seeds_are_drawn_singly(launches: list[int]) -> None:
     outer, seeds = Seeds(CPU), Seeds(CPU)
     passed(seeds, 2)
-    drawn_seed(CPU)
+    draw_seed(CPU)
     with outer:
         with seeds:
-            assert drawn_seed(torch.device("meta")).device.type == "meta"
-        drawn_seed(CPU)  # the outer pass goes on
-    assert launches == [2 * module.AT_ONCE, 1, *[2 * module.AT_ONCE] * 2, 1]
+            assert draw_seed(torch.device("meta")).device.type == "meta"
+        draw_seed(CPU)  # the outer pass goes on
+    assert launches == [2 * module.SEEDS_AT_ONCE, 1, *[2 * module.SEEDS_AT_ONCE] * 2, 1]
 
 
 def test_what_is_made_again_is_made_of_the_same_seeds() -> None:
     seeds = Seeds(CPU)
 
     def grown(x: Tensor) -> Tensor:
-        return (x * (drawn_seed(CPU) % 1009 + 1)).exp()
+        return (x * (draw_seed(CPU) % 1009 + 1)).exp()
 
     for _ in range(3):
         x, beside = torch.rand(5, dtype=torch.float64, requires_grad=True), torch.rand(5, dtype=torch.float64)
         with seeds:
-            y = checkpoint(grown, x / 1009, use_reentrant=False, context_fn=singly)
-            (y * drawn_seed(CPU)).sum().backward(retain_graph=True)
+            y = checkpoint(grown, x / 1009, use_reentrant=False, context_fn=draw_singly)
+            (y * draw_seed(CPU)).sum().backward(retain_graph=True)
             first, x.grad = x.grad, None
             y.backward(beside)
         assert first is not None
