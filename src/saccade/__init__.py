@@ -4,9 +4,14 @@ Tensor names carry their shape: B batch, N hypotheses, H heads, T query steps, S
 width, V vocabulary, L layers, C channels, Y rows, X columns.
 """
 
+from __future__ import annotations
+
 from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from saccade.errors import describe_missing
 
 if TYPE_CHECKING:
     from saccade.attention import (
@@ -20,21 +25,28 @@ if TYPE_CHECKING:
         masks,
         self_attend,
     )
-    from saccade.runs.load import load_run as load
 else:
 
     def __getattr__(name: str) -> object:
-        # attention needs torch alone, `load` everything: each is imported when its name is first used
+        # torch is imported with the first of these names, so that the command line starts at once
         if name not in __all__:
             raise AttributeError(f"module 'saccade' has no attribute {name!r}")
-        if name == "load":
-            found = import_module("saccade.runs.load").load_run
-        else:
-            found = getattr(import_module("saccade.attention"), name)
-        return globals().setdefault(name, found)
+        return globals().setdefault(name, getattr(import_module("saccade.attention"), name))
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})
+
+
+def load(folder: Path | str, *others: Path | str) -> Any:
+    """Load a trained run: a `Predictor`, of a class that depends on its task.
+
+    Several are an ensemble, decoded as the first one says.
+    """
+    try:
+        from saccade.runs.load import load_run
+    except ModuleNotFoundError as error:
+        raise ImportError(describe_missing("saccade.load", error)) from error
+    return load_run(folder, *others)
 
 
 __version__ = version("saccade")

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 import saccade
 from saccade.cli import terminal
-from saccade.errors import NonFiniteLoss, UserError
+from saccade.errors import NonFiniteLoss, UserError, describe_missing
 
 COMMANDS = {  # each in the file of its name, in the order of the help
     "demo": "Train a small Transformer on a phrasebook, English to French, and show what it reads (two minutes).",
@@ -83,6 +83,8 @@ def main() -> None:
         _fail(str(error), 2)
     except NonFiniteLoss as error:
         _fail(str(error), 1)
+    except ModuleNotFoundError as error:
+        _fail(describe_missing("this command", error), 2)
     except BrokenPipeError:
         terminal.forget_output()
     except OSError as error:

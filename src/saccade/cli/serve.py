@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from saccade.errors import UserError
+from saccade.errors import UserError, describe_missing
 from saccade.serving.settings import Settings
 
 DEFAULT = Settings()
@@ -54,7 +54,7 @@ def serve(
         from saccade.serving.http.security import read_keys
         from saccade.serving.models import load_runs
     except ModuleNotFoundError as error:
-        raise UserError(f"serving needs {error.name}: pip install 'saccade[serve]'") from None
+        raise UserError(describe_missing("serving", error, "serve")) from None
     settings = Settings(
         host=host,
         port=port,

@@ -16,8 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar, final
 
-import sentencepiece
-
 from saccade.errors import UserError
 from saccade.files import replace_file
 
@@ -79,11 +77,15 @@ class SentencePiece:
     """Unigram (Kudo 2018) or BPE (Sennrich 2016) pieces; characters that no piece covers become bytes."""
 
     def __init__(self, model: bytes) -> None:
+        import sentencepiece  # models need this file too, but no SentencePiece
+
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
     @classmethod
     def train(cls, kind: str, texts: Iterable[str], size: int, *, seed: int) -> SentencePiece:
+        import sentencepiece
+
         sentencepiece.set_random_generator_seed(seed)
         written = io.BytesIO()
         try:
@@ -192,6 +194,8 @@ class Vocabulary:
 
 def run_seeded(seed: int, work: Callable[[], T]) -> T:
     """Run work that draws random pieces in a new thread: SentencePiece takes a seed only when a thread starts."""
+    import sentencepiece
+
     with ThreadPoolExecutor(1, initializer=sentencepiece.set_random_generator_seed, initargs=(seed,)) as fresh:
         return fresh.submit(work).result()
 
