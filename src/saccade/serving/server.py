@@ -52,7 +52,7 @@ def prepare(runs: Sequence[ServedRun], settings: Settings) -> Server:
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Open the socket."""
+    """Open the socket that the server listens on."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)

@@ -204,7 +204,7 @@ def _is_untranslated(attrs: list[tuple[str, str | None]]) -> bool:
 
 
 def write_node(node: Node) -> str:
-    """Write a node as HTML."""
+    """Write a node and its children as HTML."""
     if isinstance(node, str):
         return escape_text(node)
     if isinstance(node, Verbatim):

@@ -18,7 +18,7 @@ GONE = 499  # the client left before the response
 
 
 def log(event: str, **fields: Any) -> None:
-    """Write one line."""
+    """Write an event and its fields as one line."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     sys.stderr.write(json.dumps({"time": now, "event": event, **fields}) + "\n")
 

@@ -38,11 +38,11 @@ class Operations:
         return router
 
     async def health(self) -> Response:
-        """The server is alive."""
+        """Say that the server is alive."""
         return json_response({"status": "ok"})
 
     async def ready(self) -> Response:
-        """The server accepts requests; 503 while it starts and stops."""
+        """Say whether the server accepts requests; 503 while it starts and stops."""
         readiness = self.service.readiness
         if readiness.is_ready and not readiness.is_draining:
             return json_response({"status": "ok"})

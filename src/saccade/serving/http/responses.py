@@ -35,7 +35,7 @@ def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | 
 
 
 def encode_json(content: Any) -> bytes:
-    """Encode JSON as bytes."""
+    """Encode JSON as compact UTF-8."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")
 

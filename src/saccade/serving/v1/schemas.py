@@ -40,7 +40,7 @@ class Decoding(Request):
 
 
 class TranslateRequest(Decoding):
-    """Texts to translate."""
+    """Texts to translate, and the results to return."""
 
     q: Texts
     source: Annotated[str | None, Field(default=None, description="The code of the language; by default the model's.")]
@@ -63,7 +63,7 @@ class Token(BaseModel):
 
 
 class Output(BaseModel):
-    """One of several outputs."""
+    """One of several outputs, with its score."""
 
     text: str
     score: Annotated[float, Field(description="log p, normalised by length.")]
@@ -171,7 +171,7 @@ class LookResponse(BaseModel):
 
 
 class Language(BaseModel):
-    """A language."""
+    """The code and the name of a language."""
 
     code: str
     name: str
@@ -185,7 +185,7 @@ class Languages(BaseModel):
 
 
 class ModelDescription(BaseModel):
-    """A model of this server."""
+    """A model of this server and what it can do."""
 
     name: str
     task: str
@@ -219,7 +219,7 @@ class ModelsResponse(BaseModel):
 
 
 class TextsRequest(Request):
-    """Texts to answer."""
+    """Texts to answer with one model."""
 
     q: Texts
     model: ModelName
@@ -240,7 +240,7 @@ class PictureRequest(Request):
 
 
 class Problem(BaseModel):
-    """An error in one line."""
+    """An error, described in one line."""
 
     error: str
 
@@ -269,7 +269,7 @@ class LibreLanguage(BaseModel):
 
 
 class LibreSuccess(BaseModel):
-    """The suggestion was saved."""
+    """The answer to a suggestion that was saved."""
 
     success: bool
 
@@ -288,6 +288,6 @@ class LibreSettings(BaseModel):
 
 
 class Status(BaseModel):
-    """The state of the server."""
+    """The state of the server: ok."""
 
     status: str

@@ -109,12 +109,12 @@ export function pictureInput({ onChange, onError }) {
       else shade.getContext("2d").clearRect(0, 0, shade.width, shade.height);
     },
     path: (places, step) => drawPath(path, places, step, { rows: picture.height, columns: picture.width, patch: size.patch }),
-    /** The picture with everything that lies over it. */
+    /** The picture, and the layers over it. */
     layers: () => ({ picture, shade, path }),
   };
 }
 
-/** Dark where it didn't look, warm where it did; the cells are blurred into one another by the browser's own enlargement. */
+/** Draw weights over a picture, dark for none and warm for the greatest; enlarging blurs the cells. */
 export function spotlight(canvas, weights, [rows, columns]) {
   const small = make("canvas", { width: columns, height: rows });
   const context = small.getContext("2d");
@@ -133,7 +133,7 @@ export function spotlight(canvas, weights, [rows, columns]) {
   large.drawImage(small, 0, 0, canvas.width, canvas.height);
 }
 
-/** The path of glimpses up to a step, with what it saw there; null: all of the path. */
+/** Draw the path of glimpses up to a step, and a frame around the last glimpse; null: all of the path. */
 function drawPath(svg, places, step, { rows, columns, patch }) {
   const shown = step === null ? places : places.slice(0, step + 1);
   const unit = Math.max(rows, columns) / 100;

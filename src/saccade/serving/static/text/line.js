@@ -1,4 +1,4 @@
-// An answer in one line: of a task that the page has no other view for.
+// An answer in one line, for tasks without a view of their own.
 
 import { make } from "../parts/dom.js";
 
