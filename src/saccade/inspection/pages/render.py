@@ -17,7 +17,7 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def render(template: str, /, *, folder: Path = TEMPLATES, **values: Any) -> Markup:
-    """Fill in a template."""
+    """Fill in a template; what comes out is HTML, which other templates do not escape again."""
     return Markup(_environment(folder).get_template(template).render(values))
 
 
