@@ -11,6 +11,7 @@ import pytest
 
 import saccade
 from floors import FLOORS, floor_of
+from saccade.tasks import TASKS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "saccade"
@@ -176,3 +177,52 @@ def test_the_reading_path_of_a_training_step_exists() -> None:
     for file, functions in rows:
         missing = set(re.findall(r"`([\w.]+)`", functions)) - functions_of(PACKAGE / file)
         assert not missing, f"CONTRIBUTING.md: {file} has no {', '.join(sorted(missing))}"
+
+
+ABOVE_TASKS = ("runs", "serving", "lab", "bench", "cli")
+# Strings that are spelled like a task's name and are something else.
+OTHER_MEANINGS = {
+    "serving/html/tree.py": {"translate"},  # HTML's attribute translate="no"
+    "cli/bench.py": {"glimpse"},  # the name of a benchmark: saccade bench glimpse
+}
+# A task's own module may be imported by benchmarks and experiments that are about it; all others ask `TASKS`.
+MAY_IMPORT_TASKS = ("lab", "bench", "cli/bench")
+
+
+def above_tasks(ending: str) -> list[Path]:
+    return sorted(path for room in ABOVE_TASKS for path in (PACKAGE / room).rglob(f"*{ending}"))
+
+
+def task_names_in(path: Path) -> set[str]:
+    """The string literals of a file that are a task's name; of JavaScript also keys of objects."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        literals = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+        return set(TASKS) & {one for one in literals if isinstance(one, str)}
+    return {name for name in TASKS if re.search(rf"""(["'`]){name}\1|[{{,]\s*{name}\s*:""", text)}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*above_tasks(".py"), *above_tasks(".js"), *above_tasks(".html"), *sorted((PACKAGE / "inspection").rglob("*.js"))],
+    ids=lambda path: str(path.relative_to(PACKAGE)),
+)
+def test_nothing_above_the_tasks_knows_a_task_by_its_name(path: Path) -> None:
+    name = path.relative_to(PACKAGE).as_posix()
+    assert task_names_in(path) <= OTHER_MEANINGS.get(name, set())
+    if path.suffix == ".py" and not name.startswith(MAY_IMPORT_TASKS):
+        own = tuple(f"saccade.tasks.{task}" for task in TASKS)
+        assert [module for module in imports_of(path) if module.startswith(own)] == []
+
+
+def test_a_tasks_name_is_seen(tmp_path: Path) -> None:
+    for name, text in {
+        "a.py": 'x = model.task == "caption"',
+        "b.py": 'KINDS = {"caption": 1}',
+        "c.js": 'if (task === "caption") return',
+        "d.js": "const VIEWS = { text: a, caption: b };",
+    }.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert task_names_in(tmp_path / name) == {"caption"}, name
+    (tmp_path / "e.js").write_text("const transform = `translate(${x} ${y})`; picture.caption", encoding="utf-8")
+    assert task_names_in(tmp_path / "e.js") == set()

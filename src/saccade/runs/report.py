@@ -15,7 +15,8 @@ from saccade.tasks import TASKS
 def write(folder: Path) -> Path:
     """Write the report of a trained run, on its best model."""
     config, path = config_file.load(folder / "config.yaml"), folder / "report.html"
-    found = TASKS[config.task].examine(config, load_run(folder))
+    examine = TASKS[config.task].examine
+    found = None if examine is None else examine(config, load_run(folder))
     log = rows(folder / "log.jsonl")
     report.write(
         path,
@@ -23,8 +24,8 @@ def write(folder: Path) -> Path:
         config=config.model_dump(),
         versions=json.loads((folder / "versions.json").read_text("utf-8")),
         log=log,
-        scores={found.name: found.scores},
-        sections=found.sections,
+        scores=None if found is None else {found.name: found.scores},
+        sections=() if found is None else found.sections,
         seconds=sum(row.get("seconds") or 0.0 for row in log) or None,
     )
     return path

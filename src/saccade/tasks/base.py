@@ -216,7 +216,7 @@ class Task(NamedTuple):
     config: type[RunSection]
     prepare: Callable[..., Job]  # (config, folder, console)
     load: Callable[..., Predictor]  # (config, folder): a trained model, ready to predict
-    examine: Callable[..., ReportPart]  # (config, predictor): on the test set, or the validation set
+    examine: Callable[..., ReportPart] | None = None  # (config, predictor): on the test set, or the validation set
     route: Route = Route()
 
 

@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from page_browser import (
     TEXT,
@@ -183,3 +183,18 @@ def test_tags_are_spans_with_their_kinds(page: Page, site: Serving) -> None:
     share = sum(share for tag, share in tags.items() if tag.endswith("-PER"))
     assert numbers(line)[0] == pytest.approx(100 * share, abs=0.51)
     assert [index for index, lit in enumerate(shares(highlights(page))) if lit] == [1]
+
+
+def test_an_answer_that_the_page_has_no_view_for_is_shown_as_a_line(page: Page, site: Serving) -> None:
+    def retitle(route: Route) -> None:
+        found = route.fetch().json()
+        for model in found["models"]:
+            model |= {"answers": "line", "title": "Rate texts", "kinds": [], "views": []}
+        route.fulfill(json=found)
+
+    page.route("**/v1/models", retitle)
+    page.reload()
+    page.get_by_label("Model", exact=True).select_option("labels")
+    typed(page, "the small dog")
+    expect(page.locator(".answer-a .body")).to_have_text(look(site, "the small dog", "labels")["line"])
+    expect(page.locator(".inside:visible")).to_have_count(0)
