@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ import torch
 from typer.testing import CliRunner
 
 from cases import DTYPES, MASK_NAMES, MASKS, NORMALIZER_NAMES, random_inputs
+from runs import rate_task, rated
 from saccade import attend
 from saccade.attention import scores
 from saccade.attention.call import resolve
@@ -25,10 +24,8 @@ from saccade.attention.scores import Score
 from saccade.cli import app
 from saccade.errors import UserError
 from saccade.ops.precision import widened
-from saccade.runs import config as config_file
 from saccade.runs.load import load_run
 from saccade.serving.models import load_runs
-from saccade.tasks import TASKS
 from servers import serving
 
 ROOT = Path(__file__).parents[1]
@@ -91,25 +88,10 @@ def test_the_kernel_of_the_walk_through_is_an_equal_of_the_equation() -> None:
 
 
 @pytest.fixture
-def rate(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def rate() -> Iterator[ModuleType]:
     """The example, in the table of tasks."""
-    spec = importlib.util.spec_from_file_location("rate_example", ROOT / "docs" / "examples" / "rate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "rate_example", module)  # its annotations are looked up there
-    spec.loader.exec_module(module)
-    monkeypatch.setitem(TASKS, "rate", module.RATE)
-    monkeypatch.setitem(config_file.KINDS, "rate", module.RATE.config)
-    return module
-
-
-def rated(seed: int, count: int) -> str:
-    """Lines whose number is the mean of what their words are worth."""
-    worth = {"fine": 1.0, "great": 2.0, "dull": -1.0, "poor": -2.0, "film": 0.0, "plot": 0.0}
-    random = np.random.default_rng(seed)
-    texts = (random.choice(list(worth), 5) for _ in range(count))
-    return "".join(f"{np.mean([worth[word] for word in text]):.3f} {' '.join(text)}\n" for text in texts)
+    with rate_task() as module:
+        yield module
 
 
 def test_every_command_works_with_the_task_of_the_walk_through(rate: ModuleType, tmp_path: Path) -> None:
