@@ -102,16 +102,16 @@ class RateNetwork(nn.Module):
 
     def __init__(self, words: Sequence[str], width: int) -> None:
         super().__init__()
-        self.rows = {word: row for row, word in enumerate(words, 1)}  # row 0 is for unknown words
-        self.embedding = nn.EmbeddingBag(len(words) + 1, width)
+        self.rows = {word: row for row, word in enumerate(words)}
+        self.embedding = nn.EmbeddingBag(len(words), width)
         self.output = nn.Linear(width, 1)
 
     def collate(self, rated: Sequence[RatedText]) -> TextBatch:
-        texts = [one.text.split() for one in rated]
-        words = [self.rows.get(word, 0) for text in texts for word in text]
+        """Make a batch of some texts; words that the training text didn't have are left out."""
+        texts = [[self.rows[word] for word in one.text.split() if word in self.rows] for one in rated]
+        words = torch.tensor([row for text in texts for row in text], dtype=torch.long)
         lengths = torch.tensor([0, *map(len, texts)])
-        numbers = torch.tensor([one.number for one in rated])
-        return TextBatch(torch.tensor(words, dtype=torch.long), lengths.cumsum(0)[:-1], numbers)
+        return TextBatch(words, lengths.cumsum(0)[:-1], torch.tensor([one.number for one in rated]))
 
     def forward(self, batch: TextBatch) -> Tensor:
         mean_BD = self.embedding(batch.word_N, batch.start_B)
