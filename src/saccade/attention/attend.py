@@ -141,7 +141,6 @@ class KeyValue(NamedTuple):
 
     @property
     def num_keys(self) -> int:
-        """S, the number of steps."""
         return self.memory.shape[-2]
 
     def append(self, later: KeyValue) -> KeyValue:

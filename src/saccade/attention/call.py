@@ -56,12 +56,10 @@ class Call:
 
     @property
     def num_queries(self) -> int:
-        """T."""
         return self.query.shape[-2]
 
     @property
     def num_keys(self) -> int:
-        """S."""
         return self.memory.shape[-2]
 
     @property

@@ -81,7 +81,6 @@ class Hard(nn.Module):
         self.gradient, self.temperature = gradient, temperature
 
     def forward(self, score_BTS: Tensor, mask_BTS: Tensor | None = None) -> Tensor:
-        """One weight of 1 a row."""
         if not self.training:
             return _one_hot(score_BTS, mask_BTS)
         noisy_BTS = score_BTS + _gumbel_like(score_BTS)  # the largest is a sample of softmax(score)

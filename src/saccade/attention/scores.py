@@ -106,7 +106,6 @@ class Mean(Score):
         return query_BTD[..., :0] @ memory_BSD.mT
 
     def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
-        """0 = 0 · 0."""
         return DotForm(F.pad(query_BTD[..., :0], (0, 1)), F.pad(memory_BSD, (0, 1)), 1.0)
 
 
@@ -118,11 +117,9 @@ class Dot(Score):
     dots_memory = True
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
-        """e = q·k."""
         return query_BTD @ memory_BSD.mT
 
     def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
-        """As it stands."""
         return DotForm(query_BTD, memory_BSD, 1.0)
 
 
@@ -158,15 +155,12 @@ class General(LearnedScore):
         return self.query_width
 
     def memory(self, key_BSD: Tensor) -> Tensor:
-        """W k, once per source."""
         return project_heads(key_BSD, self.W)
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
-        """e = q·(W k)."""
         return query_BTD @ memory_BSD.mT
 
     def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
-        """q·(W k)."""
         return DotForm(query_BTD, memory_BSD, 1.0)
 
 
@@ -186,19 +180,15 @@ class ReducedRank(LearnedScore):
 
     @property
     def memory_width(self) -> int:
-        """r."""
         return self.rank
 
     def memory(self, key_BSD: Tensor) -> Tensor:
-        """V k, once per source."""
         return project_heads(key_BSD, self.V)
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
-        """e = (U q)·(V k)."""
         return project_heads(query_BTD, self.U) @ memory_BSD.mT
 
     def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
-        """(U q)·(V k)."""
         return DotForm(project_heads(query_BTD, self.U), memory_BSD, 1.0)
 
 
@@ -228,15 +218,12 @@ class Additive(LearnedScore):
 
     @property
     def memory_width(self) -> int:
-        """A."""
         return self.v.shape[-1]
 
     def project(self, query_BTD: Tensor) -> Tensor:
-        """W q."""
         return project_heads(query_BTD, self.W)
 
     def memory(self, key_BSD: Tensor) -> Tensor:
-        """U k + b, once per source."""
         projected = project_heads(key_BSD, self.U)
         return projected + self.b.unsqueeze(-2).to(projected.dtype)
 
@@ -266,7 +253,6 @@ class Concat(LearnedScore):
         return query_BTD @ self.w[..., : self.query_width, None] + memory_BSD.mT
 
     def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
-        """[w·q, 1]·[1, w·k]."""
         query_BT1 = query_BTD @ self.w[..., : self.query_width, None]
         return DotForm(F.pad(query_BT1, (0, 1), value=1.0), F.pad(memory_BSD, (1, 0), value=1.0), 1.0)
 
@@ -286,7 +272,6 @@ class Cosine(LearnedScore):
         self.beta = self._parameter(value=math.sqrt(key_width))
 
     def memory(self, key_BSD: Tensor) -> Tensor:
-        """k / |k|, once per source."""
         return unit(key_BSD)
 
     def forward(self, query_BTD: Tensor, memory_BSD: Tensor) -> Tensor:
@@ -294,7 +279,6 @@ class Cosine(LearnedScore):
         return self.beta[..., None, None] * (unit(query_BTD) @ memory_BSD.mT)
 
     def as_dot(self, query_BTD: Tensor, memory_BSD: Tensor) -> DotForm:
-        """(β q / |q|)·(k / |k|)."""
         return DotForm(unit(query_BTD, self.beta[..., None, None]), memory_BSD, 1.0)
 
 

@@ -71,7 +71,6 @@ class AlignRow(NamedTuple):
     problem: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {**self._asdict(), "ways": {way: scores.plain() for way, scores in self.ways.items()}}
 
 

@@ -63,11 +63,9 @@ class DecodeRow:
 
     @property
     def rate(self) -> float | None:
-        """Tokens a second."""
         return None if self.seconds is None or self.tokens is None else self.tokens / self.seconds
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         per_sentence = None if self.seconds is None else self.seconds / self.batch
         return {**asdict(self), "rate": self.rate, "seconds_per_sentence": per_sentence}
 

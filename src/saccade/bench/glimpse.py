@@ -32,7 +32,6 @@ class GlimpseRow:
     peer_operations: int
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 

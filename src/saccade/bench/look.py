@@ -30,7 +30,6 @@ class LookRow:
     recorded_seconds: float
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {**asdict(self), "ratio": self.ratio}
 
     @property

@@ -32,7 +32,6 @@ class Constraints:
     guarded_B: Tensor
 
     def rows(self, index_B: Tensor) -> Constraints:
-        """Those of other sentences."""
         return Constraints(self.options, self.prefix_BT[index_B], self.limit_B[index_B], self.guarded_B[index_B])
 
     def log_probabilities(self, logits_NV: Tensor, ids_NT: Tensor) -> Tensor:

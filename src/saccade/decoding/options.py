@@ -63,7 +63,6 @@ class DecodingOptions:
         return log_probability / ((5 + length) / 6) ** self.length_penalty
 
     def hypothesis(self, ids: list[int], log_probabilities: list[float], *, ended: bool) -> Hypothesis:
-        """An output with its score."""
         score = self.normalised(sum(log_probabilities), len(log_probabilities))
         return Hypothesis(score, ids, log_probabilities, ended)
 

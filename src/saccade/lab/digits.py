@@ -58,7 +58,6 @@ def _found(folder: Path, numbers: range, out: Path) -> Recordings:
 
 
 def _string(found: Recordings, chance: random.Random, shortest: int, longest: int) -> str:
-    """A line of a list."""
     by_digit = found[chance.choice(sorted(found))]
     digits = chance.choices(sorted(by_digit), k=chance.randint(shortest, longest))
     files = [chance.choice(by_digit[digit]) for digit in digits]

@@ -51,7 +51,6 @@ class LazySum:
         return LazySum(self.total(), dropped)
 
     def total(self) -> Tensor:
-        """Compute the sum."""
         if self.dropped is not None:
             self.x, self.dropped = add(self.x, *self.dropped), None
         return self.x

@@ -104,7 +104,6 @@ class EncoderBlock(nn.Module):
         self.residuals = nn.ModuleList(Residual(sizes) for _ in range(2))
 
     def forward(self, x: LazySum, mask: Mask, place: Positions, bias: Tensor | None) -> LazySum:
-        """[B, S, D] to [B, S, D]."""
         x = self.residuals[0](x, lambda y: self.attention(y, mask=mask, place=place, bias=bias))
         return cast(LazySum, self.residuals[1](x, self.feed_forward))
 

@@ -43,7 +43,6 @@ class AttentionShape(NamedTuple):
 
     @property
     def terms(self) -> int:
-        """Of one pass."""
         return self.batch * self.queries * self.keys * self.width
 
 
@@ -82,12 +81,10 @@ class AdditiveRow:
     problem: str | None = None  # with figures: they are less exact than wanted
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
     @property
     def title(self) -> str:
-        """In a list of problems."""
         return f"{self.name}, {self.shape}, {'both passes' if self.backward else 'forward'}"
 
     def error_ratio(self, rows: Sequence[AdditiveRow], *, gradients: bool) -> float | None:
@@ -100,7 +97,6 @@ class AdditiveRow:
 
     @property
     def largest_error(self) -> float:
-        """Of the output."""
         return self.errors["output"][1] if self.errors else math.inf
 
 

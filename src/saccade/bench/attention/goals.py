@@ -20,7 +20,6 @@ class Goal:
     found: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {**asdict(self), "is_met": self.is_met}
 
     @property

@@ -46,7 +46,6 @@ class ScoreRow:
     peer_peak_bytes: int | None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
@@ -73,11 +72,9 @@ class Place(NamedTuple):
         return torch.randn(*shape, device=self.device, dtype=self.dtype).requires_grad_()
 
     def three(self, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value."""
         return self.random(*shape), self.random(*shape), self.random(*shape)
 
     def put(self, module: nn.Module) -> Any:
-        """A module moved here."""
         return module.to(self.device, self.dtype)
 
 

@@ -30,7 +30,6 @@ class Environment:
 
     @property
     def binaries(self) -> Path:
-        """Where its commands are."""
         return self.folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
 
     @property
@@ -48,7 +47,6 @@ class Environment:
             draft.write_text(json.dumps(self.requirements), "utf-8")
 
     def versions(self, *packages: str) -> list[str]:
-        """Of what is installed."""
         code = f"from importlib.metadata import version; print(*map(version, {list(packages)!r}))"
         return self.run(["python", "-c", code], self.folder).split()[-len(packages) :]
 

@@ -66,7 +66,6 @@ class TorchTransformer(nn.Module):
                 module.dropout = nn.Dropout(0.0)  # the one inside the feed-forward network
 
     def forward(self, source_BS: Tensor, real_BS: Tensor | None, read_BT: Tensor, write_BT: Tensor) -> Tensor:
-        """The loss of a batch."""
         padding_BS = None if real_BS is None else ~real_BS
         steps = read_BT.shape[1]
         mask_TT = torch.ones(steps, steps, dtype=torch.bool, device=read_BT.device).triu(1)
@@ -127,7 +126,6 @@ class Marian(nn.Module):
         self.model = marian(sizes)
 
     def forward(self, source_BS: Tensor, real_BS: Tensor | None, read_BT: Tensor, write_BT: Tensor) -> Tensor:
-        """The loss of a batch."""
         mask_BS = None if real_BS is None else real_BS.long()
         found = self.model(input_ids=source_BS, attention_mask=mask_BS, decoder_input_ids=read_BT, use_cache=False)
         return smoothed(found.logits, write_BT)
@@ -153,7 +151,6 @@ class LoopRnn(nn.Module):
         self.dropout, self.scale = nn.Dropout(sizes.dropout), embedding**0.5
 
     def forward(self, source_BS: Tensor, real_BS: Tensor | None, read_BT: Tensor, write_BT: Tensor) -> Tensor:
-        """The loss of a batch."""
         x_BSD, x_BTD = (self.dropout(self.embedding(ids) * self.scale) for ids in (source_BS, read_BT))
         with torch.autocast(source_BS.device.type, enabled=False):  # cuDNN's GRU would run in float16
             value_BSD, last_2BD = self.encoder(x_BSD.float())

@@ -67,7 +67,6 @@ class Toolkit:
         return cls(peer, Environment(folder, peer.requirements))
 
     def versions(self) -> Versions:
-        """What is installed."""
         return Versions(*self.environment.versions(self.peer.package, "torch"))
 
     def train(self, job: ToolkitJob, data: Path, threads: int) -> ToolkitOutcome:

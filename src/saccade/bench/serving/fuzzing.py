@@ -67,7 +67,6 @@ class Survived(NamedTuple):
     bad: list[Fuzzed]
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
         statuses = {str(status): count for status, count in sorted(self.statuses.items())}
         return {"statuses": statuses, "hung": self.num_hung, "slowest": self.slowest, "bad": len(self.bad)}
 

@@ -65,7 +65,6 @@ class Connection:
 
     @classmethod
     async def open(cls, served: Served) -> Connection:
-        """Connect."""
         return cls(*await asyncio.open_connection(served.host, served.port), f"{served.host}:{served.port}")
 
     async def post(self, path: str, body: bytes, kind: str = "application/json") -> Reply:
@@ -79,5 +78,4 @@ class Connection:
         return Reply(int(lines[0].split()[1]), await self._reader.readexactly(length))
 
     def close(self) -> None:
-        """Leave."""
         self._writer.close()

@@ -45,7 +45,6 @@ class Tally:
 
     @property
     def rate(self) -> float:
-        """Answers a second."""
         return self.statuses[FINE] / self.elapsed
 
     def percentile(self, share: float) -> float:
@@ -54,7 +53,6 @@ class Tally:
         return ranked[min(len(ranked) - 1, int(share * len(ranked)))] if ranked else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
         return {
             "answers": self.statuses[FINE],
             "refused": self.statuses[BUSY],
@@ -82,7 +80,6 @@ class LoadReport(NamedTuple):
         return self.together.rate / self.alone.rate
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
         memory = [{"requests": count, "mebibytes": size} for count, size in self.memory]
         return {"alone": self.alone.as_dict(), "together": self.together.as_dict(), "gain": self.gain, "memory": memory}
 

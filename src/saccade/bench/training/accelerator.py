@@ -47,7 +47,6 @@ class AcceleratorRow:
     point: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 

@@ -29,7 +29,6 @@ class ModelSizes(NamedTuple):
 
     @property
     def is_recurrent(self) -> bool:
-        """Bahdanau's."""
         return self.embedding_width > 0
 
 

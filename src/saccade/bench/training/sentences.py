@@ -98,11 +98,9 @@ class Padded(NamedTuple):
 
     @property
     def num_real(self) -> int:
-        """Real target tokens."""
         return int((self.write_BT != PAD).sum())
 
     def to(self, device: torch.device) -> Padded:
-        """The same on a device."""
         return Padded(*(None if tensor is None else tensor.to(device) for tensor in self))  # type: ignore[arg-type]
 
 

@@ -86,7 +86,6 @@ class ToolkitRow:
         return max((one.rate for one in self.rounds), default=None)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         rounds = [{**asdict(one), "rate": one.rate} for one in self.rounds]
         versions = None if self.versions is None else self.versions._asdict()
         return {"title": self.title, "versions": versions, "rate": self.rate, "rounds": rounds, "problem": self.problem}

@@ -64,7 +64,6 @@ class TrainJob:
         return [self.drawn(), rectangle(self.tokens // 32, 32, count)]
 
     def drawn(self) -> TrainingText:
-        """Lengths as they come."""
         if self.data is not None:
             return multi30k(self.data, self.tokens, self.num_batches)
         return log_normal(self.mean_length, self.tokens, self.num_batches)

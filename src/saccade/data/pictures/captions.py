@@ -166,8 +166,6 @@ class CaptionReader:
 
 
 class _Features(NamedTuple):
-    """Feature maps from a file."""
-
     feature_NSC: NDArray[Any]
     grid: tuple[int, int]
     scale: float

@@ -48,7 +48,6 @@ class AlignReport(NamedTuple):
     together: dict[str, AlignmentScores]
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
         runs = [
             {"run": str(folder), "best": _plain(best(scores)), "heads": [_plain(score) for score in scores]}
             for folder, scores in self.heads.items()

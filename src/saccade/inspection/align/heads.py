@@ -73,7 +73,6 @@ class GoldTally:
         self._counts_4C = torch.zeros(4, len(heads), dtype=torch.long)
 
     def add(self, linked_CTS: Tensor, gold: Gold) -> None:
-        """A sentence more."""
         sure_TS, possible_TS = (as_mask(links, linked_CTS.shape[1:]) for links in gold)
         num_sure_C = sure_TS.sum().expand(len(self.heads))
         in_sure_C, in_possible_C = ((linked_CTS & mask_TS).sum((1, 2)) for mask_TS in (sure_TS, possible_TS))
@@ -110,13 +109,11 @@ class AgreementTally:
         self._total_CD = torch.zeros(len(forward), len(backward))
 
     def add(self, forward_CTS: Tensor, backward_DST: Tensor) -> None:
-        """A sentence more."""
         one_CN, other_DN = forward_CTS.flatten(1).float(), backward_DST.mT.flatten(1).float()
         self._both_CD += one_CN @ other_DN.mT
         self._total_CD += one_CN.sum(1)[:, None] + other_DN.sum(1)
 
     def best(self) -> HeadAgreement:
-        """The two that agree most."""
         f1_CD = 2 * self._both_CD / self._total_CD.clamp(min=1)
         index = int(f1_CD.argmax())
         row, column = divmod(index, len(self.backward))
@@ -139,7 +136,6 @@ class CoverageTally:
         self._reached_C, self._num_words = torch.zeros(len(heads)), 0
 
     def add(self, linked_CTS: Tensor) -> None:
-        """A sentence more."""
         self._reached_C += linked_CTS.any(1).sum(1)
         self._num_words += linked_CTS.shape[2]
 

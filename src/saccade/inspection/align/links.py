@@ -49,12 +49,10 @@ class AlignmentScores(NamedTuple):
 
     @property
     def aer(self) -> float:
-        """The alignment error rate."""
         total = self.num_links + self.num_sure
         return 1 - (self.in_sure + self.in_possible) / total if total else 0.0
 
     def plain(self) -> dict[str, float]:
-        """For JSON."""
         return {"aer": self.aer, "precision": self.precision, "recall": self.recall}
 
 

@@ -35,7 +35,6 @@ class Ramp(NamedTuple):
     ink_on_high: str
 
     def style(self, share: float) -> str:
-        """A cell's, for rich."""
         below = min(len(self.stops) - 2, int(share * (len(self.stops) - 1)))
         part = share * (len(self.stops) - 1) - below
         ends = [[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in self.stops[below : below + 2]]

@@ -106,7 +106,6 @@ class Agreement:
         return divmod(int(self.heads_LH.argmax()), self.heads_LH.shape[1])
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
         named = {name: getattr(self, name) for name in ("attention", "uniform", "random", "floor")}
         return {**named, "gradient": {"erasure": self.gradient}, "heads": self.heads_LH.tolist()}
 

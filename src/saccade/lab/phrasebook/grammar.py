@@ -81,7 +81,6 @@ class Clause(NamedTuple):
     french_tail: str = ""
 
     def then(self, *tails: tuple[str, str]) -> Clause:
-        """With more words behind."""
         english, french = (" ".join(filter(None, side)) for side in zip(*tails, strict=True)) if tails else ("", "")
         return self._replace(
             english_tail=f"{self.english_tail} {english}".strip(), french_tail=f"{self.french_tail} {french}".strip()

@@ -67,7 +67,6 @@ class Pronoun(NamedTuple):
     alone: str
 
     def subject(self) -> Phrase:
-        """As a subject."""
         return Phrase(self.english, self.french, self.person, self.gender)
 
 
