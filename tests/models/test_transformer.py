@@ -149,8 +149,8 @@ def test_equals_torchs_transformer_with_the_same_weights(norm: str) -> None:
     if norm == "post":
         theirs.encoder.norm = theirs.decoder.norm = None
     copy_weights(ours, theirs)
-    source = ours._vectors(SOURCE, LENGTH)[0]
-    (read,) = ours._embedded(ours.target, (READ, places(0, 5)))
+    source = ours._embed_source(SOURCE, LENGTH)[0]
+    (read,) = ours._embed(ours.target, (READ, places(0, 5)))
     padding = torch.arange(7) >= LENGTH[:, None]
     causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
     expected = theirs(source, read, tgt_mask=causal, src_key_padding_mask=padding, memory_key_padding_mask=padding)
@@ -192,7 +192,7 @@ def test_packed_sentences_are_read_as_if_alone(positions: str, window: int | Non
     model = build(positions=positions, window=window)
     sources, targets = [[3, 4, 5, 6], [7], [8, 9, 3]], [[1, 4], [1, 5, 6, 7], [1]]
     source, target = packed_row(sources, 11), packed_row(targets, 9)
-    vectors_TD = model.packed(source, target)[0]
+    vectors_TD = model.forward_packed(source, target)[0]
     for number, (ids, read) in enumerate(zip(sources, targets, strict=True)):
         alone_TD = model(torch.tensor([ids]), torch.tensor([len(ids)]), torch.tensor([read]))[0]
         start, end = target.start_N[number : number + 2].tolist()

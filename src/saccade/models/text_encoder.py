@@ -14,7 +14,7 @@ from saccade.attention import masks
 from saccade.attention.positions import Positions, Relative
 from saccade.layers.recurrent.layers import RecurrentEncoder
 from saccade.layers.residual import LazySum
-from saccade.models.transformer import BlockSizes, EncoderBlock, added_positions
+from saccade.models.transformer import BlockSizes, EncoderBlock, build_positions
 from saccade.ops.dropout import dropout
 
 
@@ -79,7 +79,7 @@ class TransformerTextEncoder(nn.Module):
         super().__init__()
         self.width, self.sizes = sizes.width, sizes
         self.project = nn.Identity() if input_width == sizes.width else nn.Linear(input_width, sizes.width)
-        self.positions = added_positions(sizes, max_length)
+        self.positions = build_positions(sizes, max_length)
         self.bias = Relative(sizes.num_heads, causal=False) if sizes.positions == "relative" else None
         self.blocks = nn.ModuleList(EncoderBlock(sizes, kind) for _ in range(num_layers))
         self.norm = nn.LayerNorm(sizes.width) if sizes.norm == "pre" else nn.Identity()
@@ -91,7 +91,7 @@ class TransformerTextEncoder(nn.Module):
         if self.positions is not None:
             x_BSD = x_BSD + self.positions(place).to(x_BSD.dtype)
         x_BSD = dropout(x_BSD, self.sizes.dropouts.residual, self.training)
-        mask = masks.padding(length_B) & self.sizes.scope()
+        mask = masks.padding(length_B) & self.sizes.encoder_mask()
         bias = None if self.bias is None else self.bias(place, steps)
         x = LazySum(x_BSD)
         for block in self.blocks:

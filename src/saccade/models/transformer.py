@@ -37,7 +37,7 @@ class Dropouts(NamedTuple):
 
 
 class BlockSizes(NamedTuple):
-    """What a block is made of."""
+    """The sizes and parts of a block."""
 
     width: int
     num_heads: int
@@ -47,7 +47,7 @@ class BlockSizes(NamedTuple):
     score: str = "scaled_dot"
     normalizer: str = "softmax"
     positions: str = "sinusoidal"
-    window: int | None = None  # how far self-attention sees to either side; None: everywhere
+    window: int | None = None  # steps to either side that self-attention reaches; None: all
     dropouts: Dropouts = Dropouts()
 
     def self_attention(self, kind: str | None) -> MultiHeadAttention:
@@ -58,8 +58,8 @@ class BlockSizes(NamedTuple):
         """Build an attention to another sequence, whose positions are not ours."""
         return self._attention(None, "cross")
 
-    def scope(self) -> Mask:
-        """What an encoder's self-attention sees."""
+    def encoder_mask(self) -> Mask:
+        """Return the mask of an encoder's self-attention."""
         return masks.full() if self.window is None else masks.window(self.window)
 
     def _attention(self, rotate: Rotary | None, kind: str | None) -> MultiHeadAttention:
@@ -74,7 +74,7 @@ class BlockSizes(NamedTuple):
         )
 
     def feed_forward(self) -> FeedForward:
-        """A feed-forward network of this size."""
+        """Build a feed-forward network of this size."""
         return FeedForward(self.width, self.hidden_width, activation=self.activation, dropout=self.dropouts.activation)
 
 
@@ -96,7 +96,7 @@ class Residual(nn.Module):
 
 @final
 class EncoderBlock(nn.Module):
-    """Self-attention, feed-forward."""
+    """A block of self-attention and feed-forward layers."""
 
     def __init__(self, sizes: BlockSizes, kind: str | None = "encoder") -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class EncoderBlock(nn.Module):
 
 @final
 class DecoderBlock(nn.Module):
-    """Causal self-attention, attention to the source, feed-forward."""
+    """A block of causal self-attention, attention to the source and feed-forward layers."""
 
     def __init__(self, sizes: BlockSizes) -> None:
         super().__init__()
@@ -119,20 +119,22 @@ class DecoderBlock(nn.Module):
         self.residuals = nn.ModuleList(Residual(sizes) for _ in range(3))
 
     def read(self, source_BSD: Tensor) -> KeyValue:
-        """The source as this block will ask it, made once."""
+        """Compute the source's keys and values for this block, once."""
         return self.cross.memory(source_BSD)
 
-    def forward(self, x: LazySum, memory: BlockMemory, seen: StepScope) -> tuple[LazySum, BlockMemory]:
+    def forward(self, x: LazySum, memory: BlockMemory, scope: StepScope) -> tuple[LazySum, BlockMemory]:
         """Read the steps after those already remembered; the memory grows by them."""
         past = memory.past
 
         def own(y: Rows) -> Tensor:
             nonlocal past
-            answer, past = self.own(y, past=past, mask=seen.own, place=seen.place, bias=seen.bias, return_memory=True)
+            answer, past = self.own(
+                y, past=past, mask=scope.own, place=scope.place, bias=scope.bias, return_memory=True
+            )
             return cast(Tensor, answer)
 
         def cross(y: Rows) -> Tensor:
-            return cast(Tensor, self.cross(y, memory=memory.source, mask=seen.source))
+            return cast(Tensor, self.cross(y, memory=memory.source, mask=scope.source))
 
         x = self.residuals[1](self.residuals[0](x, own), cross)
         return self.residuals[2](x, self.feed_forward), BlockMemory(past, memory.source)
@@ -140,9 +142,10 @@ class DecoderBlock(nn.Module):
 
 @final
 class Transformer(nn.Module):
-    """Source ids to distributions over target ids. With one vocabulary, all three embeddings are one matrix.
+    """An encoder-decoder of blocks: from source ids to distributions over target ids.
 
-    The source is a number of ids, or a module that makes vectors [B, S, D] and their lengths of something else.
+    `source` is the size of the source vocabulary, or a module that turns another input into vectors [B, S, D] and
+    their lengths. With one vocabulary, all three embeddings are one matrix.
     """
 
     def __init__(
@@ -167,7 +170,7 @@ class Transformer(nn.Module):
         for embedding in dict.fromkeys((self.target, self.source, self.output)):
             if isinstance(embedding, nn.Embedding):
                 nn.init.normal_(embedding.weight, std=sizes.width**-0.5)
-        self.positions = added_positions(sizes, max_length)
+        self.positions = build_positions(sizes, max_length)
         relative = sizes.positions == "relative"
         self.encoder_bias = Relative(sizes.num_heads, causal=False) if relative else None
         self.decoder_bias = Relative(sizes.num_heads, causal=True) if relative else None
@@ -178,31 +181,31 @@ class Transformer(nn.Module):
         self.decoder_norm = Norm(sizes.width) if is_pre else nn.Identity()
 
     def start(self, source_BS: Tensor, source_length_B: Tensor) -> TransformerState:
-        """Read the source: the state before the first step."""
-        vectors_BSD, source_length_B, place = self._vectors(source_BS, source_length_B)
-        blocks = self._read(vectors_BSD, masks.padding(source_length_B) & self.sizes.scope(), place)
+        """Read the source and return the state before the first step."""
+        vectors_BSD, source_length_B, place = self._embed_source(source_BS, source_length_B)
+        blocks = self._read(vectors_BSD, masks.padding(source_length_B) & self.sizes.encoder_mask(), place)
         return TransformerState(blocks, source_length_B, 0)
 
     @property
     def max_places(self) -> int | None:
-        """How many steps a decoder may read; None: any number."""
+        """The number of steps that a decoder may read; None: any number."""
         return len(self.positions.table) if isinstance(self.positions, Learned) else None
 
     def advance(self, state: AnyState, read_BT: Tensor) -> tuple[Tensor, AnyState]:
-        """Read some target ids: the decoder's vectors [B, T, D] and the state after them."""
+        """Read some target ids and return the decoder's vectors [B, T, D] and the state after them."""
         count = read_BT.shape[1]
-        seen = state.seen(count, self.sizes.window, self.decoder_bias)
-        (x_BTD,) = self._embedded(self.target, (read_BT, seen.place))
-        vectors_BTD, blocks = self._write(state.blocks, x_BTD, seen)
+        scope = state.scope(count, self.sizes.window, self.decoder_bias)
+        (x_BTD,) = self._embed(self.target, (read_BT, scope.place))
+        vectors_BTD, blocks = self._write(state.blocks, x_BTD, scope)
         return vectors_BTD, state.after(blocks, count)
 
     def refuses_slots(self) -> str | None:
-        """Why `slots` can't be used, in words; None when they can."""
+        """Say why `slots` can't be used; None if they can."""
         score = SCORES[self.sizes.score]
         return f"the score {self.sizes.score} knows only so many positions" if score.reads_position else None
 
     def slots(self, slots: Slots, num_source_steps: int) -> SlotState:
-        """Room for many sentences, each at a place of its own; `advance` goes on with all of them, in place."""
+        """Return an empty state for many sentences, each at a step of its own; `advance` changes it in place."""
         blocks = [cast(DecoderBlock, block) for block in self.decoder]
         length_BN = torch.ones(len(slots), slots.width, dtype=torch.long, device=slots.place_B.device)
         if blocks and self.sizes.window is None and self.decoder_bias is None:
@@ -214,17 +217,17 @@ class Transformer(nn.Module):
         ]
         return SlotState(slots, tuple(memories), length_BN, num_source_steps, self.max_places)
 
-    def packed(self, source: PackedRow, target: PackedRow) -> Tensor:
-        """Teacher forcing of sentences that are packed into rows: the decoder's vectors at every step, [1, T, D]."""
+    def forward_packed(self, source: PackedRow, target: PackedRow) -> Tensor:
+        """Read sentences that are packed into one row (teacher forcing): the decoder's vectors, [1, T, D]."""
         assert isinstance(self.source, nn.Embedding)
         place, own_place = (Positions(row.place_T, row.longest) for row in (source, target))
         read, own_read = (source.ids_1T, place), (target.ids_1T, own_place)
         if self.source is self.target:
-            x_1SD, x_1TD = self._embedded(self.target, read, own_read)
+            x_1SD, x_1TD = self._embed(self.target, read, own_read)
         else:
-            (x_1SD,), (x_1TD,) = self._embedded(self.source, read), self._embedded(self.target, own_read)
+            (x_1SD,), (x_1TD,) = self._embed(self.source, read), self._embed(self.target, own_read)
         itself = masks.packed(source.start_N, num_queries=source.ids_1T.shape[1], longest=source.longest)
-        blocks = self._read(x_1SD, itself & self.sizes.scope(), place)
+        blocks = self._read(x_1SD, itself & self.sizes.encoder_mask(), place)
         own = masks.packed(target.start_N, num_queries=target.ids_1T.shape[1], longest=target.longest)
         across = masks.packed(
             target.start_N,
@@ -233,68 +236,68 @@ class Transformer(nn.Module):
             num_keys=source.ids_1T.shape[1],
             longest=max(source.longest, target.longest),
         )
-        seen = StepScope(own_place, own & masks.causal() & self.sizes.scope(), across, None)
-        return self._write(blocks, x_1TD, seen)[0]
+        scope = StepScope(own_place, own & masks.causal() & self.sizes.encoder_mask(), across, None)
+        return self._write(blocks, x_1TD, scope)[0]
 
     def logits(self, vectors: Tensor) -> Tensor:
-        """Unnormalised log-probabilities of the next id, [..., V]."""
+        """Return the unnormalised log-probabilities of the next id, [..., V]."""
         return linear(vectors, [self.output.weight], [])
 
     def forward(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
-        """Teacher forcing: the decoder's vectors at every step, [B, T, D]."""
+        """Read a whole target (teacher forcing) and return the decoder's vectors, [B, T, D]."""
         return self.advance(self.start(source_BS, source_length_B), read_BT)[0]
 
-    def _vectors(self, source_BS: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor, Positions]:
-        """The source as vectors, how many there are of them, and where they stand."""
+    def _embed_source(self, source_BS: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor, Positions]:
+        """Turn the source into vectors; return them with their lengths and positions."""
         if isinstance(self.source, nn.Embedding):
             place = Positions.following(0, source_BS.shape[1], source_BS.device)
-            return self._embedded(self.source, (source_BS, place))[0], length_B, place
+            return self._embed(self.source, (source_BS, place))[0], length_B, place
         vectors_BSD, length_B = self.source(source_BS, length_B)
         place = Positions.following(0, vectors_BSD.shape[1], vectors_BSD.device)
-        return self._placed(vectors_BSD, place), length_B, place
+        return self._add_positions(vectors_BSD, place), length_B, place
 
     def _read(self, x_BSD: Tensor, mask: Mask, place: Positions) -> tuple[BlockMemory, ...]:
-        """The source through the encoder, as each decoder block will ask it."""
+        """Run the encoder and return its vectors as the keys and values of each decoder block."""
         bias = None if self.encoder_bias is None else self.encoder_bias(place, x_BSD.shape[1])
         x = LazySum(x_BSD)
         for block in self.encoder:
-            x = self._through(block, x, mask, place, bias)
+            x = self._run_block(block, x, mask, place, bias)
         memory_BSD = x.end(self.encoder_norm)
         return tuple(BlockMemory(None, cast(DecoderBlock, block).read(memory_BSD)) for block in self.decoder)
 
     def _write(
-        self, memories: tuple[BlockMemory, ...], x_BTD: Tensor, seen: StepScope
+        self, memories: tuple[BlockMemory, ...], x_BTD: Tensor, scope: StepScope
     ) -> tuple[Tensor, tuple[BlockMemory, ...]]:
-        """The decoder's vectors at these steps, and what its blocks remember after them."""
+        """Run the decoder and return its vectors at these steps, and the memories of its blocks after them."""
         x, later = LazySum(x_BTD), list[BlockMemory]()
         for block, memory in zip(self.decoder, memories, strict=True):
-            x, remembered = self._through(block, x, memory, seen)
+            x, remembered = self._run_block(block, x, memory, scope)
             later.append(remembered)
         return x.end(self.decoder_norm), tuple(later)
 
-    def _through(self, block: nn.Module, x: LazySum, *inputs: Any) -> Any:
-        """A block's answer; perhaps made again in the backward pass, instead of keeping what it was made of."""
+    def _run_block(self, block: nn.Module, x: LazySum, *inputs: Any) -> Any:
+        """Run a block; with `recomputes` it runs again in the backward pass, which needs less memory."""
         if self.recomputes and self.training:
             return checkpoint(block, LazySum(x.total()), *inputs, use_reentrant=False, context_fn=draw_singly)
         return block(x, *inputs)
 
-    def _embedded(self, table: nn.Embedding, *reads: Read) -> list[Tensor]:
-        """Their vectors. What is read together gives the table one gradient, instead of several to add."""
+    def _embed(self, table: nn.Embedding, *reads: Read) -> list[Tensor]:
+        """Embed several inputs at once, which gives the table one gradient instead of several to add."""
         if not is_fused(table.weight) or isinstance(self.positions, Learned):
-            return [self._placed(table(ids_BT) * self.sizes.width**0.5, place) for ids_BT, place in reads]
+            return [self._add_positions(table(ids_BT) * self.sizes.width**0.5, place) for ids_BT, place in reads]
         ids, places = zip(*reads, strict=True)
         position_PD = None if self.positions is None else self.positions.table(max(place.end for place in places))
         share = self.sizes.dropouts.residual if self.training else 0.0
         return embed(ids, table.weight, places, position_PD, share)
 
-    def _placed(self, x_BTD: Tensor, place: Positions) -> Tensor:
+    def _add_positions(self, x_BTD: Tensor, place: Positions) -> Tensor:
         if self.positions is not None:
             x_BTD = x_BTD + self.positions(place).to(x_BTD.dtype)
         return dropout(to_block_dtype(x_BTD), self.sizes.dropouts.residual, self.training)
 
 
-def added_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned | None:
-    """The positions that are added to embeddings; the other kinds live in the attention."""
+def build_positions(sizes: BlockSizes, max_length: int) -> Sinusoidal | Learned | None:
+    """Build the positions that are added to embeddings, if any; those of other kinds are in the attention."""
     if sizes.positions not in POSITIONS:
         raise ValueError(f"positions: {sizes.positions!r} given; allowed: {', '.join(POSITIONS)}")
     if sizes.positions == "learned":

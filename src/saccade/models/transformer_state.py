@@ -16,14 +16,14 @@ from saccade.attention.slots import SharedMemory, SlotMemory, Slots, refill
 
 
 class BlockMemory(NamedTuple):
-    """What a decoder block remembers: its own past, and the source."""
+    """The keys and values of a decoder block: of the steps before, and of the source."""
 
     past: Past | None
     source: Memory
 
 
 class StepScope(NamedTuple):
-    """Where the steps stand that a decoder reads, and what they may look at."""
+    """The positions of the steps that a decoder reads, and the masks of what they attend to."""
 
     place: Positions
     own: Mask
@@ -38,8 +38,8 @@ class TransformerState(NamedTuple):
     source_length_B: Tensor
     num_steps: int
 
-    def seen(self, count: int, window: int | None, bias: Relative | None) -> StepScope:
-        """What the next `count` steps see, if self-attention reaches `window` steps back, and distances have a bias."""
+    def scope(self, count: int, window: int | None, bias: Relative | None) -> StepScope:
+        """Return the scope of the next `count` steps, which attend to at most `window` steps before them."""
         last = self.num_steps + count
         place = Positions.following(self.num_steps, count, self.source_length_B.device)
         own = masks.causal(offset=self.num_steps)
@@ -48,11 +48,11 @@ class TransformerState(NamedTuple):
         return StepScope(place, own, masks.padding(self.source_length_B), None if bias is None else bias(place, last))
 
     def after(self, blocks: tuple[BlockMemory, ...], count: int) -> TransformerState:
-        """The state `count` steps later."""
+        """Return the state `count` steps later."""
         return TransformerState(blocks, self.source_length_B, self.num_steps + count)
 
     def rows(self, index_N: Tensor) -> TransformerState:
-        """The state of other rows: a beam that was reordered, or a batch that shrank."""
+        """Return the state of other rows: a beam that was reordered, or a batch that shrank."""
         blocks = ((cast(KeyValue | None, past), cast(KeyValue, source)) for past, source in self.blocks)
         return TransformerState(
             tuple(
@@ -65,7 +65,7 @@ class TransformerState(NamedTuple):
 
     @property
     def num_source_steps(self) -> int:
-        """How many steps the longest source has."""
+        """The number of steps of the longest source."""
         return cast(KeyValue, self.blocks[0].source).num_keys
 
 
@@ -76,12 +76,12 @@ class SlotState:
 
     slots: Slots
     blocks: tuple[BlockMemory, ...]
-    source_length_BN: Tensor  # of a slot that is free, 1: it goes on unheard, and must stay finite
+    source_length_BN: Tensor  # 1 of a free slot: its outputs are ignored, but must stay finite
     num_source_steps: int  # that a source may have
     max_places: int | None = None  # that an output may have
 
-    def seen(self, count: int, window: int | None, bias: Relative | None) -> StepScope:
-        """What the next step of each row sees."""
+    def scope(self, count: int, window: int | None, bias: Relative | None) -> StepScope:
+        """Return the scope of the next step of each row."""
         assert count == 1
         slots = self.slots
         spread = None
@@ -100,23 +100,22 @@ class SlotState:
         return masks.dense((step_S < self.source_length_BN[:, :1]).unsqueeze(1))
 
     def after(self, blocks: tuple[BlockMemory, ...], count: int) -> SlotState:
-        """The same: all was written in place."""
-        del blocks, count
+        del blocks, count  # all was written in place
         return self
 
     def enter(self, index_E: Tensor, started: TransformerState) -> None:
-        """Other sentences in some slots."""
+        """Put other sentences into some slots."""
         for block, entering in zip(self.blocks, started.blocks, strict=True):
             cast(SharedMemory, block.source).enter(index_E, cast(KeyValue, entering.source))
         self.source_length_BN[index_E] = started.source_length_B[:, None]
 
     def refill(self, other: SlotState, index_E: Tensor) -> None:
-        """Some sentences of another state, in the first slots."""
+        """Copy some sentences of another state into the first slots."""
         for mine, theirs in zip(self._tensors(), other._tensors(), strict=True):
             refill(mine, theirs, index_E)
 
     def reorder(self, parent_BN: Tensor) -> None:
-        """Nothing to do: the slots' table says whose past is whose."""
+        """Do nothing: the slots' table says whose past is whose."""
 
     def _tensors(self) -> list[Tensor]:
         memories = [memory for block in self.blocks for memory in (block.past, block.source)]

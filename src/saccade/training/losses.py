@@ -32,7 +32,7 @@ ROWS_OF_MULTIPROCESSOR = 64  # in a product: a width of 512 or 1024 then gives e
 class PackedModel(Protocol):
     """A model that reads sentences which are packed into one row."""
 
-    def packed(self, source: PackedRow, target: PackedRow) -> Tensor:
+    def forward_packed(self, source: PackedRow, target: PackedRow) -> Tensor:
         """Return a vector for each target id, [1, T, D]."""
 
 
@@ -62,7 +62,7 @@ def sequence_loss(
 
 def packed_loss(network: nn.Module, batch: PackedBatch, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """Return the same for a packed batch; the host never waits for the device."""
-    vectors_1TD = cast(PackedModel, network).packed(batch.source, batch.target)
+    vectors_1TD = cast(PackedModel, network).forward_packed(batch.source, batch.target)
     return smoothed_cross_entropy(
         vectors_1TD[0], network.get_parameter("output.weight"), batch.write_T, smoothing=smoothing
     )

@@ -95,7 +95,7 @@ def test_a_packed_step_equals_the_plain_step(num_tables: int, monkeypatch: pytes
     for is_fused in (False, True):
         monkeypatch.setattr(transformer, "is_fused", lambda _, answer=is_fused: answer)
         for _ in range(2):  # the second is added to the first
-            vectors_1TD = model.packed(*rows)
+            vectors_1TD = model.forward_packed(*rows)
             loss, _ = smoothed_cross_entropy(vectors_1TD[0], model.output.weight, rows[1].ids_1T[0], smoothing=0.1)
             loss.backward()
         found.append([parameter.grad for parameter in model.parameters()])

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from saccade.models.transformer import DecoderBlock, EncoderBlock
 from saccade.training.distributed.team import Team
 
-ALSO_FORWARD = ("read", "packed")  # methods that compute with a module's weights, beside `forward`
+ALSO_FORWARD = ("read", "forward_packed")  # methods that compute with a module's weights, beside `forward`
 
 
 def shard(model: nn.Module, team: Team, device: torch.device) -> None:
