@@ -1,1 +1,1 @@
-"""Side-by-side benchmarks against peers: ratios from one run, never absolute claims."""
+"""Benchmarks against peers: both sides run in the same process or session, and ratios are reported."""

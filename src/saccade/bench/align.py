@@ -1,7 +1,7 @@
-"""`saccade bench align`: the links of our heads beside those of eflomal, on the same text, against the same gold.
+"""`saccade bench align`: compares the alignments of our heads with those of eflomal, on the same text and gold.
 
-eflomal (Östling & Tiedemann 2016) learns from what it aligns: it reads the gold's sentences and the text that our runs
-were trained on, together. Ours saw that text alone.
+eflomal (Östling & Tiedemann 2016) learns from the text that it aligns: it reads the gold's sentences together with the
+training text of our runs. Our runs saw the training text alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Say = Callable[[str], None]
 
 
 class Files(NamedTuple):
-    """Sentences, and their links by hand."""
+    """The sentences to align, and the file with their links drawn by hand."""
 
     source: Path
     target: Path | None
@@ -53,7 +53,7 @@ class Files(NamedTuple):
 @final
 @dataclass(frozen=True)
 class AlignPlan:
-    """What to align with what."""
+    """The runs, files and settings of an alignment benchmark."""
 
     runs: tuple[Path, Path]  # there and back
     files: Files
@@ -62,7 +62,7 @@ class AlignPlan:
 
 
 class AlignRow(NamedTuple):
-    """An aligner: how right each way of using it is, and how long it took; or the reason why there is nothing."""
+    """The scores of one aligner for each symmetrization, and its time; or the reason why it has none."""
 
     title: str
     version: str
@@ -75,7 +75,7 @@ class AlignRow(NamedTuple):
 
 
 def run(plan: AlignPlan, say: Say) -> list[AlignRow]:
-    """Ours with heads that were chosen in two ways, then eflomal. Nothing is kept with the runs."""
+    """Score our alignments with heads chosen in two ways, then those of eflomal; write nothing into the runs."""
     pairs, gold = with_gold(read_pairs(plan.files.source, plan.files.target), plan.files.gold)
     there, back = (load_run(folder).word_attention() for folder in plan.runs)
     say(f"saccade: choosing heads by {len(pairs):,} pairs, without their gold and by it")
@@ -98,7 +98,7 @@ def _ours(how: str, forward: Aligner, backward: Aligner, pairs: Sequence[Pair], 
 
 
 def ways(alone: Both, joint: Both, gold: Sequence[Gold]) -> Iterator[tuple[str, AlignmentScores]]:
-    """Each direction alone, and both joined in every way."""
+    """Score each direction alone, then both with every symmetrizer."""
     for index, way in enumerate(("forward", "reverse")):
         yield way, scored((links[index] for links in alone), gold)
     for way, join in SYMMETRIZERS.items():
@@ -122,13 +122,13 @@ def _eflomal(plan: AlignPlan, pairs: Sequence[Pair], gold: Sequence[Gold], say: 
 
 
 def training_text(folder: Path) -> Iterator[Pair]:
-    """What a run learned from."""
+    """Read the sentence pairs that a run was trained on."""
     data = config_file.load(folder / "config.yaml").data
     return itertools.chain.from_iterable(corpus.pairs() for corpus in corpora.training_corpora(data))
 
 
 def aligned(environment: Environment, text: Iterable[Pair], pairs: Sequence[Pair], *, is_lower: bool) -> Both:
-    """eflomal's links of the first pairs of a text."""
+    """Align a text with eflomal, and return the links of its first pairs."""
     with tempfile.TemporaryDirectory(prefix="saccade-bench-") as name:
         folder = Path(name)
         paths = [folder / file for file in FILES]
@@ -142,7 +142,7 @@ def aligned(environment: Environment, text: Iterable[Pair], pairs: Sequence[Pair
 
 
 def table(rows: Sequence[AlignRow]) -> Table:
-    """A line for each way, a column for each aligner."""
+    """Build a table with a line for each symmetrization and a column for each aligner."""
     found = Table(header_style="bold", box=None, pad_edge=False)
     found.add_column("AER (precision, recall)", no_wrap=True)
     for row in rows:

@@ -1,4 +1,4 @@
-"""What may be said to a benchmark, and where it runs."""
+"""Options that several benchmarks share: the device, lists of names and numbers, and the machine's description."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ PEERS_FOLDER = Path("~/.cache/saccade/peers")
 
 
 class Device(StrEnum):
-    """Where to run."""
+    """The device that a benchmark runs on."""
 
     cpu = "cpu"
     cuda = "cuda"
 
 
 def check(device: Device) -> None:
-    """It is there."""
+    """Raise a `UserError` if the device is not available."""
     if device == Device.cuda and not torch.cuda.is_available():
         raise UserError("--device: cuda given, but torch sees no CUDA device here; allowed: cpu")
 
 
 def refuse(device: str, **given: object) -> None:
-    """What goes with the other device is refused, not ignored."""
+    """Raise a `UserError` for options that only work with another device."""
     for name, value in given.items():
         if value is not None:
             raise UserError(f"--{name.replace('_', '-')}: given, but it goes with --device {device}")
 
 
 def numbers(name: str, text: str) -> tuple[int, ...]:
-    """A list of numbers as it is typed."""
+    """Parse a list of numbers with commas between them."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) for part in parts):
         raise UserError(f"--{name}: {text!r} given; allowed: numbers above 0, with commas")
@@ -42,7 +42,7 @@ def numbers(name: str, text: str) -> tuple[int, ...]:
 
 
 def named(option: str, text: str | None, allowed: Iterable[str]) -> tuple[str, ...]:
-    """Names as they are typed, with commas; all, if there are none."""
+    """Parse a list of names with commas between them; without a text, return all allowed names."""
     allowed = tuple(allowed)
     given = allowed if text is None else tuple(part.strip() for part in text.split(","))
     if wrong := [name for name in given if name not in allowed]:
@@ -51,7 +51,7 @@ def named(option: str, text: str | None, allowed: Iterable[str]) -> tuple[str, .
 
 
 def machine(device: torch.device) -> dict[str, str | int]:
-    """What the figures were measured on."""
+    """Describe the device, the threads and the version of torch that the figures come from."""
     threads = torch.get_num_threads()
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {threads} threads"
     return {"device": device.type, "name": name, "torch": torch.__version__, "threads": threads}

@@ -1,6 +1,7 @@
-"""`saccade bench decode`: base-size models that were never trained write, we and the peers as many tokens each.
+"""`saccade bench decode`: compares how fast we and the peers decode with untrained models of the base size.
 
-Every output has exactly as many tokens as asked for, and that is checked: an end is forbidden before, forced then.
+Every output has exactly the requested number of tokens: </s> is forbidden before and forced at that length. A check
+makes sure of it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ROUNDS = 7  # at most: a peer may take seconds where we take milliseconds
 @final
 @dataclass(frozen=True)
 class DecodeJob:
-    """What to run."""
+    """The model, batches, beams, lengths and peers of a decoding benchmark."""
 
     device: torch.device
     sizes: ModelSizes
@@ -44,14 +45,14 @@ class DecodeJob:
 
     @property
     def setting(self) -> Setting:
-        """What everybody is built for."""
+        """The model's sizes, device and output length, which all contestants share."""
         return Setting(self.sizes, self.device, self.output_length)
 
 
 @final
 @dataclass(frozen=True)
 class DecodeRow:
-    """One contestant with one beam and batch, or why it has no figures."""
+    """The figures of one contestant with one beam and batch, or the reason why it has none."""
 
     name: str
     title: str
@@ -71,7 +72,7 @@ class DecodeRow:
 
 
 def run(job: DecodeJob, say: Say) -> list[DecodeRow]:
-    """Everybody with every beam and batch, in turns. Ctrl-C ends it there."""
+    """Time all contestants with every beam and batch, in turns; Ctrl-C returns the rows so far."""
     writers: dict[str, Write | str] = {}
     for name in (OURS, *job.peers):
         say(f"building {title_of(name)}")
@@ -87,12 +88,12 @@ def run(job: DecodeJob, say: Say) -> list[DecodeRow]:
 
 
 def title_of(name: str) -> str:
-    """As tables show it."""
+    """Return a contestant's name as tables show it."""
     return OURS if name == OURS else DECODERS[name].title
 
 
 def ours(setting: Setting) -> Write:
-    """A model as a run's Translator uses it: in slots on an accelerator, else with `decoding.search`."""
+    """Build our decoder as a run's Translator uses it: in slots on an accelerator, else with `decoding.search`."""
     sizes, length = setting.sizes, setting.output_length
     model = {"width": sizes.width, "num_heads": sizes.num_heads, "hidden_width": sizes.hidden_width}
     sections = {
@@ -120,7 +121,7 @@ def ours(setting: Setting) -> Write:
 
 
 def _built(name: str, job: DecodeJob) -> Write | str:
-    """A contestant, or its problem."""
+    """Build a contestant, or return the reason why it can't be built."""
     if name == OURS:
         return ours(job.setting)
     try:
@@ -144,7 +145,7 @@ def _side_by_side(job: DecodeJob, writers: dict[str, Write | str], beam: int, ba
 
 
 def _tried(row: DecodeRow, write: Write | str, source_BS: Tensor, length: int) -> DecodeRow:
-    """Once, to count what is written; a contestant that fails, or does other work, is a row that says so."""
+    """Decode once and check the number of tokens; an error or a wrong number becomes the row's `problem`."""
     if isinstance(write, str):
         return replace(row, problem=write)
     try:
@@ -159,7 +160,7 @@ def _tried(row: DecodeRow, write: Write | str, source_BS: Tensor, length: int) -
 
 
 def chosen(names: str | None, device: str) -> tuple[str, ...]:
-    """A list of peers as it is typed: names and commas, or none; without one all that run there."""
+    """Parse a list of peers: names with commas, or none; without a list, return all that run on the device."""
     fitting = [name for name, decoder in DECODERS.items() if device in decoder.devices]
     if names is None:
         return tuple(fitting)

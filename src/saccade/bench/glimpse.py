@@ -1,4 +1,4 @@
-"""`saccade bench glimpse`: the cost of a forward pass by the image's size, beside a convolutional network."""
+"""`saccade bench glimpse`: compares the cost of a forward pass with a convolutional network's, by image size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPERATIONS_PER_POINT = 8  # a bilinear value: four products and their sum
 @final
 @dataclass(frozen=True)
 class GlimpseRow:
-    """One size of image: seconds and operations for one image, ours and the convolutional network's."""
+    """Seconds and operations for one image of one size, for our network and the convolutional one."""
 
     side: int
     seconds: float
@@ -38,7 +38,7 @@ class GlimpseRow:
 def run(
     *, device: torch.device, sides: Sequence[int] = SIDES, batch: int = 64, at_least: float = 0.4
 ) -> list[GlimpseRow]:
-    """Both networks on images of each size, run in turns; the same network looks at all of them."""
+    """Measure both networks on images of each size, in turns."""
     glimpses = GlimpseNetwork(
         10, size=12, num_scales=4, num_glimpses=8, glimpse="convolution", glimpse_width=256, cell="lstm", width=512
     )
@@ -49,7 +49,7 @@ def run(
 
 
 def convolutional(num_classes: int) -> nn.Module:
-    """Two layers of convolution, each followed by a pooling, and the mean of what is left."""
+    """Build a network of two convolutions, each followed by a pooling layer, and a linear layer."""
     return nn.Sequential(
         nn.Conv2d(1, 32, 5, padding=2),
         nn.ReLU(),
@@ -81,14 +81,14 @@ def _measured(
 
 
 def _operations(function: Callable[[], object]) -> int:
-    """Products and sums of matrix products and convolutions."""
+    """Count the operations of matrix products and convolutions."""
     with FlopCounterMode(display=False) as counter:
         function()
     return counter.get_total_flops()
 
 
 def table(rows: Sequence[GlimpseRow]) -> Table:
-    """A line for each size."""
+    """Build a table with a line for each image size."""
     found = Table(title="forward pass, one image", title_justify="left", header_style="bold", box=None, pad_edge=False)
     for heading in ("image", "glimpses", "convolutions", "ratio", "glimpses", "convolutions", "ratio"):
         found.add_column(heading, justify="right", no_wrap=True)
@@ -106,7 +106,7 @@ def table(rows: Sequence[GlimpseRow]) -> Table:
 
 
 def plot(rows: Sequence[GlimpseRow], path: Path) -> None:
-    """Time and operations by the image's side, both axes logarithmic."""
+    """Draw time and operations by the image's side, with logarithmic axes."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullLocator
 

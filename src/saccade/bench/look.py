@@ -1,4 +1,4 @@
-"""`saccade bench look`: what it costs to record every layer and head, beside plain prediction."""
+"""`saccade bench look`: compares prediction with and without recording every layer and head."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEAMS = (1, 5)
 @final
 @dataclass(frozen=True)
 class LookRow:
-    """One width of the beam: seconds for all sentences, without and with the weights of every head."""
+    """Seconds for all sentences with one beam width, without and with the weights of every head."""
 
     beam: int
     plain_seconds: float
@@ -34,12 +34,12 @@ class LookRow:
 
     @property
     def ratio(self) -> float:
-        """How many times as long it takes to look."""
+        """The time with recording divided by the time without."""
         return self.recorded_seconds / self.plain_seconds
 
 
 def run(*, device: torch.device, size: Size = "base", sentences: int = 100) -> list[LookRow]:
-    """A model of a size that was never trained writes as many words as it reads, and is looked at."""
+    """Time prediction with and without recording; the model is untrained and writes as many words as it reads."""
     (pairs,) = grammar.split(sentences, seed=1)
     texts, translator = [pair.source for pair in pairs], _untrained(size, device)
     rows = []
@@ -67,7 +67,7 @@ def _untrained(size: Size, device: torch.device) -> Translator:
 
 
 def table(rows: list[LookRow]) -> Table:
-    """Seconds and their ratio."""
+    """Build a table of the seconds and their ratios."""
     found = Table(header_style="bold", box=None, pad_edge=False)
     for heading in ("beam", "predict", "look, all heads", "ratio"):
         found.add_column(heading, justify="right")

@@ -1,4 +1,4 @@
-"""Time of functions side by side, on a CPU or an accelerator."""
+"""Timing of several functions in turns, on a CPU or an accelerator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from saccade.ops.cuda_graphs import recorded, warmed
 def medians_side_by_side(
     functions: Mapping[str, Callable[[], object]], device: torch.device, *, at_least: float = 0.4, most: int = 200
 ) -> dict[str, float]:
-    """Medians of several functions run in turns, so that a slow moment of the machine hits them all; `most` turns."""
+    """Time functions in at most `most` turns and return their medians; a slow moment of the machine affects all."""
     for function in functions.values():
         _timed(function, device)
     times: dict[str, list[float]] = {name: [] for name in functions}
@@ -27,13 +27,13 @@ def medians_side_by_side(
 
 
 def queued_seconds(function: Callable[[], object], *, at_least: float = 0.02, rounds: int = 5) -> float:
-    """Time of a CUDA device: calls back to back between two events, launched while others run; the median."""
+    """Measure a call's time on a CUDA device: the median over series of calls that are queued without waiting."""
     times = max(1, int(at_least / _between_events(function, 3)))
     return statistics.median(_between_events(function, times) for _ in range(rounds))
 
 
 def captured_seconds(function: Callable[[], object]) -> float:
-    """The same without the host's time, however short the call: a captured graph is replayed."""
+    """Measure the same without the host's time, by replaying a captured graph."""
     warmed(function, torch.device("cuda"))
     graph, _ = recorded(function)
     return queued_seconds(graph.replay)
@@ -50,7 +50,7 @@ def _between_events(function: Callable[[], object], times: int) -> float:
 
 
 def _short(times: Mapping[str, list[float]], rounds: int, at_least: float) -> bool:
-    """Seven rounds of what takes up to a second, more of what takes no time at all."""
+    """Return whether more rounds are needed: seven if a round takes up to a second, more if it is very short."""
     quickest = min(sum(row) for row in times.values())
     return quickest < at_least or (rounds < 7 and quickest < rounds)
 

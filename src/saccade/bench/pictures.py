@@ -1,4 +1,4 @@
-"""What the benchmarks of training and decoding found, as bars beside the peers' and as growth in small multiples."""
+"""Pictures of the training and decoding benchmarks: bars for all contestants, and growth in small multiples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AXES = {"batch": "tokens a batch", "length": "mean length", "width": "width", "v
 
 
 def of_training(report: accelerator.AcceleratorReport, path: Path) -> None:
-    """A panel of bars for each work; below them, if it was measured, a panel for each way to grow."""
+    """Draw a panel of bars for each training text and, if growth was measured, a panel for each axis of growth."""
     from matplotlib.figure import Figure
 
     works = {work: rows for work, rows in report.tables().items() if rows[0].axis is None}
@@ -38,7 +38,7 @@ def of_training(report: accelerator.AcceleratorReport, path: Path) -> None:
 
 
 def of_decoding(rows: Sequence[decoding.DecodeRow], path: Path) -> None:
-    """A panel for each beam and batch."""
+    """Draw a panel of bars for each beam and batch."""
     from matplotlib.figure import Figure
 
     beams, batches = (list(dict.fromkeys(values)) for values in zip(*((r.beam, r.batch) for r in rows), strict=True))
@@ -58,7 +58,7 @@ def _titles(rows: Sequence[accelerator.AcceleratorRow | decoding.DecodeRow]) -> 
 
 
 def _bars(axes: Any, title: str, everybody: list[str], found: dict[str, float | None], *, names: bool) -> None:
-    """One bar a contestant, with its figure behind it; contestants are named once a line of panels."""
+    """Draw a bar with its figure for each contestant; only the first panel of a line shows their names."""
     colours = [OUR_COLOUR if label == OURS else GREYS["compiled" in label] for label in everybody]
     bars = axes.barh(range(len(everybody)), [found.get(label) or 0.0 for label in everybody], color=colours, height=0.7)
     texts = [_short(rate) if (rate := found.get(x)) else "none" if x in found else "not run" for x in everybody]
@@ -74,7 +74,7 @@ def _bars(axes: Any, title: str, everybody: list[str], found: dict[str, float | 
 
 
 def _growth(rows: Sequence[accelerator.AcceleratorRow], grown: Sequence[str], part: Any) -> None:
-    """Lines on one scale of rates, so that panels can be compared."""
+    """Draw lines on one scale of rates, so that panels can be compared."""
     panels = part.subplots(1, len(grown), sharey=True, squeeze=False)[0]
     names = list(dict.fromkeys((row.name, row.title) for row in rows if row.axis is not None))
     colours = dict(zip((name for name, _ in names if name != OURS), LINES, strict=False)) | {OURS: OUR_COLOUR}
@@ -103,7 +103,7 @@ def _few_ticks() -> Any:
 
 
 def _short(value: float) -> str:
-    """Three figures: 28, 1,200 as 1.2k, 1,050,000 as 1.05M."""
+    """Format a number with three digits: 28, 1,200 as 1.2k, 1,050,000 as 1.05M."""
     for size, unit in ((1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.3g}{unit}"

@@ -1,4 +1,4 @@
-"""What the benchmarks found, as tables."""
+"""Tables of the benchmarks' results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ADDITIVE = (
 
 
 def of_attention(title: str, rows: list[scores.ScoreRow]) -> Table:
-    """Time and memory of each case, beside the peer's."""
+    """Build a table of time and memory in each case, compared with the peer."""
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for heading in ("what", "shape", "pass"):
         table.add_column(heading, no_wrap=True)
@@ -51,7 +51,7 @@ def of_attention(title: str, rows: list[scores.ScoreRow]) -> Table:
 
 
 def of_additive(title: str, rows: list[additive.AdditiveRow]) -> Table:
-    """Everybody in cases of one name: time, rate, ratios, memory and errors; columns that say nothing are left out."""
+    """Build a table of all contestants in cases of one name; empty columns are left out."""
     lines = [_additive_line(row, rows) for row in rows]
     shapes = list(dict.fromkeys(row.shape for row in rows))
     said = [key for key in ADDITIVE if any(line.get(key, "-") != "-" for line in lines)]
@@ -93,7 +93,7 @@ def _additive_line(row: additive.AdditiveRow, rows: list[additive.AdditiveRow]) 
 
 
 def of_goals(goals: list[Goal]) -> Table:
-    """What was wanted, what was found."""
+    """Build a table of the goals and the figures that were measured."""
     table = Table(header_style="bold", box=None, pad_edge=False)
     table.add_column("goal", no_wrap=True)
     for heading in ("wanted", "found", ""):
@@ -106,7 +106,7 @@ def of_goals(goals: list[Goal]) -> Table:
 
 
 def of_training(rows: list[toolkits.ToolkitRow]) -> Table:
-    """Every toolkit's rate, and how often ours it goes into."""
+    """Build a table of every toolkit's rate, and of our rate divided by it."""
     table = Table(header_style="bold", box=None, pad_edge=False)
     for heading in ("toolkit", "version", "torch"):
         table.add_column(heading, no_wrap=True)
@@ -123,7 +123,7 @@ def of_training(rows: list[toolkits.ToolkitRow]) -> Table:
 
 
 def on_accelerator(title: str, rows: list[accelerator.AcceleratorRow]) -> Table:
-    """Everybody's training of the same work; the last column is our rate over theirs."""
+    """Build a table of all contestants on one training text; the last column is our rate divided by theirs."""
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
     for heading in ("target tok/s", "ms a step", "of ceiling", "real", "peak", "set-up", "ours is"):
@@ -147,7 +147,7 @@ def on_accelerator(title: str, rows: list[accelerator.AcceleratorRow]) -> Table:
 
 
 def of_decoding(rows: list[decoding.DecodeRow]) -> Table:
-    """Everybody with each beam and batch; the last column is our rate over theirs."""
+    """Build a table of all contestants by beam and batch; the last column is our rate divided by theirs."""
     table = Table(header_style="bold", box=None, pad_edge=False)
     for heading in ("beam", "batch"):
         table.add_column(heading, justify="right")
@@ -168,12 +168,12 @@ def of_decoding(rows: list[decoding.DecodeRow]) -> Table:
 def problems(
     rows: list[accelerator.AcceleratorRow] | list[decoding.DecodeRow] | list[additive.AdditiveRow],
 ) -> list[str]:
-    """Why there are rows without figures, each reason once."""
+    """List the reasons why rows have no figures, each reason once."""
     return list(dict.fromkeys(f"{row.title}: {row.problem}" for row in rows if row.problem is not None))
 
 
 def of_serving(report: load.LoadReport) -> Table:
-    """Both loads side by side; below them the memory."""
+    """Build a table that compares both loads, followed by the memory."""
     table = Table(header_style="bold", box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
     for heading in ("one at a time", "all together"):

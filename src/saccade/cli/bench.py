@@ -57,12 +57,12 @@ def bench_attention(
         return
     console = Console()
     console.print(f"{device.value}, {dtype}, torch {torch.__version__}, {torch.get_num_threads()} threads; medians.")
-    console.print("Shapes are B x H x T x K; ratios below 1: saccade is quicker.")
+    console.print("Shapes are B x H x T x K; ratios below 1: saccade is faster.")
     if not attention_bench.can_compile(place):
         console.print("torch.compile is left out: it needs a C++ compiler (g++), and there is none here.")
     for section, peer in dict.fromkeys((row.section, row.peer) for row in rows):
         found = [row for row in rows if (row.section, row.peer) == (section, peer)]
-        console.print("", tables.of_attention(f"{section}, beside {peer}", found))
+        console.print("", tables.of_attention(f"{section}, compared with {peer}", found))
 
 
 @app.command("additive")
@@ -85,7 +85,7 @@ def bench_additive(
     rows: list[additive_bench.AdditiveRow] = []
     with _progress(hidden=as_json) as progress, contextlib.suppress(KeyboardInterrupt):  # what is found is shown
         for case in progress.track(cases, description="measuring"):
-            torch.manual_seed(1)  # each draws the same, whoever came before
+            torch.manual_seed(1)  # each case draws the same inputs, whichever ran before
             rows += additive_bench.measure(case, place, most=3 if quick else 30)
     goals = found_goals(rows, at_full_size=device == Device.cuda and not quick)
     goals = [goal for goal in goals if goal.found is not None or not only]

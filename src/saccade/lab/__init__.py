@@ -1,1 +1,1 @@
-"""What attention is said to do, as experiments that end in a picture."""
+"""Experiments that show what attention does, each with a picture at its end."""

@@ -1,4 +1,4 @@
-"""A small Transformer learns the phrasebook and shows what it looks at: `saccade demo`."""
+"""`saccade demo`: trains a small Transformer on the phrasebook and shows its attention."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHOWN = (  # a negation, an adjective that changes its place, a question
 
 
 def run(*, out: Path, steps: int, sentences: int, seed: int, console: Console) -> float:
-    """Write the phrasebook, train, translate what was held out, and draw; the share that was exactly right."""
+    """Write the phrasebook, train, translate the held-out part and draw; return the share translated exactly."""
     console.print(f"A small Transformer learns English to French from {sentences:,} sentences of a phrasebook.")
     write_phrasebook(out / "data", sentences=sentences, seed=seed)
     train.train(config(out / "data", steps=steps, sentences=sentences, seed=seed), out, console)
@@ -48,7 +48,7 @@ def run(*, out: Path, steps: int, sentences: int, seed: int, console: Console) -
 
 
 def write_phrasebook(folder: Path, *, sentences: int, seed: int) -> None:
-    """Its files, unless they are there. They are written last to first, so that the last one there means all."""
+    """Write the phrasebook's files, train.en last: if it is there, all files are complete."""
     if (folder / "train.en").exists():
         found = len((folder / "train.en").read_text("utf-8").splitlines())
         if found != sentences:
@@ -63,7 +63,7 @@ def write_phrasebook(folder: Path, *, sentences: int, seed: int) -> None:
 
 
 def config(data: Path, *, steps: int, sentences: int, seed: int) -> TranslateConfig:
-    """The run: what fits two minutes on two cores. Few sentences have few words, and so few pieces."""
+    """Return a config that trains in two minutes on two cores; with few sentences, the vocabulary is smaller."""
 
     def files(name: str) -> dict[str, str]:
         return {"source": str(data / f"{name}.en"), "target": str(data / f"{name}.fr")}
@@ -93,7 +93,7 @@ def config(data: Path, *, steps: int, sentences: int, seed: int) -> TranslateCon
 
 
 def examine(translator: Translator, data: Path, console: Console) -> tuple[float, list[Pair]]:
-    """The share of held-out sentences that are translated exactly, and those."""
+    """Translate the held-out sentences; return the share translated exactly, and those pairs."""
     pairs = list(Corpus(str(data / "test.en"), str(data / "test.fr")).pairs())
     outputs = translator.predict([pair.source for pair in pairs], width=1)
     right = [pair for pair, found in zip(pairs, outputs, strict=True) if found.text == pair.target]
@@ -107,7 +107,7 @@ def examine(translator: Translator, data: Path, console: Console) -> tuple[float
 
 
 def show_curves(out: Path, console: Console) -> None:
-    """How it learned."""
+    """Print the curves of the loss and of BLEU."""
     found = {
         "loss in training": braille.of_log(out / "log.jsonl", "loss"),
         "BLEU of the validation sentences": braille.of_log(out / "log.jsonl", "valid_bleu"),
@@ -116,7 +116,7 @@ def show_curves(out: Path, console: Console) -> None:
 
 
 def show_alignments(translator: Translator, pairs: Sequence[Pair], out: Path, console: Console) -> None:
-    """Where it looked in three sentences; the first one as a picture too."""
+    """Print the alignments of three sentences, and draw the first one as a picture."""
     console.print("Where it looked in the English (across) while it wrote the French (down):\n")
     for number, pair in enumerate(chosen(pairs, console.width)):
         queries, keys, weight_TS = alignment(translator, pair)
@@ -126,13 +126,13 @@ def show_alignments(translator: Translator, pairs: Sequence[Pair], out: Path, co
 
 
 def write_examples(pairs: Sequence[Pair], out: Path) -> None:
-    """What there is to try when the run is served."""
+    """Write example sentences for the page of the served run."""
     with replace_file(out / "examples.txt") as draft:
         draft.write_text("".join(f"{pair.source}\n" for pair in chosen(pairs, SHORT)), "utf-8")
 
 
 def chosen(pairs: Sequence[Pair], width: int) -> list[Pair]:
-    """One sentence for each pattern of SHOWN: the longest whose drawing fits the terminal."""
+    """Choose one sentence for each pattern of SHOWN: the longest whose drawing fits the terminal."""
     fitting = sorted((pair for pair in pairs if _drawn_width(pair) <= width), key=_drawn_width, reverse=True)
     found = (next((pair for pair in fitting if re.search(pattern, pair.source)), None) for pattern in SHOWN)
     return [pair for pair in dict.fromkeys(found) if pair]
@@ -145,7 +145,7 @@ def _drawn_width(pair: Pair) -> int:
 
 
 def alignment(translator: Translator, pair: Pair) -> tuple[list[str], list[str], Tensor]:
-    """Written words, read words, and the weights between them [T, S]: the heads' mean in the layer that is sharpest."""
+    """Return target words, source words and their weights [T, S]: the heads' mean in the sharpest layer."""
     (seen,) = translator.look([pair.source], targets=[pair.target])
     output, source = seen.sides["output"], seen.sides["source"]
     weight_LTS = merge_pieces(seen.map("cross").weight_LHTS.mean(1), output, source)[:, :-1, :-1]  # without </s>
@@ -154,7 +154,7 @@ def alignment(translator: Translator, pair: Pair) -> tuple[list[str], list[str],
 
 
 def say_what_is_next(out: Path, console: Console) -> None:
-    """Commands that work now."""
+    """Print commands to try with the trained run."""
     command = os.path.relpath(sys.argv[0]) if Path(sys.argv[0]).name == "saccade" else "saccade"
     data = out / "data"
     console.print(f"Look at {out / 'report.html'} and {out / 'alignment.png'}.\n\nNext:", highlight=False)

@@ -1,9 +1,9 @@
-"""Spoken digit strings from recordings of single digits (Free Spoken Digit Dataset), as lists of WAV files.
+"""Lists of spoken digit strings, made from recordings of single digits (Free Spoken Digit Dataset).
 
-A line is `recordings/7_theo_12.wav 0.09 recordings/3_theo_40.wav TAB seven three`: the files that are joined, with the
-seconds of silence between them, and the words. A string has one speaker and three to seven digits; training strings may
-be shorter, from which a model first learns where to look. Test strings are of recordings 0 to 4, validation strings of
-5 to 7, training strings of the others: no recording is in two lists.
+A line is `recordings/7_theo_12.wav 0.09 recordings/3_theo_40.wav TAB seven three`: the files to join, with the seconds
+of silence between them, and the words. A string has one speaker and three to seven digits. Some training strings are
+shorter, because a model learns its alignment from them first. Test strings use recordings 0 to 4, validation strings 5
+to 7, training strings the others: no recording is in two lists.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run(
 
 
 def _found(folder: Path, numbers: range, out: Path) -> Recordings:
-    """The recordings with these numbers, named from where the list lies."""
+    """List the recordings with these numbers, with paths relative to the list."""
     if not folder.is_dir():
         raise UserError(f"there is no folder at {folder}")
     found: Recordings = {}

@@ -1,4 +1,4 @@
-"""Does attention help where sentences are long? Configs over several seeds, by source length.
+"""Does attention help with long sentences? Trains configs with several seeds and scores them by source length.
 
 Without attention a whole sentence has to fit one vector, and BLEU falls with its length (Bahdanau 2015, figure 2; Luong
 2015, figure 6).
@@ -29,7 +29,7 @@ FEWEST_PAIRS = 10  # a class of fewer says nothing
 
 
 class Outcome(NamedTuple):
-    """One trained run: BLEU of the test set, by class of source length, and the minutes it took."""
+    """The BLEU of one trained run on the test set, by class of source length, and the minutes it took."""
 
     config: str
     seed: int
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 
 
 def run(configs: Sequence[Path], *, seeds: int, jobs: int, out: Path, console: Console) -> list[Outcome]:
-    """Train every config with every seed, `jobs` at a time; score them; a table, a picture and a JSON file."""
+    """Train every config with every seed, `jobs` at a time; write a table, a picture and a JSON file of the scores."""
     tests = {path: config_file.load(path).data.test for path in configs}
     for path, test in tests.items():
         if test is None or test != tests[configs[0]]:

@@ -1,1 +1,1 @@
-"""Attention beside torch's own."""
+"""Benchmarks of attention: compared with torch's own, and additive attention with its plain expression."""

@@ -1,9 +1,9 @@
-"""`saccade bench additive`: our additive attention beside the plain expression, eager and compiled, and float64.
+"""`saccade bench additive`: compares our additive attention with the plain expression, eager and compiled, and float64.
 
-Queries and keys are projected beforehand, so that a term (one query, one key, one dimension) is all that is timed; one
-query a step goes through `attend`, with its projection, as a decoder asks. Peers that would not fit in memory run on
-some entries of the batch, and their time and memory are multiplied. All is drawn on the CPU: a CUDA graph that can't
-be captured leaves the device's generator unusable.
+Queries and keys are projected beforehand, so that only the terms (one query, one key, one dimension) are timed. The
+case of one query a step calls `attend` with its projection, as a decoder does. A peer that doesn't fit in memory runs
+on a part of the batch, and its time and memory are multiplied. All inputs are drawn on the CPU, because a failed
+capture of a CUDA graph leaves the device's generator unusable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Errors = dict[str, tuple[float, float]]  # of the output and of each gradient: R
 
 
 class AttentionShape(NamedTuple):
-    """B x T x S x D; values are as wide."""
+    """The sizes B x T x S x D of an attention; values are D wide, too."""
 
     batch: int
     queries: int
@@ -49,7 +49,7 @@ class AttentionShape(NamedTuple):
 @final
 @dataclass(frozen=True)
 class AdditiveCase:
-    """What is run side by side. `scale`: of queries and keys, whose series has a range."""
+    """A shape and the contestants that run it in turns; `scale` keeps queries and keys within the series' range."""
 
     name: str
     shape: AttentionShape
@@ -62,7 +62,7 @@ class AdditiveCase:
 @final
 @dataclass(frozen=True)
 class AdditiveRow:
-    """One contestant in one case, or why it has no figures."""
+    """The figures of one contestant in one case, or the reason why it has none."""
 
     case: str
     device: str
@@ -88,7 +88,7 @@ class AdditiveRow:
         return f"{self.name}, {self.shape}, {'both passes' if self.backward else 'forward'}"
 
     def error_ratio(self, rows: Sequence[AdditiveRow], *, gradients: bool) -> float | None:
-        """RMS error over the plain expression's in float32, of the same batch if it ran; of gradients the worst."""
+        """Divide the RMS error by that of the plain expression in float32; of gradients, return the worst."""
         wanted = (self.case, self.shape, self.backward, self.dtype)
         eager = (r for r in rows if r.name.startswith("eager") and (r.case, r.shape, r.backward, r.dtype) == wanted)
         both = self.errors or {}, next((row.errors for row in eager if row.errors), self.plain_errors) or {}
@@ -101,7 +101,7 @@ class AdditiveRow:
 
 
 def all_cases(device: torch.device, *, quick: bool = False) -> list[AdditiveCase]:
-    """The shapes of the goals on an accelerator, smaller ones on a CPU; `quick`: small, and nothing compiled."""
+    """List the cases: the goals' shapes on an accelerator, smaller ones on a CPU; `quick` compiles nothing."""
     is_cuda = device.type == "cuda"
     large, small, long = (
         AttentionShape(16, 1024, 1024, 256),
@@ -136,7 +136,7 @@ def all_cases(device: torch.device, *, quick: bool = False) -> list[AdditiveCase
 
 
 def measure(case: AdditiveCase, device: torch.device, *, most: int = 30) -> list[AdditiveRow]:
-    """Everybody in turns, `most` of them; what goes wrong is said in rows, and never the end of other cases."""
+    """Time all contestants of a case in at most `most` turns; an error becomes the `problem` of a row."""
     rows = {name: _row(case, device, name) for name in case.contestants}
     try:
         _forget(device)
@@ -169,7 +169,7 @@ def _row(case: AdditiveCase, device: torch.device, name: str) -> AdditiveRow:
 def _checked(
     case: AdditiveCase, row: AdditiveRow, inputs: list[Tensor], grad: Tensor
 ) -> tuple[AdditiveRow, Callable[[], dict[str, Tensor]] | None]:
-    """With errors and memory, and what is to be timed; None: it failed."""
+    """Run a contestant once for its errors and memory, and return the call to time, or None if it failed."""
     device = grad.device
     try:
         entries = case.shape.batch if row.name in OURS else _fitting(case, device)
@@ -186,7 +186,7 @@ def _checked(
 
 
 def _inputs(case: AdditiveCase) -> list[Tensor]:
-    """Queries, keys, v, values and the output's gradient, on the CPU."""
+    """Draw queries, keys, v, values and the output's gradient on the CPU."""
     batch, queries, keys, width = case.shape
     query, key = (torch.randn(batch, steps, width) * case.scale for steps in (queries, keys))
     if case.scale != 1:  # within the series' range, whatever is drawn
@@ -196,7 +196,7 @@ def _inputs(case: AdditiveCase) -> list[Tensor]:
 
 
 def _pass(run: Run, inputs: Sequence[Tensor], grad: Tensor, backward: bool) -> dict[str, Tensor]:
-    """The output and, after a backward pass, gradients by name."""
+    """Return the output and, after a backward pass, the gradients by name."""
     if not backward:
         with torch.no_grad():
             return {"output": run(*inputs)}
@@ -209,7 +209,7 @@ def _pass(run: Run, inputs: Sequence[Tensor], grad: Tensor, backward: bool) -> d
 
 
 def _errors(found: dict[str, Tensor], inputs: list[Tensor], grad: Tensor, backward: bool) -> tuple[Errors, Errors]:
-    """Against float64, as many terms as are checked: what was found, and the plain expression in float32."""
+    """Measure the errors against float64 of some terms: those of `found`, and of the plain expression in float32."""
     (entries, queries, width), keys = inputs[0].shape, inputs[1].shape[1]
     most = CHECKED[grad.device.type]
     entries = min(entries, max(1, most // (queries * keys * width)), len(found["output"]))
@@ -231,7 +231,7 @@ def _errors(found: dict[str, Tensor], inputs: list[Tensor], grad: Tensor, backwa
 
 
 def _alone(run: Callable[[], object], seconds: float, device: torch.device) -> tuple[float, str | None]:
-    """Without the host's time, never more than a call; and why it couldn't be left out of a short one."""
+    """Measure the time without the host's; if no graph can be captured, say why it is included."""
     if device.type != "cuda":
         return seconds, None
     try:
@@ -242,7 +242,7 @@ def _alone(run: Callable[[], object], seconds: float, device: torch.device) -> t
 
 
 def _fitting(case: AdditiveCase, device: torch.device) -> int:
-    """Entries of the batch whose broadcast tensors fit in memory: three forward, five with the way back."""
+    """Count the entries whose broadcast tensors fit in memory: three for a forward pass, five with a backward pass."""
     room = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available // 2
     entries, each = case.shape.batch, case.shape.terms // case.shape.batch * case.dtype.itemsize
     while entries > 1 and entries * each * (5 if case.backward else 3) > 0.9 * room:
@@ -261,7 +261,7 @@ def _problem(error: Exception) -> str:
 
 
 def ratio(rows: Sequence[AdditiveRow], row: AdditiveRow, peer: str) -> float | None:
-    """How many times a peer's rate in the same case this one is."""
+    """Divide the rate of a row by the rate of a peer in the same case."""
     case = (row.case, row.shape, row.backward, row.dtype)
     rates = [r.rate for r in rows if r.name == peer and (r.case, r.shape, r.backward, r.dtype) == case]
     return row.rate / rates[0] if row.rate and rates and rates[0] else None

@@ -1,4 +1,4 @@
-"""Who is measured by `saccade bench additive`: our kernels, and the plain expression, eager and compiled."""
+"""The contestants of `saccade bench additive`: our kernels, and the plain expression, eager and compiled."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Run = Callable[..., Tensor]
 
 
 def plain(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
-    """The expression as it is written; eager it is quickest with a matrix product."""
+    """Compute additive attention as the formula is written; a matrix product is fastest when eager."""
     hidden_NTSA = torch.tanh(query_NTA.unsqueeze(-2) + key_NSA.unsqueeze(-3))
     return (hidden_NTSA @ v_NA[:, None, :, None]).squeeze(-1).softmax(-1) @ value_NSD
 
 
 def summed(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
-    """The same with a sum, which compilers fuse with what is summed."""
+    """Compute the same with a sum instead of a matrix product, because compilers fuse a sum with its terms."""
     hidden_NTSA = torch.tanh(query_NTA.unsqueeze(-2) + key_NSA.unsqueeze(-3))
     return (hidden_NTSA * v_NA[:, None, None]).sum(-1).softmax(-1) @ value_NSD
 
 
 def exact(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
-    """What backend="additive" runs once queries and keys are projected."""
+    """Run the kernel of backend="additive" on projected queries and keys."""
     if query_NTA.device.type == "cpu":
         return tiles.additive_score(query_NTA, key_NSA, v_NA).softmax(-1) @ value_NSD
     inputs = (query_NTA, key_NSA, v_NA.float(), value_NSD)
@@ -38,7 +38,7 @@ def exact(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -
 
 
 def series(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
-    """What backend="series" runs."""
+    """Run the kernel of backend="series" on projected queries and keys."""
     inputs = (query_NTA, key_NSA, v_NA.float(), value_NSD)
     return additive_series.additive_series(*inputs, None, None, None, 1, 0.0, None)[0]
 
@@ -51,20 +51,20 @@ def _score(width: int, device: torch.device, dtype: torch.dtype) -> Additive:
 
 
 def step(query_N1A: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor, backend: str = "auto") -> Tensor:
-    """A decoder's step; W and v are its score's own."""
+    """Attend with one query for each sentence, as a decoder does; W and v belong to the score."""
     del v_NA
     score = _score(query_N1A.shape[-1], query_N1A.device, query_N1A.dtype)
     return attend(query_N1A, None, value_NSD, memory=key_NSA, score=score, backend=backend)
 
 
 def compiled() -> Run:
-    """The sum, compiled afresh for the shapes of one case."""
+    """Compile the expression with a sum again, for the shapes of one case."""
     torch.compiler.reset()
     return torch.compile(summed, dynamic=False)
 
 
 def contestant(name: str) -> Run:
-    """By its name, as it is now."""
+    """Return the function of a contestant by its name."""
     found: dict[str, Callable[[], Run]] = {
         "exact": lambda: exact,
         "series": lambda: series,

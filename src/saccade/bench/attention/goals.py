@@ -1,4 +1,4 @@
-"""What additive attention is to reach on one H200, held against what `saccade bench additive` found."""
+"""Goals of additive attention on one H200, compared with the results of `saccade bench additive`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from saccade.bench.attention.additive import AdditiveRow, ratio
 @final
 @dataclass(frozen=True)
 class Goal:
-    """What was wanted of an H200, and what was found."""
+    """A bound on one figure, and the figure that was measured."""
 
     name: str
     least: float | None
@@ -24,13 +24,13 @@ class Goal:
 
     @property
     def is_met(self) -> bool:
-        """A figure that is missing is missed."""
+        """Return whether the figure is within its bounds; a missing figure is not."""
         found = self.found
         return found is not None and (self.least is None or found >= self.least) and found <= (self.most or found)
 
 
 def goals(rows: Sequence[AdditiveRow], *, at_full_size: bool) -> list[Goal]:
-    """Those of speed and memory belong to the full shapes on one H200, that of errors to all."""
+    """Compare rows with the goals; speed and memory have goals only for the full shapes on one H200."""
     found = []
     for kind in ("output", "gradients"):
         ours = [row for row in rows if row.name in ("exact", "attend") and row.dtype == "float32"]

@@ -1,4 +1,4 @@
-"""`saccade bench attention`: every score beside torch's own attention, in one run."""
+"""`saccade bench attention`: compares every score with torch's own attention, in one run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Run = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class ScoreCase:
-    """Our way and a peer's way to the same tensor, built on demand."""
+    """Two ways to compute the same tensor, ours and a peer's; they are built when they are needed."""
 
     section: str
     name: str
@@ -32,7 +32,7 @@ class ScoreCase:
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """One measured case. Ratios below 1: we are quicker, or take less memory."""
+    """The figures of one case. Ratios below 1 mean that ours is faster or takes less memory."""
 
     section: str
     name: str
@@ -50,7 +50,7 @@ class ScoreRow:
 
 
 class ScoreSizes(NamedTuple):
-    """B x H x T x K, with S = T."""
+    """The sizes B x H x T x K of an attention, with S = T."""
 
     batch: int
     heads: int
@@ -62,13 +62,13 @@ class ScoreSizes(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where and in which precision the tensors live."""
+    """The device and the precision of the tensors."""
 
     device: torch.device
     dtype: torch.dtype
 
     def random(self, *shape: int) -> Tensor:
-        """A tensor that wants a gradient."""
+        """Draw a tensor that requires a gradient."""
         return torch.randn(*shape, device=self.device, dtype=self.dtype).requires_grad_()
 
     def three(self, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -79,7 +79,7 @@ class Place(NamedTuple):
 
 
 def all_cases(place: Place, *, quick: bool = False) -> list[ScoreCase]:
-    """What the benchmark measures; `quick` leaves out what takes long."""
+    """List the cases of the benchmark; `quick` leaves out the slow ones."""
     standard = ScoreSizes(2, 4, 128, 32) if quick else ScoreSizes(8, 8, 512, 64)
     additive = ScoreSizes(2, 1, 64, 64) if quick else ScoreSizes(8, 1, 256, 256)
     window = ScoreSizes(1, 1, 2048, 64) if quick else ScoreSizes(1, 1, 16_384, 64)
@@ -94,12 +94,12 @@ def all_cases(place: Place, *, quick: bool = False) -> list[ScoreCase]:
 
 
 def can_compile(place: Place) -> bool:
-    """torch.compile needs a C++ compiler for the CPU."""
+    """Return whether torch.compile works here; on a CPU it needs a C++ compiler."""
     return place.device.type != "cpu" or shutil.which("g++") is not None
 
 
 def _growth(place: Place) -> Iterator[ScoreCase]:
-    """How time and memory grow with T, D and H."""
+    """List cases that show how time and memory grow with T, D and H."""
     for length in (128, 512, 2048):
         yield _growing(_against_sdpa(place, "scaled_dot", ScoreSizes(2, 8, length, 64)), "T")
     for length in (64, 128, 256, 512):
@@ -148,7 +148,7 @@ def _additive(place: Place, sizes: ScoreSizes, *, compiled: bool) -> ScoreCase:
 
 
 def _additive_long(place: Place, sizes: ScoreSizes) -> ScoreCase:
-    """A length at which the broadcast tensor alone would take 32 GiB in float32: no peer runs beside it."""
+    """Return a case without a peer: the broadcast tensor alone would take 32 GiB in float32."""
     case = _additive(place, sizes, compiled=False)
 
     def build() -> tuple[Run, None, list[Tensor]]:
@@ -185,7 +185,7 @@ def _sdpa(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def measure(case: ScoreCase, place: Place) -> ScoreRow:
-    """Our time and memory beside the peer's, run in turns."""
+    """Measure time and memory of both sides of a case, run in turns."""
     ours, theirs, leaves = case.build()
     runs = {"ours": _step(ours, leaves, case.backward)}
     if theirs is not None:

@@ -1,1 +1,1 @@
-"""The peers that benchmarks run beside us."""
+"""The peers that the benchmarks compare us with."""

@@ -1,4 +1,4 @@
-"""One model for all toolkits, in the words of each peer's own config."""
+"""One model for all toolkits, written as the config of each peer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPECIAL = ("<unk>", "<pad>", "<s>", "</s>")
 @final
 @dataclass(frozen=True)
 class ToolkitJob:
-    """One model for all: its sizes, and how long it is trained."""
+    """The model that all toolkits train: its sizes, and the length of the training."""
 
     steps: int
     report_every: int
@@ -37,7 +37,7 @@ class ToolkitJob:
 
 
 def opennmt_py(job: ToolkitJob) -> dict[str, Any]:
-    """OpenNMT-py's config: one flat table. Its dropout is on residuals, activations and embeddings."""
+    """Write OpenNMT-py's config, one flat table; its dropout acts on residuals, activations and embeddings."""
     return {
         "data": {"corpus": {"path_src": SOURCE_PIECES, "path_tgt": TARGET_PIECES}},
         "src_vocab": VOCABULARY,
@@ -69,7 +69,7 @@ def opennmt_py(job: ToolkitJob) -> dict[str, Any]:
 
 
 def eole(job: ToolkitJob) -> dict[str, Any]:
-    """Eole's config: OpenNMT-py's words in sections."""
+    """Write Eole's config, which has OpenNMT-py's keys in sections."""
     return {
         "data": {"corpus": {"path_src": SOURCE_PIECES, "path_tgt": TARGET_PIECES}},
         "src_vocab": VOCABULARY,
@@ -124,7 +124,7 @@ def _shared_by_opennmt(job: ToolkitJob) -> dict[str, Any]:
 
 
 def joeynmt(job: ToolkitJob) -> dict[str, Any]:
-    """JoeyNMT's config: it cuts raw text itself, with our SentencePiece model."""
+    """Write JoeyNMT's config; JoeyNMT reads raw text and tokenizes it with our SentencePiece model."""
     pieces = {
         "max_length": job.max_length,
         "level": "bpe",

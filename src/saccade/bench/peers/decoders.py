@@ -1,4 +1,4 @@
-"""The peers that write with a trained model: each a function from source ids and a beam to how many tokens it wrote."""
+"""The peers of the decoding benchmark: functions from source ids and a beam width to the number of tokens written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Write = Callable[[Tensor, int], list[int]]  # of sources [B, S] that end in </s>
 
 
 class Setting(NamedTuple):
-    """The model's sizes, where it is, and how many tokens every output has."""
+    """The model's sizes, its device, and the number of tokens in every output."""
 
     sizes: ModelSizes
     device: torch.device
@@ -25,7 +25,7 @@ class Setting(NamedTuple):
 
 
 class Decoder(NamedTuple):
-    """Another way to write; only where it makes sense."""
+    """A peer that decodes: its title, how it is built, and the devices it runs on."""
 
     title: str
     build: Callable[[Setting], Write]
@@ -33,12 +33,12 @@ class Decoder(NamedTuple):
 
 
 def generate(setting: Setting) -> Write:
-    """Hugging Face's `generate` with a growing cache; bfloat16 on an accelerator."""
+    """Build Hugging Face's `generate` with a growing cache; in bfloat16 on an accelerator."""
     return _generate(setting)
 
 
 def generate_static(setting: Setting) -> Write:
-    """`generate` with a static cache, whose steps it compiles by itself."""
+    """Build `generate` with a static cache, for which it compiles its steps."""
     return _generate(setting, cache_implementation="static")
 
 
@@ -59,7 +59,7 @@ def _generate(setting: Setting, **options: Any) -> Write:
 
 
 def ctranslate(setting: Setting, kind: str = "float32") -> Write:
-    """CTranslate2 with the weights of a Marian model, through its own converter."""
+    """Build CTranslate2 with the weights of a Marian model, through its own converter."""
     ctranslate2 = optional("ctranslate2")
     sizes = setting.sizes._replace(vocabulary=setting.sizes.vocabulary + 1)  # the converter takes the last for <pad>
     loader = ctranslate2.converters.transformers.MarianMTLoader()
@@ -92,7 +92,7 @@ def ctranslate(setting: Setting, kind: str = "float32") -> Write:
 
 
 def ctranslate_int8(setting: Setting) -> Write:
-    """CTranslate2 with its weights in 8 bits."""
+    """Build CTranslate2 with its weights in 8 bits."""
     return ctranslate(setting, "int8")
 
 

@@ -1,4 +1,4 @@
-"""Virtual environments that peers are installed into and run in."""
+"""Virtual environments in which peers are installed and run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TIME_LIMIT = 3600.0  # seconds, for one command
 
 
 class Failed(RuntimeError):
-    """A peer could not be installed or run; the message says why."""
+    """Raised when a peer can't be installed or run; the message says why."""
 
 
 @final
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment in a folder, and what pip is given for it."""
+    """A virtual environment in a folder, and the requirements that pip installs in it."""
 
     folder: Path
     requirements: tuple[str, ...]
@@ -34,12 +34,12 @@ class Environment:
 
     @property
     def is_ready(self) -> bool:
-        """It holds what is wanted; half an install doesn't count."""
+        """Return whether the installation is complete."""
         done = self.folder / "installed.json"
         return done.exists() and json.loads(done.read_text("utf-8")) == list(self.requirements)
 
     def install(self) -> None:
-        """Make it, from the package index that pip is set up for."""
+        """Create the environment; pip uses the package index it is set up for."""
         self.folder.mkdir(parents=True, exist_ok=True)
         _run([sys.executable, "-m", "venv", "--clear", str(self.folder / "venv")], self.folder)
         self.run(["python", "-m", "pip", "install", "-q", *self.requirements], self.folder)
@@ -51,7 +51,7 @@ class Environment:
         return self.run(["python", "-c", code], self.folder).split()[-len(packages) :]
 
     def run(self, command: Sequence[str], folder: Path, variables: Mapping[str, str] | None = None) -> str:
-        """All that one of its commands printed in a folder; its last line is the reason when it fails."""
+        """Run a command in a folder and return its output; if it fails, the last line is the reason."""
         return _run([str(self.binaries / command[0]), *command[1:]], folder, variables)
 
 

@@ -1,7 +1,7 @@
-"""The peers as torch modules, each from a padded batch to its loss, with the choices that are best for them.
+"""The peers as torch modules from a padded batch to its loss, with the settings that suit them best.
 
-Dropout is on residuals and embeddings alone, as in our base (and Vaswani 2017, section 5.4). The padding behind a
-target is masked by its loss and not again by its attention; where a batch holds no padding no mask is given at all.
+Dropout acts on residuals and embeddings only, as in our base model (and Vaswani 2017, section 5.4). The loss masks the
+padding of a target, so its attention doesn't. A batch without padding has no mask.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INSTALL = {"transformers": "pip install transformers", "ctranslate2": "pip insta
 
 
 def optional(name: str) -> Any:
-    """A peer's package, or how to get it."""
+    """Import a peer's package, or raise an error that says how to install it."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
         return importlib.import_module(name)
@@ -33,13 +33,13 @@ def optional(name: str) -> Any:
 
 
 def smoothed(logits_BTV: Tensor, write_BT: Tensor) -> Tensor:
-    """The mean label-smoothed cross-entropy of the real tokens."""
+    """Return the mean cross-entropy of the real tokens, with label smoothing."""
     return F.cross_entropy(logits_BTV.flatten(0, 1), write_BT.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING)
 
 
 @final
 class TorchTransformer(nn.Module):
-    """torch.nn's encoder and decoder layers under one embedding matrix."""
+    """A Transformer of torch.nn's encoder and decoder layers, with one embedding matrix."""
 
     def __init__(self, sizes: ModelSizes) -> None:
         super().__init__()
@@ -85,13 +85,13 @@ class TorchTransformer(nn.Module):
 
 
 def sinusoids(steps: int, width: int) -> Tensor:
-    """Vaswani 2017, section 3.5."""
+    """Return the sinusoidal positions of Vaswani 2017, section 3.5."""
     angle = torch.arange(steps)[:, None] * 10_000.0 ** (-torch.arange(0, width, 2) / width)
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)
 
 
 def marian(sizes: ModelSizes) -> Any:
-    """Hugging Face's MarianMTModel with random weights; its attention is torch's fused one."""
+    """Build Hugging Face's MarianMTModel with random weights and torch's fused attention."""
     transformers = optional("transformers")
     transformers.utils.logging.set_verbosity_error()
     both = {"layers": sizes.num_layers, "attention_heads": sizes.num_heads, "ffn_dim": sizes.hidden_width}
@@ -119,7 +119,7 @@ def marian(sizes: ModelSizes) -> Any:
 
 @final
 class Marian(nn.Module):
-    """MarianMTModel with the loss outside, where it is quickest."""
+    """MarianMTModel with the loss computed outside of it, which is fastest."""
 
     def __init__(self, sizes: ModelSizes) -> None:
         super().__init__()
@@ -133,9 +133,9 @@ class Marian(nn.Module):
 
 @final
 class LoopRnn(nn.Module):
-    """Bahdanau's model as tutorials write it: a GRU that reads both ways, a GRUCell that writes step by step.
+    """Bahdanau's model as tutorials write it: a bidirectional GRU encoder, and a GRUCell in a loop over target tokens.
 
-    Keys are projected once and the output layer runs after the loop, which not every tutorial does.
+    It projects keys once and runs the output layer after the loop, which not every tutorial does.
     """
 
     def __init__(self, sizes: ModelSizes) -> None:
@@ -168,7 +168,7 @@ class LoopRnn(nn.Module):
     def step(
         self, x_BD: Tensor, hidden_BD: Tensor, key_BSD: Tensor, value_BSD: Tensor, real_BS: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """One target token: the context it sees and the state after it."""
+        """Return the context and the new state for one target token."""
         score_BS = self.energy(torch.tanh(self.query(hidden_BD)[:, None] + key_BSD))[..., 0]
         if real_BS is not None:
             score_BS = score_BS.masked_fill(~real_BS, -torch.inf)

@@ -1,4 +1,4 @@
-"""Other toolkits, each in a virtual environment of its own: how they are configured, run and read."""
+"""Other toolkits, each in its own virtual environment: their configs, commands and logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from saccade.files import replace_file
 
 
 class Mark(NamedTuple):
-    """Where a training stood: its step, a clock in seconds, and the real target tokens trained on until then."""
+    """A point of a training: its step, a clock in seconds, and the number of real target tokens so far."""
 
     step: int
     seconds: float
@@ -27,7 +27,7 @@ class Mark(NamedTuple):
 
 
 class ToolkitOutcome(NamedTuple):
-    """What a training's log says: its marks, and the mean of the rates that it printed itself (tokens a second)."""
+    """The marks in a training's log, and the mean of the rates that the toolkit printed (tokens a second)."""
 
     marks: list[Mark]
     printed_rate: float | None = None
@@ -36,7 +36,7 @@ class ToolkitOutcome(NamedTuple):
 @final
 @dataclass(frozen=True)
 class ToolkitPeer:
-    """A toolkit: its package, what pip is given, its config, its command line, and its log in our terms."""
+    """A toolkit: its package, requirements, config and command, and a function that reads its log."""
 
     title: str
     package: str
@@ -47,7 +47,7 @@ class ToolkitPeer:
 
 
 class Versions(NamedTuple):
-    """Of a toolkit, and of the torch below it."""
+    """The versions of a toolkit and of the torch it uses."""
 
     toolkit: str
     torch: str
@@ -56,14 +56,14 @@ class Versions(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Toolkit:
-    """A peer in a virtual environment of its own."""
+    """A peer in its own virtual environment."""
 
     peer: ToolkitPeer
     environment: Environment
 
     @classmethod
     def at(cls, peer: ToolkitPeer, folder: Path) -> Toolkit:
-        """In a folder, where it may be installed already."""
+        """Return the toolkit in a folder, where it may already be installed."""
         return cls(peer, Environment(folder, peer.requirements))
 
     def versions(self) -> Versions:
@@ -83,7 +83,7 @@ class Toolkit:
 
 
 def _clock(text: str) -> float:
-    """Seconds of a time as Python's logging writes it, to the millisecond."""
+    """Return the seconds of a time as Python's logging writes it, to the millisecond."""
     return datetime.strptime(text, "%Y-%m-%d %H:%M:%S,%f").timestamp()  # only differences are used
 
 
@@ -95,10 +95,10 @@ _OPENNMT_LINE = re.compile(
 
 
 def read_opennmt(log: str) -> ToolkitOutcome:
-    """OpenNMT-py's and Eole's lines: `bsz` is the mean of real source tokens, target tokens and sentences a batch.
+    """Read the log of OpenNMT-py or Eole: `bsz` is the mean of source tokens, target tokens and sentences a batch.
 
-    Tokens are that mean times the steps since the last line, time is the line's own clock. `tok/s` counts the same
-    tokens over the time since the last line, data loading included.
+    The number of tokens is that mean times the steps since the last line; the time is the line's clock. `tok/s` divides
+    the same tokens by the time since the last line, which includes the loading of data.
     """
     marks = [Mark(0, 0.0, 0.0)]
     rates = []
@@ -117,9 +117,9 @@ _JOEY_LINE = re.compile(
 
 
 def read_joeynmt(log: str) -> ToolkitOutcome:
-    """JoeyNMT's lines say no count, but a rate: real target tokens over the time since the last line, validation apart.
+    """Read JoeyNMT's log, which has no token counts but rates: target tokens a second since the last line.
 
-    Tokens are therefore that rate times the time between the lines' clocks.
+    The number of tokens is that rate times the time between two lines.
     """
     marks: list[Mark] = []
     rates = []
@@ -132,7 +132,7 @@ def read_joeynmt(log: str) -> ToolkitOutcome:
 
 
 def _mean_rate(rates: list[float]) -> float | None:
-    """Of the rates printed after the first, which holds the set-up."""
+    """Return the mean of the printed rates without the first, which includes the set-up."""
     return sum(rates[1:]) / len(rates[1:]) if len(rates) > 1 else None
 
 

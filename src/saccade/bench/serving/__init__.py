@@ -1,1 +1,1 @@
-"""A served model under load."""
+"""Benchmarks and fuzzing of a served model."""

@@ -1,4 +1,4 @@
-"""Requests that no client would send: a server answers each of them with something better than a 500, and soon."""
+"""Malformed and unusual requests: a server should answer each of them quickly, and never with status 500."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PIECES = [
 
 
 class Fuzzed(NamedTuple):
-    """A request."""
+    """A request: its path, its body and its content type."""
 
     path: str
     body: bytes
@@ -59,7 +59,7 @@ class Fuzzed(NamedTuple):
 
 
 class Survived(NamedTuple):
-    """How many answers of each status, requests without one, the slowest (seconds), and what did harm."""
+    """The statuses of all answers, the number of missing ones, the slowest (seconds), and the harmful requests."""
 
     statuses: Counter[int]
     num_hung: int
@@ -72,7 +72,7 @@ class Survived(NamedTuple):
 
 
 def requests(count: int, seed: int = 1) -> Iterator[Fuzzed]:
-    """So many requests, the same for a seed."""
+    """Generate `count` requests; the same seed gives the same requests."""
     chance = random.Random(seed)
     for _ in range(count):
         path = chance.choice(list(FIELDS))
@@ -82,7 +82,7 @@ def requests(count: int, seed: int = 1) -> Iterator[Fuzzed]:
 
 
 def _changed(chance: random.Random, path: str) -> tuple[bytes, str]:
-    """A good request with some fields missing, strange or new."""
+    """Return a good request in which some fields are missing, strange or new."""
     fields = dict(FIELDS[path])
     for name in chance.sample(list(fields), chance.randint(1, len(fields))):
         if chance.random() < 0.2:
@@ -95,7 +95,7 @@ def _changed(chance: random.Random, path: str) -> tuple[bytes, str]:
 
 
 def _good(chance: random.Random, path: str) -> tuple[bytes, str]:
-    """A good request about a strange text."""
+    """Return a good request about a strange text."""
     text = _text(chance)
     fields: dict[str, Any] = {name: text if name in ("q", "text") else value for name, value in FIELDS[path].items()}
     return json.dumps(fields, ensure_ascii=chance.random() < 0.5).encode("utf-8", "surrogatepass"), JSON
@@ -107,7 +107,7 @@ def _form(chance: random.Random, path: str) -> tuple[bytes, str]:
 
 
 def _parts(chance: random.Random, path: str) -> tuple[bytes, str]:
-    """Parts of a form, whole or broken off."""
+    """Return the parts of a form, complete or broken off."""
     lines = [
         f'--x\r\nContent-Disposition: form-data; name="{name}"{chance.choice(NAMES)}\r\n\r\n{_text(chance)}\r\n'
         for name in FIELDS[path]
@@ -123,7 +123,7 @@ def _deep(chance: random.Random, path: str) -> tuple[bytes, str]:
 
 
 def _broken(chance: random.Random, path: str) -> tuple[bytes, str]:
-    """A good request with bytes changed, cut or added: bad UTF-8 and bad JSON."""
+    """Return a good request with bytes changed, cut or added: bad UTF-8 and bad JSON."""
     body = bytearray(json.dumps(FIELDS[path]).encode())
     for _ in range(chance.randint(1, 6)):
         at = chance.randrange(len(body) + 1)
@@ -137,7 +137,7 @@ def _noise(chance: random.Random, path: str) -> tuple[bytes, str]:
 
 
 def _huge(chance: random.Random, path: str) -> tuple[bytes, str]:
-    """More than any limit allows."""
+    """Return a request that is larger than any limit allows."""
     size = chance.choice((30_000, 300_000))
     fields = {**FIELDS[path], "q": chance.choice(("x" * size, ["x"] * (size // 10), {"x": "x" * size}))}
     return json.dumps(fields).encode(), JSON
@@ -161,7 +161,7 @@ def _text(chance: random.Random) -> str:
 
 
 def _value(chance: random.Random, depth: int = 0) -> Any:
-    """Anything that JSON can say."""
+    """Return a random value of any type that JSON has."""
     kind = chance.randrange(10 if depth < 3 else 8)
     if kind == 8:
         return [_value(chance, depth + 1) for _ in range(chance.randint(0, 4))]
@@ -174,7 +174,7 @@ def _value(chance: random.Random, depth: int = 0) -> Any:
 
 
 async def fuzz(where: Served, count: int, *, seed: int = 1, clients: int = 16) -> Survived:
-    """Send them all, some at a time."""
+    """Send `count` requests from several clients at once."""
     todo = requests(count, seed)
     found = list(await asyncio.gather(*(_client(where, todo) for _ in range(clients))))
     return Survived(

@@ -1,4 +1,4 @@
-"""A server in a process of its own, and a client that costs little: HTTP/1.1 over one kept connection."""
+"""A server in its own process, and a cheap client: HTTP/1.1 over one connection that stays open."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE = 120  # seconds for a server to load its models
 
 
 class Served(NamedTuple):
-    """Where a server listens, and its process."""
+    """The address of a server, and its process."""
 
     host: str
     port: int
@@ -27,7 +27,7 @@ class Served(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer."""
+    """The status and the body of an answer."""
 
     status: int
     body: bytes
@@ -35,7 +35,7 @@ class Reply(NamedTuple):
 
 @contextmanager
 def served(*arguments: str, log: Path) -> Iterator[Served]:
-    """`saccade serve` with these arguments, on a port that is free, until the block ends."""
+    """Run `saccade serve` with these arguments on a free port until the block ends."""
     command = [sys.executable, "-c", "from saccade.cli import main; main()", "serve", *arguments, "--port", "0"]
     with log.open("wb") as errors, subprocess.Popen(command, stderr=errors) as process:
         try:
@@ -45,7 +45,7 @@ def served(*arguments: str, log: Path) -> Iterator[Served]:
 
 
 def _address(log: Path, process: subprocess.Popen[bytes]) -> tuple[str, int]:
-    """What the server says first."""
+    """Wait for the address that the server logs when it listens."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         for line in log.read_text("utf-8").splitlines(keepends=True):
@@ -58,7 +58,7 @@ def _address(log: Path, process: subprocess.Popen[bytes]) -> tuple[str, int]:
 
 @final
 class Connection:
-    """One connection, on which one request follows another."""
+    """A connection on which requests are sent one after another."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
         self._reader, self._writer, self._host = reader, writer, host
@@ -68,7 +68,7 @@ class Connection:
         return cls(*await asyncio.open_connection(served.host, served.port), f"{served.host}:{served.port}")
 
     async def post(self, path: str, body: bytes, kind: str = "application/json") -> Reply:
-        """Ask, and wait for the answer."""
+        """Send a request, and wait for the answer."""
         head = (
             f"POST {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
         )

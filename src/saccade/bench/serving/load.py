@@ -1,4 +1,4 @@
-"""`saccade serve` under load: many clients, each of which knows its right answers; and its memory."""
+"""`saccade serve` under load: many clients that check their answers, and the server's memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 @final
 @dataclass
 class Tally:
-    """What clients saw: times, statuses, and answers that were those of another text (swapped) or of none (wrong)."""
+    """Times and statuses of answers; a `swapped` answer belongs to another text, a `wrong` one to no text."""
 
     seconds: list[float]
     statuses: Counter[int]
@@ -48,7 +48,7 @@ class Tally:
         return self.statuses[FINE] / self.elapsed
 
     def percentile(self, share: float) -> float:
-        """The time in which so many answers came, in seconds."""
+        """Return the time in seconds within which this share of the answers came."""
         ranked = sorted(self.seconds)
         return ranked[min(len(ranked) - 1, int(share * len(ranked)))] if ranked else 0.0
 
@@ -68,7 +68,7 @@ class Tally:
 
 
 class LoadReport(NamedTuple):
-    """One request at a time, many clients, and the server's memory (MiB) after so many requests."""
+    """Results for one client, for many clients, and the server's memory (MiB) by the number of requests."""
 
     alone: Tally
     together: Tally
@@ -76,7 +76,7 @@ class LoadReport(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """How many times as many answers a second."""
+        """The rate of many clients divided by the rate of one."""
         return self.together.rate / self.alone.rate
 
     def as_dict(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class LoadReport(NamedTuple):
 
 @final
 class Clients:
-    """Some clients of a server, each with its own connection; their questions are drawn with a seed."""
+    """Clients of a server, each with its own connection; their questions are drawn with a seed."""
 
     def __init__(self, where: Served, right: Mapping[str, str], pair: LanguagePair) -> None:
         self.where, self.right = where, right
@@ -95,7 +95,7 @@ class Clients:
         self.bodies = [(text, json.dumps({"q": text, **ask}).encode()) for text in right]
 
     async def run(self, count: int, *, until: Callable[[], bool], seed: int = 1) -> Tally:
-        """Let so many ask, one question after another, until it is enough."""
+        """Run `count` clients, each of which sends one question after another until `until` returns True."""
         tally, started = Tally([], Counter()), time.perf_counter()
         await asyncio.gather(*(self._client(random.Random(f"{seed} {one}"), tally, until) for one in range(count)))
         tally.elapsed = time.perf_counter() - started
@@ -118,7 +118,7 @@ class Clients:
         connection.close()
 
     def count(self, tally: Tally, text: str, reply: Reply, seconds: float) -> None:
-        """What came back for a text."""
+        """Add a reply to the tally, and check its translation."""
         tally.statuses[reply.status] += 1
         if reply.status != FINE:
             return
@@ -132,7 +132,7 @@ class Clients:
 @final
 @dataclass(frozen=True, kw_only=True)
 class LoadPlan:
-    """What to measure: `num_requests` for memory, 0 leaves it out."""
+    """The run, texts and durations of a load benchmark; with `num_requests` 0, memory is not measured."""
 
     run: Path
     texts: Path | None = None
@@ -144,7 +144,7 @@ class LoadPlan:
 
 
 def run(plan: LoadPlan, say: Say) -> LoadReport:
-    """Start a server, load it, and say what was seen."""
+    """Start a server, measure it under load, and return the report."""
     right, pair = right_answers(plan, say)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -154,7 +154,7 @@ def run(plan: LoadPlan, say: Say) -> LoadReport:
 
 
 def fuzzed(run: Path, count: int) -> Survived:
-    """Start a server and send it what no client would."""
+    """Start a server and send it fuzzed requests."""
     with (
         tempfile.TemporaryDirectory() as folder,
         served(str(run), "--quiet", "--suggestions", f"{folder}/better", log=Path(folder) / "log") as where,
@@ -178,7 +178,7 @@ async def _measure(plan: LoadPlan, clients: Clients, say: Say) -> LoadReport:
 
 
 def right_answers(plan: LoadPlan, say: Say) -> tuple[dict[str, str], LanguagePair]:
-    """Distinct texts with their translations, as the run gives them offline; and the languages."""
+    """Translate distinct texts offline; return them with their translations, and the languages."""
     (loaded,) = load_runs([plan.run])
     if not isinstance(loaded.predictor, Translator) or loaded.pair is None:
         raise UserError(f"{plan.run}: it doesn't translate; the load is of a translator")
@@ -201,11 +201,11 @@ def _after(seconds: float) -> Callable[[], bool]:
 
 
 def _first(count: int) -> Callable[[], bool]:
-    """True from the so-many-th call on."""
+    """Return a function that returns True after `count` calls."""
     calls = itertools.count(1)
     return lambda: next(calls) > count
 
 
 def _resident(where: Served) -> float:
-    """Memory of the server, in MiB."""
+    """Return the server's memory in MiB."""
     return psutil.Process(where.process.pid).memory_info().rss / 2**20

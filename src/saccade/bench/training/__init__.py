@@ -1,1 +1,1 @@
-"""Training beside other toolkits."""
+"""Benchmarks of training, compared with other toolkits and models."""

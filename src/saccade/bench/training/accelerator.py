@@ -1,7 +1,7 @@
-"""`saccade bench train --device cuda`: us and the peers on the same sentences, one after another in one process.
+"""`saccade bench train --device cuda`: we and the peers train on the same sentences, one after another in one process.
 
-Ours is the loop that `saccade train` runs, with loading, clipping and bookkeeping. The peers get their batches on the
-device beforehand and neither clip nor log: forward, backward, fused AdamW. Real target tokens a second are compared.
+We run the loop of `saccade train`, with loading, clipping and bookkeeping. The peers find their batches on the device
+and neither clip nor log: forward, backward, fused AdamW. The figure is the number of real target tokens a second.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OURS = "saccade"
 @final
 @dataclass(frozen=True)
 class AcceleratorRow:
-    """One contestant at one work, or why it has no figures."""
+    """The figures of one contestant on one training text, or the reason why it has none."""
 
     name: str
     title: str
@@ -53,13 +53,13 @@ class AcceleratorRow:
 @final
 @dataclass(frozen=True)
 class AcceleratorReport:
-    """All rows, and the ceiling that they are held against."""
+    """All rows, and the device's ceiling (operations a second) that they are compared with."""
 
     ceiling: float
     rows: list[AcceleratorRow]
 
     def tables(self) -> dict[str, list[AcceleratorRow]]:
-        """Rows that belong side by side, by what they did."""
+        """Group the rows by training text or point of growth, one group for each table."""
         found: dict[str, list[AcceleratorRow]] = {}
         for row in self.rows:
             name = row.work if row.axis is None else f"growth with {row.axis}: {row.point:,g}"
@@ -67,7 +67,7 @@ class AcceleratorReport:
         return found
 
     def ratios(self) -> dict[str, float]:
-        """Our rate over the best peer's, wherever both have one."""
+        """Divide our rate by that of the best peer, wherever both have one."""
         found = {}
         for name, rows in self.tables().items():
             rates = {row.name: row.rate for row in rows if row.rate is not None}
@@ -78,7 +78,7 @@ class AcceleratorReport:
 
 
 def run(job: TrainJob, say: Say, *, growth: bool = False) -> AcceleratorReport:
-    """Everybody at every work; with `growth` also with batch, length, width and vocabulary. Ctrl-C ends it there."""
+    """Train all contestants on every text; `growth` varies batch, length, width and vocabulary. Ctrl-C ends it."""
     report = AcceleratorReport(flops.ceiling(job.device), [])
     with contextlib.suppress(KeyboardInterrupt):  # what is found is shown
         for row in _all_rows(job, report.ceiling, say, growth=growth):
@@ -95,7 +95,7 @@ def _all_rows(job: TrainJob, ceiling: float, say: Say, *, growth: bool) -> Itera
 
 
 def growing(job: TrainJob) -> Iterator[tuple[str, float, TrainJob]]:
-    """The same job smaller and larger: which way, how much, and the job."""
+    """Yield smaller and larger variants of a job: the axis, the value on it, and the job."""
     sizes = job.sizes
     if sizes.is_recurrent:
         raise UserError("--growth: given, but it goes with --size base or big")
@@ -126,7 +126,7 @@ def _everybody(job: TrainJob, work: TrainingText, ceiling: float, say: Say) -> I
 
 
 def _measured(row: AcceleratorRow, job: TrainJob, work: TrainingText, store: Store) -> AcceleratorRow:
-    """The row filled in; what a contestant trips over, of memory or of its own, is a row, not the end of the others."""
+    """Train one contestant and fill in its row; an error becomes the row's `problem`, and the others go on."""
     before = _fresh(job.device)
     torch.manual_seed(1)
     try:
@@ -148,7 +148,7 @@ def _measured(row: AcceleratorRow, job: TrainJob, work: TrainingText, store: Sto
 
 
 def _fresh(device: torch.device) -> int | None:
-    """Nothing of the contestant before is left: bytes that are held all the same, on an accelerator."""
+    """Free all that the last contestant left; return the bytes that are still allocated on an accelerator."""
     torch.compiler.reset()
     gc.collect()
     if device.type != "cuda":
@@ -159,7 +159,7 @@ def _fresh(device: torch.device) -> int | None:
 
 
 def chosen(names: str | None, *, is_recurrent: bool) -> tuple[str, ...]:
-    """A list of peers as it is typed: names and commas, or none; without one all that train such a model."""
+    """Parse a list of peers: names with commas, or none; without a list, return all that train such a model."""
     fitting = [name for name, peer in PEERS.items() if peer.is_recurrent == is_recurrent]
     if names is None:
         return tuple(fitting)

@@ -1,8 +1,8 @@
-"""What a training step must compute at the least, and what the machine can: the two numbers before any other.
+"""The operations that a training step needs at least, and the operations a second that the machine can do.
 
 A matrix product takes two operations a weight and token forward, and twice that backward: 6 in all. Attention takes
 4 D operations a pair of query and key forward (scores and sums), 12 D in all; a target token sees itself and those
-before it. Only real tokens count. Norms, softmax, dropout, embeddings and the optimiser count nothing.
+before it. Only real tokens count. Norms, softmax, dropout, embeddings and the optimiser are not counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from saccade.tasks.translate.networks import TRANSFORMER_SIZES
 
 
 class ModelSizes(NamedTuple):
-    """The model that everybody trains: a Transformer, or with an `embedding_width` an RNN with additive attention."""
+    """The sizes of the model that all train: a Transformer, or an RNN with additive attention (`embedding_width`)."""
 
     width: int
     num_layers: int
@@ -33,7 +33,7 @@ class ModelSizes(NamedTuple):
 
 
 def sizes_of(name: str, vocabulary: int) -> ModelSizes:
-    """By name: base and big of Vaswani 2017, rnn of Bahdanau 2015."""
+    """Return the sizes by name: base and big of Vaswani 2017, rnn of Bahdanau 2015."""
     if name == "rnn":
         return ModelSizes(width=1000, num_layers=1, vocabulary=vocabulary, embedding_width=620)
     given = {key: int(value) for key, value in TRANSFORMER_SIZES[name].items() if key != "dropout"}
@@ -41,7 +41,7 @@ def sizes_of(name: str, vocabulary: int) -> ModelSizes:
 
 
 def training(sizes: ModelSizes, work: TrainingText) -> float:
-    """Operations of one pass over all the sentences, forward and backward."""
+    """Count the operations of one pass over all sentences, forward and backward."""
     source, target = float(work.source_N.sum()), float(work.target_N.sum())
     cross = float((work.source_N * work.target_N).sum())
     if sizes.is_recurrent:
@@ -54,7 +54,7 @@ def training(sizes: ModelSizes, work: TrainingText) -> float:
 
 
 def _recurrent(sizes: ModelSizes, source: float, target: float, cross: float) -> float:
-    """A GRU each way with half the width, keys once a source token; query, GRU, maxout and output a target token."""
+    """Count a bidirectional GRU and the keys by source token; query, GRU, maxout and output by target token."""
     D, E, half = sizes.width, sizes.embedding_width, sizes.width // 2
     encoder = 2 * 3 * half * (E + half) + D * D
     decoder = D * D + 3 * D * (E + 2 * D) + 2 * E * (2 * D + E) + E * sizes.vocabulary
@@ -62,7 +62,7 @@ def _recurrent(sizes: ModelSizes, source: float, target: float, cross: float) ->
 
 
 def ceiling(device: torch.device) -> float:
-    """Operations a second of a large matrix product here."""
+    """Measure the operations a second of a large matrix product on this device."""
     size, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
     left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     seconds = medians_side_by_side({"product": lambda: left @ right}, device, at_least=0.2)["product"]

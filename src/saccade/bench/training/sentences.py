@@ -1,7 +1,7 @@
-"""The same sentences for everybody who trains on an accelerator: lengths drawn, ids by chance, and the peers' batches.
+"""The sentences that all contestants train on: lengths are drawn, ids are random; and the peers' batches of them.
 
-We read them through a store, as any run does. The peers get rectangles, as their users make them: sentences of like
-lengths together, padded to one of a few widths, so that a compiled model sees few shapes.
+We read them through a store, as any run does. The peers get rectangles, as their users make them: sentences of similar
+lengths, padded to one of a few widths, so that a compiled model sees few shapes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Integers = NDArray[np.int64]
 @final
 @dataclass(frozen=True)
 class TrainingText:
-    """Sentences to train on, by the lengths of both sides, </s> counted; `tokens` of either side make a batch."""
+    """Sentences given by the lengths of both sides, </s> included; a batch has `tokens` tokens on either side."""
 
     name: str
     source_N: Integers
@@ -42,11 +42,11 @@ class TrainingText:
     step: int = STEP
 
     def widths(self) -> Integers:
-        """The width of each sentence's narrowest rectangle."""
+        """Return the width of the narrowest rectangle that holds each sentence."""
         return -(-np.maximum(self.source_N, self.target_N) // self.step) * self.step
 
     def store(self, folder: Path, vocabulary: int, seed: int = 1) -> Store:
-        """Random ids of these lengths, kept as those of a corpus are."""
+        """Write random ids of these lengths into a store like that of a corpus."""
         random = np.random.default_rng(seed)
         folder.mkdir(parents=True, exist_ok=True)
         for name, lengths in zip(SIDES, (self.source_N, self.target_N), strict=True):
@@ -59,7 +59,7 @@ class TrainingText:
 
 
 def log_normal(mean: float, tokens: int, num_batches: int, seed: int = 1) -> TrainingText:
-    """About so many batches of sentences whose lengths are log-normal; a target is about as long as its source."""
+    """Draw log-normal lengths for about `num_batches` batches; a target is about as long as its source."""
     random = np.random.default_rng(seed)
     count, longest = int(num_batches * tokens / mean) + 1, min(_up(4.5 * mean), tokens)
     source = np.exp(random.normal(np.log(mean) - SPREAD**2 / 2, SPREAD, count))
@@ -69,13 +69,13 @@ def log_normal(mean: float, tokens: int, num_batches: int, seed: int = 1) -> Tra
 
 
 def rectangle(batch: int, length: int, num_batches: int) -> TrainingText:
-    """Sentences that are all as long: nothing is ever padded, the best case of whoever pads."""
+    """Make sentences of equal length, which need no padding: the best case for models that pad."""
     lengths = np.full(batch * num_batches, length, np.int64)
     return TrainingText(f"{batch} x {length}, nothing to pad", lengths, lengths, batch * length, step=1)
 
 
 def multi30k(folder: Path, tokens: int, num_batches: int) -> TrainingText:
-    """The lengths of Multi30k's training pairs (de-en), in words and marks, as often as it takes."""
+    """Take the lengths of Multi30k's training pairs (de-en), in words and marks, and repeat them as needed."""
     sides = []
     for language in ("de", "en"):
         path = folder / f"train.{language}.gz"
@@ -89,7 +89,7 @@ def multi30k(folder: Path, tokens: int, num_batches: int) -> TrainingText:
 
 
 class Padded(NamedTuple):
-    """A rectangle as the peers take it; without a mask where all of the source is real."""
+    """A padded batch as the peers take it; it has no mask if its source needs no padding."""
 
     source_BS: Tensor
     real_BS: Tensor | None
@@ -105,7 +105,7 @@ class Padded(NamedTuple):
 
 
 def padded_batches(work: TrainingText, store: Store, *, num_widths: int | None, count: int) -> list[Padded]:
-    """So many of the full rectangles that the sentences make, evenly from the narrowest to the widest."""
+    """Pad sentences to full batches and return `count` of them, evenly from the narrowest to the widest."""
     own = work.widths()
     widths = np.array(sorted(set(own.tolist())) if num_widths is None else tight_widths(own, num_widths))
     place = np.searchsorted(widths, own)
@@ -121,7 +121,7 @@ def padded_batches(work: TrainingText, store: Store, *, num_widths: int | None, 
 
 
 def tight_widths(own: Integers, most: int) -> list[int]:
-    """At most so many widths, so that as little as possible is padded."""
+    """Choose at most `most` widths, so that padding is as small as possible."""
     each, count = np.unique(own, return_counts=True)
     before = np.concatenate([[0], np.cumsum(count)])
     best: dict[int, tuple[float, list[int]]] = {0: (0.0, [])}  # of the sentences up to a width: cost and widths
@@ -139,7 +139,7 @@ def tight_widths(own: Integers, most: int) -> list[int]:
 
 
 def _cut(rows: Integers, size: int) -> list[Integers]:
-    """Full batches; what is left over is nobody's."""
+    """Cut rows into full batches, and drop the rest."""
     return [rows[start : start + size] for start in range(0, len(rows) - size + 1, size)] if size else []
 
 

@@ -1,6 +1,6 @@
-"""`saccade bench train`: one small Transformer trained by us and by other toolkits, one after another, in one run.
+"""`saccade bench train`: we and other toolkits train one small Transformer, one after another, in one run.
 
-What is compared is real target tokens (</s> counted, padding not) a second of wall-clock in steady state: the time
+The figure is the number of real target tokens (with </s>, without padding) a second in steady state. The time is that
 between two steps of the same training, with loading of batches, without set-up, validation or checkpoints.
 """
 
@@ -39,7 +39,7 @@ NEVER = 1 << 40  # steps
 @final
 @dataclass(frozen=True)
 class ToolkitPlan:
-    """What to run."""
+    """The data, peers, steps and rounds of a comparison with other toolkits."""
 
     data: Path
     names: tuple[str, ...]  # of peers
@@ -51,14 +51,14 @@ class ToolkitPlan:
     report_every: int = 10
 
     def job(self) -> ToolkitJob:
-        """The model, trained for warm-up and counted steps."""
+        """Return the model, to be trained for the warm-up and the counted steps."""
         return ToolkitJob(steps=self.warmup + self.steps, report_every=self.report_every)
 
 
 @final
 @dataclass(frozen=True)
 class Round:
-    """One training: what was counted, and the rate that the toolkit printed about itself."""
+    """The tokens and time of one training, and the rate that the toolkit itself printed."""
 
     tokens: float
     seconds: float
@@ -66,14 +66,14 @@ class Round:
 
     @property
     def rate(self) -> float:
-        """Real target tokens a second."""
+        """The number of real target tokens a second."""
         return self.tokens / self.seconds
 
 
 @final
 @dataclass
 class ToolkitRow:
-    """A toolkit and its trainings; or the reason why there are none."""
+    """A toolkit and its trainings, or the reason why there are none."""
 
     title: str
     versions: Versions | None = None
@@ -82,7 +82,7 @@ class ToolkitRow:
 
     @property
     def rate(self) -> float | None:
-        """The best round's: whatever else ran on the machine could only slow a training down."""
+        """The rate of the best round, because other work on the machine can only slow a training down."""
         return max((one.rate for one in self.rounds), default=None)
 
     def as_dict(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class ToolkitRow:
 
 
 def run(plan: ToolkitPlan, say: Say) -> list[ToolkitRow]:
-    """Every toolkit in turns, round by round; ours is the first row."""
+    """Train with every toolkit in turns, round by round; our row is the first."""
     config = _config(plan.job(), _files(plan.data))
     torch.set_num_threads(plan.threads)
     contestants = [_Contestant(ToolkitRow("saccade", Versions(saccade.__version__, torch.__version__)), None)]
@@ -110,7 +110,7 @@ def run(plan: ToolkitPlan, say: Say) -> list[ToolkitRow]:
 
 
 class _Contestant(NamedTuple):
-    """A row, and the toolkit that fills it; ours needs none."""
+    """A row, and the toolkit that fills it (None for ours)."""
 
     row: ToolkitRow
     toolkit: Toolkit | None
@@ -126,7 +126,7 @@ def _measure(contestant: _Contestant, plan: ToolkitPlan, config: TranslateConfig
 
 
 def _ready(toolkit: Toolkit, say: Say) -> _Contestant:
-    """A peer, installed if it wasn't."""
+    """Install a peer if it isn't there, and read its versions."""
     row = ToolkitRow(toolkit.peer.title)
     try:
         if not toolkit.environment.is_ready:
@@ -139,7 +139,7 @@ def _ready(toolkit: Toolkit, say: Say) -> _Contestant:
 
 
 def steady(trained: ToolkitOutcome, warmup: int) -> Round:
-    """Tokens and time between the first mark after the warm-up and the last."""
+    """Count tokens and time between the first mark after the warm-up and the last."""
     counted = [mark for mark in trained.marks if mark.step >= warmup]
     if len(counted) < 2:
         reached = trained.marks[-1].step if trained.marks else 0
@@ -149,7 +149,7 @@ def steady(trained: ToolkitOutcome, warmup: int) -> Round:
 
 
 def train_ours(config: TranslateConfig, folder: Path) -> ToolkitOutcome:
-    """A run of our own loop over the store, as `saccade train` does it, marked at every step."""
+    """Train with our own loop over the store, as `saccade train` does, with a mark at every step."""
     both = corpora.tokenizers(config, folder)
     stores = corpora.stores(config, both, folder / "store")
     network = task.model(config, both).train()
@@ -169,7 +169,7 @@ def train_ours(config: TranslateConfig, folder: Path) -> ToolkitOutcome:
 
 
 def prepare(config: TranslateConfig, folder: Path) -> None:
-    """What the peers read: the text, the same cut into pieces, the pieces as a list, and the SentencePiece model."""
+    """Write the peers' files: the text, the same in pieces, the vocabulary, and the SentencePiece model."""
     tokenizer = corpora.tokenizers(config, folder)[0]
     assert isinstance(tokenizer, SentencePiece)
     texts = corpora.training_corpora(config.data)
@@ -190,7 +190,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
 
 def _config(job: ToolkitJob, files: dict[str, str]) -> TranslateConfig:
-    """The job as a config of ours."""
+    """Write the job as a config of ours."""
     tokenizer = {"kind": "unigram", "vocabulary_size": job.vocabulary_size, "shared": True}
     model = {
         "width": job.width,
@@ -219,7 +219,7 @@ def _config(job: ToolkitJob, files: dict[str, str]) -> TranslateConfig:
 
 
 def _files(folder: Path) -> dict[str, str]:
-    """The two sides of the training text, or a mistake that says what is missing."""
+    """Return both sides of the training text, or raise a `UserError` that names a missing file."""
     paths = [folder / f"train.{language}.gz" for language in LANGUAGES]
     if missing := [path for path in paths if not path.is_file()]:
         wanted = "a folder with Multi30k's train.de.gz and train.en.gz"
@@ -228,13 +228,13 @@ def _files(folder: Path) -> dict[str, str]:
 
 
 def default_data() -> Path:
-    """Multi30k where SACCADE_DATA points, or beside the checkout."""
+    """Return Multi30k's folder in SACCADE_DATA, or in ../shared/data without it."""
     root = os.environ.get("SACCADE_DATA")
     return (Path(root) if root else Path("..") / "shared" / "data") / "multi30k"
 
 
 def chosen(names: str) -> tuple[str, ...]:
-    """A list of peers as it is typed: names and commas, or none."""
+    """Parse a list of peers: names with commas, or none."""
     asked = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if unknown := [name for name in asked if name not in PEERS and asked != ("none",)]:
         raise UserError(f"--peers: {unknown[0]!r} given; allowed: none, or some of {','.join(PEERS)}")
@@ -242,7 +242,7 @@ def chosen(names: str) -> tuple[str, ...]:
 
 
 def plot(rows: Sequence[ToolkitRow], path: Path) -> None:
-    """A bar for each toolkit."""
+    """Draw a bar for each toolkit's rate."""
     from matplotlib.figure import Figure
 
     shown = [row for row in rows if row.rate is not None]

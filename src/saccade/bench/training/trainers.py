@@ -1,4 +1,4 @@
-"""Who trains on an accelerator: our loop, and the usual loop of each peer's users; what was counted of a training."""
+"""The training loops on an accelerator: ours, and the usual loop of each peer's users."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECURRENT_BATCHES, RECURRENT_LENGTH = (80, 512), 30
 @final
 @dataclass(frozen=True)
 class TrainJob:
-    """What to run."""
+    """The model, batches, steps and peers of a training benchmark."""
 
     device: torch.device
     sizes: ModelSizes
@@ -48,16 +48,16 @@ class TrainJob:
 
     @property
     def ahead(self) -> int:
-        """Steps that our loop has sent before it reads one's figures."""
+        """The number of steps that our loop queues before it reads the figures of one."""
         return int(self.device.type == "cuda")
 
     @property
     def num_batches(self) -> int:
-        """As many as everybody's sentences make: enough that every width fills some."""
+        """The number of batches in the text: enough that some batches of every width are full."""
         return max(64, 2 * (self.steps + self.warmup))
 
     def works(self) -> list[TrainingText]:
-        """Lengths as they come, and rectangles without padding."""
+        """Return the training texts: drawn lengths, and rectangles without padding."""
         count = self.warmup + self.ahead + self.steps
         if self.sizes.is_recurrent:
             return [rectangle(batch, RECURRENT_LENGTH, count) for batch in self.recurrent_batches]
@@ -70,7 +70,7 @@ class TrainJob:
 
 
 class TrainOutcome(NamedTuple):
-    """What was counted of a training."""
+    """The tokens and times that a training was measured by."""
 
     tokens: int  # real target ones
     seconds: float
@@ -79,7 +79,7 @@ class TrainOutcome(NamedTuple):
 
 
 class ModelPeer(NamedTuple):
-    """Another way to train the same model."""
+    """A peer that trains the same model: its title, and how it is built."""
 
     title: str
     build: Callable[[ModelSizes], nn.Module]
@@ -98,11 +98,11 @@ PEERS = {
 
 
 class _Enough(Exception):
-    """All steps were taken; raised where the loop would validate, so that no gigabytes are saved."""
+    """Raised after the last step, where the loop would validate, so that no checkpoint is saved."""
 
 
 def config_of(job: TrainJob, work: TrainingText) -> TranslateConfig:
-    """The job as a config of ours."""
+    """Write the job as a config of ours."""
     sizes = job.sizes
     model: dict[str, Any] = {"width": sizes.width, "num_layers": sizes.num_layers, "dropout": sizes.dropout}
     if sizes.is_recurrent:
@@ -124,12 +124,12 @@ def config_of(job: TrainJob, work: TrainingText) -> TranslateConfig:
 
 
 def words(count: int) -> Vocabulary:
-    """A tokenizer of so many words."""
+    """Return a tokenizer with a vocabulary of `count` words."""
     return Vocabulary([*SPECIAL, *map(str, range(count))][:count], "words")
 
 
 def ours(job: TrainJob, work: TrainingText, store: Store) -> TrainOutcome:
-    """Our own loop, as `saccade train` runs it."""
+    """Train with our own loop, as `saccade train` runs it."""
     config, started = config_of(job, work), time.perf_counter()
     network = task.model(config, (words(job.sizes.vocabulary),) * 2).train()
     config = batching.settled(config, network, [store], Console(quiet=True))
@@ -158,7 +158,7 @@ def ours(job: TrainJob, work: TrainingText, store: Store) -> TrainOutcome:
 
 
 def theirs(peer: ModelPeer, job: TrainJob, work: TrainingText, store: Store) -> TrainOutcome:
-    """The usual loop of a peer's user; every width is seen in the warm-up."""
+    """Train a peer with the usual loop of its users; the warm-up includes every width."""
     started = time.perf_counter()
     widths = job.num_widths or None if peer.is_compiled else None
     batches = padded_batches(work, store, num_widths=widths, count=job.steps)
@@ -180,7 +180,7 @@ def theirs(peer: ModelPeer, job: TrainJob, work: TrainingText, store: Store) -> 
 
 
 def _runner(peer: ModelPeer, model: nn.Module, *, is_dynamic: bool) -> Callable[..., torch.Tensor]:
-    """The whole model compiled; of a loop its step, since a graph of all steps takes forever to make."""
+    """Compile the whole model, or only the step of a loop, because a graph of all steps takes too long to compile."""
     if not peer.is_compiled:
         return model
     if isinstance(model, LoopRnn):
@@ -190,7 +190,7 @@ def _runner(peer: ModelPeer, model: nn.Module, *, is_dynamic: bool) -> Callable[
 
 
 def compiled(function: Callable[..., Any], *, dynamic: bool) -> Callable[..., Any]:
-    """For every shape that it meets its own code, the quickest there is; or the same for all, the soonest there."""
+    """Compile a function for each shape (fastest code), or once for all shapes (`dynamic`, ready soonest)."""
     return torch.compile(function, dynamic=dynamic)
 
 
@@ -205,7 +205,7 @@ def _step(
 
 
 def now(device: torch.device) -> float:
-    """When all that was asked of the device is done."""
+    """Wait until the device has finished, and return the time."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()

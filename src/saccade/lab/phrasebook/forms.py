@@ -1,4 +1,4 @@
-"""How the phrasebook's words change: plurals, agreement, conjugation, numbers, elision and contraction."""
+"""The inflection of the phrasebook's words: plurals, agreement, conjugation, numbers, elision and contraction."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ VOWEL = "aeiouyhàâéèêëîïôœù"
 
 
 def entries(table: str) -> list[list[str]]:
-    """The entries of a table, split into their columns."""
+    """Split the entries of a table into their columns."""
     return [[column.replace("_", " ") for column in entry.split()] for entry in table.split(",")]
 
 
 @cache
 def pairs(table: str) -> list[tuple[str, str]]:
-    """The entries of a table of two columns."""
+    """Split the entries of a table of two columns."""
     return [(english, french) for english, french in entries(table)]
 
 
 class Noun(NamedTuple):
-    """A noun's forms, and what it stands for (person, food, ...)."""
+    """A noun's forms, and its kind (person, food, ...)."""
 
     english: str
     english_plural: str
@@ -35,7 +35,7 @@ class Noun(NamedTuple):
 
 
 class Adjective(NamedTuple):
-    """An adjective's forms; `comparative` is empty where there is none."""
+    """An adjective's forms; `comparative` is empty if it has none."""
 
     english: str
     comparative: str
@@ -45,14 +45,14 @@ class Adjective(NamedTuple):
     is_invariable: bool
 
     def agree(self, gender: str, *, plural: bool) -> str:
-        """The form that goes with a noun."""
+        """Return the form that agrees with a noun."""
         singular = self.feminine if gender == "f" else self.masculine
         return plural_of_french(singular) if plural and not self.is_invariable else singular
 
 
 @final
 class Verb(NamedTuple):
-    """A verb's forms; the French present is je, il, nous, vous, ils. `past` is empty where it is never told."""
+    """A verb's forms; the French present is je, il, nous, vous, ils. `past` is empty if it has no past here."""
 
     english: str
     past: str
@@ -64,7 +64,7 @@ class Verb(NamedTuple):
 
 
 def nouns(kind: str) -> list[Noun]:
-    """The nouns of a kind."""
+    """Read the nouns of one kind from their table."""
     return [_noun(english, french, gender, kind) for english, french, gender in entries(words.NOUNS[kind])]
 
 
@@ -75,7 +75,7 @@ def _noun(english: str, french: str, gender: str, kind: str) -> Noun:
 
 
 def adjectives(table: dict[str, str], kind: str, *, with_degrees: bool = True) -> list[Adjective]:
-    """The adjectives of a table that can be said of a kind of noun."""
+    """Read the adjectives of a table that can describe one kind of noun."""
     found = [entry for kinds, row in table.items() if kind in kinds.split() for entry in entries(row)]
     return [_adjective(english, french, with_degrees) for english, french in found]
 
@@ -91,7 +91,7 @@ def _adjective(english: str, french: str, with_degrees: bool) -> Adjective:
 
 
 def verbs(table: str, *, with_etre: bool = False, is_reflexive: bool = False) -> list[Verb]:
-    """The verbs of a table."""
+    """Read the verbs of a table."""
     return [_verb(*entry)._replace(with_etre=with_etre, is_reflexive=is_reflexive) for entry in entries(table)]
 
 
@@ -103,7 +103,7 @@ def _verb(english: str, infinitive: str, *forms: str) -> Verb:
 
 
 def conjugated(infinitive: str) -> list[str]:
-    """Participle and present of a regular verb in -er, -ir or -re."""
+    """Return the participle and the present of a regular verb in -er, -ir or -re."""
     stem, ending = infinitive[:-2], infinitive[-2:]
     if ending == "er":
         soft = stem + "e" if stem.endswith("g") else stem  # nous mangeons
@@ -114,7 +114,7 @@ def conjugated(infinitive: str) -> list[str]:
 
 
 def with_s(english: str) -> str:
-    """A regular plural, or the verb after he and she."""
+    """Add -s to a noun (plural) or to a verb (after he and she) by the regular rules."""
     first, space, rest = english.partition(" ")
     if first == "have":
         return "has" + space + rest
@@ -124,7 +124,7 @@ def with_s(english: str) -> str:
 
 
 def past_of(english: str) -> str:
-    """A regular past."""
+    """Return the regular past of an English verb."""
     first, space, rest = english.partition(" ")
     if first.endswith("e"):
         return first + "d" + space + rest
@@ -132,7 +132,7 @@ def past_of(english: str) -> str:
 
 
 def plural_of_french(word: str) -> str:
-    """A regular plural, of a noun or an adjective."""
+    """Return the regular plural of a French noun or adjective."""
     if word[-1] in "sxz":
         return word
     if word.endswith("al"):
@@ -141,7 +141,7 @@ def plural_of_french(word: str) -> str:
 
 
 def feminine_of(masculine: str) -> str:
-    """A regular feminine."""
+    """Return the regular feminine of a French adjective."""
     for ending, feminine in (("e", "e"), ("eux", "euse"), ("ien", "ienne"), ("er", "ère")):
         if masculine.endswith(ending):
             return masculine.removesuffix(ending) + feminine
@@ -149,7 +149,7 @@ def feminine_of(masculine: str) -> str:
 
 
 def english_number(number: int) -> str:
-    """From two to a hundred."""
+    """Return the English word of a number from two to a hundred."""
     if number == 100:
         return "one hundred"
     small, tens = words.ENGLISH_NUMBERS.split(), words.ENGLISH_TENS.split()
@@ -159,7 +159,7 @@ def english_number(number: int) -> str:
 
 
 def french_number(number: int, gender: str) -> str:
-    """From two to a hundred; one of them counts by twenties: quatre-vingt-onze is 4 x 20 + 11."""
+    """Return the French word of a number from two to a hundred; from 60 on, French counts by twenties."""
     small, tens = words.FRENCH_NUMBERS.split(), words.FRENCH_TENS.split()
     small[1] = "une" if gender == "f" else "un"
     if number == 100:
@@ -174,7 +174,7 @@ def french_number(number: int, gender: str) -> str:
 
 
 def with_article(english: str) -> str:
-    """A or an, by sound."""
+    """Put a or an before a word, by its sound."""
     first = english.partition(" ")[0]
     sounds_open = first in words.AN_BY_SOUND.split() or (
         first[0] in "aeiouAEIO" and first not in words.A_BY_SOUND.split()
@@ -183,12 +183,12 @@ def with_article(english: str) -> str:
 
 
 def starts_with_vowel(french: str) -> bool:
-    """Whether a word before this one is shortened."""
+    """Return whether a French word shortens the word before it (l'arbre)."""
     return french[0].lower() in VOWEL
 
 
 def joined(french: str) -> str:
-    """Words put together: elision (l'arbre, n'ai, qu'elle), mon and cet before vowels, contraction (du, aux)."""
+    """Apply elision (l'arbre, n'ai, qu'elle), mon and cet before vowels, and contraction (du, aux)."""
     vowel = f"(?=[{VOWEL}{VOWEL.upper()}])"
     french = re.sub(rf"\b(je|ne|le|la|me|se|de|que) {vowel}", lambda found: found[1][:-1] + "'", french)
     french = re.sub(rf"\b([ms])a {vowel}", r"\1on ", french)

@@ -1,7 +1,7 @@
-"""A phrasebook without end: English sentences and their one French translation, drawn from a small grammar.
+"""A phrasebook without end: English sentences and their only French translation, drawn from a small grammar.
 
 Every English sentence has exactly one translation here, so that an exact match is a fair measure: "you" is vous, "they"
-is ils, "it" doesn't occur, and where French needs a gender that English hides ("I arrived"), nothing is said.
+is ils, "it" doesn't occur, and neither does a sentence whose French needs a gender that English hides ("I arrived").
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WHO = Phrase("who", "qui")
 
 
 class Mood(NamedTuple):
-    """How a verb is told: its English helpers (after I, he, the others) and lead, its French auxiliary, its times."""
+    """A verb's mood: its English helpers (for I, he, the others) and lead, its French auxiliary, and its times."""
 
     helpers: tuple[str, str, str]
     lead: str
@@ -56,7 +56,7 @@ MODALS = [
 
 
 class VerbModifier(NamedTuple):
-    """What stands after the finite verb: pas, jamais, souvent ... or nothing."""
+    """A word after the finite verb (pas, jamais, souvent ...), or nothing."""
 
     english: str = ""
     french: str = ""
@@ -68,7 +68,7 @@ FREQUENCIES = [VerbModifier(english, french) for english, french in pairs(words.
 
 
 class Clause(NamedTuple):
-    """A sentence before its words are put in order. `agreement` is what a participle with avoir agrees with."""
+    """A sentence before its words are put in order. A participle with avoir agrees with `agreement`."""
 
     form: str  # statement, question, who, where, when, why, what
     subject: Phrase
@@ -88,7 +88,7 @@ class Clause(NamedTuple):
 
 
 def in_english(clause: Clause) -> str:
-    """Subject, helper, adverb, verb; a question turns the first two round."""
+    """Write the clause in English: subject, helper, adverb, verb; a question swaps subject and helper."""
     helper = clause.mood.helpers[{JE: 0, IL: 1}.get(clause.subject.person, 2)]
     main = f"{clause.mood.lead} {clause.verb.english}".strip()
     turned = clause.form not in ("statement", "who")
@@ -107,7 +107,7 @@ def _inflected(clause: Clause, main: str) -> str:
 
 
 def in_french(clause: Clause) -> str:
-    """Subject, ne, clitic, finite verb, pas, infinitive or participle; an infinitive keeps the clitic before itself."""
+    """Write the clause in French: subject, ne, clitic, finite verb, pas, then participle, or clitic and infinitive."""
     finite, rest = _french_verb(clause)
     near, far = ("", clause.clitic) if clause.mood.auxiliary else (clause.clitic, "")
     ne = "ne" if clause.slot.is_negative else ""
@@ -117,7 +117,7 @@ def in_french(clause: Clause) -> str:
 
 
 def _french_verb(clause: Clause) -> tuple[str, str]:
-    """The finite verb, and the infinitive or participle after it."""
+    """Return the finite verb, and the infinitive or participle after it."""
     verb, person = clause.verb, clause.subject.person
     if clause.mood.auxiliary:
         return clause.mood.auxiliary.present[person], verb.infinitive
@@ -147,7 +147,7 @@ def _finished(text: str, end: str) -> str:
 
 
 def opening(dice: random.Random, verb: Verb, doers: tuple[str, ...], *, forms: str = "who where when why") -> Clause:
-    """Who does it, told or asked, when, and whether: all but the rest of the sentence."""
+    """Draw the form, subject, mood and adverb of a sentence."""
     chance = dice.random()
     form = "statement" if chance < 0.66 else "question" if chance < 0.86 else dice.choice(forms.split())
     subject = WHO if form == "who" else phrases.subject(dice, doers)
@@ -177,7 +177,7 @@ def _slot(dice: random.Random, clause: Clause) -> VerbModifier:
 def circumstances(
     dice: random.Random, clause: Clause, *, somewhere: bool = True, together: bool = False
 ) -> list[tuple[str, str]]:
-    """Where, with whom, when: perhaps."""
+    """Draw a place or company, and a time; each of them is optional."""
     found = []
     if somewhere and clause.form != "where" and dice.random() < 0.35:
         found.append(phrases.place(dice))
@@ -189,7 +189,7 @@ def circumstances(
 
 
 def told(dice: random.Random) -> Clause:
-    """Somebody does something to something: with an object, or a pronoun that goes before the French verb."""
+    """Draw a sentence with a direct object: a noun, or a pronoun that precedes the French verb."""
     doers, things, table = dice.choices(TRANSITIVE, [len(row[2]) for row in TRANSITIVE])[0]
     clause = opening(dice, dice.choice(table), doers)
     if dice.random() < (0.5 if "person" in things else 0.1):
@@ -201,7 +201,7 @@ def told(dice: random.Random) -> Clause:
 
 
 def with_clitic(dice: random.Random, clause: Clause, *, persons: bool) -> Clause:
-    """A direct object pronoun. In the past only those whose gender is known: the participle shows it."""
+    """Add a direct object pronoun; in the past its gender must be known, because the participle shows it."""
     allowed = ("him", "her", "them") if clause.mood is PAST else ("me", "you", "him", "her", "us", "them")
     pronoun = phrases.other_than(dice, clause.subject)
     if not persons or pronoun.english_object not in allowed:
@@ -210,7 +210,7 @@ def with_clitic(dice: random.Random, clause: Clause, *, persons: bool) -> Clause
 
 
 def asked_what(dice: random.Random) -> Clause:
-    """What does she buy?"""
+    """Draw a question with what: What does she buy?"""
     doers, _, table = dice.choice([row for row in TRANSITIVE if "person" not in row[1]])
     clause = opening(dice, dice.choice(table), doers)
     subject = phrases.subject(dice, doers) if clause.form == "who" else clause.subject
@@ -219,7 +219,7 @@ def asked_what(dice: random.Random) -> Clause:
 
 
 def to_someone(dice: random.Random) -> Clause:
-    """Verbs with à: the pronoun is lui or leur."""
+    """Draw a sentence of a verb with à, whose pronoun is lui or leur."""
     clause = opening(dice, dice.choice(TO_SOMEONE), ("person",))
     if dice.random() < 0.5:
         pronoun = phrases.other_than(dice, clause.subject)
@@ -231,7 +231,7 @@ def to_someone(dice: random.Random) -> Clause:
 
 
 def giving(dice: random.Random) -> Clause:
-    """Something to someone."""
+    """Draw a sentence in which somebody gives something to someone."""
     clause = opening(dice, dice.choice(GIVING), ("person",))
     what = phrases.thing(dice, ("thing", "text", "clothes"), "negated" if clause.slot.is_negative else "full")
     if dice.random() < 0.6:
@@ -245,14 +245,14 @@ def giving(dice: random.Random) -> Clause:
 
 
 def tasting(dice: random.Random) -> Clause:
-    """What somebody likes in general has an article in French, and keeps it after a negation."""
+    """Draw a sentence about a taste: French has an article here, also after a negation."""
     clause = opening(dice, dice.choice(TASTES), ("person",), forms="who why")
     what = phrases.thing(dice, ("food", "meal", "drink", "animal", "text"), "general")
     return clause.then((what.english, what.french))
 
 
 def playing(dice: random.Random) -> Clause:
-    """Instruments with de, games with à."""
+    """Draw a sentence about an instrument (with de) or a game (with à)."""
     clause = opening(dice, dice.choice(PLAYING), ("person",))
     if dice.random() < 0.5:
         instrument = phrases.any_noun(dice, ("instrument",))
@@ -265,21 +265,21 @@ def playing(dice: random.Random) -> Clause:
 
 
 def needing(dice: random.Random) -> Clause:
-    """One has need of: j'ai besoin d'un stylo."""
+    """Draw a sentence about a need: j'ai besoin d'un stylo."""
     clause = opening(dice, dice.choice(NEEDING), ("person",), forms="who why when")
     what = phrases.thing(dice, ("thing", "text", "clothes", "vehicle"), "definite")
     return clause.then((what.english, f"besoin de {what.french}"))
 
 
 def doing(dice: random.Random) -> Clause:
-    """Verbs without an object."""
+    """Draw a sentence of a verb without an object."""
     doers, table = dice.choice(INTRANSITIVE)
     clause = opening(dice, dice.choice(table), doers)
     return clause.then(*circumstances(dice, clause, together=True))
 
 
 def moving(dice: random.Random) -> Clause:
-    """Going and staying; the past is told with être."""
+    """Draw a sentence about going or staying, whose past takes être."""
     how, table = dice.choice(MOVING)
     clause = opening(dice, dice.choice(table), ("person",), forms="who when why")
     if how == "somewhere":
@@ -291,20 +291,20 @@ def moving(dice: random.Random) -> Clause:
 
 
 def oneself(dice: random.Random) -> Clause:
-    """Reflexive verbs: je me lève."""
+    """Draw a sentence of a reflexive verb: je me lève."""
     clause = opening(dice, dice.choice(REFLEXIVE), ("person",), forms="who when why")
     return clause.then(*circumstances(dice, clause, somewhere=False))
 
 
 def being(dice: random.Random, verb: Verb, subject: Phrase, *tails: tuple[str, str]) -> Clause:
-    """Somebody is, or in French perhaps has, something."""
+    """Draw a sentence with to be, which may be avoir in French."""
     form = "statement" if dice.random() < 0.7 else "question"
     clause = Clause(form, subject, BEING, verb._replace(english=""))
     return clause._replace(slot=_slot(dice, clause)).then(*tails)
 
 
 def described(dice: random.Random) -> Clause:
-    """The house is (not, very) big, or bigger than another."""
+    """Draw a sentence with an adjective: the house is (not, very) big, or bigger than another."""
     subject = _known(dice)
     kind = subject.kind
     degrees = phrases.BEFORE[kind] + phrases.AFTER[kind]
@@ -333,14 +333,14 @@ def _agreed(adjective: Adjective, subject: Phrase) -> str:
 
 
 def _known(dice: random.Random) -> Phrase:
-    """A subject whose gender English shows, or whose noun knows it."""
+    """Draw a subject whose gender is known from its noun or from the English word."""
     if dice.random() < 0.4:
         return dice.choice([row.subject() for row in phrases.PRONOUNS if row.gender] + phrases.NAMES[::3])
     return phrases.thing(dice, DESCRIBED, "definite", plain=True)
 
 
 def feeling(dice: random.Random) -> Clause:
-    """Hunger, thirst and age: French has them."""
+    """Draw a sentence about hunger, thirst or age, for which French has avoir."""
     subject = phrases.subject(dice, ("person",))
     if dice.random() < 0.6:
         return being(dice, AVOIR, subject, dice.choice(pairs(words.FEELINGS)), *_now(dice))
@@ -355,13 +355,13 @@ def _now(dice: random.Random) -> list[tuple[str, str]]:
 
 
 def lying(dice: random.Random) -> Clause:
-    """Where things are."""
+    """Draw a sentence that says where a thing is."""
     subject = phrases.thing(dice, ("thing", "text", "clothes", "animal"))
     return being(dice, ETRE, subject, phrases.spot(dice))
 
 
 def there(dice: random.Random) -> Clause:
-    """There is, there are: il y a, always singular."""
+    """Draw a sentence with there is or there are: il y a, always singular."""
     form = "statement" if dice.random() < 0.7 else "question"
     slot = VerbModifier("", "pas", True) if form == "statement" and dice.random() < 0.4 else VerbModifier()
     what = phrases.thing(dice, THERE, "none" if slot.is_negative else "indefinite")
@@ -404,7 +404,7 @@ PATTERNS: dict[Callable[[random.Random], Clause], int] = {
 
 
 def draw(dice: random.Random) -> Pair:
-    """A sentence and its translation."""
+    """Draw a sentence and its translation."""
     while True:
         pattern = dice.choices(list(PATTERNS), list(PATTERNS.values()))[0]
         clause = pattern(dice)
@@ -414,7 +414,7 @@ def draw(dice: random.Random) -> Pair:
 
 
 def split(*sizes: int, seed: int) -> list[list[Pair]]:
-    """Parts of the given sizes. No sentence is drawn twice, so none of one part is in another."""
+    """Draw parts of the given sizes; no sentence is in two of them, or twice in one."""
     dice = random.Random(seed)
     found: dict[Pair, None] = {}  # keeps the order
     while len(found) < sum(sizes):
@@ -424,7 +424,7 @@ def split(*sizes: int, seed: int) -> list[list[Pair]]:
 
 
 def least_number_of_sentences() -> int:
-    """How many there are of one simple kind alone: the man sees a dog, with both nouns singular and no adjective."""
+    """Count the sentences of one simple kind: the man sees a dog, both nouns singular, without adjectives."""
     said = {
         (doer.english, verb.english, thing.english)
         for doers, things, row in TRANSITIVE

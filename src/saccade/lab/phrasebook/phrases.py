@@ -1,4 +1,4 @@
-"""The phrasebook's parts of sentences: who, whom, what, where and when, in both languages at once."""
+"""The phrasebook's parts of sentences: persons, things, places and times, in both languages at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ALLOWED = {
 
 
 class Phrase(NamedTuple):
-    """Someone or something, as it is said in both languages; French verbs and adjectives agree with it."""
+    """A person or thing in both languages; French verbs and adjectives agree with it."""
 
     english: str
     french: str
@@ -50,12 +50,12 @@ class Phrase(NamedTuple):
 
     @property
     def is_plural(self) -> bool:
-        """Whether adjectives take a plural."""
+        """Return whether adjectives take the plural."""
         return self.person in (NOUS, VOUS, ILS)
 
 
 class Pronoun(NamedTuple):
-    """A personal pronoun in all its places."""
+    """A personal pronoun in all its forms."""
 
     person: int
     gender: str
@@ -83,7 +83,7 @@ SINGULAR, PLURAL, MASS = (
 
 
 def any_noun(dice: random.Random, kinds: tuple[str, ...]) -> Noun:
-    """A noun of some kinds, each noun as likely as the others."""
+    """Draw a noun of some kinds, each noun with the same probability."""
     return dice.choice(_of_kinds(kinds))
 
 
@@ -93,7 +93,7 @@ def _of_kinds(kinds: tuple[str, ...]) -> list[Noun]:
 
 
 def thing(dice: random.Random, kinds: tuple[str, ...], use: str = "full", *, plain: bool = False) -> Phrase:
-    """A noun with its determiner and up to two adjectives (none if plain).
+    """Draw a noun with its determiner and up to two adjectives (none if plain).
 
     Uses: full (any determiner), definite, single (definite, not plural), indefinite, negated (after ne ... pas: a and
     any become de), none (no dog), general (all of its kind).
@@ -110,7 +110,7 @@ def thing(dice: random.Random, kinds: tuple[str, ...], use: str = "full", *, pla
 def noun_phrase(
     noun: Noun, determiner: Determiner, before: Adjective | None, after: Adjective | None, *, plural: bool
 ) -> Phrase:
-    """The words in their order: in French most adjectives follow the noun."""
+    """Put the words in order: in French most adjectives follow the noun."""
     english, masculine, feminine = determiner
     article = feminine if noun.gender == "f" else masculine
     if english == "some" and plural and before:
@@ -132,7 +132,7 @@ def _before(adjective: Adjective, noun: Noun, *, plural: bool) -> str:
 
 
 def determiner(dice: random.Random, noun: Noun, use: str, *, plural: bool) -> Determiner:
-    """One that suits the noun and its use."""
+    """Draw a determiner that suits the noun and its use."""
     uncounted = noun.kind in UNCOUNTED
     if use == "general":
         return ("", "les", "les") if plural else ("", "le", "la")
@@ -149,7 +149,7 @@ def determiner(dice: random.Random, noun: Noun, use: str, *, plural: bool) -> De
 
 
 def subject(dice: random.Random, kinds: tuple[str, ...]) -> Phrase:
-    """Who does it: a pronoun, a name, a noun, or two of them."""
+    """Draw a subject: a pronoun, a name, a noun, or two of them."""
     chance = dice.random()
     if "person" not in kinds or chance < 0.35:
         return thing(dice, kinds)
@@ -159,7 +159,7 @@ def subject(dice: random.Random, kinds: tuple[str, ...]) -> Phrase:
 
 
 def couple(dice: random.Random) -> Phrase:
-    """Two persons: masculine unless both are feminine."""
+    """Draw two persons; together they are masculine unless both are feminine."""
     first, second = (noun_phrase(noun, dice.choice(SINGULAR[:4]), None, None, plural=False) for noun in _two(dice))
     gender = "f" if first.gender == second.gender == "f" else "m"
     return Phrase(f"{first.english} and {second.english}", f"{first.french} et {second.french}", ILS, gender)
@@ -170,13 +170,13 @@ def _two(dice: random.Random) -> list[Noun]:
 
 
 def other_than(dice: random.Random, subject: Phrase) -> Pronoun:
-    """A pronoun for somebody else than the subject: I don't see me, nor us."""
+    """Draw a pronoun for another person than the subject: not I see me, nor I see us."""
     same = {JE: (JE, NOUS), NOUS: (JE, NOUS), VOUS: (VOUS,)}.get(subject.person, ())
     return dice.choice([pronoun for pronoun in PRONOUNS if pronoun.person not in same])
 
 
 def place(dice: random.Random) -> tuple[str, str]:
-    """Where something happens."""
+    """Draw a place where something happens."""
     chance = dice.random()
     if chance < 0.3:
         return dice.choice(pairs(words.SOMEWHERE))
@@ -188,7 +188,7 @@ def place(dice: random.Random) -> tuple[str, str]:
 
 
 def spot(dice: random.Random) -> tuple[str, str]:
-    """Where a thing lies."""
+    """Draw a place where a thing lies."""
     return _beside(dice, words.ON_FURNITURE, ("furniture",)) if dice.random() < 0.6 else place(dice)
 
 
@@ -199,7 +199,7 @@ def _beside(dice: random.Random, prepositions: str, kinds: tuple[str, ...], use:
 
 
 def company(dice: random.Random, subject: Phrase) -> tuple[str, str]:
-    """With whom, or without."""
+    """Draw somebody who is there or missing: with her, without the doctor."""
     english, french = dice.choice([("with", "avec"), ("without", "sans")])
     if dice.random() < 0.5:
         pronoun = other_than(dice, subject)
@@ -209,7 +209,7 @@ def company(dice: random.Random, subject: Phrase) -> tuple[str, str]:
 
 
 def time(dice: random.Random, tense: str) -> tuple[str, str]:
-    """When: today, at three o'clock, two weeks ago, in ten years."""
+    """Draw a time: today, at three o'clock, two weeks ago, in ten years."""
     number = dice.randint(2, 11)
     spoken, parlé = english_number(number), french_number(number, "f")
     if dice.random() < 0.8:

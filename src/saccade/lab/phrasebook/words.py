@@ -1,10 +1,10 @@
-"""The phrasebook's words, English beside French: tables to read, no logic.
+"""The phrasebook's words in English and French: tables without logic.
 
 An entry ends at a comma, and an underscore stands for a space. English forms that no rule gives follow a slash
 (a noun's plural, a verb's past, an adjective's comparative), French ones too. A star marks an initial that refuses
-elision (le hibou). Nouns end with their gender; a verb without a past (-) is never told in the past here: it is a
-state, or its English past looks like its present. Adjectives give masculine/feminine/masculine before a vowel, where
-no rule does; = as the last means that they never change.
+elision (le hibou). Nouns end with their gender; a verb without a past (-) never occurs in the past here: it is a
+state, or its English past looks like its present. Adjectives have the forms masculine/feminine/masculine before a
+vowel if they are irregular; = at the end means that they never change.
 """
 
 from __future__ import annotations
