@@ -20,7 +20,7 @@ from saccade.data.batches import ShuffledBatches
 from saccade.data.text.corpus import read_lines
 from saccade.errors import UserError
 from saccade.tasks.base import Evaluation, Job, Predictor, ReportPart, Result, Task, Traits, Watch, several, unwatched
-from saccade.tasks.devices import trained
+from saccade.tasks.devices import load_trained
 
 WORDS = "words.json"  # the file in a run folder that holds the vocabulary
 
@@ -200,7 +200,7 @@ def prepare(config: RateConfig, folder: Path, console: Console) -> Job:
 def load(config: RateConfig, folder: Path) -> Rater:
     """Load a trained run."""
     words = json.loads((folder / WORDS).read_text("utf-8"))
-    return Rater(trained(RateNetwork(words, config.model.width), config, folder))
+    return Rater(load_trained(RateNetwork(words, config.model.width), config, folder))
 
 
 def examine(config: RateConfig, rater: Rater) -> ReportPart:

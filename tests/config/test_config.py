@@ -151,7 +151,7 @@ def test_rnns_train_in_float32_on_a_cpu(tmp_path: Path) -> None:
     network = nn.GRU(2, 2)
     for precision in ("auto", "float32"):
         config = config_file.load(written(tmp_path, MINIMAL), ["device=cpu", f"training.precision={precision}"])
-        assert devices.options(config, network).dtype == torch.float32
+        assert devices.training_options(config, network).dtype == torch.float32
     config = config_file.load(written(tmp_path, MINIMAL), ["device=cpu", "training.precision=bfloat16"])
     with pytest.raises(UserError, match=r"training.precision: 'bfloat16' given; on a CPU RNNs train in float32"):
-        devices.options(config, network)
+        devices.training_options(config, network)

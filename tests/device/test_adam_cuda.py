@@ -73,7 +73,9 @@ def test_a_captured_run_learns_what_a_plain_one_does(tmp_path: Path) -> None:
         network = task.model(config, (words(job.sizes.vocabulary),) * 2).train()
         settled = batches.settled(config, network, [store], Console(quiet=True))
         plan = batches.plan(settled, [store], [])
-        options = replace(devices.options(config, network), capture=capture, learning_rate=0.01, warmup_steps=2)
+        options = replace(
+            devices.training_options(config, network), capture=capture, learning_rate=0.01, warmup_steps=2
+        )
         loss = batches.choose_loss(settled, network)
         seen: list[Any] = []
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from saccade.runs import train
 from saccade.tasks.glimpse import task
+from saccade.tasks.glimpse.config import GlimpseConfig
 
 SIDE = 6
 
@@ -32,7 +33,7 @@ def test_looking_beats_looking_anywhere(tmp_path: Path) -> None:
         pixels, labels = textures(512, seed)
         np.savez(tmp_path / f"{name}.npz", images=pixels, labels=labels)
     files = {name: {"images": str(tmp_path / f"{name}.npz")} for name in ("train", "valid")}
-    config = task.GlimpseConfig.model_validate(
+    config = GlimpseConfig.model_validate(
         {
             "task": "glimpse",
             "device": "cpu",

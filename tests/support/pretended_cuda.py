@@ -154,7 +154,7 @@ def train(sizes: ModelSizes, changes: dict[str, Any], folder: Path) -> str:
     with mode:
         batch = pytree.tree_map_only(Tensor, mode.from_tensor, loaded)
         moved(network)
-        options = devices.options(config, network)
+        options = devices.training_options(config, network)
         trainer = Trainer(network, plan, batches.choose_loss(config, network), options, folder / "run")
         trainer.batches.close()
         trainer.backward(batch, torch.zeros((), device=CUDA))

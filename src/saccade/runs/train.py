@@ -101,7 +101,7 @@ def _prepared(config: Any, folder: Path, console: Console, team: Team) -> tuple[
     if team.is_first:
         config_file.save(config, folder / "config.yaml")  # before anything that depends on it is stored
     job = TASKS[config.task].prepare(config, folder, console)
-    options = devices.options(job.config or config, job.network, team)
+    options = devices.training_options(job.config or config, job.network, team)
     options = replace(options, capture=job.is_steady and not _is_sharded(config, team))
     config = job.config or config
     if config.training.precision == "float8":

@@ -28,7 +28,7 @@ def device_for(config: RunSection) -> torch.device:
     return _nearest(config)
 
 
-def options(config: RunSection, network: nn.Module, team: Team = ALONE) -> TrainingOptions:
+def training_options(config: RunSection, network: nn.Module, team: Team = ALONE) -> TrainingOptions:
     """How to train this network, and where; of several processes each has its own accelerator."""
     section, place = config.training, device_for(config)
     place = team.device if place.type == team.device.type else place
@@ -53,7 +53,7 @@ def _check_float8(network: nn.Module, place: torch.device) -> None:
         raise UserError(f"training.precision: 'float8' given, but {problem}; allowed here: auto, float32, bfloat16")
 
 
-def trained(network: Module, config: RunSection, folder: Path) -> Module:
+def load_trained(network: Module, config: RunSection, folder: Path) -> Module:
     """A network with the best weights of a run, where it can compute."""
     checkpoints.load_weights(folder / "model.safetensors", network)
     return network.to(_nearest(config)).eval()

@@ -15,7 +15,8 @@ import saccade
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
-from saccade.tasks.classify.task import ClassifyConfig, examine, load, prepare
+from saccade.tasks.classify.config import ClassifyConfig
+from saccade.tasks.classify.task import examine, load, prepare
 
 CONSOLE = Console(quiet=True)
 ROWS = [("1", "A", "is it ?", "question"), ("1", "B", "yes .", "answer"), ("2", "B", "it is .", "claim")] * 6

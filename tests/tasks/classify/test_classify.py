@@ -21,7 +21,9 @@ from saccade.layers.dialogue import RecurrentContext
 from saccade.layers.pooling import AttentionPooling, LastPooling, Pooling, StructuredPooling
 from saccade.models.classifier import ClassifierDropouts, TextClassifier
 from saccade.models.text_encoder import RecurrentTextEncoder
-from saccade.tasks.classify.predictor import Classifier, KeyTerm, Objective, class_weights, loss_of, measure, ranked
+from saccade.tasks.classify.loss import Objective, class_weights, classify_loss
+from saccade.tasks.classify.predictor import Classifier, measure
+from saccade.tasks.classify.result import KeyTerm, rank_terms
 
 SENTENCES = ["The cat sat , on the mat .", "A dog barked at the cat !", "Mice run .", "Nothing moved at all ."]
 LABELS = ["no", "perhaps", "yes"]
@@ -54,12 +56,12 @@ def test_the_loss_by_hand() -> None:
         model.network.output.bias.copy_(torch.tensor([0.5, 0.25, 0.25]).log())
     texts = encode_texts([Text("cat", "no"), Text("dog", "yes")], model.encode, LABELS)
     batch = texts.batch(texts.runs())
-    loss, shown = loss_of(model.network, batch)
+    loss, shown = classify_loss(model.network, batch)
     assert loss.item() == pytest.approx(math.log(2) + math.log(4))
-    weighted, same = loss_of(model.network, batch, Objective(torch.tensor([3.0, 1.0, 0.5])))
+    weighted, same = classify_loss(model.network, batch, Objective(torch.tensor([3.0, 1.0, 0.5])))
     assert weighted.item() == pytest.approx(3 * math.log(2) + 0.5 * math.log(4))
     assert shown.item() == same.item() == pytest.approx(loss.item())
-    smoothed, _ = loss_of(model.network, batch, Objective(smoothing=0.3))
+    smoothed, _ = classify_loss(model.network, batch, Objective(smoothing=0.3))
     mean = (math.log(2) + 2 * math.log(4)) / 3
     assert smoothed.item() == pytest.approx(0.7 * loss.item() + 0.3 * 2 * mean)
 
@@ -68,7 +70,9 @@ def test_the_penalty_is_added() -> None:
     model = predictor(pooling=lambda width: StructuredPooling(width, num_hops=3, hidden_width=5))
     texts = encode_texts([Text("cat", "no")], model.encode, LABELS)
     batch = texts.batch(texts.runs())
-    plain, with_penalty = (loss_of(model.network, batch, Objective(penalty=share))[0].item() for share in (0.0, 0.5))
+    plain, with_penalty = (
+        classify_loss(model.network, batch, Objective(penalty=share))[0].item() for share in (0.0, 0.5)
+    )
     assert with_penalty - plain == pytest.approx(3.0)  # one word: six overlaps of 1, half of each
 
 
@@ -76,12 +80,12 @@ def test_two_passes_that_disagree_are_minded() -> None:
     model = predictor()
     texts = encode_texts([Text("cat", "no")], model.encode, LABELS)
     batch = texts.batch(texts.runs())
-    plain, alike = (loss_of(model.network, batch, Objective(consistency=share))[0].item() for share in (0.0, 3.0))
+    plain, alike = (classify_loss(model.network, batch, Objective(consistency=share))[0].item() for share in (0.0, 3.0))
     assert alike == pytest.approx(plain)  # without dropout both passes are the same
     model.network.train()
     model.network.dropouts = ClassifierDropouts(vectors=0.5)
     torch.manual_seed(1)
-    loss, shown = loss_of(model.network, batch, Objective(consistency=3.0))
+    loss, shown = classify_loss(model.network, batch, Objective(consistency=3.0))
     torch.manual_seed(1)
     first, second = (model.network(batch).logits_BV[0].log_softmax(-1) for _ in range(2))
     apart = ((first.exp() - second.exp()) * (first - second)).sum() / 2
@@ -163,12 +167,12 @@ def test_windows_and_batches_change_nothing(context: int, window: int) -> None:
 
 
 def test_key_terms() -> None:
-    found = ranked(["The", "cat", ",", "the", "mat"], [0.25, 0.25, 0.25, 0.125, 0.125])
+    found = rank_terms(["The", "cat", ",", "the", "mat"], [0.25, 0.25, 0.25, 0.125, 0.125])
     assert found == [KeyTerm("The", 0.375), KeyTerm("cat", 0.25), KeyTerm("mat", 0.125)]
     model = predictor()
     terms = model.key_terms(SENTENCES[0], 2)
     (one,) = model.predict([SENTENCES[0]], attention=True)
-    assert terms == ranked(one.words or [], one.weights)[:2]
+    assert terms == rank_terms(one.words or [], one.weights)[:2]
     (shown,) = model.predict([SENTENCES[0]], key_terms=2)
     assert shown.line().endswith(f"\t{terms[0].word}, {terms[1].word}")
     assert shown.plain()["key_terms"][0]["word"] == terms[0].word

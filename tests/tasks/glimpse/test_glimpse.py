@@ -15,7 +15,8 @@ from saccade.data.pictures.canvases import Canvases
 from saccade.data.pictures.images import Images
 from saccade.errors import UserError
 from saccade.models.glimpse_network import GlimpseNetwork
-from saccade.tasks.glimpse.predictor import Glimpser, Picture, same_names
+from saccade.tasks.glimpse.pictures import number_classes
+from saccade.tasks.glimpse.predictor import Glimpser, Picture
 
 NAMES = ["cat", "dog", "owl"]
 RANDOM = np.random.default_rng(4)
@@ -118,10 +119,10 @@ def test_evaluation_of_files(tmp_path: Path) -> None:
 
 def test_classes_are_matched_by_name() -> None:
     images = Images(np.zeros((3, 1, 5, 5), np.uint8), np.array([0, 1, 1]), ["dog", "owl"])
-    found = same_names(images, NAMES, "here")
+    found = number_classes(images, NAMES, "here")
     assert (found.label_N.tolist(), found.names) == ([1, 2, 2], NAMES)
     with pytest.raises(UserError, match="here: class 'dog' isn't among those of training: cat, owl"):
-        same_names(images, ["cat", "owl"], "here")
+        number_classes(images, ["cat", "owl"], "here")
 
 
 def test_mistakes(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from saccade.runs import train as runs
 from saccade.runs.load import load_run
 from saccade.runs.progress import TrainingBar
 from saccade.tasks.glimpse import task
+from saccade.tasks.glimpse.config import GlimpseConfig
+from saccade.tasks.glimpse.pictures import read_sets
 from saccade.training.checkpoints import steps
 from saccade.training.signals import Interrupted
 
@@ -47,8 +49,8 @@ def content(folder: Path, **sections: Any) -> dict[str, Any]:
     }
 
 
-def checked(folder: Path, **sections: Any) -> task.GlimpseConfig:
-    found: task.GlimpseConfig = config_file.check(content(folder, **sections), "x.yaml")
+def checked(folder: Path, **sections: Any) -> GlimpseConfig:
+    found: GlimpseConfig = config_file.check(content(folder, **sections), "x.yaml")
     return found
 
 
@@ -85,7 +87,7 @@ def test_a_run_that_was_stopped_goes_on_exactly(tmp_path: Path, monkeypatch: pyt
 
 
 def test_hold_out_is_the_same_for_every_seed_and_never_trained_on(tmp_path: Path) -> None:
-    first, second = (task._sets(checked(tmp_path, seed=seed)) for seed in (1, 2))
+    first, second = (read_sets(checked(tmp_path, seed=seed)) for seed in (1, 2))
     assert (first["valid"].pixel_NCYX == second["valid"].pixel_NCYX).all()
     assert (len(first["train"]), len(first["valid"]), len(first["test"])) == (26, 5, 7)
     train, valid = ({picture.tobytes() for picture in first[name].pixel_NCYX} for name in ("train", "valid"))

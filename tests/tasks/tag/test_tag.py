@@ -19,7 +19,8 @@ from saccade.layers.crf import LinearChain
 from saccade.models.tagger import FeatureSizes, OtherPlaces, TagNetwork, WordFeatures
 from saccade.models.text_encoder import RecurrentTextEncoder
 from saccade.tasks.tag import predictor
-from saccade.tasks.tag.predictor import Input, Tagged, Tagger, collate, evaluation, loss_of
+from saccade.tasks.tag.loss import collate, tag_loss
+from saccade.tasks.tag.predictor import Input, Tagged, Tagger, evaluation
 
 TAGS = ["O", "B-LOC", "I-LOC", "E-LOC", "S-LOC"]
 TEXT = [TaggedSentence(("Anna", "lives", "in", "New", "York")), TaggedSentence(("New", "York", "is", "large"))]
@@ -173,7 +174,7 @@ def test_the_loss_is_minus_the_log_probability_of_the_tags() -> None:
     made = tagger()
     document = [one._replace(tags=("O",) * len(one.words)) for one in TEXT]
     batch = collate(made.lexicon, [document])
-    loss, shown = loss_of(made.network, batch)
+    loss, shown = tag_loss(made.network, batch)
     assert batch.num_items == 9
     assert float(shown) == float(loss.detach())
     tokens, chain = batch.tokens, made.network.chain

@@ -13,9 +13,10 @@ from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.tasks.base import Job
 from saccade.tasks.tag import task
+from saccade.tasks.tag.config import TagConfig
 
 
-def config_of(root: Path, **sections: dict[str, object]) -> task.TagConfig:
+def config_of(root: Path, **sections: dict[str, object]) -> TagConfig:
     data = {"train": f"{root}/train.txt", "valid": f"{root}/valid.txt", **sections.pop("data", {})}
     model = {"width": 8, "word_width": 5, "num_heads": 2, "reads_documents": False, **sections.pop("model", {})}
     training = {"max_steps": 1, "validate_every": 1, **sections.pop("training", {})}
@@ -129,4 +130,4 @@ def test_tags_that_are_not_learned(tmp_path: Path) -> None:
 def test_the_recipes_are_configs() -> None:
     for name in ("conll2003", "wnut17"):
         config = config_file.load(Path(__file__).parents[3] / "configs" / f"{name}.yaml")
-        assert isinstance(config, task.TagConfig)
+        assert isinstance(config, TagConfig)

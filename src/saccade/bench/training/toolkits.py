@@ -154,7 +154,7 @@ def train_ours(config: TranslateConfig, folder: Path) -> ToolkitOutcome:
     stores = corpora.stores(config, both, folder / "store")
     network = task.model(config, both).train()
     plan = batches.plan(config, stores, [])
-    options = devices.options(config, network)
+    options = devices.training_options(config, network)
     marks: list[Mark] = []
 
     def mark(progress: Progress, measured: dict[str, Any]) -> None:

@@ -148,7 +148,7 @@ def ours(job: TrainJob, work: TrainingText, store: Store) -> TrainOutcome:
 
     with tempfile.TemporaryDirectory(prefix="saccade-bench-") as scratch:
         loss = batching.choose_loss(config, network)
-        options = replace(devices.options(config, network), capture=batching.is_steady(config))
+        options = replace(devices.training_options(config, network), capture=batching.is_steady(config))
         trainer = Trainer(network, plan, loss, options, Path(scratch))
         try:
             trainer.run(enough, mark)

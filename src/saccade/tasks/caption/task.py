@@ -1,4 +1,4 @@
-"""Captions: their config, and from it to a network, its batches, its loss and its validation."""
+"""The caption task: from a config to a run, to a trained captioner, and to its part of the report."""
 
 from __future__ import annotations
 
@@ -6,139 +6,45 @@ import json
 import math
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
 from rich.console import Console
 
-from saccade.config import base
-from saccade.config.base import NormalizerName, Positive, RunSection, ScoreName, Section, Share, with_kind
 from saccade.data.batches import Buckets
 from saccade.data.grouping import group_by_length
 from saccade.data.pictures.captions import CaptionRows, CaptionSet
 from saccade.data.pictures.images import read_picture
 from saccade.data.text.tokenizer import SentencePiece, Vocabulary, load_tokenizer, tokenizer_file_name, train_tokenizer
-from saccade.decoding import BeamOptions
 from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.models.captioner import Captioner
 from saccade.models.seq2seq import RecurrentSizes
 from saccade.models.seq2seq_attention import AttentionOptions
-from saccade.tasks.base import MOST_BEAM, Job, ReportPart, RequestOptions, Route, Task
+from saccade.tasks.base import Job, ReportPart, Route, Task
+from saccade.tasks.caption.config import (
+    CaptionConfig,
+    CaptionOptions,
+    FeatureData,
+    Shapes,
+)
 from saccade.tasks.caption.loss import Weights, caption_loss
-from saccade.tasks.caption.pictures import FeatureData, PictureData, Shapes, reader, told
+from saccade.tasks.caption.pictures import load_set, make_reader
 from saccade.tasks.caption.predictor import CaptionWriter
-from saccade.tasks.devices import trained
+from saccade.tasks.devices import load_trained
 
 VALIDATION_WORDS = 4096
 NUM_SAMPLES = 6
 SHAPE_FILE = "features.json"  # in a run's folder: what the feature maps look like
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class CaptionTokenizer(Section):
-    """How captions become ids."""
-
-    kind: Literal["unigram", "bpe", "words", "characters"] = "words"
-    vocabulary_size: Positive = Field(default=10_000, description="How many tokens there are, special ones included.")
-
-
-class CaptionModel(Section):
-    """Show, Attend and Tell (Xu 2015)."""
-
-    attention: Literal["soft", "hard"] = Field(
-        default="soft", description="soft: the expected vector; hard: that of one place, learned by REINFORCE."
-    )
-    width: Positive = Field(default=512, description="Of the LSTM, and of the vector of each place.")
-    embedding_width: Positive = 512
-    num_layers: Positive = 1
-    cell: Literal["rnn", "gru", "lstm"] = "lstm"
-    dropout: Share = 0.5
-    feature_dropout: Share = Field(default=0.0, description="Of feature maps, before and after their projection.")
-    forgetting: Share = Field(
-        default=0.0,
-        description="The share of looks that the LSTM doesn't get while training (the word does): what can't be "
-        "remembered must be looked at again, so words look at what they name.",
-    )
-    start: Literal["mean", "zeros"] = Field(default="mean", description="The state before the first word.")
-    score: ScoreName = "additive"
-    normalizer: NormalizerName = "softmax"
-    tied: bool = Field(default=False, description="The words read and the words written are one matrix.")
-
-    @model_validator(mode="after")
-    def _check(self) -> CaptionModel:
-        if self.normalizer == "hard":
-            raise ValueError("normalizer: 'hard' given; attention: hard says so")
-        if self.attention == "hard" and self.normalizer != "softmax":
-            raise ValueError(f"normalizer: {self.normalizer!r} given; hard attention samples from softmax")
-        return self
-
-
-class CaptionTraining(base.TrainingSection):
-    """How a captioner learns."""
-
-    tokens_per_batch: Positive = Field(default=2048, description="Padded size of a batch of captions, in tokens.")
-    label_smoothing: Share = 0.0
-    coverage: Amount = Field(default=0.0, description="Of sum_i (1 - sum_t a_ti)²: the doubly stochastic penalty.")
-    reinforce: Amount = Field(default=1.0, description="Hard attention: how much a lucky look counts.")
-    entropy: Amount = Field(default=0.0, description="Hard attention: how much undecided looks are wanted.")
-    metric: Literal["bleu4", "exact", "loss"] = Field(default="bleu4", description="What the best model is best at.")
-
-
-class CaptionDecoding(Section):
-    """How sentences are searched."""
-
-    beam: Positive = Field(default=3, description="Hypotheses kept; 1 is greedy.")
-    length_penalty: Amount = 0.6
-    max_length: Positive = Field(default=40, description="No sentence has more tokens, </s> included.")
-    no_repeat_ngram: Annotated[int, Field(ge=0)] = 0
-    writes_unknown: bool = Field(default=False, description="Whether <unk> may be written.")
-
-    def options(self) -> BeamOptions:
-        """As decoding takes them."""
-        return BeamOptions(width=self.beam, **self.model_dump(exclude={"beam"}))
-
-
-class CaptionConfig(RunSection):
-    """A whole run, one YAML file."""
-
-    task: Literal["caption"]
-    data: Annotated[Shapes | PictureData | FeatureData, Field(discriminator="kind")] = Shapes()
-    tokenizer: CaptionTokenizer = CaptionTokenizer()
-    model: CaptionModel = CaptionModel()
-    training: CaptionTraining = CaptionTraining()
-    decoding: CaptionDecoding = CaptionDecoding()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _default_kind(cls, given: object) -> object:
-        """Data that don't say their kind are shapes."""
-        return with_kind(given, "data", "shapes")
-
-    @model_validator(mode="after")
-    def _check(self) -> CaptionConfig:
-        for name in ("reinforce", "entropy"):
-            value, default = getattr(self.training, name), CaptionTraining.model_fields[name].default
-            if self.model.attention == "soft" and value != default:
-                raise ValueError(f"training.{name}: {value} given; it has no effect with model.attention: soft")
-        if self.data.kind == "shapes" and self.tokenizer.kind != "words":
-            kind = self.tokenizer.kind
-            raise ValueError(
-                f"tokenizer.kind: {kind!r} given; where nouns look is measured in shapes, so it must be words"
-            )
-        if (share := self.model.feature_dropout) and self.data.kind != "features":
-            raise ValueError(f"model.feature_dropout: {share} given; it has no effect with data.kind: {self.data.kind}")
-        return self
 
 
 def prepare(config: CaptionConfig, folder: Path, console: Console) -> Job:
     """Everything a run needs; the test set is read first, so that a mistake in it shows before anything is learned."""
     if not isinstance(config.data, Shapes) and config.data.test is not None:
-        told(config.data, "test")
-    train, valid = told(config.data, "train"), told(config.data, "valid")
+        load_set(config.data, "test")
+    train, valid = load_set(config.data, "train"), load_set(config.data, "valid")
     tokenizer = _tokenizer(config, train, folder)
     _say(config, train, valid, tokenizer, console)
     places = _places(config, train)
@@ -166,7 +72,7 @@ def load(config: CaptionConfig, folder: Path) -> CaptionWriter:
     stored_places = folder / SHAPE_FILE
     places = json.loads(stored_places.read_text("utf-8")) if stored_places.exists() else _places(config, None)
     network = model(config, tokenizer, places)
-    return writer(config, trained(network, config, folder), tokenizer)
+    return writer(config, load_trained(network, config, folder), tokenizer)
 
 
 def model(config: CaptionConfig, tokenizer: SentencePiece | Vocabulary, places: tuple[int, int, int]) -> Captioner:
@@ -197,13 +103,13 @@ def model(config: CaptionConfig, tokenizer: SentencePiece | Vocabulary, places: 
 def writer(config: CaptionConfig, network: Captioner, tokenizer: SentencePiece | Vocabulary) -> CaptionWriter:
     """A network as it is used."""
     num_shapes = config.data.test if isinstance(config.data, Shapes) else 0
-    return CaptionWriter(network.eval(), tokenizer, config.decoding.options(), reader(config.data), num_shapes)
+    return CaptionWriter(network.eval(), tokenizer, config.decoding.options(), make_reader(config.data), num_shapes)
 
 
 def examine(config: CaptionConfig, predictor: CaptionWriter) -> ReportPart:
     """What the report shows of a trained run: scores, and where the words of a few sentences looked."""
     name: Literal["test", "valid"] = "test" if config.data.test is not None else "valid"
-    held_out = told(config.data, name)
+    held_out = load_set(config.data, name)
     folder = getattr(getattr(config.data, name), "pictures", None)
     articles = []
     for row in range(0, len(held_out), max(1, len(held_out) // NUM_SAMPLES)):
@@ -269,13 +175,6 @@ def _say(
         number = sum(map(len, those.captions))
         console.print(f"data.{name}: {len(those):,} pictures, {number:,} captions")
     console.print(f"vocabulary: {tokenizer.size:,} {config.tokenizer.kind}")
-
-
-class CaptionOptions(RequestOptions):
-    """What a request to a server may ask for."""
-
-    num_best: int = Field(default=1, ge=1, le=MOST_BEAM, description="How many captions, best first.")
-    attention: bool = Field(default=False, description="Where each word looked.")
 
 
 ROUTE = Route("Caption pictures", reads="picture", options=CaptionOptions)

@@ -1,18 +1,16 @@
-"""Texts to labels: the loss and its measures, and the predictor with what each word weighed."""
+"""Texts to labels: a trained classifier in use, and how well it does."""
 
 from __future__ import annotations
 
 import itertools
 import sys
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import final
 
 import numpy as np
 import torch
-from rich.console import Console
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,8 +19,7 @@ from saccade.data.labels.windows import NO_LABEL, EncodedTexts, TextBatch, encod
 from saccade.data.text.corpus import clean, decode_lines, kind_of, read_raw_lines
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import UserError
-from saccade.inspection.draw import heatmap
-from saccade.inspection.draw.confusion import Confusion, in_terminal
+from saccade.inspection.draw.confusion import Confusion
 from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.record import recording
 from saccade.inspection.trust.cases import TextAndAnswer, TrustTest, make_case
@@ -30,63 +27,15 @@ from saccade.inspection.trust.evidence import TrustCase
 from saccade.inspection.trust.subjects import ClassifierSubject
 from saccade.models.classifier import Judged, TextClassifier
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, several, unwatched
-from saccade.training.losses import disagreement
+from saccade.tasks.classify.result import KeyTerm, Prediction, rank_terms
 
 WINDOW = 2048  # texts that are read before the first is judged
 WITH_COLUMNS = (".tsv", ".csv", ".jsonl")
 SIDES = {"pooling": ("label", "source"), "encoder": ("source", "source")}  # of each kind of attention
 
 
-class Objective(NamedTuple):
-    """What training minds: what each label counts [V], smoothing, hops alike (Lin 2017), two passes apart (R-Drop)."""
-
-    weight_V: Tensor | None = None
-    smoothing: float = 0.0
-    penalty: float = 0.0
-    consistency: float = 0.0
-
-
-PLAIN = Objective()
-
-
-def loss_of(network: TextClassifier, batch: TextBatch, mind: Objective = PLAIN) -> tuple[Tensor, Tensor]:
-    """sum_b w_y (-log p(y)) + penalty * ||A Aᵀ - I||², smoothed; and the plain sum_b -log p(y), for the log.
-
-    With `consistency`, every text is read twice under other dropout, and so much of the two answers' disagreement is
-    added to the mean of their losses (Wu 2021, equation 2).
-    """
-    passes = [network(batch) for _ in range(2 if mind.consistency else 1)]
-    losses = [_loss(judged, batch.label_B, mind) for judged in passes]
-    likelihoods = [F.cross_entropy(judged.logits_BV, batch.label_B, reduction="sum") for judged in passes]
-    loss = torch.stack(losses).mean()
-    if mind.consistency:
-        logits_2BV = torch.stack([judged.logits_BV for judged in passes])
-        identity_VV = torch.eye(logits_2BV.shape[-1], device=logits_2BV.device)
-        loss = loss + mind.consistency / 2 * disagreement(logits_2BV, identity_VV)
-    return loss, torch.stack(likelihoods).mean()
-
-
-def _loss(judged: Judged, label_B: Tensor, mind: Objective) -> Tensor:
-    weight_V = None if mind.weight_V is None else mind.weight_V.to(label_B.device)
-    loss = F.cross_entropy(judged.logits_BV, label_B, weight_V, reduction="sum", label_smoothing=mind.smoothing)
-    return loss + mind.penalty * judged.penalty_B.sum() if judged.penalty_B is not None else loss
-
-
-def class_weights(given: dict[str, float] | str | None, texts: Iterable[Text], labels: Sequence[str]) -> Tensor | None:
-    """What a text of each label counts: as given (others 1), or balanced: N / (V n_label), so that the mean is 1."""
-    if given is None:
-        return None
-    if isinstance(given, str):
-        counts = Counter(text.label for text in texts)
-        return torch.tensor([counts.total() / (len(labels) * counts[label]) for label in labels])
-    for label in given:
-        if label not in labels:
-            raise UserError(f"training.class_weights: {label!r} given; allowed: {', '.join(labels)}")
-    return torch.tensor([float(given.get(label, 1.0)) for label in labels])
-
-
 @torch.no_grad()
-def judgements(
+def classify_batches(
     network: TextClassifier, texts: EncodedTexts, texts_per_batch: int
 ) -> Iterator[tuple[TextBatch, Judged, list[int]]]:
     """Every text judged once, in batches of like lengths or neighbours in a dialogue, with their rows."""
@@ -106,70 +55,13 @@ def measure(
 ) -> dict[str, float]:
     """Accuracy and macro-F1 in percent, and the mean negative log-likelihood of the labels the model knows."""
     loss, found, true = 0.0, list[str](), list[str]()
-    for batch, judged, _ in judgements(network, texts, texts_per_batch):
+    for batch, judged, _ in classify_batches(network, texts, texts_per_batch):
         loss += float(F.cross_entropy(judged.logits_BV, batch.label_B, reduction="sum", ignore_index=NO_LABEL))
         found += [labels[index] for index in judged.logits_BV.argmax(-1).tolist()]
         true += [labels[index] if index >= 0 else "" for index in batch.label_B.tolist()]
     counted = Confusion.of(true, found)
     known = max(1, int((texts.label >= 0).sum()))
     return {"valid_loss": loss / known, "valid_accuracy": counted.accuracy, "valid_macro_f1": counted.macro_f1}
-
-
-class KeyTerm(NamedTuple):
-    """A word, and the share of all weight that lay on it, wherever it stood."""
-
-    word: str
-    weight: float
-
-
-class Prediction(NamedTuple):
-    """A label, its probability and that of every label; on request the words' weights [r, words] and key terms."""
-
-    label: str
-    probability: float
-    probabilities: dict[str, float]
-    words: list[str] | None = None
-    attention: Tensor | None = None
-    key_terms: list[KeyTerm] | None = None
-
-    @property
-    def weights(self) -> list[float]:
-        """The mean weight of each word over the r hops; none where none were asked for."""
-        return [] if self.attention is None else self.attention.mean(0).tolist()
-
-    def line(self) -> str:
-        """Label, probability and what else was asked for, with tabs between them."""
-        shown = [self.label, f"{self.probability:.3f}"]
-        if self.key_terms is not None:
-            shown.append(", ".join(term.word for term in self.key_terms))
-        return "\t".join(shown)
-
-    def plain(self) -> dict[str, Any]:
-        """For JSON."""
-        found: dict[str, Any] = {"label": self.label, "probability": self.probability}
-        found["probabilities"] = self.probabilities
-        if self.words is not None and self.attention is not None:
-            found |= {"words": self.words, "attention": self.attention.tolist()}
-        if self.key_terms is not None:
-            found["key_terms"] = [term._asdict() for term in self.key_terms]
-        return found
-
-    def show(self, console: Console) -> None:
-        """The words in the terminal, each the brighter the more it weighs; in a file, with its weight."""
-        if self.words is not None:
-            words = [heatmap.printable(word, console.encoding) for word in self.words]
-            console.print(in_terminal(words, self.weights, with_numbers=not console.is_terminal), soft_wrap=True)
-
-    def draw(self, path: Path) -> None:
-        """The words and their weights as a picture, a row for each hop."""
-        if self.words is None or self.attention is None:
-            raise UserError("attention: not asked for; a picture shows the weights")
-        heatmap.check_ending(path := Path(path))
-        count = len(self.attention)
-        queries = [self.label] if count == 1 else [f"hop {number}" for number in range(1, count + 1)]
-        heatmap.to_file(
-            self.attention, path, queries=queries, keys=self.words, title=f"{self.label} {self.probability:.2f}"
-        )
 
 
 @final
@@ -291,7 +183,7 @@ class Classifier(Predictor):
     def _judge(self, texts: list[Text], with_weights: bool, key_terms: int) -> list[Prediction]:
         encoded = encode_texts(texts, self.encode, self.labels, context=self.context, max_length=self.max_length)
         found: dict[int, Prediction] = {}
-        for batch, judged, rows in judgements(self.network, encoded, self.texts_per_batch):
+        for batch, judged, rows in classify_batches(self.network, encoded, self.texts_per_batch):
             probability_BV = judged.logits_BV.float().softmax(-1).cpu()
             for index, row in enumerate(rows):
                 one = self._named(probability_BV[index])
@@ -314,25 +206,13 @@ class Classifier(Predictor):
         words = words[: int(numbers[-1]) + 1]
         weight_TW = weight_TS.new_zeros(len(weight_TS), len(words)).index_add(1, numbers, weight_TS)
         one = one._replace(words=words, attention=weight_TW)
-        return one._replace(key_terms=ranked(words, one.weights)[:key_terms]) if key_terms else one
+        return one._replace(key_terms=rank_terms(words, one.weights)[:key_terms]) if key_terms else one
 
     def _words_of_pieces(self, words: Sequence[str]) -> Tensor:
         """Which word each piece belongs to; no piece of any tokenizer reaches over a space."""
         spelled = (word.lower() if self.spelling.lowercase else word for word in words)
         counts = [len(self.tokenizer.encode(f" {word}" if number else word)) for number, word in enumerate(spelled)]
         return torch.repeat_interleave(torch.arange(len(words)), torch.tensor(counts, dtype=torch.long))
-
-
-def ranked(words: Sequence[str], weights: Sequence[float]) -> list[KeyTerm]:
-    """Words with a letter or digit by the sum of their weights, whatever their case; ties as they stand in the text."""
-    total: dict[str, float] = {}
-    shown: dict[str, str] = {}
-    for word, weight in zip(words, weights, strict=True):
-        if any(map(str.isalnum, word)):
-            key = word.casefold()
-            shown.setdefault(key, word)
-            total[key] = total.get(key, 0.0) + weight
-    return [KeyTerm(shown[key], total[key]) for key in sorted(total, key=lambda key: -total[key])]
 
 
 def _weights_of(batch: TextBatch, judged: Judged, index: int) -> Tensor:

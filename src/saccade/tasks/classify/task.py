@@ -1,18 +1,13 @@
-"""Labels: the config of a run, and from it to a network, its batches, its loss and its validation."""
+"""The classify task: from a config to a run, to a trained classifier, and to its part of the report."""
 
 from __future__ import annotations
 
 import json
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
 from rich.console import Console
 
-from saccade.attention.scores import LOCATIONS
-from saccade.config import base
-from saccade.config.base import Positive, RunSection, Section, Share, with_kind
 from saccade.data.batches import ShuffledBatches
 from saccade.data.labels.labelled import Text
 from saccade.data.labels.windows import RUN, EncodedTexts, encode_texts
@@ -28,78 +23,25 @@ from saccade.data.text.tokenizer import (
 from saccade.errors import UserError
 from saccade.inspection.draw.confusion import Confusion, articles, shaded
 from saccade.models.classifier import TextClassifier
-from saccade.tasks.base import Job, ReportPart, RequestOptions, Route, Task
+from saccade.tasks.base import Job, ReportPart, Route, Task
 from saccade.tasks.classify import networks
 from saccade.tasks.classify import texts as labelled
-from saccade.tasks.classify.networks import AnyModel, RecurrentClassifier
-from saccade.tasks.classify.predictor import Classifier, Objective, Prediction, class_weights, loss_of, measure
-from saccade.tasks.classify.texts import ClassifyData
-from saccade.tasks.devices import trained
+from saccade.tasks.classify.config import (
+    ClassifyConfig,
+    ClassifyOptions,
+)
+from saccade.tasks.classify.loss import Objective, class_weights, classify_loss
+from saccade.tasks.classify.predictor import Classifier, measure
+from saccade.tasks.classify.result import Prediction
+from saccade.tasks.devices import load_trained
 
 LABELS = "tokenizer.labels.json"  # learned from the training text, as the tokenizer is
 NUM_SAMPLES = 8
 
 
-class ClassifyTokenizer(Section):
-    """How texts become ids."""
-
-    kind: Literal["words", "unigram", "bpe", "characters"] = Field(
-        default="words", description="White-space words, SentencePiece unigram or BPE, or characters."
-    )
-    vocabulary_size: Positive = Field(default=20_000, description="How many tokens there are, at most.")
-
-
-class ClassifyTraining(base.TrainingSection):
-    """How a classifier learns."""
-
-    batch_size: Positive = Field(default=64, description="Texts a batch; of dialogues, as many in runs of neighbours.")
-    label_smoothing: Share = 0.0
-    consistency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        default=0.0,
-        description="Each text is read twice under other dropout, and so much of the answers' disagreement joins the "
-        "loss (R-Drop, Wu 2021). It makes small sets go further, for twice the work.",
-    )
-    class_weights: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] | None = Field(
-        default=None, description="What a text of a label counts: label: weight (others 1), or balanced."
-    )
-    metric: Literal["accuracy", "macro_f1", "loss"] = Field(
-        default="accuracy", description="What the best model is best at."
-    )
-
-    @field_validator("class_weights", mode="before")
-    @classmethod
-    def _names(cls, given: object) -> object:
-        """A label that YAML reads as a number is still a name."""
-        return {str(name): weight for name, weight in given.items()} if isinstance(given, dict) else given
-
-
-class ClassifyConfig(RunSection):
-    """A whole run, one YAML file."""
-
-    task: Literal["classify"]
-    data: ClassifyData
-    tokenizer: ClassifyTokenizer = ClassifyTokenizer()
-    model: Annotated[AnyModel, Field(discriminator="kind")] = RecurrentClassifier()
-    training: ClassifyTraining = ClassifyTraining()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _default_kind(cls, given: object) -> object:
-        """A model that doesn't say its kind is recurrent."""
-        return with_kind(given, "model", "recurrent")
-
-    @model_validator(mode="after")
-    def _check(self) -> ClassifyConfig:
-        asks = (self.model.pooling_score, getattr(self.model, "score", ""))
-        if "location" in asks and self.data.max_length > LOCATIONS:
-            wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be no more"
-            raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
-        return self
-
-
 def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
     """Everything a run needs; all files are read first, so that a mistake shows before anything is learned."""
-    sets = labelled.sets(config.data, config.seed)
+    sets = labelled.read_sets(config.data, config.seed)
     train, labels = sets["train"], _labels(config, sets["train"])
     tokenizer = _tokenizer(config, train, folder)
     network = _network(config, tokenizer, labels)
@@ -107,11 +49,11 @@ def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
     encoded = {name: _encoded(predictor, texts) for name, texts in sets.items()}
     labelled.say(sets, encoded, labels, console)
     console.print(f"The vocabulary has {tokenizer.size:,} tokens.", highlight=False)
-    mind = _objective(config, train, labels)
+    objective = _objective(config, train, labels)
     return Job(
         network=network,
         plan=_plan(config, encoded["train"]),
-        loss=partial(loss_of, network, mind=mind),
+        loss=partial(classify_loss, network, objective=objective),
         validate=lambda: _validated(config, predictor, encoded["valid"]),
         data=[labelled.fingerprint(train)],
         stored={LABELS: json.dumps(labels, ensure_ascii=False)},
@@ -123,14 +65,14 @@ def load(config: ClassifyConfig, folder: Path) -> Classifier:
     """A trained run, ready to predict."""
     (path,) = folder.glob("tokenizer.text.*")
     tokenizer, labels = load_tokenizer(path), json.loads((folder / LABELS).read_text("utf-8"))
-    network = trained(_network(config, tokenizer, labels), config, folder)
+    network = load_trained(_network(config, tokenizer, labels), config, folder)
     return _predictor(config, network, tokenizer, labels)
 
 
 def examine(config: ClassifyConfig, predictor: Classifier) -> ReportPart:
     """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
     name = "test" if config.data.test else "valid"
-    texts = labelled.sets(config.data, config.seed)[name]
+    texts = labelled.read_sets(config.data, config.seed)[name]
     has_weights = config.model.pooling != "last"
     found = predictor.predict(texts, attention=has_weights)
     counted = Confusion.of([text.label for text in texts], [one.label for one in found])
@@ -218,13 +160,6 @@ def _article(text: Text, found: Prediction) -> tuple[str, str, str, str]:
     words = found.words if found.words is not None else text.text.split()
     weights = found.weights or [0.0] * len(words)
     return shaded(words, weights), text.label, found.label, f"probability {found.probability:.2f}"
-
-
-class ClassifyOptions(RequestOptions):
-    """What a request to a server may ask for."""
-
-    attention: bool = Field(default=False, description="The weight of each word.")
-    key_terms: int = Field(default=0, ge=0, le=100, description="How many of the words that weighed most.")
 
 
 ROUTE = Route("Classify texts", options=ClassifyOptions, reads_whole=False)

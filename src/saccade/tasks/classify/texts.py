@@ -1,77 +1,22 @@
-"""Labelled texts of a run: their section, their sets, and what is said about them before training."""
+"""The labelled texts of a run: reading them, and what is said about them before training."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from typing import Annotated
 
 import numpy as np
-from pydantic import Field, model_validator
 from rich.console import Console
 
-from saccade.config.base import Positive, Section, Share
-from saccade.data.labels import labelled
-from saccade.data.labels.labelled import Spelling, Text, read_labelled
+from saccade.data.labels.labelled import Text, read_labelled
 from saccade.data.labels.windows import EncodedTexts, encode_texts
 from saccade.data.text.corpus import find_files
 from saccade.errors import UserError
 from saccade.tasks import console as watch
-
-Place = str | Annotated[int, Field(ge=0)]
-
-
-class ColumnNames(Section):
-    """What a file's columns hold: names from its header or JSON keys, or positions from 0 where there is no header."""
-
-    label: Place = "label"
-    text: Place = "text"
-    dialogue: Place | None = Field(default=None, description="Which dialogue a text belongs to.")
-    speaker: Place | None = Field(default=None, description="Who said it.")
-
-    @model_validator(mode="after")
-    def _check(self) -> ColumnNames:
-        given = [column for _, column in self if column is not None]
-        if len({isinstance(column, int) for column in given}) > 1:
-            raise ValueError(f"names and positions given together ({', '.join(map(str, given))}); allowed: one kind")
-        return self
+from saccade.tasks.classify.config import ClassifyData
 
 
-class ClassifyData(Section):
-    """Where labelled texts come from: .tsv, .csv, .jsonl, or plain lines that begin with the label."""
-
-    train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
-    valid: str | None = Field(default=None, description="What is scored in training; the best model on it is kept.")
-    valid_share: Share = Field(
-        default=0.1, gt=0, description="Without valid: the share of train that is held out for it, by chance."
-    )
-    test: str | None = Field(default=None, description="What is scored at the end; never trained on.")
-    columns: ColumnNames = ColumnNames()
-    lowercase: bool = False
-    split_punctuation: bool = Field(default=False, description="Every sign outside a word is a word.")
-    context: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="How many texts before it in its dialogue a text sees."
-    )
-    max_length: Positive = Field(default=256, description="A longer text is cut to so many tokens, and counted.")
-
-    @model_validator(mode="after")
-    def _check(self) -> ClassifyData:
-        if self.context and self.columns.dialogue is None:
-            raise ValueError(f"context: {self.context} given; it needs the column of the dialogue (columns.dialogue)")
-        return self
-
-    @property
-    def places(self) -> labelled.LabelColumns:
-        """The columns, as reading takes them."""
-        return labelled.LabelColumns(**self.columns.model_dump())
-
-    @property
-    def spelling(self) -> Spelling:
-        """How texts are written for the tokenizer."""
-        return Spelling(self.lowercase, self.split_punctuation)
-
-
-def sets(data: ClassifyData, seed: int) -> dict[str, list[Text]]:
+def read_sets(data: ClassifyData, seed: int) -> dict[str, list[Text]]:
     """The texts of every set; where no validation set is given, some of those to train on."""
     files = {"train": data.train, "valid": data.valid, "test": data.test}
     found = {

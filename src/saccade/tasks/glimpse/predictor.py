@@ -23,8 +23,7 @@ from saccade.inspection.insight import Insight
 from saccade.models.glimpse_network import GlimpseNetwork
 from saccade.tasks.base import Evaluation, PictureSize, Predictor, Traits, Watch, several, unwatched
 from saccade.tasks.glimpse.loss import with_first
-
-FIXED_SEED = 1406  # of the canvases that are measured on: the same for every run
+from saccade.tasks.glimpse.pictures import FIXED_SEED, number_classes
 
 
 class Picture(NamedTuple):
@@ -199,7 +198,7 @@ class Glimpser(Predictor):
             raise UserError(f"{len(paths)} files given; allowed: images and labels (idx), one .npz, or one folder")
         labels = str(paths[1]) if len(paths) > 1 else None
         found = read_images(str(paths[0]), labels, field="images", channels=self.channels, resize=self.resize)
-        return same_names(found, self.names, str(paths[0]))
+        return number_classes(found, self.names, str(paths[0]))
 
     def _pictures(self, given: Any) -> Iterator[Picture]:
         if isinstance(given, Picture):
@@ -233,13 +232,3 @@ class Glimpser(Predictor):
                 picture.pixel_CYX, path_TN2[:, row], self.network.sensor, share_TNV[:, row], self.names
             )
             yield GlimpsePrediction(picture.name, max(shares, key=lambda name: shares[name]), shares, path)
-
-
-def same_names(images: Images, names: list[str], where: str) -> Images:
-    """Pictures of classes that the model knows, numbered as it does."""
-    if unknown := [name for name in images.names if name not in names]:
-        used = {images.names[label] for label in np.unique(images.label_N)}
-        if any(name in used for name in unknown):
-            raise UserError(f"{where}: class {unknown[0]!r} isn't among those of training: {', '.join(names)}")
-    number = np.array([names.index(name) if name in names else -1 for name in images.names])
-    return Images(images.pixel_NCYX, number[images.label_N], names)

@@ -22,7 +22,7 @@ from saccade.data.tags.columns import (
     looks_like_columns,
     parse_sentences,
 )
-from saccade.data.tags.lexicon import Document, Lexicon, TaggerInput
+from saccade.data.tags.lexicon import Document, Lexicon
 from saccade.data.tags.spans import Span, SpanScore, convert_tags, find_spans, span_scores
 from saccade.data.tags.tagged import read_files, split_documents
 from saccade.data.text.corpus import clean, decode_lines, read_raw_lines
@@ -36,31 +36,6 @@ from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, several, un
 WINDOW = 2048  # sentences that are sorted by length together
 TOKENS_PER_BATCH = 8192
 Input = str | Sequence[str] | TaggedSentence
-
-
-class TagBatch(NamedTuple):
-    """Documents as tokens, and the tags of their sentences."""
-
-    tokens: TaggerInput
-    tag_BT: Tensor
-    num_items: int  # tokens
-
-    def to(self, device: torch.device) -> TagBatch:
-        """The same on a device."""
-        return TagBatch(self.tokens.to(device), self.tag_BT.to(device, non_blocking=True), self.num_items)
-
-
-def collate(lexicon: Lexicon, batch: Sequence[Document]) -> TagBatch:
-    """Documents, whose tags are spelled as the lexicon's, as one batch."""
-    tags = [sentence.tags for document in batch for sentence in document]
-    return TagBatch(lexicon.tokens(batch), lexicon.tag_ids(tags), sum(map(len, tags)))
-
-
-def loss_of(network: TagNetwork, batch: TagBatch) -> tuple[Tensor, Tensor]:
-    """-log p of the tags, summed over all sentences; it is both what is learned from and what is shown."""
-    emission_BTV = network(batch.tokens)
-    loss = -network.chain.log_probability(emission_BTV, batch.tag_BT, batch.tokens.length_B).sum()
-    return loss, loss.detach()
 
 
 class Tagged(NamedTuple):

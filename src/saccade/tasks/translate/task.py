@@ -1,4 +1,4 @@
-"""Text, or sound, to text: its config, and from it to a network, its batches, its loss and its validation."""
+"""The translate task, from text or sound to text: from a config to a run, to a translator, and to its report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from saccade.inspection.pages import report
 from saccade.inspection.pages.samples import Sample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
 from saccade.tasks.base import Job, ReportPart, Route, Task
-from saccade.tasks.devices import trained
+from saccade.tasks.devices import load_trained
 from saccade.tasks.translate import batches, bleu, corpora, hearing, networks, sound
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
 from saccade.tasks.translate.languages import find_languages
@@ -77,7 +77,7 @@ def _stores(config: TranslateConfig, both: Sides, root: Path, console: Console) 
 def load(config: TranslateConfig, folder: Path) -> Translator:
     """A trained run, ready to predict."""
     both = sides(config, folder)
-    found = translator(config, trained(model(config, both), config, folder), both)
+    found = translator(config, load_trained(model(config, both), config, folder), both)
     return replace(found, aligning=chosen_head.load(folder))
 
 

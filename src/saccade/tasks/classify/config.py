@@ -1,0 +1,208 @@
+"""The sections of a classify config, and what a request to a server may say."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from saccade.attention.scores import LOCATIONS
+from saccade.config import base
+from saccade.config.base import NormalizerName, Positive, RunSection, ScoreName, Section, Share, with_kind
+from saccade.config.fields import RecurrentFields, TransformerFields
+from saccade.data.labels import labelled
+from saccade.data.labels.labelled import Spelling
+from saccade.models.text_encoder import BagEncoder, TextEncoder, TransformerTextEncoder
+from saccade.tasks.base import RequestOptions
+
+Place = str | Annotated[int, Field(ge=0)]
+
+
+class ColumnNames(Section):
+    """What a file's columns hold: names from its header or JSON keys, or positions from 0 where there is no header."""
+
+    label: Place = "label"
+    text: Place = "text"
+    dialogue: Place | None = Field(default=None, description="Which dialogue a text belongs to.")
+    speaker: Place | None = Field(default=None, description="Who said it.")
+
+    @model_validator(mode="after")
+    def _check(self) -> ColumnNames:
+        given = [column for _, column in self if column is not None]
+        if len({isinstance(column, int) for column in given}) > 1:
+            raise ValueError(f"names and positions given together ({', '.join(map(str, given))}); allowed: one kind")
+        return self
+
+
+class ClassifyData(Section):
+    """Where labelled texts come from: .tsv, .csv, .jsonl, or plain lines that begin with the label."""
+
+    train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
+    valid: str | None = Field(default=None, description="What is scored in training; the best model on it is kept.")
+    valid_share: Share = Field(
+        default=0.1, gt=0, description="Without valid: the share of train that is held out for it, by chance."
+    )
+    test: str | None = Field(default=None, description="What is scored at the end; never trained on.")
+    columns: ColumnNames = ColumnNames()
+    lowercase: bool = False
+    split_punctuation: bool = Field(default=False, description="Every sign outside a word is a word.")
+    context: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="How many texts before it in its dialogue a text sees."
+    )
+    max_length: Positive = Field(default=256, description="A longer text is cut to so many tokens, and counted.")
+
+    @model_validator(mode="after")
+    def _check(self) -> ClassifyData:
+        if self.context and self.columns.dialogue is None:
+            raise ValueError(f"context: {self.context} given; it needs the column of the dialogue (columns.dialogue)")
+        return self
+
+    @property
+    def places(self) -> labelled.LabelColumns:
+        """The columns, as reading takes them."""
+        return labelled.LabelColumns(**self.columns.model_dump())
+
+    @property
+    def spelling(self) -> Spelling:
+        """How texts are written for the tokenizer."""
+        return Spelling(self.lowercase, self.split_punctuation)
+
+
+class ClassifyTokenizer(Section):
+    """How texts become ids."""
+
+    kind: Literal["words", "unigram", "bpe", "characters"] = Field(
+        default="words", description="White-space words, SentencePiece unigram or BPE, or characters."
+    )
+    vocabulary_size: Positive = Field(default=20_000, description="How many tokens there are, at most.")
+
+
+class ClassifierModel(Section):
+    """What every classifier has: how words begin, how a text becomes one vector, and how it sees those before it."""
+
+    embedding_width: Positive = Field(default=128, description="Of a token's vector.")
+    pooling: Literal["mean", "last", "max", "attention", "structured"] = Field(
+        default="attention", description="How the vectors of a text's tokens become one."
+    )
+    pooling_score: ScoreName = Field(default="additive", description="How attention pooling's query asks a token.")
+    pooling_normalizer: NormalizerName = "softmax"
+    num_hops: Positive = Field(default=4, description="Of structured self-attention: how many weighted sums.")
+    hop_width: Positive = Field(default=64, description="Of its hidden layer.")
+    hop_penalty: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.1, description="How much the loss minds that hops look at the same tokens (Lin 2017: 1)."
+    )
+    context: Literal["rnn", "gru", "lstm", "attention"] = Field(
+        default="gru", description="What reads the vectors of a dialogue's last texts (data.context)."
+    )
+    context_width: Positive = Field(default=256, description="Of a recurrent context.")
+    context_score: ScoreName = Field(default="additive", description="How a text asks those before it.")
+    word_dropout: Share = Field(default=0.0, description="The share of tokens that are read as <unk> in training.")
+    embedding_dropout: Share = 0.0
+    dropout: Share = Field(default=0.3, description="Of a text's vector, and between layers.")
+
+    @model_validator(mode="after")
+    def _refuse_what_has_no_effect(self) -> ClassifierModel:
+        only = {
+            "pooling_score": ("pooling", "attention"),
+            "pooling_normalizer": ("pooling", "attention"),
+            "num_hops": ("pooling", "structured"),
+            "hop_width": ("pooling", "structured"),
+            "hop_penalty": ("pooling", "structured"),
+            "context_score": ("context", "attention"),
+        }
+        for name, (other, needed) in only.items():
+            value, default = getattr(self, name), type(self).model_fields[name].default
+            if value != default and getattr(self, other) != needed:
+                raise ValueError(f"{name}: {value!r} given; it has no effect with {other}: {getattr(self, other)}")
+        return self
+
+
+class RecurrentClassifier(RecurrentFields, ClassifierModel):
+    """Reads a text step by step."""
+
+    kind: Literal["recurrent"] = "recurrent"
+
+    def encoder(self, max_length: int) -> TextEncoder:
+        """As a module."""
+        del max_length
+        return self.layers(self.embedding_width, num_layers=self.num_layers, dropout=self.dropout)
+
+
+class TransformerClassifier(TransformerFields, ClassifierModel):
+    """Reads all of a text at once."""
+
+    kind: Literal["transformer"]
+
+    def encoder(self, max_length: int) -> TextEncoder:
+        """As a module."""
+        sizes = self.block_sizes(self.dropout)
+        return TransformerTextEncoder(self.embedding_width, sizes, num_layers=self.num_layers, max_length=max_length)
+
+
+class BagClassifier(ClassifierModel):
+    """Reads words in no order."""
+
+    kind: Literal["bag"]
+
+    def encoder(self, max_length: int) -> TextEncoder:
+        """As a module."""
+        del max_length
+        return BagEncoder(self.embedding_width)
+
+
+AnyModel = RecurrentClassifier | TransformerClassifier | BagClassifier
+
+
+class ClassifyTraining(base.TrainingSection):
+    """How a classifier learns."""
+
+    batch_size: Positive = Field(default=64, description="Texts a batch; of dialogues, as many in runs of neighbours.")
+    label_smoothing: Share = 0.0
+    consistency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description="Each text is read twice under other dropout, and so much of the answers' disagreement joins the "
+        "loss (R-Drop, Wu 2021). It makes small sets go further, for twice the work.",
+    )
+    class_weights: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] | None = Field(
+        default=None, description="What a text of a label counts: label: weight (others 1), or balanced."
+    )
+    metric: Literal["accuracy", "macro_f1", "loss"] = Field(
+        default="accuracy", description="What the best model is best at."
+    )
+
+    @field_validator("class_weights", mode="before")
+    @classmethod
+    def _names(cls, given: object) -> object:
+        """A label that YAML reads as a number is still a name."""
+        return {str(name): weight for name, weight in given.items()} if isinstance(given, dict) else given
+
+
+class ClassifyConfig(RunSection):
+    """A whole run, one YAML file."""
+
+    task: Literal["classify"]
+    data: ClassifyData
+    tokenizer: ClassifyTokenizer = ClassifyTokenizer()
+    model: Annotated[AnyModel, Field(discriminator="kind")] = RecurrentClassifier()
+    training: ClassifyTraining = ClassifyTraining()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_kind(cls, given: object) -> object:
+        """A model that doesn't say its kind is recurrent."""
+        return with_kind(given, "model", "recurrent")
+
+    @model_validator(mode="after")
+    def _check(self) -> ClassifyConfig:
+        asks = (self.model.pooling_score, getattr(self.model, "score", ""))
+        if "location" in asks and self.data.max_length > LOCATIONS:
+            wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be no more"
+            raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
+        return self
+
+
+class ClassifyOptions(RequestOptions):
+    """What a request to a server may ask for."""
+
+    attention: bool = Field(default=False, description="The weight of each word.")
+    key_terms: int = Field(default=0, ge=0, le=100, description="How many of the words that weighed most.")

@@ -1,0 +1,83 @@
+"""The label of a text, with the words that weighed most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from torch import Tensor
+
+from saccade.errors import UserError
+from saccade.inspection.draw import heatmap
+from saccade.inspection.draw.confusion import in_terminal
+
+
+class KeyTerm(NamedTuple):
+    """A word, and the share of all weight that lay on it, wherever it stood."""
+
+    word: str
+    weight: float
+
+
+class Prediction(NamedTuple):
+    """A label, its probability and that of every label; on request the words' weights [r, words] and key terms."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+    words: list[str] | None = None
+    attention: Tensor | None = None
+    key_terms: list[KeyTerm] | None = None
+
+    @property
+    def weights(self) -> list[float]:
+        """The mean weight of each word over the r hops; none where none were asked for."""
+        return [] if self.attention is None else self.attention.mean(0).tolist()
+
+    def line(self) -> str:
+        """Label, probability and what else was asked for, with tabs between them."""
+        shown = [self.label, f"{self.probability:.3f}"]
+        if self.key_terms is not None:
+            shown.append(", ".join(term.word for term in self.key_terms))
+        return "\t".join(shown)
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        found: dict[str, Any] = {"label": self.label, "probability": self.probability}
+        found["probabilities"] = self.probabilities
+        if self.words is not None and self.attention is not None:
+            found |= {"words": self.words, "attention": self.attention.tolist()}
+        if self.key_terms is not None:
+            found["key_terms"] = [term._asdict() for term in self.key_terms]
+        return found
+
+    def show(self, console: Console) -> None:
+        """The words in the terminal, each the brighter the more it weighs; in a file, with its weight."""
+        if self.words is not None:
+            words = [heatmap.printable(word, console.encoding) for word in self.words]
+            console.print(in_terminal(words, self.weights, with_numbers=not console.is_terminal), soft_wrap=True)
+
+    def draw(self, path: Path) -> None:
+        """The words and their weights as a picture, a row for each hop."""
+        if self.words is None or self.attention is None:
+            raise UserError("attention: not asked for; a picture shows the weights")
+        heatmap.check_ending(path := Path(path))
+        count = len(self.attention)
+        queries = [self.label] if count == 1 else [f"hop {number}" for number in range(1, count + 1)]
+        heatmap.to_file(
+            self.attention, path, queries=queries, keys=self.words, title=f"{self.label} {self.probability:.2f}"
+        )
+
+
+def rank_terms(words: Sequence[str], weights: Sequence[float]) -> list[KeyTerm]:
+    """Words with a letter or digit by the sum of their weights, whatever their case; ties as they stand in the text."""
+    total: dict[str, float] = {}
+    shown: dict[str, str] = {}
+    for word, weight in zip(words, weights, strict=True):
+        if any(map(str.isalnum, word)):
+            key = word.casefold()
+            shown.setdefault(key, word)
+            total[key] = total.get(key, 0.0) + weight
+    return [KeyTerm(shown[key], total[key]) for key in sorted(total, key=lambda key: -total[key])]
