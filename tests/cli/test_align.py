@@ -28,8 +28,8 @@ from saccade.decoding import BeamOptions, Ensemble
 from saccade.errors import UserError
 from saccade.inspection.align import aligner, chosen_head
 from saccade.inspection.align.aligner import Aligner, WordAttention
-from saccade.inspection.align.heads import all_weights, best
-from saccade.inspection.align.links import SYMMETRIZERS, Gold, Links, pharaoh
+from saccade.inspection.align.heads import find_best_head, stack_candidate_weights
+from saccade.inspection.align.links import SYMMETRIZERS, Gold, Links, format_pharaoh
 from saccade.inspection.insight import Head
 from saccade.tasks.translate import word_weights
 from saccade.tasks.translate.predictor import Translator
@@ -75,7 +75,7 @@ GOLD = [Gold(true_links(pair), true_links(pair)) for pair in PAIRS]
 
 @pytest.mark.parametrize("head", [Head(1, 0, 1), Head(2, 1, 0)])
 def test_gold_finds_the_head_that_aligns(head: Head) -> None:
-    found = best(aligner.score_heads(planted(head), PAIRS, GOLD))
+    found = find_best_head(aligner.score_heads(planted(head), PAIRS, GOLD))
     assert found.head == head
     assert found.scores.aer == 0
     assert list(Aligner(planted(head), head).links(PAIRS)) == [gold.sure for gold in GOLD]
@@ -105,10 +105,10 @@ def test_pieces_are_merged_into_white_space_words(kind: str) -> None:
 
 def test_weights_do_not_depend_on_the_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     translator = saccade.load(make_run(tmp_path / "run"))
-    together = list(translator.word_attention().weights(PAIRS, all_weights))
+    together = list(translator.word_attention().weights(PAIRS, stack_candidate_weights))
     monkeypatch.setattr(word_weights, "WINDOW", 2)
     monkeypatch.setattr(word_weights, "CELLS", 1)
-    for one, alone in zip(together, translator.word_attention().weights(PAIRS, all_weights), strict=True):
+    for one, alone in zip(together, translator.word_attention().weights(PAIRS, stack_candidate_weights), strict=True):
         torch.testing.assert_close(one[:, :-1], alone[:, :-1])
     assert [tuple(one.shape[1:]) for one in together] == [(6, 6), (3, 3), (2, 1), (1, 2), (4, 4)]
 
@@ -183,7 +183,7 @@ def look(*arguments: object) -> Result:
 
 def test_links_come_line_by_line(runs: list[Path], files: list[str], tmp_path: Path) -> None:
     chosen_head.save(runs[0], Head(1, 0, 1))
-    wanted = [pharaoh(links) for links in Aligner(attention(runs[0]), Head(1, 0, 1)).links(PAIRS)]
+    wanted = [format_pharaoh(links) for links in Aligner(attention(runs[0]), Head(1, 0, 1)).links(PAIRS)]
     assert look(runs[0], *files).stdout.splitlines() == wanted
     assert look(runs[0], *files, "--output", tmp_path / "out" / "links.txt").stdout == ""
     assert (tmp_path / "out" / "links.txt").read_text("utf-8").splitlines() == wanted
@@ -196,14 +196,14 @@ def test_without_anything_to_choose_by_the_widest_reach_is_taken_and_said(runs: 
     found = look(runs[0], *files)
     chosen = aligner.find_coverage(attention(runs[0]), PAIRS)
     links = Aligner(attention(runs[0]), chosen.head).links(PAIRS)
-    assert found.stdout.splitlines() == [pharaoh(one) for one in links]
+    assert found.stdout.splitlines() == [format_pharaoh(one) for one in links]
     assert f"its links reach most source words ({chosen.share:.0%} of 5 pairs)" in found.stderr
     assert not (runs[0] / chosen_head.NAME).exists()
 
 
 def test_gold_chooses_keeps_and_shows(runs: list[Path], files: list[str], tmp_path: Path) -> None:
     wanted = Head(0, None, 1)
-    lines = "".join(f"{pharaoh(links)}\n" for links in Aligner(attention(runs[0]), wanted).links(PAIRS))
+    lines = "".join(f"{format_pharaoh(links)}\n" for links in Aligner(attention(runs[0]), wanted).links(PAIRS))
     gold = written(tmp_path / "gold.txt", lines)
     found = json.loads(look(runs[0], *files, "--gold", gold, "--reverse", runs[1], "--json").stdout)
     there, back = found["runs"]
@@ -225,10 +225,10 @@ def test_agreement_chooses_once_and_both_are_joined(runs: list[Path], files: lis
     assert "They agree most: F1" in first.stderr
     there, back = (Aligner(attention(run), cast(Head, chosen_head.load(run))) for run in runs)
     both = list(aligner.link_jointly(there, back, PAIRS))
-    assert first.stdout.splitlines() == [pharaoh(one | other) for one, other in both]
+    assert first.stdout.splitlines() == [format_pharaoh(one | other) for one, other in both]
     again = look(runs[0], *files, "--reverse", runs[1])
     assert "agree" not in again.stderr
-    assert again.stdout.splitlines() == [pharaoh(SYMMETRIZERS["grow-diag-final-and"](*links)) for links in both]
+    assert again.stdout.splitlines() == [format_pharaoh(SYMMETRIZERS["grow-diag-final-and"](*links)) for links in both]
 
 
 def test_joint_links_are_those_of_the_product(runs: list[Path]) -> None:

@@ -27,10 +27,10 @@ from saccade.inspection.align.aligner import (
     score_heads,
     swap,
 )
-from saccade.inspection.align.choose import with_gold
+from saccade.inspection.align.choose import read_with_gold
 from saccade.inspection.align.gold import read_links
-from saccade.inspection.align.heads import best
-from saccade.inspection.align.links import SYMMETRIZERS, AlignmentScores, Gold, Links, reverse, scored
+from saccade.inspection.align.heads import find_best_head
+from saccade.inspection.align.links import SYMMETRIZERS, AlignmentScores, Gold, Links, reverse, score_links
 from saccade.runs import config as config_file
 from saccade.runs.load import load_run
 from saccade.tasks.translate import corpora
@@ -76,14 +76,14 @@ class AlignRow(NamedTuple):
 
 def run(plan: AlignPlan, say: Say) -> list[AlignRow]:
     """Score our alignments with heads chosen in two ways, then those of eflomal; write nothing into the runs."""
-    pairs, gold = with_gold(read_pairs(plan.files.source, plan.files.target), plan.files.gold)
+    pairs, gold = read_with_gold(read_pairs(plan.files.source, plan.files.target), plan.files.gold)
     there, back = (load_run(folder).word_attention() for folder in plan.runs)
     say(f"saccade: choosing heads by {len(pairs):,} pairs, without their gold and by it")
     agreeing = find_agreement(there, back, pairs)
     by_agreement = Aligner(there, agreeing.forward), Aligner(back, agreeing.backward)
-    swapped, true = list(swap(pairs)), [one.reversed() for one in gold]
+    swapped, true = list(swap(pairs)), [one.reverse() for one in gold]
     scores = score_heads(there, pairs, gold), score_heads(back, swapped, true)
-    by_gold = Aligner(there, best(scores[0]).head), Aligner(back, best(scores[1]).head)
+    by_gold = Aligner(there, find_best_head(scores[0]).head), Aligner(back, find_best_head(scores[1]).head)
     ours = [_ours(how, *both, pairs, gold) for how, both in (("agreement", by_agreement), ("gold", by_gold))]
     return [*ours, _eflomal(plan, pairs, gold, say)]
 
@@ -100,9 +100,9 @@ def _ours(how: str, forward: Aligner, backward: Aligner, pairs: Sequence[Pair], 
 def ways(alone: Both, joint: Both, gold: Sequence[Gold]) -> Iterator[tuple[str, AlignmentScores]]:
     """Score each direction alone, then both with every symmetrizer."""
     for index, way in enumerate(("forward", "reverse")):
-        yield way, scored((links[index] for links in alone), gold)
+        yield way, score_links((links[index] for links in alone), gold)
     for way, join in SYMMETRIZERS.items():
-        yield way, scored((join(*links) for links in joint), gold)
+        yield way, score_links((join(*links) for links in joint), gold)
 
 
 def _eflomal(plan: AlignPlan, pairs: Sequence[Pair], gold: Sequence[Gold], say: Say) -> AlignRow:

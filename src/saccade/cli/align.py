@@ -22,8 +22,8 @@ from saccade.files import replace_file
 from saccade.inspection.align import choose
 from saccade.inspection.align.aligner import find_coverage, read_pairs
 from saccade.inspection.align.choose import AligningRun, AlignReport, describe_head
-from saccade.inspection.align.heads import HeadScore, best
-from saccade.inspection.align.links import SYMMETRIZERS, AlignmentScores, Links, pharaoh
+from saccade.inspection.align.heads import HeadScore, find_best_head
+from saccade.inspection.align.links import SYMMETRIZERS, AlignmentScores, Links, format_pharaoh
 from saccade.runs.load import load_run
 from saccade.tasks.base import Predictor
 
@@ -65,7 +65,7 @@ def run(model: Path, job: AlignJob, console: Console) -> None:
         raise UserError(f"--reverse: {job.reverse} given, the run itself; wanted: one of the opposite direction")
     runs = [load_aligning(folder) for folder in (model, job.reverse) if folder is not None]
     if job.gold is not None:
-        runs, report = choose.choose_by_gold(runs, *choose.with_gold(job.pairs(), job.gold), _watch)
+        runs, report = choose.choose_by_gold(runs, *choose.read_with_gold(job.pairs(), job.gold), _watch)
         if job.as_json:
             typer.echo(json.dumps(report.plain()))
         else:
@@ -108,7 +108,7 @@ def _write(found: Iterator[Links], job: AlignJob) -> None:
     """A line a pair, to the file when all of it is there, or as it comes to the standard output."""
     is_shown = job.output is None and sys.stdout.isatty()
     watched = terminal.counted(found, terminal.num_lines(job.source), hidden=is_shown)
-    lines = map(_as_json, watched) if job.as_json else map(pharaoh, watched)
+    lines = map(_as_json, watched) if job.as_json else map(format_pharaoh, watched)
     if job.output is None:
         for line in lines:
             typer.echo(line)
@@ -125,7 +125,7 @@ def _show(report: AlignReport, console: Console) -> None:
     for folder, scores in report.heads.items():
         console.print(f"\n{escape(str(folder))}: AER of every head, in percent", highlight=False)
         console.print(_grid(scores))
-        chosen = best(scores)
+        chosen = find_best_head(scores)
         console.print(f"Best: {describe_head(chosen.head)}; {_percent(chosen.scores)}.", highlight=False)
     for name, together in report.together.items():
         console.print(f"{name:20} {_percent(together)}", highlight=False)
@@ -139,7 +139,7 @@ def _percent(scores: AlignmentScores) -> str:
 def _grid(scores: Sequence[HeadScore]) -> Table:
     """A row for each layer and step, a column for each head and their mean."""
     table = Table(header_style="bold", box=None, pad_edge=False)
-    lowest = best(scores).scores.aer
+    lowest = find_best_head(scores).scores.aer
     columns = dict.fromkeys("mean" if score.head.head is None else str(score.head.head) for score in scores)
     for heading in ("layer", "step", *columns):
         table.add_column(heading, justify="right")

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from saccade.errors import UserError
 from saccade.inspection.align.gold import read_gold
-from saccade.inspection.align.links import SYMMETRIZERS, AlignmentScores, Gold, Links, pharaoh, reverse, scored
+from saccade.inspection.align.links import (
+    SYMMETRIZERS,
+    AlignmentScores,
+    Gold,
+    Links,
+    format_pharaoh,
+    reverse,
+    score_links,
+)
 
 
 def links(line: str) -> Links:
@@ -118,7 +126,7 @@ def test_agreeing_directions_change_nothing(some: Links) -> None:
 def test_scores_by_hand() -> None:
     gold = [Gold(links("0-0 1-1"), links("0-0 1-1 1-2")), Gold(links("2-3"), links("2-3"))]
     # 4 links, 3 sure; 2 of them are found; 3 links are possible
-    found = scored([links("0-0 1-2 3-3"), links("2-3")], gold)
+    found = score_links([links("0-0 1-2 3-3"), links("2-3")], gold)
     assert found == AlignmentScores(4, 3, 2, 3)
     assert found.precision == 3 / 4
     assert found.recall == 2 / 3
@@ -127,24 +135,28 @@ def test_scores_by_hand() -> None:
 
 def test_scores_of_nothing() -> None:
     empty = Gold(frozenset(), frozenset())
-    assert scored([], []).plain() == scored([frozenset()], [empty]).plain() == {"aer": 0, "precision": 1, "recall": 1}
-    assert scored([frozenset()], [Gold(links("0-0"), links("0-0"))]).aer == 1
+    assert (
+        score_links([], []).plain()
+        == score_links([frozenset()], [empty]).plain()
+        == {"aer": 0, "precision": 1, "recall": 1}
+    )
+    assert score_links([frozenset()], [Gold(links("0-0"), links("0-0"))]).aer == 1
 
 
 @given(st.lists(st.tuples(SOME, SOME, SOME), min_size=1, max_size=5))
 def test_gold_and_links_may_be_turned_round_together(sentences: list[tuple[Links, Links, Links]]) -> None:
     gold = [Gold(sure, sure | possible) for _, sure, possible in sentences]
     found = [one for one, _, _ in sentences]
-    assert scored(map(reverse, found), [one.reversed() for one in gold]) == scored(found, gold)
-    assert scored([one.sure for one in gold], gold).aer == 0
+    assert score_links(map(reverse, found), [one.reverse() for one in gold]) == score_links(found, gold)
+    assert score_links([one.sure for one in gold], gold).aer == 0
 
 
 @given(SOME)
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, some: Links) -> None:
     path = tmp_path_factory.mktemp("links") / "some.txt"
-    path.write_text(f"{pharaoh(some)}\n", "utf-8")
+    path.write_text(f"{format_pharaoh(some)}\n", "utf-8")
     assert read_gold(path, [(7, 5)]) == [Gold(some, some)]
-    assert pharaoh(some).split() == [f"{source}-{target}" for source, target in sorted(some)]
+    assert format_pharaoh(some).split() == [f"{source}-{target}" for source, target in sorted(some)]
 
 
 def written(tmp_path: Path, text: str, name: str = "gold.txt") -> Path:

@@ -1,4 +1,4 @@
-"""Pairs of texts and a model: the links that its heads make, and which of them makes the best."""
+"""Links pairs of texts by the weights of a model's heads, and finds the head whose links are best."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from saccade.inspection.align.heads import (
     GoldTally,
     HeadAgreement,
     HeadScore,
-    all_weights,
-    candidates,
-    linked,
-    links_of,
+    link_words,
+    list_candidates,
+    list_links,
+    stack_candidate_weights,
 )
 from saccade.inspection.align.links import Gold, Links, reverse
 from saccade.inspection.insight import Head
@@ -52,7 +52,7 @@ class Aligner(NamedTuple):
 
     def links(self, pairs: Iterable[Pair]) -> Iterator[Links]:
         """Yield the links that the head makes, pair by pair."""
-        return (links_of(linked(weight_TS)) for weight_TS in self.weights(pairs))
+        return (list_links(link_words(weight_TS)) for weight_TS in self.weights(pairs))
 
     def weights(self, pairs: Iterable[Pair]) -> Iterator[Tensor]:
         """Yield what the head weighs, pair by pair, [T, S] by words with </s> last on both sides."""
@@ -67,31 +67,31 @@ def link_jointly(forward: Aligner, backward: Aligner, pairs: Iterable[Pair]) -> 
     there, back = itertools.tee(pairs)
     for weight_TS, weight_ST in zip(forward.weights(there), backward.weights(swap(back)), strict=True):
         joint_TS = weight_TS * weight_ST.mT
-        yield links_of(linked(joint_TS)), reverse(links_of(linked(joint_TS.mT)))
+        yield list_links(link_words(joint_TS)), reverse(list_links(link_words(joint_TS.mT)))
 
 
 def score_heads(attention: WordAttention, pairs: Iterable[Pair], gold: Sequence[Gold]) -> list[HeadScore]:
     """Score every head of a model as an aligner of these pairs."""
-    tally = GoldTally(candidates(*attention.num_layers_and_heads()))
-    for weight_CTS, true in zip(attention.weights(pairs, all_weights), gold, strict=True):
-        tally.add(linked(weight_CTS), true)
+    tally = GoldTally(list_candidates(*attention.num_layers_and_heads()))
+    for weight_CTS, true in zip(attention.weights(pairs, stack_candidate_weights), gold, strict=True):
+        tally.add(link_words(weight_CTS), true)
     return tally.scores()
 
 
 def find_agreement(forward: WordAttention, backward: WordAttention, pairs: Sequence[Pair]) -> HeadAgreement:
     """Find the two heads of opposite directions that agree most about these pairs."""
-    tally = AgreementTally(*(candidates(*one.num_layers_and_heads()) for one in (forward, backward)))
-    both = forward.weights(pairs, all_weights), backward.weights(swap(pairs), all_weights)
+    tally = AgreementTally(*(list_candidates(*one.num_layers_and_heads()) for one in (forward, backward)))
+    both = forward.weights(pairs, stack_candidate_weights), backward.weights(swap(pairs), stack_candidate_weights)
     for forward_CTS, backward_DST in zip(*both, strict=True):
-        tally.add(linked(forward_CTS), linked(backward_DST))
+        tally.add(link_words(forward_CTS), link_words(backward_DST))
     return tally.best()
 
 
 def find_coverage(attention: WordAttention, pairs: Iterable[Pair]) -> Coverage:
     """Find the head whose links reach most source words of these pairs."""
-    tally = CoverageTally(candidates(*attention.num_layers_and_heads()))
-    for weight_CTS in attention.weights(pairs, all_weights):
-        tally.add(linked(weight_CTS))
+    tally = CoverageTally(list_candidates(*attention.num_layers_and_heads()))
+    for weight_CTS in attention.weights(pairs, stack_candidate_weights):
+        tally.add(link_words(weight_CTS))
     return tally.best()
 
 
@@ -104,10 +104,10 @@ def read_pairs(source: Path, target: Path | None) -> Iterator[Pair]:
     """Read two line-aligned files, or one with both sides: `source ||| target`, TSV or JSONL."""
     if target is not None or kind_of(source) in (".tsv", ".jsonl"):
         return Corpus(str(source), None if target is None else str(target)).pairs()
-    return _with_bars(source)
+    return _read_barred(source)
 
 
-def _with_bars(path: Path) -> Iterator[Pair]:
+def _read_barred(path: Path) -> Iterator[Pair]:
     for number, line in enumerate(read_raw_lines(path), 1):
         sides = line.rstrip("\r\n").split(BAR)
         if len(sides) != 2:

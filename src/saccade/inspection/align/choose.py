@@ -1,4 +1,4 @@
-"""The head of a run that aligns words: chosen by gold, by two directions that agree, or by what its links reach."""
+"""Chooses the head of a run that aligns words: by gold, by the agreement of two directions, or by coverage."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 from saccade.inspection.align.aligner import Aligner, WordAttention, find_agreement, link_jointly, score_heads, swap
 from saccade.inspection.align.gold import read_gold
-from saccade.inspection.align.heads import HeadAgreement, HeadScore, best, candidates
-from saccade.inspection.align.links import SYMMETRIZERS, AlignmentScores, Gold, Links, scored
+from saccade.inspection.align.heads import HeadAgreement, HeadScore, find_best_head, list_candidates
+from saccade.inspection.align.links import SYMMETRIZERS, AlignmentScores, Gold, Links, score_links
 from saccade.inspection.insight import Head
 
 Watch = Callable[[list[Pair]], Iterable[Pair]]  # passes pairs on
@@ -28,7 +28,7 @@ class AligningRun(NamedTuple):
 
     def check(self) -> AligningRun:
         """Refuse a head that the model doesn't have."""
-        known = candidates(*self.attention.num_layers_and_heads())
+        known = list_candidates(*self.attention.num_layers_and_heads())
         if self.head is not None and self.head not in known:
             path = self.folder / chosen_head.NAME
             raise UserError(f"{path}: {describe_head(self.head)}: this model has none; delete the file")
@@ -36,20 +36,20 @@ class AligningRun(NamedTuple):
 
     @property
     def aligner(self) -> Aligner:
-        """The attention with the head that was chosen."""
+        """Return the aligner that uses the chosen head."""
         assert self.head is not None
         return Aligner(self.attention, self.head)
 
 
 class AlignReport(NamedTuple):
-    """What gold says of each run's heads, and of the two best together."""
+    """The scores of each run's heads against gold, and of the two best heads together."""
 
     heads: dict[Path, list[HeadScore]]
     together: dict[str, AlignmentScores]
 
     def plain(self) -> dict[str, Any]:
         runs = [
-            {"run": str(folder), "best": _plain(best(scores)), "heads": [_plain(score) for score in scores]}
+            {"run": str(folder), "best": _plain(find_best_head(scores)), "heads": [_plain(score) for score in scores]}
             for folder, scores in self.heads.items()
         ]
         return {"runs": runs, "together": {name: scores.plain() for name, scores in self.together.items()}}
@@ -59,8 +59,8 @@ def _plain(score: HeadScore) -> dict[str, Any]:
     return {**score.head._asdict(), **score.scores.plain()}
 
 
-def with_gold(pairs: Iterable[Pair], path: Path) -> tuple[list[Pair], list[Gold]]:
-    """Read all pairs, and what people linked in them."""
+def read_with_gold(pairs: Iterable[Pair], path: Path) -> tuple[list[Pair], list[Gold]]:
+    """Read all pairs and the links that people made in them."""
     read = list(pairs)
     return read, read_gold(path, [(len(pair.source.split()), len(pair.target.split())) for pair in read])
 
@@ -70,19 +70,19 @@ def choose_by_gold(
 ) -> tuple[list[AligningRun], AlignReport]:
     """Choose the best head of each run, and keep it with the run; the second is of the opposite direction."""
     heads: dict[Path, list[HeadScore]] = {}
-    sides = [(pairs, gold), (list(swap(pairs)), [true.reversed() for true in gold])]
+    sides = [(pairs, gold), (list(swap(pairs)), [true.reverse() for true in gold])]
     for run, (read, true) in zip(runs, sides, strict=False):
         heads[run.folder] = score_heads(run.attention, watch(read), true)
-        found = best(heads[run.folder])
+        found = find_best_head(heads[run.folder])
         chosen_head.save(run.folder, found.head, chosen_by="gold", num_pairs=len(pairs), **found.scores.plain())
-    chosen = [run._replace(head=best(heads[run.folder]).head) for run in runs]
-    return chosen, AlignReport(heads, _together(chosen, pairs, gold) if len(chosen) == 2 else {})
+    chosen = [run._replace(head=find_best_head(heads[run.folder]).head) for run in runs]
+    return chosen, AlignReport(heads, _score_together(chosen, pairs, gold) if len(chosen) == 2 else {})
 
 
-def _together(runs: Sequence[AligningRun], pairs: list[Pair], gold: Sequence[Gold]) -> dict[str, AlignmentScores]:
+def _score_together(runs: Sequence[AligningRun], pairs: list[Pair], gold: Sequence[Gold]) -> dict[str, AlignmentScores]:
     forward, backward = (run.aligner for run in runs)
     both = list(link_jointly(forward, backward, pairs))
-    return {name: scored((join(*one) for one in both), gold) for name, join in SYMMETRIZERS.items()}
+    return {name: score_links((join(*one) for one in both), gold) for name, join in SYMMETRIZERS.items()}
 
 
 def choose_by_agreement(runs: Sequence[AligningRun], pairs: list[Pair]) -> tuple[list[AligningRun], HeadAgreement]:

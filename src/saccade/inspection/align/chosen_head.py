@@ -1,4 +1,4 @@
-"""Which head of a run aligns words best: found once, kept beside its weights."""
+"""Stores the head that aligns words best, once it is chosen, in the folder of its run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "aligning.json"
 
 
 def load(folder: Path) -> Head | None:
-    """The head, if it was ever chosen."""
+    """Load the chosen head, or return None if no head was chosen yet."""
     path = folder / NAME
     if not path.exists():
         return None
@@ -26,6 +26,6 @@ def load(folder: Path) -> Head | None:
 
 
 def save(folder: Path, head: Head, **how: Any) -> None:
-    """The head, and how it was chosen."""
+    """Save the head and how it was chosen."""
     with replace_file(folder / NAME) as draft:
         draft.write_text(json.dumps({**head._asdict(), **how}, indent=1), "utf-8")

@@ -1,4 +1,4 @@
-"""Word alignments that people made, from files: Pharaoh's or NAACL's format, told apart by what is in them."""
+"""Reads word alignments that people made, in Pharaoh's or NAACL's format; the first line tells which it is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAACL = re.compile(r"([0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9})(?: ([SP]))?(?: [01](
 Size = tuple[int, int]  # source words, target words
 
 
-class _Found(NamedTuple):
+class _GoldLink(NamedTuple):
     """A link in a file: the line, the sentence (from 0), and whether it is sure."""
 
     line: int
@@ -26,14 +26,14 @@ class _Found(NamedTuple):
 
 
 def read_gold(path: Path, sizes: Sequence[Size]) -> list[Gold]:
-    """The gold of sentences that have so many words each. Every mistake is told with its line.
+    """Read the gold links of sentences of these sizes; an error names the file and the line.
 
-    Pharaoh's: a line a sentence, `0-0` sure, `1?2` or `1p2` possible, counted from 0. NAACL's: a line a link,
-    `sentence source target [S|P]`, counted from 1; a 0 stands for no word, and such links say nothing.
+    In Pharaoh's format a line is a sentence: `0-0` is sure, `1?2` and `1p2` are possible, and words count from 0. In
+    NAACL's format a line is a link, `sentence source target [S|P]`, counted from 1; a 0 means no word and is skipped.
     """
     lines = list(read_lines(path))
     first = next(filter(None, lines), "")
-    found = _naacl(path, lines) if NAACL.fullmatch(first) else _pharaoh(path, lines, len(sizes))
+    found = _read_naacl(path, lines) if NAACL.fullmatch(first) else _read_pharaoh(path, lines, len(sizes))
     sure: list[set[Link]] = [set() for _ in sizes]
     possible: list[set[Link]] = [set() for _ in sizes]
     for one in found:
@@ -45,13 +45,13 @@ def read_gold(path: Path, sizes: Sequence[Size]) -> list[Gold]:
 
 
 def read_links(path: Path) -> Iterator[Links]:
-    """Pharaoh's lines of links, sure or not."""
+    """Yield the links of each line of a file in Pharaoh's format, sure and possible ones."""
     for number, line in enumerate(read_lines(path), 1):
-        yield frozenset(link for link, _ in _line(path, number, line))
+        yield frozenset(link for link, _ in _parse_line(path, number, line))
 
 
-def _line(path: Path, number: int, line: str) -> Iterator[tuple[Link, bool]]:
-    """The links of Pharaoh's line, each with whether it is sure."""
+def _parse_line(path: Path, number: int, line: str) -> Iterator[tuple[Link, bool]]:
+    """Yield each link of a line in Pharaoh's format, and True if it is sure."""
     for word in line.split():
         match = PHARAOH.fullmatch(word)
         if match is None:
@@ -59,15 +59,15 @@ def _line(path: Path, number: int, line: str) -> Iterator[tuple[Link, bool]]:
         yield (int(match[1]), int(match[3])), match[2] == "-"
 
 
-def _pharaoh(path: Path, lines: list[str], num_sentences: int) -> Iterator[_Found]:
+def _read_pharaoh(path: Path, lines: list[str], num_sentences: int) -> Iterator[_GoldLink]:
     if len(lines) != num_sentences:
         raise UserError(f"{path}: {len(lines):,} lines; there must be {num_sentences:,}, one for each sentence pair")
     for number, line in enumerate(lines, 1):
-        for link, is_sure in _line(path, number, line):
-            yield _Found(number, number - 1, link, is_sure)
+        for link, is_sure in _parse_line(path, number, line):
+            yield _GoldLink(number, number - 1, link, is_sure)
 
 
-def _naacl(path: Path, lines: list[str]) -> Iterator[_Found]:
+def _read_naacl(path: Path, lines: list[str]) -> Iterator[_GoldLink]:
     for number, line in enumerate(lines, 1):
         if not line:
             continue
@@ -76,10 +76,10 @@ def _naacl(path: Path, lines: list[str]) -> Iterator[_Found]:
             raise UserError(f"{path}:{number}: {line!r} is no link; allowed: sentence source target [S|P], from 1 on")
         sentence, source, target = (int(match[group]) for group in (1, 2, 3))
         if source and target:
-            yield _Found(number, sentence - 1, (source - 1, target - 1), match[4] != "P")
+            yield _GoldLink(number, sentence - 1, (source - 1, target - 1), match[4] != "P")
 
 
-def _check(path: Path, found: _Found, sizes: Sequence[Size]) -> None:
+def _check(path: Path, found: _GoldLink, sizes: Sequence[Size]) -> None:
     if not 0 <= found.sentence < len(sizes):
         what = f"sentence {found.sentence + 1} given; there are {len(sizes):,}"
         raise UserError(f"{path}:{found.line}: {what}, counted from 1")

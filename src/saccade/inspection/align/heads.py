@@ -1,8 +1,8 @@
-"""Which head aligns? Every head as a word aligner: by gold, by agreement of two directions, or by what it reaches.
+"""Scores every head as a word aligner: against gold, by agreement of two directions, or by coverage.
 
-Weights are of words, [..., T, S] with </s> last on both sides. The step that reads a word often aligns it better than
-the one that writes it (Chen 2020), so every head stands for two aligners, shift 0 and shift 1; so does every layer's
-mean of its heads.
+Weights are by words, [..., T, S] with </s> last on both sides. The step that reads a word often aligns it better than
+the step that writes it (Chen 2020). So every head is two candidates, with shift 0 and with shift 1, and so is the mean
+of each layer's heads.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from saccade.inspection.insight import Head
 SHIFTS = (0, 1)
 
 
-def candidates(num_layers: int, num_heads: int) -> list[Head]:
-    """All aligners of a model, in the order of `all_weights`."""
+def list_candidates(num_layers: int, num_heads: int) -> list[Head]:
+    """List all candidates of a model: every head and every layer's mean, at both shifts."""
     heads = [*range(num_heads), None]
     return [Head(layer, head, shift) for shift in SHIFTS for layer in range(num_layers) for head in heads]
 
 
-def all_weights(weight_BLHTS: Tensor) -> Tensor:
-    """What each candidate weighs for each written piece, [B, C, T, S]; what it weighs for </s> means nothing."""
+def stack_candidate_weights(weight_BLHTS: Tensor) -> Tensor:
+    """Return the weights of every candidate, [B, C, T, S]; the row of </s> has no meaning."""
     weight_BLHTS = torch.cat([weight_BLHTS, weight_BLHTS.mean(2, keepdim=True)], 2)
     return torch.stack([weight_BLHTS.roll(-shift, -2) for shift in SHIFTS], 1).flatten(1, 3)
 
 
-def linked(weight_TS: Tensor) -> Tensor:
-    """Each target word with the source word of greatest weight, never </s>: True where linked, [..., T, S].
+def link_words(weight_TS: Tensor) -> Tensor:
+    """Link each target word to its source word of greatest weight, never </s>; return [..., T, S], True where linked.
 
-    A word that weighs nothing has no link.
+    A word whose weights are all 0 gets no link.
     """
     weight_TS = weight_TS[..., :-1, :-1].nan_to_num()
     if not weight_TS.numel():
@@ -43,13 +43,13 @@ def linked(weight_TS: Tensor) -> Tensor:
     return torch.zeros_like(weight_TS, dtype=torch.bool).scatter(-1, source_T, greatest_T > 0)
 
 
-def links_of(linked_TS: Tensor) -> Links:
-    """As (source, target)."""
+def list_links(linked_TS: Tensor) -> Links:
+    """Convert a mask of links to pairs (source, target)."""
     return frozenset((source, target) for target, source in linked_TS.nonzero().tolist())
 
 
-def as_mask(links: Links, shape: torch.Size) -> Tensor:
-    """[T, S], True where linked."""
+def make_link_mask(links: Links, shape: torch.Size) -> Tensor:
+    """Convert links to a mask [T, S] that is True where two words are linked."""
     mask_TS = torch.zeros(shape, dtype=torch.bool)
     if links:
         source, target = torch.tensor(sorted(links)).unbind(1)
@@ -58,7 +58,7 @@ def as_mask(links: Links, shape: torch.Size) -> Tensor:
 
 
 class HeadScore(NamedTuple):
-    """A candidate and how well it aligns."""
+    """A candidate and its scores against gold."""
 
     head: Head
     scores: AlignmentScores
@@ -66,28 +66,28 @@ class HeadScore(NamedTuple):
 
 @final
 class GoldTally:
-    """Counts of every candidate against gold, sentence after sentence."""
+    """Counts the links of every candidate against gold, one sentence after another."""
 
     def __init__(self, heads: list[Head]) -> None:
         self.heads = heads
         self._counts_4C = torch.zeros(4, len(heads), dtype=torch.long)
 
     def add(self, linked_CTS: Tensor, gold: Gold) -> None:
-        sure_TS, possible_TS = (as_mask(links, linked_CTS.shape[1:]) for links in gold)
+        sure_TS, possible_TS = (make_link_mask(links, linked_CTS.shape[1:]) for links in gold)
         num_sure_C = sure_TS.sum().expand(len(self.heads))
         in_sure_C, in_possible_C = ((linked_CTS & mask_TS).sum((1, 2)) for mask_TS in (sure_TS, possible_TS))
         self._counts_4C += torch.stack([linked_CTS.sum((1, 2)), num_sure_C, in_sure_C, in_possible_C])
 
     def scores(self) -> list[HeadScore]:
-        """In the order of the candidates."""
+        """Return the scores in the order of the candidates."""
         return [
             HeadScore(head, AlignmentScores(*row))
             for head, row in zip(self.heads, self._counts_4C.T.tolist(), strict=True)
         ]
 
 
-def best(scores: Sequence[HeadScore]) -> HeadScore:
-    """The lowest AER; of equal ones the first."""
+def find_best_head(scores: Sequence[HeadScore]) -> HeadScore:
+    """Find the head with the lowest AER; the first one wins a tie."""
     return min(scores, key=lambda one: one.scores.aer)
 
 
@@ -101,7 +101,7 @@ class HeadAgreement(NamedTuple):
 
 @final
 class AgreementTally:
-    """How well each candidate agrees with each of the opposite direction, sentence after sentence."""
+    """Counts how many links each candidate shares with each candidate of the opposite direction."""
 
     def __init__(self, forward: list[Head], backward: list[Head]) -> None:
         self.forward, self.backward = forward, backward
@@ -129,7 +129,7 @@ class Coverage(NamedTuple):
 
 @final
 class CoverageTally:
-    """How many source words each candidate's links reach: a head that looks at few places aligns few words."""
+    """Counts the source words that each candidate's links reach: a head that looks at few places aligns few words."""
 
     def __init__(self, heads: list[Head]) -> None:
         self.heads = heads
@@ -140,6 +140,6 @@ class CoverageTally:
         self._num_words += linked_CTS.shape[2]
 
     def best(self) -> Coverage:
-        """The one that reaches most."""
+        """Return the candidate that reaches most source words."""
         index = int(self._reached_C.argmax())
         return Coverage(self.heads[index], float(self._reached_C[index]) / max(1, self._num_words))

@@ -1,7 +1,7 @@
-"""Which source word is which target word: links, how right they are, and two directions made one.
+"""Links between source and target words: their scores, and how two directions are combined.
 
-A link is (source word, target word), counted from 0. Written as Pharaoh writes them: `0-0 1-2`. Two directions are
-made one as Koehn 2005 (IWSLT) says, in the order in which Moses goes through them.
+A link is (source word, target word), counted from 0. Pharaoh's format writes links as `0-0 1-2`. Two directions are
+combined as in Koehn 2005 (IWSLT), in the order in which Moses visits the links.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ NEIGHBOURS = ((0, -1), (-1, 0), (0, 1), (1, 0), (-1, -1), (1, -1), (-1, 1), (1, 
 
 
 class Gold(NamedTuple):
-    """What people linked: surely, or possibly (sure links are possible too)."""
+    """The links that people made: sure ones and possible ones (a sure link is also possible)."""
 
     sure: Links
     possible: Links
 
-    def reversed(self) -> Gold:
-        """The same seen from the target."""
+    def reverse(self) -> Gold:
+        """Return the same links from target to source."""
         return Gold(reverse(self.sure), reverse(self.possible))
 
 
 class AlignmentScores(NamedTuple):
     """precision = |A & P| / |A|, recall = |A & S| / |S|, AER = 1 - (|A & S| + |A & P|) / (|A| + |S|).
 
-    Alignment error rate: Och & Ney 2003, section 5. Where there is nothing to divide by, nothing is wrong.
+    The alignment error rate is from Och & Ney 2003, section 5. Precision and recall are 1 and AER is 0 if there is
+    nothing to divide by.
     """
 
     num_links: int
@@ -39,12 +40,12 @@ class AlignmentScores(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """How many of the links are possible."""
+        """Return the share of the links that are possible."""
         return self.in_possible / self.num_links if self.num_links else 1.0
 
     @property
     def recall(self) -> float:
-        """How many of the sure links were found."""
+        """Return the share of the sure links that were found."""
         return self.in_sure / self.num_sure if self.num_sure else 1.0
 
     @property
@@ -56,8 +57,8 @@ class AlignmentScores(NamedTuple):
         return {"aer": self.aer, "precision": self.precision, "recall": self.recall}
 
 
-def scored(found: Iterable[Links], gold: Iterable[Gold]) -> AlignmentScores:
-    """All sentences together."""
+def score_links(found: Iterable[Links], gold: Iterable[Gold]) -> AlignmentScores:
+    """Score the links of all sentences together against gold."""
     counts = [
         (len(links), len(true.sure), len(links & true.sure), len(links & true.possible))
         for links, true in zip(found, gold, strict=True)
@@ -70,18 +71,18 @@ def scored(found: Iterable[Links], gold: Iterable[Gold]) -> AlignmentScores:
 
 
 def reverse(links: Iterable[Link]) -> Links:
-    """Links seen from the other side."""
+    """Swap source and target of every link."""
     return frozenset((target, source) for source, target in links)
 
 
-def pharaoh(links: Iterable[Link]) -> str:
-    """A line of links, in order."""
+def format_pharaoh(links: Iterable[Link]) -> str:
+    """Format links in order as a line of Pharaoh's format."""
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
 @final
 class _Alignment:
-    """Links that grow, and the words that have one."""
+    """A growing set of links, and the words that have a link."""
 
     def __init__(self, links: Links) -> None:
         self.links = set(links)
@@ -93,33 +94,33 @@ class _Alignment:
         self.targets.add(link[1])
 
     def num_covered(self, link: Link) -> int:
-        """How many of its two words have a link."""
+        """Count which of the link's two words already have a link."""
         return (link[0] in self.sources) + (link[1] in self.targets)
 
 
 def intersection(forward: Links, backward: Links) -> Links:
-    """What both directions say."""
+    """Return the links that both directions have."""
     return forward & backward
 
 
 def union(forward: Links, backward: Links) -> Links:
-    """What either direction says."""
+    """Return the links that either direction has."""
     return forward | backward
 
 
 def grow_diag(forward: Links, backward: Links) -> Links:
-    """The intersection, and of the union whatever touches it (also at a corner) and links a word that had no link."""
-    return frozenset(_grown(forward, backward).links)
+    """Grow the intersection by adjacent links of the union (corners count) that link a word without a link."""
+    return frozenset(_grow_fully(forward, backward).links)
 
 
 def grow_diag_final(forward: Links, backward: Links) -> Links:
-    """... and whatever else of one direction, then of the other, links a word that had no link."""
-    return _finished(forward, backward, most_covered=1)
+    """Grow as grow-diag, then add links of one direction, then of the other, that link a word without a link."""
+    return _grow_and_finish(forward, backward, most_covered=1)
 
 
 def grow_diag_final_and(forward: Links, backward: Links) -> Links:
-    """... and whatever else of one direction, then of the other, links two words that had no link."""
-    return _finished(forward, backward, most_covered=0)
+    """Grow as grow-diag, then add links of one direction, then of the other, if both words have no link."""
+    return _grow_and_finish(forward, backward, most_covered=0)
 
 
 SYMMETRIZERS: dict[str, Callable[[Links, Links], Links]] = {
@@ -131,7 +132,7 @@ SYMMETRIZERS: dict[str, Callable[[Links, Links], Links]] = {
 }
 
 
-def _grown(forward: Links, backward: Links) -> _Alignment:
+def _grow_fully(forward: Links, backward: Links) -> _Alignment:
     allowed, grown = forward | backward, _Alignment(forward & backward)
     while _grow(grown, allowed):
         pass
@@ -139,7 +140,7 @@ def _grown(forward: Links, backward: Links) -> _Alignment:
 
 
 def _grow(grown: _Alignment, allowed: Links) -> bool:
-    """Go once through all links by target, then source, also those that are added ahead; say if any was."""
+    """Visit all links once by target, then source, also links added further on; return True if any was added."""
     waiting = sorted(link[::-1] for link in grown.links)  # a heap
     before = len(grown.links)
     while waiting:
@@ -152,8 +153,8 @@ def _grow(grown: _Alignment, allowed: Links) -> bool:
     return len(grown.links) > before
 
 
-def _finished(forward: Links, backward: Links, *, most_covered: int) -> Links:
-    grown = _grown(forward, backward)
+def _grow_and_finish(forward: Links, backward: Links, *, most_covered: int) -> Links:
+    grown = _grow_fully(forward, backward)
     for direction in (forward, backward):
         for link in sorted(direction, key=lambda link: link[::-1]):
             if grown.num_covered(link) <= most_covered:
