@@ -84,7 +84,7 @@ class LookOutput:
                 if self.view.name not in whole.views:
                     self.view.of(seen)  # refuses what is not there
                 shown.append(whole.plain())
-                pictures.append(None if seen.picture is None else caption.address(seen.picture))
+                pictures.append(None if seen.picture is None else caption.encode_picture(seen.picture))
             self._say(seen, None)
         if not shown:
             raise UserError("text: all are blank; there is nothing to look at")
@@ -97,7 +97,9 @@ class LookOutput:
         if self.as_json:
             _print_json(self._asked(seen, drawn).plain())
             return
-        self.console.print(heatmap.printable(seen.answer.line(), self.console.encoding), highlight=False, markup=False)
+        self.console.print(
+            heatmap.make_printable(seen.answer.line(), self.console.encoding), highlight=False, markup=False
+        )
         if drawn is not None:
             self.console.print(heatmap.in_terminal(drawn.weight_TS, console=self.console, **drawn.names))
         elif not self.is_page:
@@ -167,7 +169,7 @@ def _table(rows: Sequence[dict[str, Any]], console: Console) -> RenderableType:
     names, pen = list(rows[0])[2:], heatmap.Pen.of(console)
     most = {name: max(1e-9, *(row[name] for row in rows)) for name in names}
     lines = list[RenderableType]()
-    for part in heatmap.panels([len(name) + 1 for name in names], console.width - len(PLACE)):
+    for part in heatmap.split_columns([len(name) + 1 for name in names], console.width - len(PLACE)):
         header = PLACE + "".join(f"{name:>{len(name) + 2}}" for name in names[part])
         lines += [Text(header, style="bold", no_wrap=True)]
         for row in rows:

@@ -109,8 +109,8 @@ def examine(translator: Translator, data: Path, console: Console) -> tuple[float
 def show_curves(out: Path, console: Console) -> None:
     """Print the curves of the loss and of BLEU."""
     found = {
-        "loss in training": braille.of_log(out / "log.jsonl", "loss"),
-        "BLEU of the validation sentences": braille.of_log(out / "log.jsonl", "valid_bleu"),
+        "loss in training": braille.read_curve(out / "log.jsonl", "loss"),
+        "BLEU of the validation sentences": braille.read_curve(out / "log.jsonl", "valid_bleu"),
     }
     console.print("", braille.in_terminal(found, console=console))
 

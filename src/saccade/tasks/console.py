@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.status import Status
 
-from saccade.inspection.draw.heatmap import shows
+from saccade.inspection.draw.heatmap import can_show
 
 DOTS = "⠋"  # of the wheel that rich turns where there are more letters than ASCII's
 T = TypeVar("T")
@@ -24,7 +24,7 @@ def watched(console: Console, rows: Iterable[T], what: str) -> Iterator[T]:
 
 def busy(console: Console, what: str) -> Status:
     """A wheel that turns on a terminal while something is done that can't be counted."""
-    return console.status(what, spinner="dots" if shows(console, DOTS) else "line")
+    return console.status(what, spinner="dots" if can_show(console, DOTS) else "line")
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:

@@ -15,17 +15,17 @@ def test_a_log_gives_the_steps_where_something_was_measured(tmp_path: Path) -> N
     path.write_text(
         '{"step": 10, "loss": 2.5}\n{"step": 20, "loss": null}\n{"step": 30, "loss": 0.5, "x": 1}\n', "utf-8"
     )
-    assert braille.of_log(path, "loss") == ([10, 30], [2.5, 0.5])
-    assert braille.of_log(path, "x") == ([30], [1])
+    assert braille.read_curve(path, "loss") == ([10, 30], [2.5, 0.5])
+    assert braille.read_curve(path, "x") == ([30], [1])
 
 
 def test_a_rising_line_runs_from_the_lower_left_to_the_upper_right() -> None:
-    lines = braille.dotted([1, 2], [0.0, 5.0])
+    lines = braille.draw_dots([1, 2], [0.0, 5.0])
     blank = chr(0x2800)
     assert [len(line) for line in lines] == [braille.WIDTH] * braille.HEIGHT
     assert lines[-1][0] != blank != lines[0][-1]
     assert lines[0][0] == lines[-1][-1] == blank
-    assert braille.dotted([1, 2], [5.0, 0.0])[0][0] != blank
+    assert braille.draw_dots([1, 2], [5.0, 0.0])[0][0] != blank
 
 
 def test_a_scale_can_be_shared() -> None:
@@ -54,7 +54,7 @@ def test_ascii_is_enough() -> None:
 
 def test_every_column_has_a_dot_even_of_one_point_or_a_flat_line() -> None:
     for steps, values in (([7.0], [3.0]), ([1.0, 9.0], [2.0, 2.0]), ([1.0, 2.0, 9.0], [0.0, 9.0, 1.0])):
-        columns = zip(*braille.dotted(steps, values), strict=True)
+        columns = zip(*braille.draw_dots(steps, values), strict=True)
         assert all(any(cell != chr(0x2800) for cell in column) for column in columns)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from saccade.inspection.draw.caption import DARKEST, VEIL, article, in_terminal, overlay, to_file
+from saccade.inspection.draw.caption import DARKEST, VEIL, in_terminal, overlay, render_article, to_file
 
 PICTURE = np.full((3, 4, 6), 255, np.uint8)
 WEIGHTS = np.array([[[0.5, 0.0], [0.25, 0.25]], [[1.0, 0.0], [0.0, 0.0]]])
@@ -46,7 +46,7 @@ def test_nothing_said_is_nothing_drawn(tmp_path: Path) -> None:
 
 
 def test_a_part_of_a_page_is_safe_text() -> None:
-    part = article(PICTURE, ["<b>", "dog"], WEIGHTS, ["a <dog>"])
+    part = render_article(PICTURE, ["<b>", "dog"], WEIGHTS, ["a <dog>"])
     assert "<b>" not in part
     assert "a &lt;dog&gt;" in part
     assert 'src="data:image/png;base64,' in part

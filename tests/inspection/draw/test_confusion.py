@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saccade.inspection.draw.confusion import Confusion, LabelScores, articles, shaded
+from saccade.inspection.draw.confusion import Confusion, LabelScores, render_articles, shade_words
 
 TRUE = ["a", "a", "a", "b", "b", "c"]
 FOUND = ["a", "a", "b", "b", "d", "a"]
@@ -53,7 +53,7 @@ def test_in_the_report() -> None:
 
 
 def test_words_are_shaded_by_their_weight() -> None:
-    text = shaded(["<i>", "good"], [0.2, 0.8])
+    text = shade_words(["<i>", "good"], [0.2, 0.8])
     assert text.index("/ 0.15") < text.index("&lt;i&gt;") < text.index("/ 0.60") < text.index("good")
-    assert shaded([], []) == ""
-    assert "<script" not in articles([(text, "<script>", "<script>", "<script>")])
+    assert shade_words([], []) == ""
+    assert "<script" not in render_articles([(text, "<script>", "<script>", "<script>")])

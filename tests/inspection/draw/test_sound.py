@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from saccade.inspection.draw import sound
-from saccade.inspection.draw.sound import later_looks, monotonic_share
+from saccade.inspection.draw.sound import count_later_looks, measure_monotonic_share
 from saccade.tasks.translate.word_errors import word_error_rate, word_errors
 
 
 def test_looks_that_move_on_are_counted() -> None:
     weight_TS = torch.tensor([[0.9, 0.1, 0, 0], [0.2, 0.5, 0.3, 0], [0.1, 0.8, 0.1, 0], [0, 0, 0, 1.0], [1.0, 0, 0, 0]])
-    assert later_looks(weight_TS) == (2, 4)  # it stays once, and goes back once
-    assert later_looks(weight_TS[:1]) == (0, 0)
-    assert monotonic_share([weight_TS, weight_TS[:2]]) == 3 / 5
-    assert math.isnan(monotonic_share([weight_TS[:1]]))
+    assert count_later_looks(weight_TS) == (2, 4)  # it stays once, and goes back once
+    assert count_later_looks(weight_TS[:1]) == (0, 0)
+    assert measure_monotonic_share([weight_TS, weight_TS[:2]]) == 3 / 5
+    assert math.isnan(measure_monotonic_share([weight_TS[:1]]))
 
 
 @pytest.mark.parametrize("ending", [".png", ".svg"])

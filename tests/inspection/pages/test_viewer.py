@@ -376,7 +376,7 @@ def painted(canvas: Any) -> Any:
 
 def test_a_caption_is_its_picture_for_each_word_light_where_it_looked(opened: Any) -> None:
     seen, pixels = caption(), np.random.default_rng(4).integers(0, 256, (3, 80, 120), np.uint8)
-    page = opened(seen, caption(), pictures=[captions.address(pixels), None])
+    page = opened(seen, caption(), pictures=[captions.encode_picture(pixels), None])
     weights = seen.maps["cross"].weight_LHTS[0, 0].unflatten(-1, (2, 3)).numpy()
     enlarged = pixels.repeat(4, 1).repeat(4, 2)
     stage, words = page.locator("#picture"), page.locator("#queries .word")

@@ -1,1 +1,1 @@
-"""Pictures, in files and in the terminal."""
+"""Draws weights, paths and tables as picture files and in the terminal."""

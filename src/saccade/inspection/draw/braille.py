@@ -1,4 +1,4 @@
-"""Curves of a run's log in the terminal, drawn in braille dots."""
+"""Draws curves in the terminal with braille dots, for example those of a run's log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from saccade.inspection.draw.heatmap import shows
+from saccade.inspection.draw.heatmap import can_show
 
 WIDTH, HEIGHT = 28, 7  # characters; each is two dots wide and four high
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character, from its top
@@ -24,8 +24,8 @@ PLAIN: dict[int, str] = {  # where only ASCII can be shown: a dot above, below, 
 Curve = tuple[list[float], list[float]]
 
 
-def of_log(path: Path, name: str) -> Curve:
-    """The steps at which something was measured, and what it was."""
+def read_curve(path: Path, name: str) -> Curve:
+    """Read the steps at which a log has this value, and the values."""
     rows: list[dict[str, Any]] = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     found = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
     return [step for step, _ in found], [value for _, value in found]
@@ -38,11 +38,11 @@ def in_terminal(
     between: tuple[float, float] | None = None,
     end: str | None = None,
 ) -> RenderableType:
-    """Curves side by side, each under its name, with its highest and lowest value beside it.
+    """Draw curves side by side, each under its name, with its highest and lowest value beside it.
 
-    With `between` they share one scale; `end` says what is at the right, if it isn't the last step.
+    The curves share the scale `between` if it is given; `end` replaces the label of the last step.
     """
-    spelling = {} if shows(console, "".join(map(chr, PLAIN))) else PLAIN
+    spelling = {} if can_show(console, "".join(map(chr, PLAIN))) else PLAIN
     table = Table(box=None, show_header=True, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for name in curves:
         table.add_column(name, no_wrap=True)
@@ -55,17 +55,17 @@ def _panel(curve: Curve, between: tuple[float, float] | None, end: str | None) -
     lowest, highest = between or (min(values), max(values))
     top, bottom = (f"{round(value, 2) + 0.0:8.2f} " for value in (highest, lowest))  # no -0.00
     labels = [top, *[" " * 9] * (HEIGHT - 2), bottom]
-    lines = [label + "│" + line for label, line in zip(labels, dotted(steps, values, between), strict=True)]
+    lines = [label + "│" + line for label, line in zip(labels, draw_dots(steps, values, between), strict=True)]
     last = f"step {steps[-1]:,.0f}" if end is None else end
     return "\n".join([*lines, " " * 9 + "└" + "─" * WIDTH, f"{last:>{WIDTH + 10}}"])
 
 
-def dotted(steps: Sequence[float], values: Sequence[float], between: tuple[float, float] | None = None) -> list[str]:
-    """A line through the points, in braille dots, highest value (or that of `between`) at the top."""
+def draw_dots(steps: Sequence[float], values: Sequence[float], between: tuple[float, float] | None = None) -> list[str]:
+    """Draw a line through the points in braille dots; the highest value (or that of `between`) is at the top."""
     lowest, highest = between or (min(values), max(values))
     columns, rows = 2 * WIDTH, 4 * HEIGHT
     at = [steps[0] + (steps[-1] - steps[0]) * column / (columns - 1) for column in range(columns)]
-    height = [(_between(steps, values, step) - lowest) / ((highest - lowest) or 1) for step in at]
+    height = [(_interpolate(steps, values, step) - lowest) / ((highest - lowest) or 1) for step in at]
     row = [round((rows - 1) * (1 - share)) for share in height]
     cells = [[0] * WIDTH for _ in range(HEIGHT)]
     for column, (before, here) in enumerate(itertools.pairwise([row[0], *row])):
@@ -74,8 +74,8 @@ def dotted(steps: Sequence[float], values: Sequence[float], between: tuple[float
     return ["".join(chr(BLANK + cell) for cell in line) for line in cells]
 
 
-def _between(steps: Sequence[float], values: Sequence[float], step: float) -> float:
-    """The value at a step, on the straight line between its neighbours."""
+def _interpolate(steps: Sequence[float], values: Sequence[float], step: float) -> float:
+    """Interpolate the value at a step between its two neighbours."""
     for (left, low), (right, high) in itertools.pairwise(zip(steps, values, strict=True)):
         if left <= step <= right:
             return low + (high - low) * (step - left) / (right - left)

@@ -1,4 +1,4 @@
-"""A figure for each class of examples, say BLEU by source length, for one model or several in one picture."""
+"""Draws a figure for each class of examples, such as BLEU by source length, for one model or for several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from saccade.files import replace_file
 def to_file(
     figures: Mapping[str, Sequence[float]], path: Path, *, classes: Sequence[str], across: str, up: str
 ) -> None:
-    """PNG, SVG or PDF, by the path's ending: a line for each name, a point for each class."""
+    """Write a PNG, SVG or PDF, by the path's ending, with a line for each name and a point for each class."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

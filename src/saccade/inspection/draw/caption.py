@@ -1,4 +1,4 @@
-"""A caption word by word: the picture, and for each word the picture with its attention over it (Xu 2015, figure 3)."""
+"""Draws a caption word by word: the picture, then for each word its attention over it (Xu 2015, figure 3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from saccade.files import replace_file
-from saccade.inspection.draw.heatmap import Pen, check_ending, printable
+from saccade.inspection.draw.heatmap import Pen, check_ending, make_printable
 from saccade.inspection.pages.render import png_address, render
 
 COLUMNS = 6
@@ -28,48 +28,48 @@ VEIL = 0.2  # of white over the picture, so that looking at something dark is se
 def to_file(
     path: Path, picture_CYX: NDArray[np.uint8] | None, words: Sequence[str], weight_TYX: NDArray[Any], title: str = ""
 ) -> None:
-    """PNG, SVG or PDF, by the path's ending."""
+    """Write a PNG, SVG or PDF, by the path's ending."""
     check_ending(path)
     figure = _figure(picture_CYX, words, weight_TYX, title)
     with replace_file(path) as draft:
         figure.savefig(draft)
 
 
-def article(
+def render_article(
     picture_CYX: NDArray[np.uint8] | None, words: Sequence[str], weight_TYX: NDArray[Any], references: Sequence[str]
 ) -> Markup:
-    """A part of a page: what was written, what was to be written, and where it looked."""
+    """Render a part of a page: the caption, its references, and the attention of each word."""
     drawn = io.BytesIO()
     _figure(picture_CYX, words, weight_TYX, "").savefig(drawn, format="png")
     address = png_address(drawn.getvalue())
     return render("caption.html", text=" ".join(words), references=references, address=address)
 
 
-def address(picture_CYX: NDArray[np.uint8]) -> str:
-    """The picture itself as a data: address, which a page needs nothing else for."""
+def encode_picture(picture_CYX: NDArray[np.uint8]) -> str:
+    """Encode the picture as a data: address, so that a page needs no second file."""
     from PIL import Image
 
     drawn = io.BytesIO()
-    Image.fromarray(np.rint(255 * _colours(picture_CYX)).astype(np.uint8)).save(drawn, "png")
+    Image.fromarray(np.rint(255 * _convert_to_rgb(picture_CYX)).astype(np.uint8)).save(drawn, "png")
     return png_address(drawn.getvalue())
 
 
 def in_terminal(words: Sequence[str], weight_TYX: NDArray[Any], console: Console) -> RenderableType:
-    """A shaded map of the places for each word, side by side."""
+    """Draw a shaded map of the weights for each word, side by side."""
     panels, shades = [], Pen.of(console).shades
     for word, weight_YX in zip(words, weight_TYX, strict=True):
         level_YX = np.rint(weight_YX / max(float(weight_YX.max()), 1e-9) * (len(shades) - 1)).astype(int)
         lines = ["".join(2 * shades[level] for level in row) for row in level_YX]
-        panels.append(Text("\n".join([printable(word, console.encoding), *lines]), no_wrap=True))
+        panels.append(Text("\n".join([make_printable(word, console.encoding), *lines]), no_wrap=True))
     return Columns(panels, padding=(1, 2))
 
 
 def overlay(picture_CYX: NDArray[np.uint8] | None, weight_YX: NDArray[Any]) -> NDArray[np.float64]:
-    """The picture [Y, X, 3], darker where the weight is less; without a picture, the weights as light."""
+    """Darken the picture where weights are low and return [Y, X, 3]; without a picture, draw the weights as light."""
     light_YX = DARKEST + (1 - DARKEST) * weight_YX / max(float(weight_YX.max()), 1e-9)
     if picture_CYX is None:
         return np.repeat(light_YX[..., None], 3, 2)
-    picture_YXC = _colours(picture_CYX)
+    picture_YXC = _convert_to_rgb(picture_CYX)
     rows, columns = (
         np.minimum(np.arange(size) * cells // size, cells - 1)
         for size, cells in zip(picture_YXC.shape[:2], weight_YX.shape, strict=True)
@@ -77,8 +77,8 @@ def overlay(picture_CYX: NDArray[np.uint8] | None, weight_YX: NDArray[Any]) -> N
     return ((1 - VEIL) * picture_YXC + VEIL) * light_YX[np.ix_(rows, columns)][..., None]
 
 
-def _colours(picture_CYX: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """[Y, X, 3] from 0 to 1, grey pictures too."""
+def _convert_to_rgb(picture_CYX: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Convert a picture, grey or coloured, to [Y, X, 3] from 0 to 1."""
     return np.broadcast_to(picture_CYX, (3, *picture_CYX.shape[1:])).transpose(1, 2, 0) / 255
 
 
@@ -88,7 +88,7 @@ def _figure(picture_CYX: NDArray[np.uint8] | None, words: Sequence[str], weight_
 
     panels: list[tuple[str, NDArray[np.float64]]] = []
     if picture_CYX is not None:
-        panels.append(("", _colours(picture_CYX)))
+        panels.append(("", _convert_to_rgb(picture_CYX)))
     panels += [(word, overlay(picture_CYX, weight)) for word, weight in zip(words, weight_TYX, strict=True)]
     columns = max(1, min(COLUMNS, len(panels)))  # nothing may be said of nothing
     rows = max(1, math.ceil(len(panels) / columns))

@@ -1,4 +1,4 @@
-"""Which label was taken for which: a table for the terminal and the report, with what is counted from it."""
+"""Counts which label was predicted for which, and shows the counts in the terminal and in the report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHERS = "(others)"
 
 
 class LabelScores(NamedTuple):
-    """Of one label, in percent; 0 where nothing is there to count. So many texts have it."""
+    """The number of texts with a label, and its scores in percent; a score is 0 if there is nothing to divide by."""
 
     label: str
     num_texts: int
@@ -33,14 +33,14 @@ class LabelScores(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Confusion:
-    """How many texts of each label (down) were given each label (across)."""
+    """The number of texts for each pair of true label (rows) and predicted label (columns)."""
 
     labels: list[str]
     count: NDArray[np.int64]
 
     @classmethod
     def of(cls, true: Sequence[str], found: Sequence[str]) -> Confusion:
-        """The labels that occur on either side, the most frequent first."""
+        """Count all pairs of labels that occur on either side; the most frequent true label is first."""
         assert len(true) == len(found)
         names = sorted({*true, *found})
         number = {name: index for index, name in enumerate(names)}
@@ -51,23 +51,23 @@ class Confusion:
 
     @property
     def accuracy(self) -> float:
-        """The share of texts that were given their label, in percent."""
+        """Return the share of texts with the right label, in percent."""
         return _percent(int(np.trace(self.count)), int(self.count.sum()))
 
     @property
     def macro_f1(self) -> float:
-        """The mean F1 of all labels that occur, rare or frequent, in percent."""
+        """Return the mean F1 of all labels that occur, rare or frequent, in percent."""
         return float(np.mean([row.f1 for row in self.by_label()]))
 
     def by_label(self) -> list[LabelScores]:
-        """F1 = 2 P R / (P + R) = 2 right / (true + found), for each label."""
+        """Score each label: F1 = 2 P R / (P + R) = 2 right / (true + found)."""
         true, found, right = self.count.sum(1), self.count.sum(0), np.diag(self.count)
         rows = zip(self.labels, true.tolist(), found.tolist(), right.tolist(), strict=True)
         return [LabelScores(n, t, _percent(r, f), _percent(r, t), _percent(2 * r, t + f)) for n, t, f, r in rows]
 
     def lines(self, most: int = MOST_LABELS) -> list[str]:
-        """The table as text: true labels down, given ones across, each with its F1 at the end."""
-        part = self._frequent(most)
+        """Format the table as text: true labels are rows, predicted labels are columns, F1 is the last column."""
+        part = self._keep_frequent(most)
         f1 = {row.label: f"{row.f1:.1f}" for row in self.by_label()}
         head = ["", *part.labels, "F1"]
         rows = [
@@ -77,7 +77,7 @@ class Confusion:
         return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)]
 
     def html(self) -> Markup:
-        """The same for the report, with every label; a cell is shaded by its share of the row."""
+        """Render the table with every label for the report; a cell is shaded by its share of the row."""
         rows = list(zip(self.labels, self.count.tolist(), strict=True))
         caption = "Down: the true label; across: the one given"
         matrix = render_table(caption, self.labels, rows, template="confusion.html", look="heat")
@@ -86,7 +86,7 @@ class Confusion:
         return matrix + render_table("Each label, in percent", head, scores, template="named_rows.html")
 
     def draw(self, path: Path) -> None:
-        """The shares of each row as a PNG, SVG or PDF."""
+        """Draw the shares of each row as a PNG, SVG or PDF."""
         heatmap.check_ending(path)
         share = torch.from_numpy(self.count / self.count.sum(1, keepdims=True).clip(1))
         heatmap.to_file(
@@ -98,8 +98,8 @@ class Confusion:
             label="share of the row",
         )
 
-    def _frequent(self, most: int) -> Confusion:
-        """The most frequent labels, all others as one."""
+    def _keep_frequent(self, most: int) -> Confusion:
+        """Keep the most frequent labels and count all others as one label."""
         if len(self.labels) <= most:
             return self
         group = np.minimum(np.arange(len(self.labels)), most - 1)
@@ -108,8 +108,8 @@ class Confusion:
         return Confusion([*self.labels[: most - 1], OTHERS], count)
 
 
-def shaded(words: Sequence[str], weights: Sequence[float]) -> Markup:
-    """A text as HTML, each word the darker the more it weighs; the heaviest has the full shade."""
+def shade_words(words: Sequence[str], weights: Sequence[float]) -> Markup:
+    """Render a text as HTML with a darker shade for a greater weight; the greatest has the full shade."""
     most = max(weights, default=0.0) or 1.0
     span = Markup('<span style="background:rgb(var(--accent) / {:.2f});border-radius:3px" title="{:.1f}%">{}</span>')
     return Markup(" ").join(
@@ -118,7 +118,7 @@ def shaded(words: Sequence[str], weights: Sequence[float]) -> Markup:
 
 
 def in_terminal(words: Sequence[str], weights: Sequence[float], *, with_numbers: bool = False) -> Text:
-    """A text for the terminal, each word the brighter the more it weighs; with numbers also where nothing shines."""
+    """Colour a text for the terminal, brighter for a greater weight; numbers help where there are no colours."""
     most, line = max(weights, default=0.0) or 1.0, Text()
     for word, weight in zip(words, weights, strict=True):
         level = round(90 + 165 * weight / most)
@@ -127,8 +127,8 @@ def in_terminal(words: Sequence[str], weights: Sequence[float], *, with_numbers:
     return line
 
 
-def articles(texts: Iterable[tuple[str, str, str, str]]) -> Markup:
-    """Texts as they were read: each HTML, the true label, the one given, and what is said of that."""
+def render_articles(texts: Iterable[tuple[str, str, str, str]]) -> Markup:
+    """Render texts for a page; each is its HTML, the true label, the predicted label and a remark."""
     return render("labelled.html", texts=[(Markup(text), true, given, said) for text, true, given, said in texts])
 
 

@@ -1,4 +1,4 @@
-"""What every picture of words shares: how it ends, which fonts it asks for, and how it is saved whole."""
+"""The file endings, fonts and colours that all pictures of words share."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ MISSING = re.compile(r"Glyph (\d+) .* missing from")
 
 
 def check_ending(path: Path) -> None:
-    """A mistake where no picture can be written."""
+    """Refuse a path whose ending is no picture format."""
     if path.suffix not in PICTURES:
         raise UserError(f"{path}: a picture ends in {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
 
 
 @contextmanager
-def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
-    """A figure to draw into; PNG, SVG or PDF by the path's ending, saved at the end of the block."""
+def open_picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
+    """Open a figure to draw into, and save it as PNG, SVG or PDF, by the path's ending, at the end of the block."""
     check_ending(path)
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(STYLE | {"font.family": _fonts()}), _told_once(path):
+    with mpl.rc_context(STYLE | {"font.family": _list_fonts()}), _warn_once(path):
         figure = Figure(figsize=size, layout="constrained", dpi=150)
         FigureCanvasAgg(figure)
         yield figure
@@ -49,14 +49,14 @@ def picture(path: Path, size: tuple[float, float]) -> Iterator[Any]:
             figure.savefig(draft)
 
 
-def colours() -> Any:
-    """The colours of weights."""
+def make_colour_map() -> Any:
+    """Return the colour map of weights."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("weights", RAMP)
 
 
-def _fonts() -> list[str]:
+def _list_fonts() -> list[str]:
     from matplotlib.font_manager import fontManager
 
     installed = {font.name for font in fontManager.ttflist}
@@ -64,8 +64,8 @@ def _fonts() -> list[str]:
 
 
 @contextmanager
-def _told_once(path: Path) -> Iterator[None]:
-    """Letters that no font has are told in one line; in an SVG whoever opens it brings the fonts."""
+def _warn_once(path: Path) -> Iterator[None]:
+    """Warn once of all letters that no font has; an SVG gets its fonts where it is opened, so it needs no warning."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield

@@ -1,4 +1,4 @@
-"""All layers and heads of an attention in one picture: a grid of small heat maps with one scale."""
+"""Draws all layers and heads of an attention in one picture: a grid of small heat maps with one scale."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from saccade.inspection.draw.figure import colours, picture
+from saccade.inspection.draw.figure import make_colour_map, open_picture
 
 INK, QUIET, MARK = "#1d2126", "#5c6570", "#d9480f"
 MOST_NAMED = 24  # words on a side, beyond which their names would touch
@@ -24,14 +24,16 @@ def to_file(
     title: str = "",
     marked: tuple[int, int] | None = None,
 ) -> None:
-    """PNG, SVG or PDF: a row for each layer, a column for each head, words at the edges; a `marked` head is framed."""
+    """Write a PNG, SVG or PDF with a row for each layer and a column for each head; a `marked` head is framed."""
     num_layers, num_heads, height, width = weight_LHTS.shape
     across, down = (min(2.6, max(1.1, LETTER * size * 1.6)) for size in (width, height))
-    with picture(path, (2.0 + across * num_heads, 1.7 + down * num_layers)) as figure:
+    with open_picture(path, (2.0 + across * num_heads, 1.7 + down * num_layers)) as figure:
         panels = figure.subplots(num_layers, num_heads, squeeze=False, sharex=True, sharey=True)
         for layer, head in ((layer, head) for layer in range(num_layers) for head in range(num_heads)):
             axes, weight_TS = panels[layer, head], weight_LHTS[layer, head].detach().float().cpu().numpy()
-            image = axes.imshow(weight_TS, cmap=colours(), vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+            image = axes.imshow(
+                weight_TS, cmap=make_colour_map(), vmin=0, vmax=1, aspect="auto", interpolation="nearest"
+            )
             _frame(axes, (layer, head) == marked)
             if not layer:
                 axes.set_title(f"head {head}", fontsize=9, color=QUIET)
@@ -50,7 +52,7 @@ def _frame(axes: Any, is_marked: bool) -> None:
 
 
 def _name(panels: Any, queries: Sequence[str], keys: Sequence[str]) -> None:
-    """Words at the left of the first column and under the last row, where they have room."""
+    """Write words at the left of the first column and under the last row, if there is room."""
     panels[0, 0].set_xticks(range(len(keys)) if len(keys) <= MOST_NAMED else [])
     panels[0, 0].set_yticks(range(len(queries)) if len(queries) <= MOST_NAMED else [])
     for axes in panels.flat:

@@ -1,4 +1,4 @@
-"""A path of glimpses in the terminal: the picture, two pixels a character, and on it the numbered way through it."""
+"""Draws a path of glimpses in the terminal: the picture, two pixels a character, with the numbered path on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from torch.nn import functional as F
 
-from saccade.inspection.draw.heatmap import Pen, printable, shows
+from saccade.inspection.draw.heatmap import Pen, can_show, make_printable
 from saccade.inspection.draw.path import Scanpath, colour
 
 WIDEST, TALLEST = 64, 40  # characters and lines
@@ -27,7 +27,7 @@ Place = tuple[int, int]  # row and column
 
 
 class Canvas(NamedTuple):
-    """A picture as a terminal has room for it, [Y, X, 3] from 0 to 255, two rows a line of characters."""
+    """A picture scaled to the terminal, [Y, X, 3] from 0 to 255; a line of characters shows two rows."""
 
     pixel_YXC: NDArray[np.uint8]
     pen: Pen
@@ -35,17 +35,17 @@ class Canvas(NamedTuple):
 
     @classmethod
     def of(cls, image_CYX: NDArray[np.uint8], console: Console) -> Canvas:
-        """Shrunk by means, or enlarged by a whole number."""
+        """Scale a picture to the terminal: shrink it by means, or enlarge it by a whole number."""
         rows, columns = image_CYX.shape[-2:]
         scale = min(min(WIDEST, console.width) / columns, 2 * TALLEST / rows)
         scale = scale if scale < 1 else int(scale)
         width, height = max(1, round(columns * scale)), 2 * max(1, round(rows * scale / 2))
         small_CYX = F.adaptive_avg_pool2d(torch.tensor(image_CYX).float(), (height, width)).round().byte().numpy()
         pixel_YXC = np.broadcast_to(small_CYX, (3, height, width)).transpose(1, 2, 0)
-        return cls(pixel_YXC, Pen.of(console), not shows(console, BLOCK + DOT))
+        return cls(pixel_YXC, Pen.of(console), not can_show(console, BLOCK + DOT))
 
     def lines(self, way: dict[Place, int], marks: dict[Place, int], total: int) -> list[Text]:
-        """Each line of characters: pixels (those of the way in the colour of its step), and marks over them."""
+        """Draw the lines of characters: pixels, the path in the colours of its steps, and the marks on top."""
         painted_YXC = self.pixel_YXC.copy()
         for place, step in way.items():
             painted_YXC[place] = _rgb(step, total)
@@ -62,7 +62,7 @@ class Canvas(NamedTuple):
         return lines
 
     def mark_style(self, step: int, total: int) -> str:
-        """Of a number: on its colour, or at least bold."""
+        """Return the style of a number: on the colour of its step, or bold if there are no colours."""
         return "bold" if self.pen.ramp is None else f"bold black on {_style(_rgb(step, total))}"
 
     def _block(self, pixel_2C: NDArray[np.uint8]) -> tuple[str, str]:
@@ -79,9 +79,9 @@ class Canvas(NamedTuple):
 
 
 def in_terminal(scanpath: Scanpath, console: Console) -> RenderableType:
-    """The picture with a number where each glimpse was and the way between; below it what was believed after each.
+    """Draw the picture with the numbered path of glimpses, and below it the belief after each glimpse.
 
-    In half blocks where there are colours, in shades where there are none.
+    It is drawn in half blocks if the terminal has colours, else in shades.
     """
     canvas = Canvas.of(scanpath.image_CYX, console)
     (height, width), (rows, columns) = canvas.pixel_YXC.shape[:2], scanpath.image_CYX.shape[-2:]
@@ -89,8 +89,10 @@ def in_terminal(scanpath: Scanpath, console: Console) -> RenderableType:
         (min(height - 1, int(y * height / rows)), min(width - 1, int(x * width / columns)))
         for x, y in scanpath.pixels()
     ]
-    way = {at: step for step, ends in enumerate(itertools.pairwise(places), 1) for at in _between(*ends)}
-    lines = canvas.lines(way, _apart([(row // 2, column) for row, column in places], height // 2, width), len(places))
+    way = {at: step for step, ends in enumerate(itertools.pairwise(places), 1) for at in _trace_line(*ends)}
+    lines = canvas.lines(
+        way, _place_marks([(row // 2, column) for row, column in places], height // 2, width), len(places)
+    )
     return Group(*lines, Columns(_beliefs(scanpath, canvas, console), padding=(0, 2)))
 
 
@@ -99,19 +101,19 @@ def _beliefs(scanpath: Scanpath, canvas: Canvas, console: Console) -> Iterator[T
     for step in range(total):
         name, share = scanpath.belief(step)
         number = (_sign(step), canvas.mark_style(step, total))
-        yield Text.assemble(number, f": {printable(name, console.encoding)} {share:.0%}", no_wrap=True)
+        yield Text.assemble(number, f": {make_printable(name, console.encoding)} {share:.0%}", no_wrap=True)
 
 
-def _between(start: Place, end: Place) -> Iterator[Place]:
-    """The pixels of a straight line."""
+def _trace_line(start: Place, end: Place) -> Iterator[Place]:
+    """Yield the pixels of a straight line."""
     steps = max(1, *(abs(to - at) for at, to in zip(start, end, strict=True)))
     for step in range(steps + 1):
         row, column = (round(at + (to - at) * step / steps) for at, to in zip(start, end, strict=True))
         yield row, column
 
 
-def _apart(places: Sequence[Place], height: int, width: int) -> dict[Place, int]:
-    """Each number where it belongs, or on the nearest character that is free: glimpses often look twice at a thing."""
+def _place_marks(places: Sequence[Place], height: int, width: int) -> dict[Place, int]:
+    """Put each number in its place, or on the nearest free character, as glimpses often look twice at a thing."""
     taken: dict[Place, int] = {}
     for step, place in enumerate(places):
         free = [(row, column) for row, column in np.ndindex(height, width) if (row, column) not in taken]
@@ -120,7 +122,7 @@ def _apart(places: Sequence[Place], height: int, width: int) -> dict[Place, int]
 
 
 def _distance(one: Place, other: Place) -> int:
-    """Squared; a character is twice as high as it is wide."""
+    """Return the squared distance; a character is twice as high as it is wide."""
     return 4 * (one[0] - other[0]) ** 2 + (one[1] - other[1]) ** 2
 
 

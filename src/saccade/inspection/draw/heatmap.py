@@ -1,4 +1,4 @@
-"""Attention weights as a picture: in the terminal, or as a file."""
+"""Draws attention weights as a heat map, in the terminal or as a picture file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,19 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from torch import Tensor
 
-from saccade.inspection.draw.figure import RAMP, check_ending, colours, picture
+from saccade.inspection.draw.figure import RAMP, check_ending, make_colour_map, open_picture
 
-__all__ = ["SHADES", "WIDEST_WORD", "Pen", "check_ending", "in_terminal", "panels", "printable", "shows", "to_file"]
+__all__ = [
+    "SHADES",
+    "WIDEST_WORD",
+    "Pen",
+    "can_show",
+    "check_ending",
+    "in_terminal",
+    "make_printable",
+    "split_columns",
+    "to_file",
+]
 
 SHADES = " ░▒▓█"
 PLAIN_SHADES = " .:*#"  # where only ASCII can be shown
@@ -28,7 +38,7 @@ TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u206
 
 
 class Ramp(NamedTuple):
-    """Colours from no weight to all of it, and of a number on the first and on the last of them."""
+    """Colours from no weight to full weight, and the colours of numbers on low and on high weights."""
 
     stops: Sequence[str]
     ink: str
@@ -47,7 +57,7 @@ LIGHT = Ramp(RAMP, "#1d2126", "#ffffff")
 
 
 class Pen(NamedTuple):
-    """What a terminal can show: colours (or None), shades, and the sign of a word that was cut."""
+    """The characters and colours that a terminal can show: colours (or None), shades, and the sign of a cut word."""
 
     ramp: Ramp | None
     shades: str
@@ -55,24 +65,24 @@ class Pen(NamedTuple):
 
     @classmethod
     def of(cls, console: Console) -> Pen:
-        """Some terminals say which background they have; most are dark."""
+        """Choose for a terminal; some tell their background in COLORFGBG, and most are dark."""
         ramp = LIGHT if os.environ.get("COLORFGBG", "").endswith((";7", ";15")) else DARK
-        is_rich = shows(console, SHADES + "…")
+        is_rich = can_show(console, SHADES + "…")
         has_colours = console.color_system in ("256", "truecolor")
         return cls(ramp if has_colours else None, *((SHADES, "…") if is_rich else (PLAIN_SHADES, "~")))
 
     def style(self, share: float) -> str:
-        """How a share from 0 to 1 is painted."""
+        """Return the style of a cell for a share from 0 to 1."""
         return "not bold" if self.ramp is None else f"not bold {self.ramp.style(share)}"
 
     def cell(self, weight: float, share: float, width: int) -> str:
-        """A weight's percents where there are colours, else the shade of a share."""
+        """Format a weight as percent if there are colours, else as the shade of its share."""
         if self.ramp is None:
             return self.shades[round(share * (len(self.shades) - 1))] * width
         return (f"{100 * weight:.0f}" if weight >= LEAST_SAID else "").center(width)
 
     def fit(self, word: str, width: int) -> str:
-        """Exactly so wide; after a word that is read from the right, the next one still stands to its right."""
+        """Cut or pad a word to this width; a mark after a right-to-left word keeps the next word to its right."""
         short = word if cell_len(word) <= width else set_cell_size(word, width - 1) + self.cut
         turns = any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in short)
         return short + LEFT_TO_RIGHT * turns + " " * (width - cell_len(short))
@@ -81,16 +91,16 @@ class Pen(NamedTuple):
 def in_terminal(
     weights_TS: Tensor, *, queries: Sequence[str], keys: Sequence[str], console: Console, most: float = 1.0
 ) -> RenderableType:
-    """A row for each query; above it the keys as a line of text, which goes on below where the window ends.
+    """Draw a row for each query under a line of keys; columns that don't fit continue below.
 
-    Colours with percents where there are colours, shades where there are none; `most` is the weight of the last one.
+    Cells are colours with percents if the terminal has colours, else shades; `most` is the weight of the last one.
     """
-    queries, keys = ([printable(word, console.encoding) for word in side] for side in (queries, keys))
+    queries, keys = ([make_printable(word, console.encoding) for word in side] for side in (queries, keys))
     left = min(WIDEST_WORD, console.width // 3, max(map(cell_len, queries), default=0)) + 1
     widest = max(NARROWEST_CELL, min(WIDEST_WORD, console.width - left - 1))
     widths = [min(widest, max(NARROWEST_CELL, cell_len(word))) for word in keys]
     pen, lines = Pen.of(console), list[RenderableType]()
-    for part in panels(widths, console.width - left):
+    for part in split_columns(widths, console.width - left):
         header = " ".join(pen.fit(word, width) for word, width in zip(keys[part], widths[part], strict=True))
         rows = zip(queries, weights_TS[:, part].tolist(), strict=True)
         lines += [Text("")] * bool(lines) + [Text(" " * left + header, style="bold", no_wrap=True)]
@@ -106,19 +116,19 @@ def _row(pen: Pen, word: str, weights: Sequence[float], widths: Sequence[int], m
     return line
 
 
-def printable(word: str, encoding: str = "utf-8") -> str:
-    """A word that a terminal can show: no control characters, none that turn the line around, nothing unencodable."""
+def make_printable(word: str, encoding: str = "utf-8") -> str:
+    """Make a word printable: blank control characters, drop marks of direction, replace what has no encoding."""
     seen = (" " if unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") else letter for letter in word)
     return "".join(letter for letter in seen if letter not in TURNING).encode(encoding, "replace").decode(encoding)
 
 
-def shows(console: Console, text: str) -> bool:
-    """Whether a terminal has all of these characters."""
-    return printable(text, console.encoding) == text
+def can_show(console: Console, text: str) -> bool:
+    """Return True if a terminal can show all of these characters."""
+    return make_printable(text, console.encoding) == text
 
 
-def panels(widths: Sequence[int], room: int) -> Iterator[slice]:
-    """Runs of columns that fit beside each other, with a space between."""
+def split_columns(widths: Sequence[int], room: int) -> Iterator[slice]:
+    """Split columns into runs that fit the room, with a space between columns."""
     start, used = 0, 0
     for index, width in enumerate(widths):
         if index > start and used + width + 1 > room:
@@ -138,10 +148,12 @@ def to_file(
     label: str = "weight",
     most: float = 1.0,
 ) -> None:
-    """PNG, SVG or PDF, by the path's ending; `most` is the weight of the last colour."""
-    with picture(Path(path), (1.6 + 0.42 * len(keys), 1.3 + 0.36 * len(queries))) as figure:
+    """Write a PNG, SVG or PDF, by the path's ending; `most` is the weight of the last colour."""
+    with open_picture(Path(path), (1.6 + 0.42 * len(keys), 1.3 + 0.36 * len(queries))) as figure:
         axes = figure.add_subplot()
-        image = axes.imshow(weights_TS.detach().float().cpu().numpy(), cmap=colours(), vmin=0, vmax=most, aspect="auto")
+        image = axes.imshow(
+            weights_TS.detach().float().cpu().numpy(), cmap=make_colour_map(), vmin=0, vmax=most, aspect="auto"
+        )
         is_narrow = len(keys) > MANY_KEYS or max(map(cell_len, keys), default=0) > LONG_KEY
         axes.set_xticks(range(len(keys)), keys, rotation=90 if is_narrow else 0)
         axes.set_yticks(range(len(queries)), queries)

@@ -1,4 +1,4 @@
-"""Where a glimpse network looked: the path over the picture and what it saw on the way, as a PNG or a moving GIF."""
+"""Draws the glimpses of a network: their path over the picture and what each saw, as a PNG or a moving GIF."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FRAME_MILLISECONDS, LAST_MILLISECONDS = 600, 2400
 @final
 @dataclass(frozen=True)
 class Scanpath:
-    """A picture (uint8), the locations (x, y) in it, the sensor, and what was believed after each glimpse."""
+    """A picture (uint8), the locations (x, y) in it, the sensor, and the class probabilities after each glimpse."""
 
     image_CYX: NDArray[np.uint8]
     location_T2: Tensor
@@ -34,17 +34,17 @@ class Scanpath:
     names: Sequence[str]
 
     def pixels(self) -> list[tuple[float, float]]:
-        """The locations in pixels from the left and from the top."""
+        """Return the locations in pixels from the left and from the top."""
         rows, columns = self.image_CYX.shape[-2:]
         return [((x + 1) * columns / 2, (y + 1) * rows / 2) for x, y in self.location_T2.tolist()]
 
     def belief(self, step: int) -> tuple[str, float]:
-        """The likeliest class after a glimpse, and its probability."""
+        """Return the likeliest class after a glimpse, and its probability."""
         share, row = self.share_TV[step].max(-1)
         return self.names[int(row)], float(share)
 
     def glimpses(self) -> Tensor:
-        """What the sensor saw, [T, scales, Y, X, C]."""
+        """Return the patches that the sensor saw, [T, scales, Y, X, C]."""
         device = self.sensor.x_N1.device
         image_1CYX = torch.tensor(self.image_CYX, device=device)[None].float() / 255
         seen_TCYX = self.sensor(image_1CYX, self.location_T2[None].to(device)).cpu()
@@ -52,39 +52,39 @@ class Scanpath:
 
 
 def check_ending(path: Path) -> None:
-    """A mistake where no path can be drawn."""
+    """Refuse a path that ends in neither .png nor .gif."""
     if path.suffix not in ENDINGS:
         raise UserError(f"{path}: a path of glimpses ends in {' or '.join(ENDINGS)}")
 
 
 def draw(scanpath: Scanpath, path: Path, *, title: str = "") -> None:
-    """PNG, or GIF with a frame for each glimpse, by the ending."""
+    """Write a PNG, or a GIF with a frame for each glimpse, by the path's ending."""
     check_ending(path)
     with replace_file(path) as draft:
-        draft.write_bytes(png(scanpath, title) if path.suffix == ".png" else gif(scanpath, title))
+        draft.write_bytes(draw_png(scanpath, title) if path.suffix == ".png" else draw_gif(scanpath, title))
 
 
-def png(scanpath: Scanpath, title: str = "") -> bytes:
-    """The whole path as a picture."""
-    return _saved([_frame(scanpath, len(scanpath.location_T2), title)], "png")
+def draw_png(scanpath: Scanpath, title: str = "") -> bytes:
+    """Draw the whole path as one picture."""
+    return _encode([_frame(scanpath, len(scanpath.location_T2), title)], "png")
 
 
-def gif(scanpath: Scanpath, title: str = "") -> bytes:
-    """Glimpse after glimpse."""
+def draw_gif(scanpath: Scanpath, title: str = "") -> bytes:
+    """Draw a moving picture with one more glimpse in each frame."""
     num_glimpses = len(scanpath.location_T2)
     frames = [_frame(scanpath, until, title if until == num_glimpses else "") for until in range(1, num_glimpses + 1)]
     times = [FRAME_MILLISECONDS] * (num_glimpses - 1) + [LAST_MILLISECONDS]
-    return _saved(frames, "gif", save_all=True, append_images=frames[1:], duration=times, loop=0)
+    return _encode(frames, "gif", save_all=True, append_images=frames[1:], duration=times, loop=0)
 
 
-def _saved(frames: list[Any], kind: str, **options: Any) -> bytes:
+def _encode(frames: list[Any], kind: str, **options: Any) -> bytes:
     written = io.BytesIO()
     frames[0].save(written, kind, **options)
     return written.getvalue()
 
 
 def _frame(scanpath: Scanpath, until: int, title: str) -> Any:
-    """The first `until` glimpses: over the picture, and beside it what was seen and believed."""
+    """Draw the first `until` glimpses on the picture, and beside it their patches and beliefs."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from PIL import Image
@@ -111,7 +111,7 @@ def _frame(scanpath: Scanpath, until: int, title: str) -> Any:
 
 
 def _draw_path(axes: Any, scanpath: Scanpath, until: int) -> None:
-    """The picture with a square for each glimpse's finest patch, and a line from each to the next."""
+    """Draw the picture with a square for each glimpse's finest patch, and a line from each to the next."""
     from matplotlib.patches import Rectangle
 
     image_YXC, size = np.moveaxis(scanpath.image_CYX, 0, -1), scanpath.sensor.size
@@ -142,5 +142,5 @@ def _frame_colour(axes: Any, colour: Any, *, bold: bool) -> None:
 
 
 def colour(step: int, total: int) -> tuple[float, float, float]:
-    """Of a glimpse, red, green and blue from 0 to 1: from yellow to red."""
+    """Return the colour of a glimpse, from yellow to red: red, green and blue from 0 to 1."""
     return 1.0, 0.85 * (1 - step / max(1, total - 1)), 0.0

@@ -1,4 +1,4 @@
-"""Where the words of an output were heard: measured, and drawn over the sound."""
+"""Measures and draws where in the sound each word of an output was heard."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import Tensor
 from saccade.files import replace_file
 
 
-def later_looks(weight_TS: Tensor) -> tuple[int, int]:
-    """How many steps look later than the step before them, by where their weight is greatest; and of how many."""
+def count_later_looks(weight_TS: Tensor) -> tuple[int, int]:
+    """Count the steps whose greatest weight is later than that of the step before, and the steps compared."""
     peak_T = weight_TS.argmax(1)
     return int((peak_T[1:] > peak_T[:-1]).sum()), max(0, len(peak_T) - 1)
 
 
-def monotonic_share(weights: Iterable[Tensor]) -> float:
-    """The share of steps of all outputs that look later than the step before; NaN where there are none."""
-    counts = [later_looks(weight_TS) for weight_TS in weights]
+def measure_monotonic_share(weights: Iterable[Tensor]) -> float:
+    """Return the share of steps of all outputs that look later than the step before; NaN without steps."""
+    counts = [count_later_looks(weight_TS) for weight_TS in weights]
     steps = sum(count for _, count in counts)
     return sum(later for later, _ in counts) / steps if steps else float("nan")
 
@@ -28,7 +28,7 @@ def monotonic_share(weights: Iterable[Tensor]) -> float:
 def to_file(
     weight_TS: Tensor, path: Path, *, words: Sequence[str], frames_SF: NDArray[np.float32], hop: float, title: str = ""
 ) -> None:
-    """The sound's frames, and under them, on the same seconds, each word's weights. PNG, SVG or PDF."""
+    """Draw the sound's frames, and each word's weights on the same seconds below, as a PNG, SVG or PDF."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -125,7 +125,7 @@ def _table(cells: Cells, console: Console) -> Table:
     for number, name in enumerate(cells.head):
         table.add_column(name, justify="right" if number else "left")
     for row in cells.rows:
-        table.add_row(*(Text(heatmap.printable(cell, console.encoding)) for cell in row))
+        table.add_row(*(Text(heatmap.make_printable(cell, console.encoding)) for cell in row))
     return table
 
 

@@ -119,7 +119,7 @@ def examine(config: CaptionConfig, predictor: CaptionWriter) -> ReportPart:
         (found,) = predictor.predict([seen])
         assert found.attention is not None
         weight_TYX = found.attention[: len(found.words)]
-        articles.append(drawing.article(seen.picture, found.words, weight_TYX, held_out.captions[row]))
+        articles.append(drawing.render_article(seen.picture, found.words, weight_TYX, held_out.captions[row]))
     return ReportPart(name, predictor.judge(held_out).scores, [("Samples", "".join(articles[:NUM_SAMPLES]))])
 
 

@@ -56,7 +56,7 @@ class Prediction(NamedTuple):
     def show(self, console: Console) -> None:
         """The words in the terminal, each the brighter the more it weighs; in a file, with its weight."""
         if self.words is not None:
-            words = [heatmap.printable(word, console.encoding) for word in self.words]
+            words = [heatmap.make_printable(word, console.encoding) for word in self.words]
             console.print(in_terminal(words, self.weights, with_numbers=not console.is_terminal), soft_wrap=True)
 
     def draw(self, path: Path) -> None:

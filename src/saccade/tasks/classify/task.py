@@ -21,7 +21,7 @@ from saccade.data.text.tokenizer import (
     train_tokenizer,
 )
 from saccade.errors import UserError
-from saccade.inspection.draw.confusion import Confusion, articles, shaded
+from saccade.inspection.draw.confusion import Confusion, render_articles, shade_words
 from saccade.models.classifier import TextClassifier
 from saccade.tasks.base import Job, ReportPart, Route, Task
 from saccade.tasks.classify import networks
@@ -153,13 +153,13 @@ def _samples(texts: list[Text], found: list[Prediction]) -> str:
     step = max(1, len(pairs) // NUM_SAMPLES)
     wrong = [pair for pair in pairs if pair[0].label != pair[1].label]
     wrong.sort(key=lambda pair: -pair[1].probability)
-    return articles(_article(*pair) for pair in [*pairs[::step][:NUM_SAMPLES], *wrong[:NUM_SAMPLES]])
+    return render_articles(_article(*pair) for pair in [*pairs[::step][:NUM_SAMPLES], *wrong[:NUM_SAMPLES]])
 
 
 def _article(text: Text, found: Prediction) -> tuple[str, str, str, str]:
     words = found.words if found.words is not None else text.text.split()
     weights = found.weights or [0.0] * len(words)
-    return shaded(words, weights), text.label, found.label, f"probability {found.probability:.2f}"
+    return shade_words(words, weights), text.label, found.label, f"probability {found.probability:.2f}"
 
 
 ROUTE = Route("Classify texts", options=ClassifyOptions, reads_whole=False)

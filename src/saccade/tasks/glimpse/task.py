@@ -91,7 +91,7 @@ def _telling(said_N: Tensor, label_N: Tensor) -> list[int]:
 def _figure(seen: Any, label: str) -> Markup:
     """The path of glimpses inside the page."""
     said = f"{seen.label} ({seen.probability:.1%}), {'right' if seen.label == label else f'but it is {label}'}"
-    return render_picture(path.png(seen.path), said, alt=f"path of glimpses: {said}")
+    return render_picture(path.draw_png(seen.path), said, alt=f"path of glimpses: {said}")
 
 
 def _network(config: GlimpseConfig, num_classes: int) -> GlimpseNetwork:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup
 
 from saccade.data.text.corpus import Pair
-from saccade.inspection.draw.sound import monotonic_share
+from saccade.inspection.draw.sound import measure_monotonic_share
 from saccade.inspection.pages.render import render_picture, render_table
 from saccade.inspection.record import find_attention
 from saccade.tasks.base import Evaluation
@@ -55,7 +55,7 @@ def monotonic(translator: Translator, pairs: Sequence[Pair]) -> float | None:
     if heard is None:
         return None
     words = (one.attention[: len(one.pieces)] for one in heard if one.attention is not None)
-    return 100 * monotonic_share(words)
+    return 100 * measure_monotonic_share(words)
 
 
 def evaluation(
