@@ -17,14 +17,21 @@ REASON = "the score is a dot product, which torch's fused attention computes"
 
 def refuses(call: Call) -> str | None:
     """Why this call can't run here."""
-    if call.wants_weights:
-        return "the weights were asked for"
-    if not isinstance(call.score, Score) or type(call.score).as_dot is Score.as_dot:
-        return f"the score {_name(call.score)} is not a dot product"
+    if (refusal := refuses_dot(call)) is not None:
+        return refusal
     if not isinstance(call.normalizer, Softmax):
         return f"the normalizer {_name(call.normalizer)} is not softmax"
     if call.mask.factor is not None:
         return "the mask weighs its keys (local_p)"
+    return None
+
+
+def refuses_dot(call: Call) -> str | None:
+    """Return why no kernel for dot products can run the call, or None."""
+    if call.wants_weights:
+        return "the weights were asked for"
+    if not isinstance(call.score, Score) or type(call.score).as_dot is Score.as_dot:
+        return f"the score {_name(call.score)} is not a dot product"
     return None
 
 

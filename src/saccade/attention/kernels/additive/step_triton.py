@@ -8,7 +8,7 @@ constants of the compiled kernel, so that it knows how rows are aligned.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -16,6 +16,18 @@ import triton.language as tl
 from torch import Tensor
 
 from saccade.attention.kernels.additive.step import AdditiveStepInputs, AdditiveStepOutputs
+
+
+class StepSizes(NamedTuple):
+    """What a kernel is compiled for."""
+
+    width: int
+    value_width: int
+    keys: int  # that a program has at a time
+    block: int  # the power of two that holds the width
+    value_block: int
+    stages: int
+    is_fast: bool  # tanh as the device's own instruction has it
 
 
 class StepBlocks(NamedTuple):
@@ -54,36 +66,20 @@ def _rows(start, row, is_real, column, width: tl.constexpr):
 
 
 @triton.jit
-def _forward(
-    query,
-    memory,
-    v,
-    value,
-    length,
-    context,
-    score,
-    log_sum,
-    num_keys,
-    width: tl.constexpr,
-    value_width: tl.constexpr,
-    KEYS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    VALUE_BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
-    FAST: tl.constexpr,
-):
+def _forward(query, memory, v, value, length, context, score, log_sum, num_keys, SIZES: tl.constexpr):
+    VALUE_BLOCK: tl.constexpr = SIZES.value_block
     b = tl.program_id(0).to(tl.int64)
-    column, value_column = tl.arange(0, BLOCK), tl.arange(0, VALUE_BLOCK)
-    q, v_A = _vector(query + b * width, column, width), _vector(v, column, width)
+    column, value_column = tl.arange(0, SIZES.block), tl.arange(0, VALUE_BLOCK)
+    q, v_A = _vector(query + b * SIZES.width, column, SIZES.width), _vector(v, column, SIZES.width)
     real = tl.minimum(tl.load(length + b), num_keys).to(tl.int32)
     summed = tl.zeros([VALUE_BLOCK], tl.float32)
     highest, total = float("-inf"), 0.0
-    for first in tl.range(0, real, KEYS, num_stages=STAGES):
-        s = first + tl.arange(0, KEYS)
+    for first in tl.range(0, real, SIZES.keys, num_stages=SIZES.stages):
+        s = first + tl.arange(0, SIZES.keys)
         row = b * num_keys + s
-        key = _rows(memory, row, s < real, column, width)
-        found = _rows(value, row, s < real, value_column, value_width)
-        e = tl.sum(_tanh(key + q[None, :], FAST) * v_A[None, :], 1)
+        key = _rows(memory, row, s < real, column, SIZES.width)
+        found = _rows(value, row, s < real, value_column, SIZES.value_width)
+        e = tl.sum(_tanh(key + q[None, :], SIZES.is_fast) * v_A[None, :], 1)
         tl.store(score + row, e, s < real)
         e = tl.where(s < real, e, float("-inf"))
         higher = tl.maximum(highest, tl.max(e, 0))
@@ -93,49 +89,33 @@ def _forward(
         highest = higher
     total = tl.where(real > 0, total, 1.0)  # no key at all: zeros
     tl.store(log_sum + b, tl.where(real > 0, highest, 0.0) + tl.log(total))
-    out = context + b * value_width + value_column
-    tl.store(out, (summed / total).to(context.dtype.element_ty), value_column < value_width)
+    out = context + b * SIZES.value_width + value_column
+    tl.store(out, (summed / total).to(context.dtype.element_ty), value_column < SIZES.value_width)
 
 
 @triton.jit
 def _backward(
-    grad,
-    query,
-    memory,
-    v,
-    value,
-    length,
-    context,
-    score,
-    log_sum,
-    grad_query,
-    num_keys,
-    width: tl.constexpr,
-    value_width: tl.constexpr,
-    KEYS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    VALUE_BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
-    FAST: tl.constexpr,
+    grad, query, memory, v, value, length, context, score, log_sum, grad_query, num_keys, SIZES: tl.constexpr
 ):
+    BLOCK: tl.constexpr = SIZES.block
     b = tl.program_id(0).to(tl.int64)
-    column, value_column = tl.arange(0, BLOCK), tl.arange(0, VALUE_BLOCK)
-    q = _vector(query + b * width, column, width)
-    g = _vector(grad + b * value_width, value_column, value_width)
-    mean = tl.sum(g * _vector(context + b * value_width, value_column, value_width), 0)
+    column, value_column = tl.arange(0, BLOCK), tl.arange(0, SIZES.value_block)
+    q = _vector(query + b * SIZES.width, column, SIZES.width)
+    g = _vector(grad + b * SIZES.value_width, value_column, SIZES.value_width)
+    mean = tl.sum(g * _vector(context + b * SIZES.value_width, value_column, SIZES.value_width), 0)
     real, peak = tl.minimum(tl.load(length + b), num_keys).to(tl.int32), tl.load(log_sum + b)
     summed = tl.zeros([BLOCK], tl.float32)
-    for first in tl.range(0, real, KEYS, num_stages=STAGES):
-        s = first + tl.arange(0, KEYS)
+    for first in tl.range(0, real, SIZES.keys, num_stages=SIZES.stages):
+        s = first + tl.arange(0, SIZES.keys)
         row = b * num_keys + s
-        key = _rows(memory, row, s < real, column, width)
-        found = _rows(value, row, s < real, value_column, value_width)
+        key = _rows(memory, row, s < real, column, SIZES.width)
+        found = _rows(value, row, s < real, value_column, SIZES.value_width)
         share = tl.exp(tl.load(score + row, s < real, float("-inf")) - peak)
         grad_score = share * (tl.sum(found * g[None, :], 1) - mean)
-        hidden = _tanh(key + q[None, :], FAST)
+        hidden = _tanh(key + q[None, :], SIZES.is_fast)
         summed += tl.sum((1 - hidden * hidden) * grad_score[:, None], 0)
-    summed *= tl.where(real > 1, _vector(v, column, width), 0.0)  # of a single key only rounding is left
-    tl.store(grad_query + b * width + column, summed.to(grad_query.dtype.element_ty), column < width)
+    summed *= tl.where(real > 1, _vector(v, column, SIZES.width), 0.0)  # of a single key only rounding is left
+    tl.store(grad_query + b * SIZES.width + column, summed.to(grad_query.dtype.element_ty), column < SIZES.width)
 
 
 def forward(given: AdditiveStepInputs) -> AdditiveStepOutputs:
@@ -159,19 +139,12 @@ def backward(grad_BD: Tensor, given: AdditiveStepInputs, made: AdditiveStepOutpu
     return grad_BA
 
 
-def constants(memory_BSA: Tensor, value_BSD: Tensor) -> dict[str, int]:
-    """Of the compiled kernels: both widths whole, and as many keys as make a tile."""
+def constants(memory_BSA: Tensor, value_BSD: Tensor) -> dict[str, Any]:
+    """Return what the kernels are compiled for: both widths whole, and as many keys as make a tile."""
     width, value_width = memory_BSA.shape[-1], value_BSD.shape[-1]
     tile, warps, stages = TILES[len(memory_BSA) <= FEW]
     block, value_block = (max(16, triton.next_power_of_2(each)) for each in (width, value_width))
     keys = min(MOST_KEYS, triton.next_power_of_2(memory_BSA.shape[1]), tile // max(block, value_block))
-    return {
-        "width": width,
-        "value_width": value_width,
-        "KEYS": max(1, keys),
-        "BLOCK": block,
-        "VALUE_BLOCK": value_block,
-        "STAGES": stages,
-        "FAST": memory_BSA.is_cuda and memory_BSA.dtype != torch.float32,
-        "num_warps": warps,
-    }
+    is_fast = memory_BSA.is_cuda and memory_BSA.dtype != torch.float32
+    sizes = StepSizes(width, value_width, max(1, keys), block, value_block, stages, is_fast)
+    return {"SIZES": sizes, "num_warps": warps}

@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from saccade.attention.kernels.decode.step import StepInputs
-from saccade.attention.kernels.packed.tiles import TO_BITS, rows
+from saccade.attention.kernels.packed.launches import TO_BITS, rows
 from saccade.ops.kernels.follow import follow
 from saccade.ops.kernels.launch import launch_options
 

@@ -14,23 +14,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.attention.kernels.packed.launches import Launch, PackedBlocks, PackedTensor, launches, run, short_steps
 from saccade.attention.kernels.packed.op import PackedInputs
 from saccade.attention.kernels.packed.tiles import (
-    Launch,
-    PackedBlocks,
-    PackedTensor,
     find_work,
     in_band,
     is_kept,
     keys_in_reach,
-    launches,
-    options_of,
     product,
     queries_in_reach,
     read,
-    run,
-    sentences_of,
-    short_steps,
     turned,
     write,
 )
@@ -73,7 +66,7 @@ def backward(
     by_step = (output_THW.transpose(0, 1), grad_THW.transpose(0, 1))
     tensors = [PackedTensor.of(x) for x in (query_HTK, key_GSK, value_GSW, *by_step, *gradients)]
     cuts = blocks_for(given.longest, max(width, value_width), query_HTK.dtype)
-    parts = launches(cuts, sentences_of(given), given.longest)
+    parts = launches(cuts, given)
     noted = num_heads * width + num_groups * value_width
     partial = peak_HT.new_empty(parts[-1].end, noted)
 
@@ -84,9 +77,7 @@ def backward(
             Sums(partial, part.first, tl.constexpr(noted)),
             num_groups=num_groups,
             score_scale=given.scale,
-            REPEATS=num_heads // num_groups,
             **part.options,
-            **options_of(given),
         )
 
     run(parts, query_HTK.device, start)
@@ -198,46 +189,43 @@ def backward_kernel(
     scale,
     score_scale,
     num_groups,
-    REPEATS: tl.constexpr,
-    HALVINGS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    SKIP: tl.constexpr,
-    DROPS: tl.constexpr,
+    TILE: tl.constexpr,
 ):
     """A tile of a sentence's queries and of its keys, for one head of the keys and all heads that read it."""
+    BLOCK: tl.constexpr = TILE.block
     group, slot = tl.program_id(0) % num_groups, tl.program_id(0) // num_groups
-    query_first, query_end, key_first, key_end, begin, is_padding, has_work = find_work(
-        slot, sentences, HALVINGS, BLOCK, SKIP
-    )
+    query_first, query_end, key_first, key_end, begin, is_padding, has_work = find_work(slot, sentences, TILE)
     first_t, first_s = query_first + begin, key_first + begin
     key_sum = tl.zeros((BLOCK, grad_key.padded), tl.float32)
     value_sum = tl.zeros((BLOCK, grad_value.padded), tl.float32)
     if has_work & is_padding:
-        for repeat in range(REPEATS):
-            write(grad_query, group * REPEATS + repeat, first_t, query_end, key_sum, BLOCK)
+        for repeat in range(TILE.repeats):
+            write(grad_query, group * TILE.repeats + repeat, first_t, query_end, key_sum, BLOCK)
         write(grad_key, group, first_s, key_end, key_sum, BLOCK)
         write(grad_value, group, first_s, key_end, value_sum, BLOCK)
     if is_padding | (has_work == 0):
-        for repeat in range(REPEATS):
-            note(sums, slot, (group * REPEATS + repeat) * grad_query.width, grad_query, None)
-        note(sums, slot, num_groups * REPEATS * grad_query.width + group * grad_value.width, grad_value, None)
+        for repeat in range(TILE.repeats):
+            note(sums, slot, (group * TILE.repeats + repeat) * grad_query.width, grad_query, None)
+        note(sums, slot, num_groups * TILE.repeats * grad_query.width + group * grad_value.width, grad_value, None)
     else:
         is_whole = tl.maximum(query_end - query_first, key_end - key_first) <= BLOCK
         step = tl.arange(0, BLOCK)
         s = first_s + step
-        for repeat in range(REPEATS):
-            head = group * REPEATS + repeat
+        for repeat in range(TILE.repeats):
+            head = group * TILE.repeats + repeat
             row = head * sentences.num_queries
-            if SKIP == 0 or is_whole:
+            if TILE.skip == 0 or is_whole:
                 queries = read_queries(query, grad, peak, head, first_t, query_end, sentences, BLOCK)
                 k, v = read(key, group, first_s, key_end, BLOCK), read(value, group, first_s, key_end, BLOCK)
-                used, grad_score = weigh(k, v, s, queries, None, row, key_first, key_end, band, dropping, scale, DROPS)
+                used, grad_score = weigh(
+                    k, v, s, queries, None, row, key_first, key_end, band, dropping, scale, TILE.drops
+                )
                 value_sum += product(used, queries[1])
                 key_sum += product(grad_score, queries[0])
                 query_sum = product(tl.trans(grad_score), k) * score_scale
                 write(grad_query, head, first_t, query_end, query_sum, BLOCK)
                 note(sums, slot, head * grad_query.width, grad_query, query_sum)
-            elif SKIP > 0:
+            elif TILE.skip > 0:
                 if first_t < query_end:
                     queries = read_queries(query, grad, peak, head, first_t, query_end, sentences, BLOCK)
                     mean = dot_rows(queries[1], read(output, head, first_t, query_end, BLOCK))
@@ -259,7 +247,7 @@ def backward_kernel(
                             band,
                             dropping,
                             scale,
-                            DROPS,
+                            TILE.drops,
                         )
                         query_sum += product(tl.trans(grad_score), k_there)
                     query_sum *= score_scale
@@ -273,10 +261,10 @@ def backward_kernel(
                     queries = read_queries(query, grad, peak, head, block, query_end, sentences, BLOCK)
                     mean = dot_rows(queries[1], read(output, head, block, query_end, BLOCK))
                     used, grad_score = weigh(
-                        k, v, s, queries, mean, row, key_first, key_end, band, dropping, scale, DROPS
+                        k, v, s, queries, mean, row, key_first, key_end, band, dropping, scale, TILE.drops
                     )
                     value_sum += product(used, queries[1])
                     key_sum += product(grad_score, queries[0])
         write(grad_key, group, first_s, key_end, key_sum * score_scale, BLOCK)
         write(grad_value, group, first_s, key_end, value_sum, BLOCK)
-        note(sums, slot, num_groups * REPEATS * grad_query.width + group * grad_value.width, grad_value, value_sum)
+        note(sums, slot, num_groups * TILE.repeats * grad_query.width + group * grad_value.width, grad_value, value_sum)

@@ -11,22 +11,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from saccade.attention.kernels.packed.launches import Launch, PackedBlocks, PackedTensor, launches, run, short_steps
 from saccade.attention.kernels.packed.op import PackedInputs
 from saccade.attention.kernels.packed.tiles import (
-    Launch,
-    PackedBlocks,
-    PackedTensor,
     find_work,
     in_band,
     is_kept,
     keys_in_reach,
-    launches,
-    options_of,
     product,
     read,
-    run,
-    sentences_of,
-    short_steps,
     turned,
     write,
 )
@@ -45,7 +38,7 @@ def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[PackedBloc
 def forward(given: PackedInputs) -> tuple[Tensor, Tensor]:
     """Compute the output [T, H, W], as the next projection wants to read it, and the peaks [H, T]."""
     query_HTK, key_GSK, value_GSW, *_ = given
-    (num_heads, num_queries, width), (num_groups, _, value_width) = query_HTK.shape, value_GSW.shape
+    (num_heads, num_queries, width), value_width = query_HTK.shape, value_GSW.shape[-1]
     output = query_HTK.new_empty(num_queries, num_heads, value_width)
     peak = query_HTK.new_empty(num_heads, num_queries, dtype=torch.float32)
     tensors = [PackedTensor.of(x) for x in (query_HTK, key_GSK, value_GSW, output.transpose(0, 1))]
@@ -56,12 +49,10 @@ def forward(given: PackedInputs) -> tuple[Tensor, Tensor]:
             *tensors,
             peak,
             num_heads=num_heads,
-            REPEATS=num_heads // num_groups,
             **part.options,
-            **options_of(given),
         )
 
-    run(launches(cuts, sentences_of(given), given.longest), query_HTK.device, start)
+    run(launches(cuts, given), query_HTK.device, start)
     return output, peak
 
 
@@ -90,37 +81,20 @@ def used(weight, row, place, dropping, DROPS: tl.constexpr):
 
 
 @triton.jit
-def forward_kernel(
-    query,
-    key,
-    value,
-    output,
-    peak,
-    sentences,
-    band,
-    dropping,
-    scale,
-    num_heads,
-    REPEATS: tl.constexpr,
-    HALVINGS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    SKIP: tl.constexpr,
-    DROPS: tl.constexpr,
-):
+def forward_kernel(query, key, value, output, peak, sentences, band, dropping, scale, num_heads, TILE: tl.constexpr):
     """A tile of queries against all keys of its sentence, with a running maximum and sum where those are many."""
+    BLOCK: tl.constexpr = TILE.block
     head, slot = tl.program_id(0) % num_heads, tl.program_id(0) // num_heads
-    query_first, query_end, key_first, key_end, begin, is_padding, has_work = find_work(
-        slot, sentences, HALVINGS, BLOCK, SKIP
-    )
+    query_first, query_end, key_first, key_end, begin, is_padding, has_work = find_work(slot, sentences, TILE)
     first = query_first + begin
     if has_work & (first < query_end):
-        group = head // REPEATS
+        group = head // TILE.repeats
         key_end = tl.where(is_padding, key_first, key_end)  # its output is 0
         step = tl.arange(0, BLOCK)
         t = first + step
         row = head * sentences.num_queries + t
         start, stop = key_first, key_end
-        if SKIP > 0:
+        if TILE.skip > 0:
             start, stop = keys_in_reach(first, key_first, key_end, band, BLOCK)
         q = read(query, head, first, query_end, BLOCK)
         k_KS = turned(key, read(key, group, start, key_end, BLOCK), group, start, key_end, BLOCK)
@@ -129,15 +103,15 @@ def forward_kernel(
         top = tl.full((BLOCK,), -float("inf"), tl.float32)
         weight, top = powers(q, k_KS, t, start + step, top, key_end, band, scale)
         total = tl.sum(weight, 1)
-        summed = product(used(weight, row, start - key_first + step, dropping, DROPS).to(v.dtype), v)
-        if SKIP > 0:
+        summed = product(used(weight, row, start - key_first + step, dropping, TILE.drops).to(v.dtype), v)
+        if TILE.skip > 0:
             for block in range(start + BLOCK, stop, BLOCK):
                 k_KS = turned(key, read(key, group, block, key_end, BLOCK), group, block, key_end, BLOCK)
                 v = read(value, group, block, key_end, BLOCK)
                 weight, higher = powers(q, k_KS, t, block + step, top, key_end, band, scale)
                 fade = tl.exp2((top - above(higher)) * scale)
                 total = total * fade + tl.sum(weight, 1)
-                weight = used(weight, row, block - key_first + step, dropping, DROPS)
+                weight = used(weight, row, block - key_first + step, dropping, TILE.drops)
                 summed = summed * fade[:, None] + product(weight.to(v.dtype), v)
                 top = higher
         is_empty = total == 0  # no key was seen: the output is 0, and the peak above every score

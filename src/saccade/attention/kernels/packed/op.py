@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from saccade.attention.call import Attended, Call
+from saccade.attention.kernels.sdpa import refuses_dot
 from saccade.attention.normalizers import Softmax
 from saccade.attention.scores import Score
 from saccade.ops.kernels.availability import runs_on
@@ -54,10 +55,8 @@ def refuses(call: Call) -> str | None:
         return "the mask is more or less than packed sentences and a band"
     if call.bias is not None:
         return "a bias was given"
-    if call.wants_weights:
-        return "the weights were asked for"
-    if not isinstance(call.score, Score) or type(call.score).as_dot is Score.as_dot:
-        return f"the score {getattr(call.score, '__name__', type(call.score).__name__)} is not a dot product"
+    if (refusal := refuses_dot(call)) is not None:
+        return refusal
     if not isinstance(call.normalizer, Softmax):
         return "the normalizer is not softmax"
     if computed_in(call.query) not in DTYPES:

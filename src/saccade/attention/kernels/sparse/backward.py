@@ -13,12 +13,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from saccade.attention.kernels.packed.tiles import fetch, in_reach, product, put
+from saccade.attention.kernels.packed.tiles import in_reach, product
 from saccade.attention.kernels.sparse.op import SparseInputs
 from saccade.attention.kernels.sparse.tiles import (
     SparseTensor,
     Tiles,
     centres_of,
+    find_tile,
     kept_share,
     mask_of,
     neighbourhood,
@@ -26,7 +27,9 @@ from saccade.attention.kernels.sparse.tiles import (
     place,
     raised,
     reach,
+    read,
     weights,
+    write,
 )
 
 
@@ -47,7 +50,8 @@ def backward(grad_BHTW: Tensor, given: SparseInputs, peak_BHT2: Tensor, gradient
     of_query, of_key, of_value, *of_centre = gradients
     mean = peak_BHT2.new_empty(batch, heads, num_queries)
     inputs = [SparseTensor.of(x) for x in (query_BHTK, key_BGSK, value_BGSW, grad_BHTW)]
-    common = options_of(given) | {"scale": given.scale}
+    arguments, rules = options_of(given)
+    arguments["scale"] = given.scale
     by_query, by_key = (
         tiles.fitted(num_queries, num_keys)
         for tiles in tiles_for(num_keys, max(width, value_BGSW.shape[-1]), query_BHTK.dtype)
@@ -58,9 +62,8 @@ def backward(grad_BHTW: Tensor, given: SparseInputs, peak_BHT2: Tensor, gradient
         of_centre[0] if of_centre else None,
         peak_BHT2,
         mean,
-        **common,
-        **by_query.options(),
-        WHOLE=num_keys <= by_query.keys,
+        **arguments,
+        **by_query.options(rules, num_keys),
     )
     key_kernel[(batch * groups * triton.cdiv(num_keys, by_key.keys),)](
         *inputs,
@@ -68,8 +71,8 @@ def backward(grad_BHTW: Tensor, given: SparseInputs, peak_BHT2: Tensor, gradient
         SparseTensor.of(of_value),
         peak_BHT2,
         mean,
-        **common,
-        **by_key.options(),
+        **arguments,
+        **by_key.options(rules, num_keys),
     )
 
 
@@ -83,51 +86,26 @@ def weigh(score, pull, top, edge, row, t, s, centres, scope, dropping, RULES: tl
 
 @triton.jit
 def query_kernel(
-    query,
-    key,
-    value,
-    grad,
-    grad_query,
-    grad_centre,
-    peak,
-    mean,
-    scope,
-    dropping,
-    unit,
-    scale,
-    REPEATS: tl.constexpr,
-    RULES: tl.constexpr,
-    WIDTH: tl.constexpr,
-    PADDED: tl.constexpr,
-    VALUE_WIDTH: tl.constexpr,
-    VALUE_PADDED: tl.constexpr,
-    BLOCK_T: tl.constexpr,
-    BLOCK_S: tl.constexpr,
-    WHOLE: tl.constexpr,
+    query, key, value, grad, grad_query, grad_centre, peak, mean, scope, dropping, unit, scale, RULES: tl.constexpr
 ):
     """A tile of queries, against all keys they may see: twice, since m must be known first."""
-    num_tiles = tl.cdiv(scope.num_queries, BLOCK_T)
-    row, first = tl.program_id(0) // num_tiles, tl.program_id(0) % num_tiles * BLOCK_T
-    batch, head = row // scope.num_heads, row % scope.num_heads
-    keys, values = place(key, batch, head // REPEATS), place(value, batch, head // REPEATS)
-    mask = mask_of(scope, batch, head, RULES)
-    t = first + tl.arange(0, BLOCK_T)
-    t_T1, column = t[:, None], tl.arange(0, BLOCK_S)[None, :]
-    centres = centres_of(scope, row, t, RULES)
-    c_T1 = centres[:, None]
-    start, stop = reach(first, scope, centres, BLOCK_T, BLOCK_S, RULES)
+    BLOCK_T: tl.constexpr = RULES.block_t
+    BLOCK_S: tl.constexpr = RULES.block_s
+    row, batch, head, first, keys, values, mask, t, centres = find_tile(key, value, scope, RULES)
+    t_T1, column, c_T1 = t[:, None], tl.arange(0, BLOCK_S)[None, :], centres[:, None]
+    start, stop = reach(first, scope, centres, RULES)
     at, there = row.to(tl.int64) * scope.num_queries + t, t < scope.num_queries
     top, edge = tl.load(peak + 2 * at, there, 0.0)[:, None], tl.load(peak + 2 * at + 1, there, float("inf"))[:, None]
-    q = fetch(place(query, batch, head), first, scope.num_queries, query.step, WIDTH, PADDED, BLOCK_T)
-    g = fetch(place(grad, batch, head), first, scope.num_queries, grad.step, VALUE_WIDTH, VALUE_PADDED, BLOCK_T)
+    q = read(query, place(query, batch, head), first, scope.num_queries, BLOCK_T)
+    g = read(grad, place(grad, batch, head), first, scope.num_queries, BLOCK_T)
     bends = tl.zeros((BLOCK_T,), tl.float32)
     pulls, drift = bends, bends
     bend = tl.zeros((BLOCK_T, BLOCK_S), tl.float32)
     pulled = bend
     for block in range(start, stop, BLOCK_S):
         s = block + column
-        k = fetch(keys, block, scope.num_keys, key.step, WIDTH, PADDED, BLOCK_S)
-        v = fetch(values, block, scope.num_keys, value.step, VALUE_WIDTH, VALUE_PADDED, BLOCK_S)
+        k = read(key, keys, block, scope.num_keys, BLOCK_S)
+        v = read(value, values, block, scope.num_keys, BLOCK_S)
         score = raised(product(q, tl.trans(k)), mask, t_T1, s, c_T1, scope, unit, RULES)
         pull = product(g, tl.trans(v))
         used, bend, pulled = weigh(score, pull, top, edge, row, t_T1, s, c_T1, scope, dropping, RULES)
@@ -139,51 +117,34 @@ def query_kernel(
     tl.store(mean + at, m, there)
     if RULES.is_local:  # d exp(-2 (s - c)² / r²) / dc = 4 (s - c) / r² of it
         tl.store(grad_centre + at, drift * (4.0 / (scope.radius * scope.radius)), there)
-    query_sum = tl.zeros((BLOCK_T, PADDED), tl.float32)
+    query_sum = tl.zeros((BLOCK_T, grad_query.padded), tl.float32)
     for block in range(start, stop, BLOCK_S):
         s = block + column
-        k = fetch(keys, block, scope.num_keys, key.step, WIDTH, PADDED, BLOCK_S)
-        if not WHOLE:
-            v = fetch(values, block, scope.num_keys, value.step, VALUE_WIDTH, VALUE_PADDED, BLOCK_S)
+        k = read(key, keys, block, scope.num_keys, BLOCK_S)
+        if not RULES.is_whole:
+            v = read(value, values, block, scope.num_keys, BLOCK_S)
             score = raised(product(q, tl.trans(k)), mask, t_T1, s, c_T1, scope, unit, RULES)
             pull = product(g, tl.trans(v))
             _, bend, pulled = weigh(score, pull, top, edge, row, t_T1, s, c_T1, scope, dropping, RULES)
         query_sum += product((bend * (pulled - m[:, None])).to(k.dtype), k)
     here = place(grad_query, batch, head)
-    put(here, first, scope.num_queries, grad_query.step, query_sum * scale, WIDTH, PADDED, BLOCK_T)
+    write(grad_query, here, first, scope.num_queries, query_sum * scale, BLOCK_T)
 
 
 @triton.jit
 def key_kernel(
-    query,
-    key,
-    value,
-    grad,
-    grad_key,
-    grad_value,
-    peak,
-    mean,
-    scope,
-    dropping,
-    unit,
-    scale,
-    REPEATS: tl.constexpr,
-    RULES: tl.constexpr,
-    WIDTH: tl.constexpr,
-    PADDED: tl.constexpr,
-    VALUE_WIDTH: tl.constexpr,
-    VALUE_PADDED: tl.constexpr,
-    BLOCK_T: tl.constexpr,
-    BLOCK_S: tl.constexpr,
+    query, key, value, grad, grad_key, grad_value, peak, mean, scope, dropping, unit, scale, RULES: tl.constexpr
 ):
     """A tile of keys and values, asked by all queries of all heads that share it."""
+    BLOCK_T: tl.constexpr = RULES.block_t
+    BLOCK_S: tl.constexpr = RULES.block_s
     num_tiles = tl.cdiv(scope.num_keys, BLOCK_S)
-    groups = scope.num_heads // REPEATS
+    groups = scope.num_heads // RULES.repeats
     cell, first = tl.program_id(0) // num_tiles, tl.program_id(0) % num_tiles * BLOCK_S
     batch, group = cell // groups, cell % groups
     s = (first + tl.arange(0, BLOCK_S))[:, None]
-    k = fetch(place(key, batch, group), first, scope.num_keys, key.step, WIDTH, PADDED, BLOCK_S)
-    v = fetch(place(value, batch, group), first, scope.num_keys, value.step, VALUE_WIDTH, VALUE_PADDED, BLOCK_S)
+    k = read(key, place(key, batch, group), first, scope.num_keys, BLOCK_S)
+    v = read(value, place(value, batch, group), first, scope.num_keys, BLOCK_S)
     start, stop = in_reach(
         first,
         first + BLOCK_S,
@@ -195,10 +156,10 @@ def key_kernel(
         RULES.has_high,
         RULES.has_low,
     )
-    key_sum = tl.zeros((BLOCK_S, PADDED), tl.float32)
-    value_sum = tl.zeros((BLOCK_S, VALUE_PADDED), tl.float32)
-    for repeat in range(REPEATS):
-        head = group * REPEATS + repeat
+    key_sum = tl.zeros((BLOCK_S, grad_key.padded), tl.float32)
+    value_sum = tl.zeros((BLOCK_S, grad_value.padded), tl.float32)
+    for repeat in range(RULES.repeats):
+        head = group * RULES.repeats + repeat
         row = batch * scope.num_heads + head
         queries, grads, mask = place(query, batch, head), place(grad, batch, head), mask_of(scope, batch, head, RULES)
         for block in range(start, stop, BLOCK_T):
@@ -213,8 +174,8 @@ def key_kernel(
                 top, edge = tl.load(peak + 2 * at, there, 0.0), tl.load(peak + 2 * at + 1, there, float("inf"))
                 m = tl.load(mean + at, there, 0.0)[None, :]
                 t_1T, c_1T = t[None, :], centres[None, :]
-                q = fetch(queries, block, scope.num_queries, query.step, WIDTH, PADDED, BLOCK_T)
-                g = fetch(grads, block, scope.num_queries, grad.step, VALUE_WIDTH, VALUE_PADDED, BLOCK_T)
+                q = read(query, queries, block, scope.num_queries, BLOCK_T)
+                g = read(grad, grads, block, scope.num_queries, BLOCK_T)
                 score = raised(product(k, tl.trans(q)), mask, t_1T, s, c_1T, scope, unit, RULES)
                 pull = product(v, tl.trans(g))
                 used, bend, pulled = weigh(
@@ -224,6 +185,6 @@ def key_kernel(
                 grad_score = tl.where(bend == 0, 0.0, bend * (pulled - m))  # a row's NaN stays off keys it can't see
                 key_sum += product(grad_score.to(q.dtype), q)
     here = place(grad_key, batch, group)
-    put(here, first, scope.num_keys, grad_key.step, key_sum * scale, WIDTH, PADDED, BLOCK_S)
+    write(grad_key, here, first, scope.num_keys, key_sum * scale, BLOCK_S)
     here = place(grad_value, batch, group)
-    put(here, first, scope.num_keys, grad_value.step, value_sum, VALUE_WIDTH, VALUE_PADDED, BLOCK_S)
+    write(grad_value, here, first, scope.num_keys, value_sum, BLOCK_S)

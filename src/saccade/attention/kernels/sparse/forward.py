@@ -16,19 +16,20 @@ import triton.language as tl
 from torch import Tensor
 
 from saccade.attention.kernels.packed.forward import above
-from saccade.attention.kernels.packed.tiles import fetch, product, put
+from saccade.attention.kernels.packed.tiles import product
 from saccade.attention.kernels.sparse.op import SparseInputs, rows_like
 from saccade.attention.kernels.sparse.tiles import (
     SparseTensor,
     Tiles,
-    centres_of,
+    find_tile,
     kept_share,
-    mask_of,
     options_of,
     place,
     raised,
     reach,
+    read,
     weights,
+    write,
 )
 
 MOST_STEPS = 40
@@ -50,13 +51,13 @@ def forward(given: SparseInputs) -> tuple[Tensor, Tensor]:
     output = rows_like(query_BHTK, value_BGSW.shape[-1])
     peak = query_BHTK.new_empty(batch, heads, num_queries, 2, dtype=torch.float32)
     widest = max(width, value_BGSW.shape[-1])
+    arguments, rules = options_of(given)
     tiles = tiles_for(num_keys, widest, query_BHTK.dtype).fitted(num_queries, num_keys)
     forward_kernel[(batch * heads * triton.cdiv(num_queries, tiles.queries),)](
         *(SparseTensor.of(x) for x in (query_BHTK, key_BGSK, value_BGSW, output)),
         peak,
-        **options_of(given),
-        **tiles.options(),
-        WHOLE=num_keys <= tiles.keys,
+        **arguments,
+        **tiles.options(rules, num_keys),
         CLOSE=1e-6 if query_BHTK.dtype == torch.float32 else 1e-4,
         MOST=MOST_STEPS,
     )
@@ -85,43 +86,20 @@ def newton(first, second, RULES: tl.constexpr):
 
 @triton.jit
 def forward_kernel(
-    query,
-    key,
-    value,
-    output,
-    peak,
-    scope,
-    dropping,
-    unit,
-    REPEATS: tl.constexpr,
-    RULES: tl.constexpr,
-    WIDTH: tl.constexpr,
-    PADDED: tl.constexpr,
-    VALUE_WIDTH: tl.constexpr,
-    VALUE_PADDED: tl.constexpr,
-    BLOCK_T: tl.constexpr,
-    BLOCK_S: tl.constexpr,
-    WHOLE: tl.constexpr,
-    CLOSE: tl.constexpr,
-    MOST: tl.constexpr,
+    query, key, value, output, peak, scope, dropping, unit, RULES: tl.constexpr, CLOSE: tl.constexpr, MOST: tl.constexpr
 ):
     """A tile of queries: its tops, its edges, its sums of values."""
-    num_tiles = tl.cdiv(scope.num_queries, BLOCK_T)
-    row, first = tl.program_id(0) // num_tiles, tl.program_id(0) % num_tiles * BLOCK_T
-    batch, head = row // scope.num_heads, row % scope.num_heads
-    keys, values = place(key, batch, head // REPEATS), place(value, batch, head // REPEATS)
-    mask = mask_of(scope, batch, head, RULES)
-    t = first + tl.arange(0, BLOCK_T)
-    t_T1, column = t[:, None], tl.arange(0, BLOCK_S)[None, :]
-    centres = centres_of(scope, row, t, RULES)
-    c_T1 = centres[:, None]
-    start, stop = reach(first, scope, centres, BLOCK_T, BLOCK_S, RULES)
-    q = fetch(place(query, batch, head), first, scope.num_queries, query.step, WIDTH, PADDED, BLOCK_T)
+    BLOCK_T: tl.constexpr = RULES.block_t
+    BLOCK_S: tl.constexpr = RULES.block_s
+    row, batch, head, first, keys, values, mask, t, centres = find_tile(key, value, scope, RULES)
+    t_T1, column, c_T1 = t[:, None], tl.arange(0, BLOCK_S)[None, :], centres[:, None]
+    start, stop = reach(first, scope, centres, RULES)
+    q = read(query, place(query, batch, head), first, scope.num_queries, BLOCK_T)
     top = tl.full((BLOCK_T,), -float("inf"), tl.float32)
     total = tl.zeros((BLOCK_T,), tl.float32)
     score = tl.full((BLOCK_T, BLOCK_S), -float("inf"), tl.float32)
     for block in range(start, stop, BLOCK_S):
-        k = fetch(keys, block, scope.num_keys, key.step, WIDTH, PADDED, BLOCK_S)
+        k = read(key, keys, block, scope.num_keys, BLOCK_S)
         score = raised(product(q, tl.trans(k)), mask, t_T1, block + column, c_T1, scope, unit, RULES)
         if RULES.kind == "softmax":
             higher = tl.maximum(top, tl.max(score, 1))
@@ -139,12 +117,12 @@ def forward_kernel(
         edge = tl.full((BLOCK_T,), -1.0, tl.float32)
         largest, steps = 1.0, 0
         while (largest > CLOSE) & (steps < MOST):
-            if WHOLE:
+            if RULES.is_whole:
                 summed, second = excess(score, top, edge, RULES)
             else:
                 summed, second = tl.zeros((BLOCK_T,), tl.float32), tl.zeros((BLOCK_T,), tl.float32)
                 for block in range(start, stop, BLOCK_S):
-                    k = fetch(keys, block, scope.num_keys, key.step, WIDTH, PADDED, BLOCK_S)
+                    k = read(key, keys, block, scope.num_keys, BLOCK_S)
                     score = raised(product(q, tl.trans(k)), mask, t_T1, block + column, c_T1, scope, unit, RULES)
                     more, more_second = excess(score, top, edge, RULES)
                     summed += more
@@ -154,18 +132,16 @@ def forward_kernel(
             largest = tl.max(tl.abs(step), 0)
             steps += 1
     edge = tl.where(is_empty, float("inf"), tl.where(is_broken, float("nan"), edge))
-    summed_TW = tl.zeros((BLOCK_T, VALUE_PADDED), tl.float32)
+    summed_TW = tl.zeros((BLOCK_T, output.padded), tl.float32)
     for block in range(start, stop, BLOCK_S):
-        if not WHOLE:
-            k = fetch(keys, block, scope.num_keys, key.step, WIDTH, PADDED, BLOCK_S)
+        if not RULES.is_whole:
+            k = read(key, keys, block, scope.num_keys, BLOCK_S)
             score = raised(product(q, tl.trans(k)), mask, t_T1, block + column, c_T1, scope, unit, RULES)
         weight, _ = weights(score, top[:, None], edge[:, None], RULES)
         weight *= kept_share(row, t_T1, block + column, c_T1, scope, dropping, RULES)
-        v = fetch(values, block, scope.num_keys, value.step, VALUE_WIDTH, VALUE_PADDED, BLOCK_S)
+        v = read(value, values, block, scope.num_keys, BLOCK_S)
         summed_TW += product(weight.to(v.dtype), v)
-    put(
-        place(output, batch, head), first, scope.num_queries, output.step, summed_TW, VALUE_WIDTH, VALUE_PADDED, BLOCK_T
-    )
+    write(output, place(output, batch, head), first, scope.num_queries, summed_TW, BLOCK_T)
     at, there = peak + 2 * (row.to(tl.int64) * scope.num_queries + t), t < scope.num_queries
     tl.store(at, top, there)
     tl.store(at + 1, edge, there)

@@ -18,6 +18,7 @@ from torch.autograd.function import FunctionCtx
 from saccade.attention.call import Attended, Call
 from saccade.attention.kernels.additive.scope import scope_of
 from saccade.attention.kernels.packed.unpack import unpack
+from saccade.attention.kernels.sdpa import refuses_dot
 from saccade.attention.normalizers import Entmax15, Softmax, Sparsemax
 from saccade.attention.scores import Score
 from saccade.ops.kernels.availability import runs_on
@@ -54,10 +55,8 @@ def refuses(call: Call) -> str | None:
         return f"Triton can't run on {call.query.device.type} here"
     if call.bias is not None:
         return "a bias was given"
-    if call.wants_weights:
-        return "the weights were asked for"
-    if not isinstance(call.score, Score) or type(call.score).as_dot is Score.as_dot:
-        return f"the score {getattr(call.score, '__name__', type(call.score).__name__)} is not a dot product"
+    if (refusal := refuses_dot(call)) is not None:
+        return refusal
     if type(call.normalizer) not in KINDS:
         return f"the normalizer is not one of {', '.join(KINDS.values())}"
     if call.mask.factor is not None and call.mask.local is None:

@@ -8,14 +8,15 @@ the weights: with y = score - top - edge, softmax weighs 2 ** y (of scores in bi
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from saccade.attention.kernels.packed.tiles import TO_BITS, Dropping, in_band, in_reach, is_kept, rows, widths
+from saccade.attention.kernels.packed.launches import TO_BITS, Dropping, padded, rows
+from saccade.attention.kernels.packed.tiles import fetch, in_band, in_reach, is_kept, put
 from saccade.attention.kernels.sparse.op import SparseInputs
 
 UNITS = {"softmax": TO_BITS, "sparsemax": 1.0, "entmax15": 0.5}
@@ -29,10 +30,10 @@ class Tiles(NamedTuple):
     warps: int
     stages: int = 2
 
-    def options(self) -> dict[str, int]:
-        """What a launch is told of it."""
-        sizes = {"BLOCK_T": self.queries, "BLOCK_S": self.keys}
-        return {**sizes, "num_warps": self.warps, "num_stages": self.stages}
+    def options(self, rules: SparseRules, num_keys: int) -> dict[str, Any]:
+        """Return the options of a launch whose programs have these tiles."""
+        rules = rules._replace(block_t=self.queries, block_s=self.keys, is_whole=num_keys <= self.keys)
+        return {"RULES": rules, "num_warps": self.warps, "num_stages": self.stages}
 
     def fitted(self, num_queries: int, num_keys: int) -> Tiles:
         """No larger than there is work for; a product wants 16 at least."""
@@ -47,12 +48,15 @@ class SparseTensor(NamedTuple):
     batch: int
     head: int
     step: int
+    width: tl.constexpr
+    padded: tl.constexpr  # to a power of two; a product wants 16 at least
 
     @staticmethod
     def of(tensor: Tensor) -> SparseTensor:
-        """Copied only where a step's numbers lie apart."""
+        """Describe a tensor; it is copied only where the numbers of a step lie apart."""
         tensor = rows(tensor)
-        return SparseTensor(tensor, *tensor.stride()[:3])
+        (batch, head, step, _), width = tensor.stride(), tensor.shape[3]
+        return SparseTensor(tensor, batch, head, step, tl.constexpr(width), tl.constexpr(padded(width)))
 
 
 class Pairs(NamedTuple):
@@ -81,10 +85,14 @@ class SparseRules(NamedTuple):
     masked: str  # no, by key, by pair
     is_local: bool
     drops: bool
+    repeats: int  # query heads of a key/value head
+    block_t: int = 0
+    block_s: int = 0
+    is_whole: bool = False  # a block holds all keys
 
 
-def options_of(given: SparseInputs) -> dict[str, object]:
-    """Return what every kernel is told of a call beside query, key and value."""
+def options_of(given: SparseInputs) -> tuple[dict[str, object], SparseRules]:
+    """Return what every kernel is told of a call beside query, key and value, and what it is compiled for."""
     low, high, mask, centre = given.low, given.high, given.mask, given.centre_BHT
     strides = [0] * 4 if mask is None else [n * (m > 1) for n, m in zip(mask.stride(), mask.shape, strict=True)]
     by_batch, by_head, by_step, by_key = strides
@@ -92,21 +100,32 @@ def options_of(given: SparseInputs) -> dict[str, object]:
     data = None if mask is None else mask.view(torch.uint8)
     (num_heads, num_queries), (num_groups, num_keys) = given.query_BHTK.shape[1:3], given.key_BGSK.shape[1:3]
     sizes = (num_heads, num_queries, num_keys)
-    has = (low is not None, high is not None)
-    return {
+    has, repeats = (low is not None, high is not None), num_heads // num_groups
+    rules = SparseRules(given.kind, *has, masked, centre is not None, given.dropout > 0, repeats)
+    arguments = {
         "scope": Pairs(*sizes, low or 0, high or 0, data, by_batch, by_head, by_step, by_key, centre, given.radius),
         "dropping": Dropping.of(given.dropout, given.seed),
         "unit": given.scale * UNITS[given.kind],
-        "REPEATS": num_heads // num_groups,
-        "RULES": SparseRules(given.kind, *has, masked, centre is not None, given.dropout > 0),
-        **widths(given.key_BGSK, given.value_BGSW),
     }
+    return arguments, rules
 
 
 @triton.jit
 def place(x, batch, head):
     """Where a head's rows begin."""
     return x.data + tl.cast(batch, tl.int64) * x.batch + tl.cast(head, tl.int64) * x.head
+
+
+@triton.jit
+def read(x, at, first, end, BLOCK: tl.constexpr):
+    """Steps first.. of the head at a place, zeros from `end` on."""
+    return fetch(at, first, end, x.step, x.width, x.padded, BLOCK)
+
+
+@triton.jit
+def write(x, at, first, end, block, BLOCK: tl.constexpr):
+    """Steps first.. of the head at a place, up to `end`."""
+    put(at, first, end, x.step, block, x.width, x.padded, BLOCK)
 
 
 @triton.jit
@@ -182,13 +201,25 @@ def neighbourhood(centres, scope):
 
 
 @triton.jit
-def reach(first, scope, centres, BLOCK_T: tl.constexpr, BLOCK_S: tl.constexpr, RULES: tl.constexpr):
+def reach(first, scope, centres, RULES: tl.constexpr):
     """The keys that any of the queries first.. may see: whole blocks, from start to stop."""
-    start, stop = in_reach(
-        first, first + BLOCK_T, 0, scope.num_keys, scope.low, scope.high, BLOCK_S, RULES.has_low, RULES.has_high
-    )
+    end, block = first + RULES.block_t, RULES.block_s
+    start, stop = in_reach(first, end, 0, scope.num_keys, scope.low, scope.high, block, RULES.has_low, RULES.has_high)
     if RULES.is_local:
         near, far = neighbourhood(centres, scope)
-        start = tl.maximum(start, near // BLOCK_S * BLOCK_S)
+        start = tl.maximum(start, near // block * block)
         stop = tl.minimum(stop, far + 1)
     return start, stop
+
+
+@triton.jit
+def find_tile(key, value, scope, RULES: tl.constexpr):
+    """Find a program's row (a head of an entry), entry, head, first query, keys, values, mask, queries and centres."""
+    num_tiles = tl.cdiv(scope.num_queries, RULES.block_t)
+    row, first = tl.program_id(0) // num_tiles, tl.program_id(0) % num_tiles * RULES.block_t
+    batch, head = row // scope.num_heads, row % scope.num_heads
+    keys, values = place(key, batch, head // RULES.repeats), place(value, batch, head // RULES.repeats)
+    mask = mask_of(scope, batch, head, RULES)
+    t = first + tl.arange(0, RULES.block_t)
+    centres = centres_of(scope, row, t, RULES)
+    return row, batch, head, first, keys, values, mask, t, centres

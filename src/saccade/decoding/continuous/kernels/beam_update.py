@@ -6,16 +6,17 @@ Of equal candidates the first is better. What the slots know of the rows is writ
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from saccade.data.text.tokenizer import END
-from saccade.decoding.constraints import LONGEST_BLOCK, LONGEST_LOOP, SHORTEST_LOOP
 from saccade.decoding.continuous.beam_state import BeamState
 from saccade.decoding.continuous.greedy_state import TopTokens
-from saccade.decoding.continuous.kernels.loops import followed, is_looked_at
+from saccade.decoding.continuous.kernels.loops import LoopRules, SentenceTensors, follow_loops, is_checked
 from saccade.decoding.continuous.kernels.top_tokens import NOTHING, as_float, in_order
 from saccade.ops.kernels.follow import follow
 from saccade.ops.kernels.launch import launch_options
@@ -23,50 +24,65 @@ from saccade.ops.kernels.launch import launch_options
 COPIED = 1024  # bytes of all rows of a sentence that are on their way at once
 
 
+class BeamTensors(NamedTuple):
+    """What the kernel reads and writes of a beam's state, beside what all searches share."""
+
+    scores: Tensor
+    back: Tensor
+    holder_in_sentence: Tensor | None
+    place_of_row: Tensor
+    holder: Tensor | None
+    worth: Tensor
+    ended: Tensor
+    num_cut: Tensor
+    cuts: Tensor
+    share: Tensor
+    last_share: Tensor
+
+    @staticmethod
+    def of(state: BeamState) -> BeamTensors:
+        """Return the tensors of a state."""
+        rows = (state.row_BNC, state.slots.place_R, state.slots.holder_RC)
+        ends = (state.worth_BM, state.ended_BM3, state.num_cut_B, state.cut_BX2)
+        return BeamTensors(state.score_BN, state.back_BNC, *rows, *ends, state.share_C, state.last_share_B)
+
+
+class BeamSizes(NamedTuple):
+    """What the kernel is compiled for."""
+
+    width: int  # hypotheses of a sentence
+    each: int  # extensions of a hypothesis
+    taken: int  # extensions that are looked at
+    num_best: int
+    rows: int  # the power of two that holds the width; so do the next ones for their counts
+    candidates: int
+    ranks: int
+    kept: int
+    steps: int  # of all rows that are copied at once
+
+    @staticmethod
+    def of(width: int, each: int, num_best: int) -> BeamSizes:
+        """Compute the sizes from those of a search."""
+        taken = min(2 * width, width * each)
+        rows, candidates, ranks, kept = (triton.next_power_of_2(n) for n in (width, width * each, taken, num_best))
+        return BeamSizes(width, each, taken, num_best, rows, candidates, ranks, kept, COPIED // rows)
+
+
 def update(state: BeamState, found: TopTokens) -> Tensor:
-    """The best of all extensions: those that end are remembered, N others are the next hypotheses."""
+    """Take the best of all extensions: keep those that end; N others are the next hypotheses. Return their parents."""
     (batch, width), each = state.score_BN.shape, found.token_RM.shape[1]
-    num_best, taken = state.options.num_best, min(2 * width, width * each)
     parent_BN = torch.empty_like(state.last_BN)
-    padded = triton.next_power_of_2(width)
     update_kernel[(batch,)](
         found.token_RM,
         found.log_p_RM,
-        state.live_B,
-        state.place_B,
-        state.limit_B,
-        state.guarded_B,
-        state.last_BN,
-        state.token_BNC,
-        state.log_p_BNC,
-        state.score_BN,
-        state.back_BNC,
-        state.row_BNC,
-        state.slots.place_R,
-        state.slots.holder_RC,
-        state.worth_BM,
-        state.ended_BM3,
-        state.num_cut_B,
-        state.cut_BX2,
-        state.share_C,
-        state.last_share_B,
+        SentenceTensors.of(state),
+        BeamTensors.of(state),
         state.loops.run_BNK,
         state.loops.recent_BNK,
         parent_BN,
         state.size.steps,
-        WIDTH=width,
-        EACH=each,
-        TAKEN=taken,
-        NUM_BEST=num_best,
-        ROWS=padded,
-        CANDIDATES=triton.next_power_of_2(width * each),
-        RANKS=triton.next_power_of_2(taken),
-        KEPT=triton.next_power_of_2(num_best),
-        STEPS=COPIED // padded,
-        ROUNDS=state.options.max_rounds,
-        BLOCKS=LONGEST_BLOCK,
-        SHORTEST=SHORTEST_LOOP,
-        LONGEST=LONGEST_LOOP,
+        SIZES=BeamSizes.of(width, each, state.options.num_best),
+        LOOPS=LoopRules(state.options.max_rounds),
         END=END,
         num_warps=1,
         **launch_options(state.device),
@@ -78,66 +94,43 @@ def update(state: BeamState, found: TopTokens) -> Tensor:
 def update_kernel(
     token,
     log_p,
-    live,
-    place,
-    limit,
-    guarded,
-    last,
-    tokens,
-    log_ps,
-    scores,
-    back,
-    holder_in_sentence,
-    place_of_row,
-    holder,
-    worth,
-    ended,
-    num_cut,
-    cuts,
-    share,
-    last_share,
+    state,
+    beam,
     run,
     recent,
     parents,
     num_steps,
-    WIDTH: tl.constexpr,
-    EACH: tl.constexpr,
-    TAKEN: tl.constexpr,
-    NUM_BEST: tl.constexpr,
-    ROWS: tl.constexpr,
-    CANDIDATES: tl.constexpr,
-    RANKS: tl.constexpr,
-    KEPT: tl.constexpr,
-    STEPS: tl.constexpr,
-    ROUNDS: tl.constexpr,
-    BLOCKS: tl.constexpr,
-    SHORTEST: tl.constexpr,
-    LONGEST: tl.constexpr,
+    SIZES: tl.constexpr,
+    LOOPS: tl.constexpr,
     END: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """What is read of the state is read before it is written over, by all threads."""
+    """Update one sentence. All threads read the state before any writes over it."""
+    WIDTH: tl.constexpr = SIZES.width
+    EACH: tl.constexpr = SIZES.each
+    NUM_BEST: tl.constexpr = SIZES.num_best
+    RANKS: tl.constexpr = SIZES.ranks
     follow(EARLY)
     sentence = tl.program_id(0).to(tl.int64)
-    at, is_live = tl.load(place + sentence), tl.load(live + sentence) != 0
-    most, may_not_loop = tl.load(limit + sentence), tl.load(guarded + sentence) != 0
-    cut_before, share_at_limit = tl.load(num_cut + sentence), tl.load(last_share + sentence)
-    scores += sentence * WIDTH
+    at, is_live = tl.load(state.place + sentence), tl.load(state.live + sentence) != 0
+    most, may_not_loop = tl.load(state.limit + sentence), tl.load(state.guarded + sentence) != 0
+    cut_before, share_at_limit = tl.load(beam.num_cut + sentence), tl.load(beam.last_share + sentence)
+    scores = beam.scores + sentence * WIDTH
 
     # the best extensions of all rows, best first
-    candidate = tl.arange(0, CANDIDATES)
+    candidate = tl.arange(0, SIZES.candidates)
     is_one = candidate < WIDTH * EACH
     log_p += sentence * (WIDTH * EACH)
     total = tl.load(scores + candidate // EACH, is_one, 0.0) + tl.load(log_p + candidate, is_one, 0.0)
     left = tl.where(is_one, in_order(tl.where(is_live, total, -float("inf"))), NOTHING)
     rank = tl.arange(0, RANKS)
     order, which = tl.zeros((RANKS,), tl.int32), tl.zeros((RANKS,), tl.int32)
-    for i in range(TAKEN):
+    for i in range(SIZES.taken):
         largest = tl.max(left, 0)
-        where = tl.min(tl.where(left == largest, candidate, CANDIDATES - 1), 0)
+        where = tl.min(tl.where(left == largest, candidate, SIZES.candidates - 1), 0)
         left = tl.where(candidate == where, NOTHING, left)
         order, which = tl.where(rank == i, largest, order), tl.where(rank == i, where, which)
-    is_taken = rank < TAKEN
+    is_taken = rank < SIZES.taken
     best = tl.where(is_taken, as_float(order), -float("inf"))
     parent = which // EACH
     token += sentence * (WIDTH * EACH)
@@ -145,15 +138,14 @@ def update_kernel(
     step = best - tl.load(scores + parent, is_taken, 0.0)
 
     # those among the best N that end: the best of all of these so far are kept
-    kept = tl.arange(0, KEPT)
+    kept = tl.arange(0, SIZES.kept)
     is_kept = kept < NUM_BEST
-    worth += sentence * NUM_BEST
-    ended += sentence * (NUM_BEST * 3)
+    worth, ended = beam.worth + sentence * NUM_BEST, beam.ended + sentence * (NUM_BEST * 3)
     old = tl.load(worth + kept, is_kept, -float("inf"))
     old_place = tl.load(ended + kept * 3, is_kept, 0.0)
     old_row = tl.load(ended + kept * 3 + 1, is_kept, 0.0)
     old_step = tl.load(ended + kept * 3 + 2, is_kept, 0.0)
-    new = best.to(tl.float64) * tl.load(share + at + 1)
+    new = best.to(tl.float64) * tl.load(beam.share + at + 1)
     new = tl.where(ends & (rank < WIDTH), new, -float("inf"))
     is_ahead = (new[None, :] > new[:, None]) | ((new[None, :] == new[:, None]) & (rank[None, :] < rank[:, None]))
     new_rank = tl.sum((is_ahead & (rank < WIDTH)[None, :]).to(tl.int32), 1)
@@ -169,7 +161,7 @@ def update_kernel(
     num_going = tl.sum(goes_on.to(tl.int32), 0)
     ahead = tl.cumsum(goes_on.to(tl.int32), 0) - goes_on.to(tl.int32)
     next_rank = tl.where(goes_on, ahead, num_going + rank - ahead)  # the rest is behind them, in its order
-    row = tl.arange(0, ROWS)
+    row = tl.arange(0, SIZES.rows)
     is_row = row < WIDTH
     is_this = (next_rank[None, :] == row[:, None]) & is_taken[None, :]
     row_which = tl.sum(tl.where(is_this, which[None, :], 0), 1)
@@ -191,28 +183,28 @@ def update_kernel(
 
     # what they write; in a sentence that is done this falls behind its end
     own, parent_row = sentence * WIDTH + row, sentence * WIDTH + row_parent
-    tl.store(last + own, written, is_row)
+    tl.store(state.last + own, written, is_row)
     tl.store(parents + own, row_parent.to(tl.int64), is_row)
-    tl.store(tokens + own * num_steps + at + 1, written, is_row)
-    tl.store(log_ps + own * num_steps + at + 1, row_step, is_row)
-    tl.store(back + own * num_steps + at + 1, row_parent.to(tl.int64), is_row)
+    tl.store(state.tokens + own * num_steps + at + 1, written, is_row)
+    tl.store(state.log_ps + own * num_steps + at + 1, row_step, is_row)
+    tl.store(beam.back + own * num_steps + at + 1, row_parent.to(tl.int64), is_row)
 
     # the past of a row becomes its parent's; what it writes from now on is its own
-    for first in range(0, at + 2, STEPS):
-        past = first + tl.arange(0, STEPS)[None, :]
+    for first in range(0, at + 2, SIZES.steps):
+        past = first + tl.arange(0, SIZES.steps)[None, :]
         inside = is_row[:, None] & (past < num_steps)
-        holds = tl.load(holder_in_sentence + parent_row[:, None] * num_steps + past, inside, 0).to(tl.int32)
+        holds = tl.load(beam.holder_in_sentence + parent_row[:, None] * num_steps + past, inside, 0).to(tl.int32)
         holds = tl.where(past == at + 1, row[:, None], holds)
         tl.debug_barrier()
-        tl.store(holder_in_sentence + own[:, None] * num_steps + past, holds.to(tl.uint8), inside)
-        tl.store(holder + own[:, None] * num_steps + past, (sentence * WIDTH).to(tl.int32) + holds, inside)
+        tl.store(beam.holder_in_sentence + own[:, None] * num_steps + past, holds.to(tl.uint8), inside)
+        tl.store(beam.holder + own[:, None] * num_steps + past, (sentence * WIDTH).to(tl.int32) + holds, inside)
 
     # rows that loop are cut; so is what lives in a sentence that is done, where too few ended
     at += is_live.to(tl.int64)
     is_cut = row < 0
-    if ROUNDS > 0:
-        loops = followed(run, recent, own, parent_row, written, is_row, ROUNDS, BLOCKS, SHORTEST)
-        loops = loops & is_looked_at(at, may_not_loop, BLOCKS, SHORTEST, LONGEST)
+    if LOOPS.rounds > 0:
+        loops = follow_loops(run, recent, own, parent_row, written, is_row, LOOPS)
+        loops = loops & is_checked(at, may_not_loop, LOOPS)
         is_cut = loops & is_row & (tl.abs(score) < float("inf"))
         score = tl.where(loops, -float("inf"), score)
     best_left = tl.max(tl.where(is_row, score, -float("inf")), 0)
@@ -223,10 +215,10 @@ def update_kernel(
     is_over = is_live & is_done & (has_enough == 0)
     is_cut = is_cut | (is_over & is_row & (tl.abs(score) < float("inf")))
     to = sentence * (2 * WIDTH + 1) + cut_before + tl.cumsum(is_cut.to(tl.int32), 0) - 1
-    tl.store(cuts + to * 2, at, is_cut)
-    tl.store(cuts + to * 2 + 1, row.to(tl.int64), is_cut)
-    tl.store(num_cut + sentence, cut_before + tl.sum(is_cut.to(tl.int64), 0))
+    tl.store(beam.cuts + to * 2, at, is_cut)
+    tl.store(beam.cuts + to * 2 + 1, row.to(tl.int64), is_cut)
+    tl.store(beam.num_cut + sentence, cut_before + tl.sum(is_cut.to(tl.int64), 0))
     tl.store(scores + row, score, is_row)
-    tl.store(place + sentence, at)
-    tl.store(place_of_row + own, at, is_row)
-    tl.store(live + sentence, is_live & (is_done == 0))
+    tl.store(state.place + sentence, at)
+    tl.store(beam.place_of_row + own, at, is_row)
+    tl.store(state.live + sentence, is_live & (is_done == 0))

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from saccade.attention.kernels.packed.tiles import TO_BITS as BITS
+from saccade.attention.kernels.packed.launches import TO_BITS as BITS
 from saccade.ops.kernels.follow import follow
 from saccade.ops.kernels.launch import launch_options
 
