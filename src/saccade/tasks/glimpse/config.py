@@ -11,8 +11,6 @@ from saccade.config.base import Positive, RunSection, Section, Share
 from saccade.data.pictures.canvases import Canvases
 
 AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
 AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 

@@ -1,20 +1,107 @@
-"""The sections of a text-to-text run."""
+"""The sections of a translate config."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 from sacrebleu import BLEU
 
 from saccade.attention.scores import LOCATIONS
 from saccade.config import base
-from saccade.config.base import Positive, RunSection, Section, Share, TokenizerSection, one_of
+from saccade.config.base import ONE_OR_SEVERAL, Positive, RunSection, Section, Share, TokenizerSection, one_of
+from saccade.data.sound.mel import Mel
 from saccade.decoding import BeamOptions
-from saccade.layers.subsampling import FACTOR
-from saccade.tasks.translate.corpora import TranslateData
+from saccade.layers.augmentation import Augmentation, MaskLimits
+from saccade.layers.subsampling import FACTOR, SUBSAMPLINGS, FrameEncoder
 from saccade.tasks.translate.networks import RnnModel, TransformerModel
-from saccade.tasks.translate.sound import SoundFeatures
+
+Count = Annotated[int, Field(ge=0)]
+LanguageCode = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$")]
+
+
+class CorpusFiles(Section):
+    """Two line-aligned files, or one TSV or JSONL file with both sides. Folders and globs name several."""
+
+    source: str = Field(description="A file (plain or .gz), a folder or a glob. With both sides: .tsv or .jsonl.")
+    target: str | None = Field(default=None, description="The other side, line by line; none if source has both.")
+
+
+class TrainingCorpus(CorpusFiles):
+    """Files to train on, and how often."""
+
+    weight: float = Field(
+        default=1.0, gt=0, allow_inf_nan=False, description="Times it is read an epoch; 0.5: another half each time."
+    )
+
+
+def _one_or_several(given: object) -> str:
+    return ONE_OR_SEVERAL[isinstance(given, list | tuple)]
+
+
+class TranslateData(Section):
+    """Where texts come from."""
+
+    train: Annotated[
+        Annotated[TrainingCorpus, Tag(ONE_OR_SEVERAL[0])]
+        | Annotated[list[TrainingCorpus], Field(min_length=1), Tag(ONE_OR_SEVERAL[1])],
+        Discriminator(_one_or_several),
+    ] = Field(description="What the model and the tokenizers learn from: one corpus, or a list of them with weights.")
+    valid: CorpusFiles = Field(description="What validation decodes and scores; the best model on it is kept.")
+    test: CorpusFiles | None = Field(default=None, description="What is scored at the end; never trained on.")
+    max_length: Positive = Field(default=256, description="Pairs with more tokens on a side are left out, and counted.")
+
+    @property
+    def corpora(self) -> dict[str, TrainingCorpus]:
+        """What to train on, under the name that messages use."""
+        if isinstance(self.train, TrainingCorpus):
+            return {"data.train": self.train}
+        return {f"data.train.{index}": files for index, files in enumerate(self.train)}
+
+
+class SoundFeatures(Section):
+    """How sound becomes what a model reads: log-mel frames, and vectors of four frames each."""
+
+    rate: Annotated[int, Field(ge=4000, le=48_000)] = Field(
+        default=16_000, description="Samples a second; files with another rate are resampled."
+    )
+    num_mels: Annotated[int, Field(ge=8, le=128)] = Field(default=80, description="Numbers in a frame.")
+    window: Annotated[float, Field(ge=0.01, le=0.1)] = Field(default=0.025, description="Seconds that a frame hears.")
+    hop: Annotated[float, Field(ge=0.002, le=0.1)] = Field(default=0.01, description="Seconds to the next frame.")
+    subsampling: Literal["convolutions", "pyramid"] = Field(
+        default="convolutions",
+        description="How four frames become one vector: two strided convolutions, or two bidirectional LSTMs whose "
+        "steps are joined in pairs (Listen, Attend and Spell; Chan 2016).",
+    )
+    time_masks: Count = Field(default=2, description="Stretches of time hidden in training (SpecAugment, Park 2019).")
+    time_mask_frames: Positive = Field(default=10, description="The longest of them.")
+    frequency_masks: Count = Field(default=2, description="Bands of mels hidden in training.")
+    frequency_mask_mels: Positive = Field(default=8, description="The widest of them.")
+    tempo: Annotated[float, Field(ge=0, le=0.5)] = Field(
+        default=0.0, description="In training every batch is slower or faster by up to this share."
+    )
+
+    @model_validator(mode="after")
+    def _refuse_what_has_no_effect(self) -> SoundFeatures:
+        for count, size in (("time_masks", "time_mask_frames"), ("frequency_masks", "frequency_mask_mels")):
+            value, default = getattr(self, size), type(self).model_fields[size].default
+            if value != default and not getattr(self, count):
+                raise ValueError(f"{size}: {value} given; it has no effect with {count}: 0")
+        return self
+
+    @property
+    def mel(self) -> Mel:
+        """From samples to frames."""
+        return Mel(self.rate, self.num_mels, self.window, self.hop)
+
+    def frame_encoder(self, width: int, dropout: float) -> FrameEncoder:
+        """From frames to vectors."""
+        time = MaskLimits(self.time_masks, self.time_mask_frames)
+        frequency = MaskLimits(self.frequency_masks, self.frequency_mask_mels)
+        subsampling = SUBSAMPLINGS[self.subsampling](self.num_mels, width, dropout=dropout)
+        return FrameEncoder(subsampling, Augmentation(time=time, frequency=frequency, tempo=self.tempo))
 
 
 class TranslateTraining(base.TrainingSection):
@@ -86,9 +173,6 @@ class TranslateDecoding(Section):
         return BeamOptions(width=self.beam, **given)
 
 
-LanguageCode = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$")]
-
-
 class LanguageCodes(Section):
     """Which languages a run translates between, as codes (en, fr, zh-Hans): `saccade serve` tells clients."""
 
@@ -137,6 +221,14 @@ class TranslateConfig(RunSection):
             raise ValueError("training.shard: true given; only Transformers are cut")
         return self
 
+    def find_languages(self, known: Collection[str]) -> tuple[str, str] | None:
+        """Return what is translated into what: as it is said here, or by the endings of files that are known codes."""
+        if self.languages is not None:
+            return self.languages.source, self.languages.target
+        files = next(iter(self.data.corpora.values()))
+        source, target = _ending(files.source), _ending(files.target or "")
+        return (source, target) if source != target and source in known and target in known else None
+
     def _check_sound(self) -> None:
         if self.input == "text":
             if self.features is not None:
@@ -164,3 +256,11 @@ SOUND_DEFAULTS: dict[str, dict[str, Any]] = {
 
 def _over(defaults: dict[str, Any], given: Any) -> Any:
     return {**defaults, **given} if isinstance(given, dict) else given
+
+
+def _ending(name: str) -> str:
+    """train.en.gz: en."""
+    path = Path(name)
+    while path.suffix in (".gz", ".txt"):
+        path = path.with_suffix("")
+    return path.suffix.removeprefix(".")

@@ -1,16 +1,14 @@
-"""Text corpora of a run: their sections, their tokenizers and stores, and what is said about them before training."""
+"""The text corpora of a run: their tokenizers and stores, and what is said about them before training."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 from pathlib import Path
-from typing import Annotated, NamedTuple, Protocol
+from typing import NamedTuple
 
-from pydantic import Discriminator, Field, Tag
 from rich.console import Console
 
-from saccade.config.base import ONE_OR_SEVERAL, Positive, Section, TokenizerSection
 from saccade.data.sound.recordings import Sounds
 from saccade.data.store import Encode, Store, count_duplicates, prepare_store
 from saccade.data.text.corpus import Corpus, Pair
@@ -26,65 +24,10 @@ from saccade.data.text.tokenizer import (
 )
 from saccade.errors import UserError
 from saccade.tasks import console as watch
-
-
-class CorpusFiles(Section):
-    """Two line-aligned files, or one TSV or JSONL file with both sides. Folders and globs name several."""
-
-    source: str = Field(description="A file (plain or .gz), a folder or a glob. With both sides: .tsv or .jsonl.")
-    target: str | None = Field(default=None, description="The other side, line by line; none if source has both.")
-
-
-class TrainingCorpus(CorpusFiles):
-    """Files to train on, and how often."""
-
-    weight: float = Field(
-        default=1.0, gt=0, allow_inf_nan=False, description="Times it is read an epoch; 0.5: another half each time."
-    )
-
-
-def _one_or_several(given: object) -> str:
-    return ONE_OR_SEVERAL[isinstance(given, list | tuple)]
-
-
-class TranslateData(Section):
-    """Where texts come from."""
-
-    train: Annotated[
-        Annotated[TrainingCorpus, Tag(ONE_OR_SEVERAL[0])]
-        | Annotated[list[TrainingCorpus], Field(min_length=1), Tag(ONE_OR_SEVERAL[1])],
-        Discriminator(_one_or_several),
-    ] = Field(description="What the model and the tokenizers learn from: one corpus, or a list of them with weights.")
-    valid: CorpusFiles = Field(description="What validation decodes and scores; the best model on it is kept.")
-    test: CorpusFiles | None = Field(default=None, description="What is scored at the end; never trained on.")
-    max_length: Positive = Field(default=256, description="Pairs with more tokens on a side are left out, and counted.")
-
-    @property
-    def corpora(self) -> dict[str, TrainingCorpus]:
-        """What to train on, under the name that messages use."""
-        if isinstance(self.train, TrainingCorpus):
-            return {"data.train": self.train}
-        return {f"data.train.{index}": files for index, files in enumerate(self.train)}
-
+from saccade.tasks.translate.config import CorpusFiles, TranslateConfig, TranslateData
 
 VARIANTS = 8  # of a corpus cut into pieces at random
 Tokenizers = tuple[SentencePiece | Vocabulary, SentencePiece | Vocabulary]
-
-
-class Texts(Protocol):
-    """What a config with text corpora has."""
-
-    @property
-    def seed(self) -> int:
-        """Of everything random."""
-
-    @property
-    def data(self) -> TranslateData:
-        """The corpora."""
-
-    @property
-    def tokenizer(self) -> TokenizerSection:
-        """How texts become ids."""
 
 
 QUIET = Console(quiet=True)
@@ -100,7 +43,7 @@ def training_corpora(data: TranslateData) -> list[Corpus]:
     return [corpus(files, name) for name, files in data.corpora.items()]
 
 
-def tokenizers(config: Texts, folder: Path, console: Console = QUIET) -> Tokenizers:
+def tokenizers(config: TranslateConfig, folder: Path, console: Console = QUIET) -> Tokenizers:
     """Both sides' tokenizers: from the run's folder, or learned from the training text and stored there."""
     stored = [sorted(folder.glob(f"tokenizer.{side}.*")) for side in ("source", "target")]
     if all(stored):
@@ -111,7 +54,7 @@ def tokenizers(config: Texts, folder: Path, console: Console = QUIET) -> Tokeniz
     return both
 
 
-def target_tokenizer(config: Texts, folder: Path, console: Console = QUIET) -> SentencePiece | Vocabulary:
+def target_tokenizer(config: TranslateConfig, folder: Path, console: Console = QUIET) -> SentencePiece | Vocabulary:
     """The target's alone, where sources are no text: from the run's folder, or learned and stored there."""
     stored = sorted(folder.glob("tokenizer.target.*"))
     if stored:
@@ -121,13 +64,15 @@ def target_tokenizer(config: Texts, folder: Path, console: Console = QUIET) -> S
     return tokenizer
 
 
-def _learned_both(config: Texts, console: Console) -> Tokenizers:
+def _learned_both(config: TranslateConfig, console: Console) -> Tokenizers:
     if config.tokenizer.shared:
         return (_learned(config, console, (0, 1), "training text"),) * 2
     return _learned(config, console, (0,), "sources"), _learned(config, console, (1,), "targets")
 
 
-def _learned(config: Texts, console: Console, sides: tuple[int, ...], what: str) -> SentencePiece | Vocabulary:
+def _learned(
+    config: TranslateConfig, console: Console, sides: tuple[int, ...], what: str
+) -> SentencePiece | Vocabulary:
     section = config.tokenizer
     texts = (pair[side] for pairs in training_corpora(config.data) for pair in pairs.pairs() for side in sides)
     chosen = sample_texts(watch.watched(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed)
@@ -137,7 +82,7 @@ def _learned(config: Texts, console: Console, sides: tuple[int, ...], what: str)
         return train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
 
 
-def stores(config: Texts, both: Tokenizers, root: Path, console: Console = QUIET) -> list[Store]:
+def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Console = QUIET) -> list[Store]:
     """The pairs of each training corpus as ids, made once and found again; all of them once more for each variant."""
     marks, alpha = [fingerprint(tokenizer) for tokenizer in both], config.tokenizer.sampling
 

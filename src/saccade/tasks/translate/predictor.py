@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from saccade.data.batches import decoder_input, pad_sources
 from saccade.data.sound.recordings import Sounds, pad_frames, rebase_paths
 from saccade.data.text.corpus import Corpus, Pair, clean, decode_clean_lines, read_lines
-from saccade.data.text.tokenizer import END, SPECIAL, START, Tokenizer
+from saccade.data.text.tokenizer import END, SPECIAL, Tokenizer
 from saccade.decoding import (
     OPTION_NAMES,
     BeamOptions,
@@ -26,31 +26,28 @@ from saccade.decoding import (
     Ensemble,
     Hypothesis,
     SamplingOptions,
-    Started,
     Stepper,
     choose_options,
     search,
 )
 from saccade.errors import UserError
-from saccade.inspection.insight import Head, Insight, Map, TextSide, add_end
-from saccade.inspection.record import KINDS, cross_weights, recording
+from saccade.inspection.insight import Head, Insight
+from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, unwatched
 from saccade.tasks.texts import aligned, by_length, windows
-from saccade.tasks.translate import bleu, hearing, trust
+from saccade.tasks.translate import bleu, hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
 from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult
 from saccade.tasks.translate.word_weights import TranslatorAttention
 
 WINDOW = 2048  # lines that are sorted by length together
-MOST_LOOKED_AT = 1024  # tokens: weights are as many as their square, for every layer and head
 WINDOW_SOUNDS = 64  # sources of sound that are in memory together
-SIDES = {"cross": ("output", "source"), "encoder": ("source", "source"), "decoder": ("output", "read")}
 Way = BeamOptions | SamplingOptions
 
 
-class _Text(NamedTuple):
+class SourceText(NamedTuple):
     """A text to translate: its ids (of sound, its frames), and what its translation must begin with."""
 
     text: str
@@ -83,7 +80,7 @@ class Translator(Predictor):
         return Traits(
             "translate",
             reads="sound" if isinstance(self.source, Sounds) else "text",
-            kinds=tuple(SIDES),
+            kinds=tuple(look.SIDES),
             predict_options=(*OPTION_NAMES, "attention", *HeadChoice._fields, "prefixes", "window"),
             evaluate_options=(*OPTION_NAMES, "tokenize"),
             look_options=(*OPTION_NAMES, "targets", "kinds", "norms"),
@@ -139,18 +136,7 @@ class Translator(Predictor):
             raise UserError("look: an ensemble has no attention of its own; look at one run")
         options = choose_options(self.options, decoding)
         given = [self._encode(*text, number) for number, text in enumerate(aligned(texts, targets, "targets"), 1)]
-        for number, text in enumerate(given, 1):
-            if len(text.ids) > MOST_LOOKED_AT and not isinstance(self.source, Sounds):
-                raise UserError(
-                    f"line {number:,} has {len(text.ids):,} tokens; at most {MOST_LOOKED_AT:,} can be looked at"
-                )
-        found = [Insight(self.traits.task, TranslationResult("", 0.0, [], []), {}, {}) for _ in given]
-        for rows in by_length([len(text.ids) for text in given], self.tokens_per_batch):
-            batch = [given[row] for row in rows]
-            best = None if targets is None else self._scored(batch)
-            for row, one in zip(rows, self._looked(batch, options, best, kinds, norms), strict=True):
-                found[row] = one
-        return found
+        return look.look_at(self, given, options, kinds=kinds, norms=norms, is_given=targets is not None)
 
     def read(self, source: Path | None) -> Iterator[str]:
         """The lines of a file, or of the standard input; files that a list names are looked up from where it lies."""
@@ -220,109 +206,68 @@ class Translator(Predictor):
         return replace(found[0], model=Ensemble([run.model for run in found]))
 
     def _predict(
-        self, texts: list[tuple[str, str]], number: int, options: Way, look: HeadChoice | None
+        self, texts: list[tuple[str, str]], number: int, options: Way, head: HeadChoice | None
     ) -> list[list[TranslationResult]]:
         encoded = [self._encode(*text, number + row) for row, text in enumerate(texts)]
         found: list[list[TranslationResult]] = [[TranslationResult("", 0.0, [], [])] for _ in texts]
         rows = [row for row, text in enumerate(encoded) if len(text.ids)]
         for row, best in zip(rows, self._search([encoded[row] for row in rows], options), strict=True):
-            found[row] = self._translations(encoded[row], best, look)
+            found[row] = self._results(encoded[row], best, head)
         return found
 
-    def _search(self, texts: list[_Text], options: Way) -> list[list[Hypothesis]]:
+    def _search(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:
         """The best outputs of each text: in slots on an accelerator; in batches on a CPU, where that is quicker."""
         lengths = [len(text.ids) + (not isinstance(self.source, Sounds)) for text in texts]
         work = DecodingWork(
-            lambda rows: self._padded([texts[row] for row in rows]), lengths, [t.prefix_ids for t in texts]
+            lambda rows: self._pad_on_host([texts[row] for row in rows]), lengths, [t.prefix_ids for t in texts]
         )
-        is_cuda = self._writer.device.type == "cuda"
-        if is_cuda and isinstance(options, BeamOptions) and self._writer.refuses(options, work) is None:
-            return self._writer.generate(work, options)
+        if (
+            self._device.type == "cuda"
+            and isinstance(options, BeamOptions)
+            and self._engine.refuses(options, work) is None
+        ):
+            return self._engine.generate(work, options)
         found: list[list[Hypothesis]] = [[] for _ in texts]
         hypotheses = options.width if isinstance(options, BeamOptions) else options.num_best
         for rows in by_length([len(text.ids) for text in texts], self.tokens_per_batch // hypotheses):
-            for row, best in zip(rows, self._found([texts[row] for row in rows], options), strict=True):
+            for row, best in zip(rows, self._search_batch([texts[row] for row in rows], options), strict=True):
                 found[row] = best
         return found
 
+    @property
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
     @cached_property
-    def _writer(self) -> DecodingEngine:
+    def _engine(self) -> DecodingEngine:
         return DecodingEngine(self.model, self.dtype)
 
-    def _encode(self, text: str, prefix: str, number: int) -> _Text:
+    def _encode(self, text: str, prefix: str, number: int) -> SourceText:
         ids, limit, prefix = self.source.encode(clean(text)), self.max_source_length, clean(prefix)
         if len(ids) > limit:
             unit = "frames" if isinstance(self.source, Sounds) else "tokens"
             what = f"line {number:,} has {len(ids):,} {unit}"
             warnings.warn(f"{what}; only the first {limit:,} are read (max_source_length)", stacklevel=2)
-        return _Text(text, ids[:limit], prefix, self.target.encode(prefix))
+        return SourceText(text, ids[:limit], prefix, self.target.encode(prefix))
 
-    def _translations(self, text: _Text, found: list[Hypothesis], look: HeadChoice | None) -> list[TranslationResult]:
+    def _results(self, text: SourceText, found: list[Hypothesis], head: HeadChoice | None) -> list[TranslationResult]:
         """The outputs of a text as they are shown."""
-        shown = [self._shown(text, one) for one in found]
-        if look is None:
+        shown = [self.to_result(text, one) for one in found]
+        if head is None:
             return shown
         pairs = zip(found, shown, strict=True)
-        return [self._with_attention(text, ids.ids, one, look) for ids, one in pairs]
+        return [self._with_attention(text, ids.ids, one, head) for ids, one in pairs]
 
-    def _found(self, texts: list[_Text], options: Way) -> list[list[Hypothesis]]:
+    def _search_batch(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:
         """The best outputs of one batch."""
         prefixes = [text.prefix_ids for text in texts]
-        return search(cast(Stepper, self.model), *self._pad(texts), options, prefixes)
+        return search(cast(Stepper, self.model), *self.pad(texts), options, prefixes)
 
-    @torch.no_grad()
-    def _scored(self, texts: list[_Text]) -> list[list[Hypothesis]]:
-        """Given outputs, with the log-probability of each of their pieces."""
-        model, ids = cast(Any, self.model), [text.prefix_ids for text in texts]
-        read_BT = self._read(ids)
-        step_BTV = model.logits(model(*self._pad(texts), read_BT)).float().log_softmax(-1)
-        next_BT = torch.cat([read_BT[:, 1:], read_BT.new_full((len(read_BT), 1), END)], 1)
-        found = []
-        for step_TV, next_T, row in zip(step_BTV, next_BT, ids, strict=True):
-            next_T[len(row)] = END
-            steps = step_TV.gather(1, next_T[:, None])[: len(row) + 1, 0].tolist()
-            found.append([self.options.hypothesis(row, steps, ended=True)])
-        return found
-
-    @torch.no_grad()
-    def _looked(
-        self, texts: list[_Text], way: Way, found: list[list[Hypothesis]] | None, kinds: Collection[str], norms: bool
-    ) -> Iterator[Insight]:
-        """The source read once, with its weights kept; outputs searched; the best ones read again for theirs."""
-        model, source, length_B = cast(Stepper, self.model), *self._pad(texts)
-        at_start = [kind for kind in kinds if kind == "encoder"]
-        with recording(self.model, kinds=at_start, norms=norms) as reading:
-            state = model.start(source, length_B)
-        if found is None:
-            found = search(Started(model, state), source, length_B, way, [text.prefix_ids for text in texts])
-        with recording(self.model, kinds=[kind for kind in kinds if kind != "encoder"], norms=norms) as writing:
-            model.advance(state, self._read([best[0].ids for best in found]))
-        both = {kind: record for kind in KINDS for record in (reading, writing) if kind in record.kinds}
-        weights = {kind: record.weights(kind).float().cpu() for kind, record in both.items()}
-        lengths = {kind: record.norms(kind).float().cpu() for kind, record in both.items()} if norms else {}
-        for row, (text, best) in enumerate(zip(texts, found, strict=True)):
-            first, *others = (self._shown(text, one) for one in best)
-            sides = self._sides(text, first)
-            maps = {kind: _map(kind, row, sides, weights[kind], lengths.get(kind)) for kind in weights}
-            yield Insight(self.traits.task, first, sides, maps, self.aligning, others)
-
-    def _sides(self, text: _Text, shown: TranslationResult) -> dict[str, TextSide]:
-        written = add_end(shown.pieces, has_end=shown.ended)
-        begins = self.target.begins_word
-        output, read = (
-            TextSide.of(shown.text, written, begins),
-            TextSide.of("", [SPECIAL[START], *written[:-1]], begins),
-        )
-        if isinstance(self.source, Sounds):
-            return {"source": TextSide.of("", self.source.pieces(text.ids)), "output": output, "read": read}
-        pieces = add_end(self.source.pieces(text.ids))
-        return {"source": TextSide.of(text.text, pieces, self.source.begins_word), "output": output, "read": read}
-
-    def _read(self, ids: list[list[int]]) -> Tensor:
+    def decoder_ids(self, ids: list[list[int]]) -> Tensor:
         """What the decoder reads to write these, padded."""
-        return decoder_input(ids).to(next(self.model.parameters()).device)
+        return decoder_input(ids).to(self._device)
 
-    def _shown(self, text: _Text, found: Hypothesis) -> TranslationResult:
+    def to_result(self, text: SourceText, found: Hypothesis) -> TranslationResult:
         """The output as text; of the prefix, what no token stands for is still there."""
         decoded = self.target.decode(found.ids)
         if text.prefix_ids and decoded.startswith(start := self.target.decode(text.prefix_ids)):
@@ -332,23 +277,22 @@ class Translator(Predictor):
         )
 
     def _with_attention(
-        self, text: _Text, ids: list[int], shown: TranslationResult, look: HeadChoice
+        self, text: SourceText, ids: list[int], shown: TranslationResult, head: HeadChoice
     ) -> TranslationResult:
         """Read an output once more with its weights recorded, one sentence at a time."""
-        read_1T = self._read([ids])[:, : len(shown.log_probabilities)]
-        weight_TS = look.of(source_weights(self.model, *self._pad([text]), read_1T))[0].float().cpu()
+        read_1T = self.decoder_ids([ids])[:, : len(shown.log_probabilities)]
+        weight_TS = head.of(source_weights(self.model, *self.pad([text]), read_1T))[0].float().cpu()
         if isinstance(self.source, Sounds):
             heard = Heard(text.ids, self.source.mel.hop)
             return shown._replace(attention=weight_TS, source_pieces=self.source.pieces(text.ids), heard=heard)
         return shown._replace(attention=weight_TS, source_pieces=[*self.source.pieces(text.ids), SPECIAL[END]])
 
-    def _pad(self, texts: list[_Text]) -> tuple[Tensor, Tensor]:
+    def pad(self, texts: list[SourceText]) -> tuple[Tensor, Tensor]:
         """Sources and their lengths, where the model is."""
-        source, length_B = self._padded(texts)
-        device = next(self.model.parameters()).device
-        return source.to(device), length_B.to(device)
+        source, length_B = self._pad_on_host(texts)
+        return source.to(self._device), length_B.to(self._device)
 
-    def _padded(self, texts: list[_Text]) -> tuple[Tensor, Tensor]:
+    def _pad_on_host(self, texts: list[SourceText]) -> tuple[Tensor, Tensor]:
         sources = [text.ids for text in texts]
         return pad_frames(sources) if isinstance(self.source, Sounds) else pad_sources(sources)
 
@@ -365,19 +309,12 @@ def source_weights(model: nn.Module, source: Tensor, length_B: Tensor, read_BT: 
     return torch.stack(last).mean(0) if last else weights[0]
 
 
-def _map(kind: str, row: int, sides: dict[str, TextSide], weight_LBHTS: Tensor, norm_LBHTS: Tensor | None) -> Map:
-    """The weights of one text, without padding."""
-    queries, keys = SIDES[kind]
-    steps = (slice(None), row, slice(None), slice(len(sides[queries].pieces)), slice(len(sides[keys].pieces)))
-    return Map(queries, keys, weight_LBHTS[steps], None if norm_LBHTS is None else norm_LBHTS[steps])
-
-
 def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Way, HeadChoice | None]:
     """The keywords of a call, checked: what has no effect is refused, not ignored."""
     given = dict(decoding)
-    look = {name: given.pop(name) for name in HeadChoice._fields if name in given}
+    head = {name: given.pop(name) for name in HeadChoice._fields if name in given}
     is_attention = given.pop("attention", False)
-    if look and not is_attention:
-        raise UserError(f"{next(iter(look))}: given without attention")
+    if head and not is_attention:
+        raise UserError(f"{next(iter(head))}: given without attention")
     options = choose_options(default, given)
-    return options, HeadChoice(**look) if is_attention else None
+    return options, HeadChoice(**head) if is_attention else None

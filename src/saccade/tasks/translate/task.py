@@ -22,7 +22,6 @@ from saccade.tasks.base import Job, ReportPart, Route, Task
 from saccade.tasks.devices import load_trained
 from saccade.tasks.translate import batches, bleu, corpora, hearing, networks, sound
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
-from saccade.tasks.translate.languages import find_languages
 from saccade.tasks.translate.networks import Network, RnnModel
 from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.validation import Judgement, Sources, Validator
@@ -171,4 +170,4 @@ def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> Sampl
     return Sample(pair.source, found.text, pair.target, found.score, found.source_pieces or (), found.pieces, weights)
 
 
-TRANSLATE = Task(TranslateConfig, prepare, load, examine, Route("Translate", languages=find_languages))
+TRANSLATE = Task(TranslateConfig, prepare, load, examine, Route("Translate", languages=TranslateConfig.find_languages))
