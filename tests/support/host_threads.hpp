@@ -1,5 +1,6 @@
 // The CUDA kernels on a CPU: every thread of a block is a coroutine, run in turn until it waits at a barrier.
 // Slow and exact: it finds wrong indices, missing barriers (SHUFFLED turns) and wrong arithmetic, not slow code.
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -23,7 +24,9 @@ struct dim3 { int x, y, z; };
 namespace host {
 enum State { RUNS, AT_WARP, AT_BLOCK, AT_CLUSTER, DONE };
 struct Thread {
-    ucontext_t context;
+    ucontext_t context;  // begins it; later switches jump, as swapcontext asks the system for signal masks each time
+    jmp_buf place;
+    bool has_begun;
     std::vector<char> stack;
     State state;
     float parts[8];
@@ -33,12 +36,19 @@ struct Thread {
 inline std::vector<Thread> threads;  // of all blocks of a cluster, one behind the other
 inline std::vector<std::vector<float>> shared;
 inline float* shared_of(int rank) { return shared[rank].data(); }
-inline ucontext_t scheduler;
+inline jmp_buf scheduler;
 inline int current;
 inline bool any;
 inline void wait(State state) {
-    threads[current].state = state;
-    swapcontext(&threads[current].context, &scheduler);
+    Thread& thread = threads[current];
+    thread.state = state;
+    if (!_setjmp(thread.place)) _longjmp(scheduler, 1);
+}
+inline void go_on(Thread& thread) {
+    if (_setjmp(scheduler)) return;
+    if (thread.has_begun) _longjmp(thread.place, 1);
+    thread.has_begun = true;
+    setcontext(&thread.context);
 }
 }  // namespace host
 
@@ -122,8 +132,7 @@ typedef void (*Body)();
 inline Body body;
 inline void start() {
     body();
-    threads[current].state = DONE;
-    swapcontext(&threads[current].context, &scheduler);
+    wait(DONE);
 }
 template <class Call> static Call* held;
 template <class Call> void call() { (*held<Call>)(); }
@@ -159,7 +168,7 @@ template <class Call> void run_cluster(Call& one, dim3 first) {
     int count = (int)threads.size();
     for (int i = 0; i < count; i++) {
         Thread& thread = threads[i];
-        thread.state = RUNS, thread.arrivals = 0;
+        thread.state = RUNS, thread.arrivals = 0, thread.has_begun = false;
         getcontext(&thread.context);
         thread.context.uc_stack.ss_sp = thread.stack.data();
         thread.context.uc_stack.ss_size = thread.stack.size();
@@ -173,7 +182,7 @@ template <class Call> void run_cluster(Call& one, dim3 first) {
             if (threads[i].state != RUNS) continue;
             current = i;
             threadIdx = {i % blockDim.x, 0, 0}, blockIdx = {first.x, first.y + i / blockDim.x, first.z};
-            swapcontext(&scheduler, &threads[i].context);
+            go_on(threads[i]);
         }
     } while (release());
 }
