@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 # Triton's interpreter, too, must be asked for before anything imports triton; where there is a GPU, kernels run on it.
@@ -14,6 +16,9 @@ if not Path("/dev/nvidiactl").exists():
 # Some virtual machines advertise AMX and then die of it; oneDNN must be told before torch is loaded.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
+# One thread in each process that tests start, too: as many tests run beside each other as there are cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A compiled graph is kept by its operators' names alone: one of an earlier version would be run with other arguments.
 os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")
 os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")
@@ -21,6 +26,8 @@ os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")
 import hypothesis
 import pytest
 import torch
+
+gc.disable()  # until everything is imported and collected
 
 # What a shell without job control starts in the background ignores Ctrl-C, and so would everything that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -38,10 +45,26 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
     torch.manual_seed(SEED)
 
 
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector away from what stays: a million objects of torch and of the tests themselves."""
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Each test starts from the same seed."""
     del item
     torch.manual_seed(SEED)
+
+
+@pytest.fixture
+def quick_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Pythons that a test starts be forks of one that has imported everything."""
+    if hasattr(os, "fork"):
+        import forked
+
+        forked.start_server()
+        monkeypatch.setattr(subprocess, "Popen", forked.Popen)
 
 
 @pytest.fixture(scope="session")

@@ -42,6 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("ascii") / "été", words=["été", "東京", "[b]"])
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_look(run: Path, seeing: Path) -> None:
     given = ["look", str(run), "été 東京", "--target", "[b] été"]
     pictures = [["look", str(seeing / name), str(seeing / f"{name}.png")] for name in ("shapes", "digits")]
@@ -57,6 +58,7 @@ def test_look(run: Path, seeing: Path) -> None:
     assert "+" in glimpsed
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_predict_writes_its_answers_in_utf8_and_its_maps_in_ascii(run: Path, tmp_path: Path) -> None:
     (tmp_path / "texts").write_text("été\n東京\n", encoding="utf-8")
     given = ["predict", str(run), "--input", str(tmp_path / "texts"), "--min-length", "1"]
@@ -74,6 +76,7 @@ def test_the_wheel_that_turns() -> None:
         assert busy(console, "at work").renderable.frames[0] == frames
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_train(run: Path) -> None:
     options = ["training.max_steps=2", "training.validate_every=2", "training.precision=float32", "device=cpu"]
     folder = run.with_name("née")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shlex
@@ -12,10 +13,14 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from saccade.cli import COMMANDS, load_command
+from saccade.bench.attention import scores
+from saccade.bench.measure import medians_side_by_side
+from saccade.cli import COMMANDS, app, load_command
 
 COMMAND = [sys.executable, "-m", "saccade"]
+SMALL = ("demo", "--steps", "3", "--sentences", "2000")
 QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 
 
@@ -63,6 +68,7 @@ def test_help_and_version() -> None:
     assert run("--version").stdout.startswith("saccade 0.")
 
 
+@pytest.mark.usefixtures("quick_start")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -78,19 +84,18 @@ def test_mistakes_end_in_exit_code_2(arguments: tuple[str, ...], message: str) -
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_an_output_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("mine", encoding="utf-8")
-    refused = run("demo", "--steps", "1", "--out", str(taken))
+    refused = run(*SMALL, "--out", str(taken))
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
     assert str(taken) in refused.stderr
     assert taken.read_text(encoding="utf-8") == "mine"
 
 
-SMALL = ("demo", "--steps", "3", "--sentences", "2000")
-
-
+@pytest.mark.usefixtures("quick_start")
 def test_the_demo_translates_draws_and_is_quick_the_second_time(tmp_path: Path) -> None:
     first, second = run(*SMALL, cwd=tmp_path), run(*SMALL, cwd=tmp_path)
     for shown in (first, second):
@@ -105,6 +110,7 @@ def test_the_demo_translates_draws_and_is_quick_the_second_time(tmp_path: Path) 
     assert {path.name for path in (folder / "data").iterdir()} == names
 
 
+@pytest.mark.usefixtures("quick_start")
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_interrupting_the_demo_is_quiet_and_it_goes_on(tmp_path: Path) -> None:
     log = tmp_path / "runs" / "demo" / "log.jsonl"
@@ -125,9 +131,10 @@ def test_interrupting_the_demo_is_quiet_and_it_goes_on(tmp_path: Path) -> None:
     assert f"step {steps}: BLEU" in again.stdout  # no step was left, only its validation
 
 
-def test_the_benchmark_speaks_json() -> None:
-    shown = run("bench", "attention", "--quick", "--json")
-    assert shown.returncode == 0, shown.stderr
+def test_the_benchmark_speaks_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "medians_side_by_side", functools.partial(medians_side_by_side, most=3))
+    shown = CliRunner().invoke(app, ["bench", "attention", "--quick", "--json"])
+    assert shown.exit_code == 0, shown.stderr
     report = json.loads(shown.stdout)
     assert report["machine"]["device"] == "cpu"
     names = {row["name"] for row in report["rows"]}

@@ -103,10 +103,10 @@ def test_sources_enter_some_slots(dtype: torch.dtype) -> None:
     assert kept.equal(expected)
 
 
-def test_they_compile_for_hopper(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("quick_start")
+def test_they_compile_for_hopper() -> None:
     script = Path(__file__).parent / "compile_decoding.py"
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment["TRITON_CACHE_DIR"] = str(tmp_path)
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("part_kernel") == done.stdout.count("join_kernel") == 4

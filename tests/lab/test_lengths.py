@@ -28,6 +28,7 @@ decoding: {{beam: 1}}
     return folder / f"{name}.yaml"
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_every_config_and_seed_is_scored_and_drawn(tmp_path: Path) -> None:
     one = config(tmp_path, "attending", "{size: tiny, width: 16, num_heads: 2, hidden_width: 16, num_layers: 1}")
     other = config(tmp_path, "blind", "{kind: rnn, attention: none, size: tiny, width: 16, embedding_width: 16}")

@@ -25,6 +25,7 @@ training: {{tokens_per_batch: 200}}
     return folder / "run.yaml"
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_a_killed_run_is_verified(tmp_path: Path) -> None:
     arguments = ["training.tokens_per_batch=auto", "training.ema=0.9"]
     verdict = verify.verify(config(tmp_path), arguments, kills=2, steps=40, console=Console(quiet=True))
@@ -32,6 +33,7 @@ def test_a_killed_run_is_verified(tmp_path: Path) -> None:
     assert (verdict.num_steps, verdict.num_kills) == (40, 2)
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_a_killed_run_of_another_task_is_verified_too(tmp_path: Path) -> None:
     (tmp_path / "rows.txt").write_text("a B-X\nb O\n\n" * 3, encoding="utf-8")
     text = f"""
@@ -51,6 +53,7 @@ def test_different_weights_are_seen(tmp_path: Path) -> None:
     assert not verify._are_same(tmp_path / "whole", tmp_path / "killed")
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_a_mistake_in_the_config_is_said(tmp_path: Path) -> None:
     path = config(tmp_path)
     (tmp_path / "rows.tsv").unlink()

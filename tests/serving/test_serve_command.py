@@ -54,6 +54,7 @@ def test_a_library_that_is_missing_is_named(run: Path, monkeypatch: pytest.Monke
     assert refused(str(run)) == "serving needs uvicorn: pip install 'saccade[serve]'"
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_it_stops_when_all_that_waits_is_answered_and_its_log_tells_no_texts(run: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with served(str(run), "--batch-wait", "3000", "--api-keys", str(keys(tmp_path)), log=log) as where:
@@ -74,6 +75,7 @@ def test_it_stops_when_all_that_waits_is_answered_and_its_log_tells_no_texts(run
     assert "correct" not in log.read_text("utf-8")
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_a_second_signal_ends_it_at_once(run: Path, tmp_path: Path) -> None:
     body = json.dumps({"q": SECRET, "source": "en", "target": "fr", "api_key": "correct horse"})
     head = (

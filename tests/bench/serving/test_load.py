@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import cast
 
+import pytest
 from typer.testing import CliRunner
 
 from runs import make_run
@@ -38,6 +39,7 @@ def test_percentiles_by_hand() -> None:
     assert Tally([], Counter()).percentile(0.5) == 0
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_a_small_load(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "languages.source=en", "languages.target=fr", "decoding.beam=1")
     texts = tmp_path / "texts"

@@ -191,6 +191,7 @@ def test_a_model_layer_trains_on_it() -> None:
     torch.testing.assert_close(gradients[0], gradients[1], atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_kernels_compile_for_the_device() -> None:
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
     command = [sys.executable, str(HERE / "compile_here.py")]

@@ -62,10 +62,10 @@ def test_maxout_of_pairs(dtype_name: str, shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(found[1], found[0], atol=0, rtol=0)
 
 
-def test_the_compiler_takes_them(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("quick_start")
+def test_the_compiler_takes_them() -> None:
     script = Path(__file__).parents[1] / "compile_rnn.py"
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment["TRITON_CACHE_DIR"] = str(tmp_path)
     run = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, env=environment)
     assert run.returncode == 0, run.stderr
     assert run.stdout == ""

@@ -229,6 +229,7 @@ def test_long_lines_are_named_on_standard_error(run: Path) -> None:
     assert len(done.stdout.splitlines()) == 2
 
 
+@pytest.mark.usefixtures("quick_start")
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_reader_who_has_seen_enough_and_ctrl_c_end_it_quietly(run: Path) -> None:
     command = [sys.executable, "-c", "from saccade.cli import main; main()", "predict", str(run), "--beam", "1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -42,12 +43,24 @@ def config(folder: Path) -> Path:
     return path
 
 
-def train(path: Path, name: str, *overrides: str, processes: int = 1) -> subprocess.CompletedProcess[str]:
+def train(path: Path, name: str, *overrides: str, processes: int = 1) -> tuple[str, str]:
+    """What some processes print that train together, with the variables that torchrun sets."""
     call = command([str(path), *overrides], path.parent / name)
-    if processes > 1:
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "--no-python", "--"]
-        call = [sys.executable, *launcher, *call]
-    return subprocess.run(call, capture_output=True, text=True, check=False, env=ALONE)
+    team = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    started = []
+    for rank in range(processes):
+        own = {**team, "RANK": str(rank), "LOCAL_RANK": str(rank)} if processes > 1 else {}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**ALONE, **own}, "text": True}
+        started.append(subprocess.Popen(call, **pipes))  # type: ignore[call-overload]
+    found = [process.communicate(timeout=600) for process in started]
+    assert [process.returncode for process in started] == [0] * processes, found
+    shown, errors = ("".join(part) for part in zip(*found, strict=True))
+    return shown, errors
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
 
 
 def weights(path: Path, name: str) -> dict[str, torch.Tensor]:
@@ -67,6 +80,7 @@ def assert_same(path: Path, name: str, other: str) -> None:
             torch.testing.assert_close(second[key], value, rtol=1e-4, atol=1e-5, msg=key)
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_several_processes_train_as_one_and_go_on_where_others_were(tmp_path: Path) -> None:
     path = config(tmp_path)
     for name, processes, overrides in (
@@ -77,9 +91,8 @@ def test_several_processes_train_as_one_and_go_on_where_others_were(tmp_path: Pa
         ("both", 2, ("training.max_steps=4", "training.shard=true")),
         ("both", 1, ()),
     ):
-        done = train(path, name, *overrides, processes=processes)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.count("The model is in") == 1
+        shown, _ = train(path, name, *overrides, processes=processes)
+        assert shown.count("The model is in") == 1
     for name in ("two", "sharded"):
         assert losses(path, name) == pytest.approx(losses(path, "one"), rel=1e-4)
         assert (tmp_path / name / "report.html").exists()
@@ -96,7 +109,9 @@ def test_two_processes_sum_skip_and_stop_together(tmp_path: Path) -> None:
 
 
 def test_a_step_has_batches_for_everybody(tmp_path: Path) -> None:
-    done = train(config(tmp_path), "run", "training.accumulate=1", processes=2)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python", "--"]
+    call = [sys.executable, *launcher, *command([str(config(tmp_path)), "training.accumulate=1"], tmp_path / "run")]
+    done = subprocess.run(call, capture_output=True, text=True, check=False, env=ALONE)
     assert done.returncode != 0
     wanted = "training.accumulate: 1 given for 2 processes; it must be a multiple of them"
     assert done.stderr.count(wanted) == 1  # the first says it
