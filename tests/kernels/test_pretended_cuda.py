@@ -21,7 +21,7 @@ def test_training_and_writing_go_through(tmp_path: Path) -> None:
     library = tmp_path / "pretended_cuda.so"
     flags = ["-std=c++20", "-w", "-shared", "-fPIC", f"-I{TORCH / 'include'}", f"-L{TORCH / 'lib'}"]
     linked = ["-lc10", "-ltorch_cpu", f"-Wl,-rpath,{TORCH / 'lib'}", "-o", str(library)]
-    subprocess.run([str(COMPILER), *flags, str(SUPPORT / "pretended_cuda.cpp"), *linked], check=True)
+    subprocess.run([str(COMPILER), *flags, str(SUPPORT / "cpp" / "pretended_cuda.cpp"), *linked], check=True)
     kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(SUPPORT / "pretended_cuda.py")],

@@ -14,7 +14,7 @@ import torch
 
 from saccade.ops.kernels import nvrtc
 
-HERE = Path(__file__).parent
+HEADERS = Path(__file__).parent / "cpp"
 COMPILER = shutil.which("g++")
 # -ffp-contract=off: only what says fmaf is fused; -O1 compiles in seconds; each library keeps its own threads,
 # which jump between stacks, as _FORTIFY_SOURCE would not let them
@@ -61,6 +61,6 @@ class HostCompiler:
             names = re.findall(r"^KERNEL\([^)]*\) (\w+)\(", text, re.MULTILINE)
             source.write_text("#define HOST_THREADS\n" + text + "".join(f"\nEXPORT({name})" for name in names))
             assert COMPILER is not None
-            subprocess.run([COMPILER, *OPTIONS, f"-I{HERE}", *flags, str(source), "-o", str(library)], check=True)
+            subprocess.run([COMPILER, *OPTIONS, f"-I{HEADERS}", *flags, str(source), "-o", str(library)], check=True)
             self._modules[key] = HostModule(library)
         return self._modules[key]

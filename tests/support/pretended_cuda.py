@@ -1,4 +1,4 @@
-"""Runs what an accelerator would run, on a CUDA device that has shapes and no numbers (`pretended_cuda.cpp`).
+"""Runs what an accelerator would run, on a CUDA device that has shapes and no numbers (`cpp/pretended_cuda.cpp`).
 
 Devices that don't meet, dtypes and shapes that don't fit, and every question that would make the host wait are errors.
 Kernels are not run: an operator answers with its fake, a Triton kernel called directly is noted.

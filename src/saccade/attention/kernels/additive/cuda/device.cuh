@@ -1,5 +1,5 @@
 // What the kernels ask of the machine, one small function each. Tests compile the kernels for the CPU with the same
-// names behind HOST_THREADS (tests/host_threads.hpp), so that they run without an accelerator.
+// names behind HOST_THREADS (tests/support/cpp/host_threads.hpp), so that they run without an accelerator.
 #ifdef HOST_THREADS
 #include "host_threads.hpp"
 #else
