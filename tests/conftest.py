@@ -57,6 +57,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     torch.manual_seed(SEED)
 
 
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this session that all its processes share: what the first makes (under a lock), the others find."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own  # above a lone process lie older sessions
+
+
 @pytest.fixture
 def quick_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Pythons that a test starts be forks of one that has imported everything."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
 
 from saccade.ops.kernels import nvrtc
 
@@ -46,7 +47,7 @@ class HostModule:
 
 
 class HostCompiler:
-    """Stands in for `native.load`."""
+    """Stands in for `nvrtc.load`; libraries lie in a folder that several processes may share."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._modules = folder, dict[str, HostModule]()
@@ -54,13 +55,20 @@ class HostCompiler:
     def __call__(self, files: tuple[Path, ...], defines: dict[str, int], device: torch.device) -> HostModule:
         assert device.type == "cpu"
         flags = [f"-D{name}={value}" for name, value in defines.items()]
-        key = "_".join([*(path.name for path in files), *flags])
+        key = "_".join([*(path.stem for path in files), *flags])
         if key not in self._modules:
-            source, library = self._folder / f"{len(self._modules)}.cpp", self._folder / f"{len(self._modules)}.so"
-            text = nvrtc.joined(files)
-            names = re.findall(r"^KERNEL\([^)]*\) (\w+)\(", text, re.MULTILINE)
-            source.write_text("#define HOST_THREADS\n" + text + "".join(f"\nEXPORT({name})" for name in names))
-            assert COMPILER is not None
-            subprocess.run([COMPILER, *OPTIONS, f"-I{HEADERS}", *flags, str(source), "-o", str(library)], check=True)
-            self._modules[key] = HostModule(library)
+            self._modules[key] = HostModule(self._compile(key, nvrtc.joined(files), flags))
         return self._modules[key]
+
+    def _compile(self, name: str, text: str, flags: list[str]) -> Path:
+        source, library = self._folder / f"{name}.cpp", self._folder / f"{name}.so"
+        with FileLock(f"{library}.lock"):
+            if not library.exists():
+                kernels = re.findall(r"^KERNEL\([^)]*\) (\w+)\(", text, re.MULTILINE)
+                source.write_text("#define HOST_THREADS\n" + text + "".join(f"\nEXPORT({one})" for one in kernels))
+                assert COMPILER is not None
+                draft = library.with_suffix(".draft")
+                call = [COMPILER, *OPTIONS, f"-I{HEADERS}", *flags, str(source), "-o", str(draft)]
+                subprocess.run(call, check=True)
+                draft.rename(library)
+        return library

@@ -44,8 +44,8 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no g++ to com
 
 
 @pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
-    return HostCompiler(tmp_path_factory.mktemp("kernels"))
+def compiler(shared_folder: Path) -> HostCompiler:
+    return HostCompiler(shared_folder)
 
 
 @pytest.fixture(autouse=True)

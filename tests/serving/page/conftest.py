@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from filelock import FileLock
@@ -15,10 +16,9 @@ from servers import Serving, serving
 
 
 @pytest.fixture(scope="session")
-def page_runs(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> list[ServedRun]:
+def page_runs(shared_folder: Path) -> list[ServedRun]:
     """Runs for the page. The first process of the tests makes them, the others wait for it."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own if worker_id == "master" else own.parent) / "page_runs"  # above a lone process lie older sessions
+    folder = shared_folder / "page_runs"
     with FileLock(f"{folder}.lock"):
         if not folder.exists():
             make_all(folder)
