@@ -21,8 +21,8 @@ def network(cell: str = "lstm") -> GlimpseNetwork:
 
 
 def test_the_same_as_on_the_cpu() -> None:
-    model, image, wander = network(), torch.rand(7, 1, 100, 100), torch.randn(5, 7, 3, 2) * 0.3
-    here, there = model(image, wander), copy.deepcopy(model).to(CUDA)(image.to(CUDA), wander.to(CUDA))
+    model, image, noise = network(), torch.rand(7, 1, 100, 100), torch.randn(5, 7, 3, 2) * 0.3
+    here, there = model(image, noise), copy.deepcopy(model).to(CUDA)(image.to(CUDA), noise.to(CUDA))
     for own, other in zip(here, there, strict=True):
         torch.testing.assert_close(own, other.cpu(), atol=2e-2, rtol=2e-2)  # convolutions may round to TF32
 

@@ -52,7 +52,7 @@ def test_looking_beats_looking_anywhere(tmp_path: Path) -> None:
     canvas_NCYX, label_N = model.fixed(images), torch.tensor(images.label_N)
     own = model.scores(canvas_NCYX, label_N, samples=1).accuracy
     for parameter in model.network.location[-1].parameters():
-        nn.init.zeros_(parameter)  # now every location is the wander itself
+        nn.init.zeros_(parameter)  # now every location is the noise itself
     anywhere_TBM2 = torch.rand(2, 512, 1, 2, generator=torch.Generator().manual_seed(1)) * 2 - 1
     said_N = model.probabilities(canvas_NCYX, anywhere_TBM2)[0][-1].argmax(-1)
     anywhere = 100 * float((said_N == label_N).float().mean())

@@ -32,11 +32,11 @@ def test_shapes(glimpse: str, cell: str) -> None:
 def test_two_glimpses_by_hand() -> None:
     """The paper's equations with its linear glimpse network and its core of rectified units."""
     model = network(num_glimpses=2)
-    image, wander = some(model, copies=1)
+    image, noise = some(model, copies=1)
     hidden, mean = torch.zeros(3, 11), torch.zeros(3, 2)
-    found = model(image, wander)
+    found = model(image, noise)
     for step in range(2):
-        location = mean + wander[step, :, 0]
+        location = mean + noise[step, :, 0]
         torch.testing.assert_close(found.location_TN2[step], location)
         seen = location.clamp(-1, 1)
         what = _layers(model.what, model.sensor(image, seen[:, None]).flatten(1))
@@ -68,20 +68,20 @@ def test_a_glimpse_is_seen_inside_the_image_but_counted_where_it_was_drawn() -> 
 @pytest.mark.parametrize("glimpse", list(GLIMPSES))
 def test_batch_mates_and_copies_change_nothing(glimpse: str) -> None:
     model = network(glimpse=glimpse, cell="lstm")
-    image, wander = some(model)
-    together = model(image, wander)
+    image, noise = some(model)
+    together = model(image, noise)
     for row in range(3):
         for copy in range(2):
-            alone = model(image[row : row + 1], wander[:, row : row + 1, copy : copy + 1])
+            alone = model(image[row : row + 1], noise[:, row : row + 1, copy : copy + 1])
             for whole, part in zip(together, alone, strict=True):
                 torch.testing.assert_close(whole[:, row * 2 + copy], part[:, 0], atol=1e-5, rtol=1e-5)
 
 
-def test_one_wander_serves_every_image() -> None:
+def test_one_noise_serves_every_image() -> None:
     model = network()
-    image, wander = some(model)
-    shared = wander[:, :1]
-    torch.testing.assert_close(model(image, shared).logits_TNV, model(image, shared.expand_as(wander)).logits_TNV)
+    image, noise = some(model)
+    shared = noise[:, :1]
+    torch.testing.assert_close(model(image, shared).logits_TNV, model(image, shared.expand_as(noise)).logits_TNV)
 
 
 @pytest.mark.parametrize("reaches", [False, True])

@@ -43,9 +43,9 @@ def run(
         10, size=12, num_scales=4, num_glimpses=8, glimpse="convolution", glimpse_width=256, cell="lstm", width=512
     )
     glimpses, peer = glimpses.eval().to(device), convolutional(10).eval().to(device)
-    wander_TBM2 = torch.zeros(glimpses.num_glimpses, 1, 1, 2, device=device)
+    noise_TBM2 = torch.zeros(glimpses.num_glimpses, 1, 1, 2, device=device)
     with torch.no_grad():
-        return [_measured(glimpses, peer, wander_TBM2, side, batch, at_least) for side in sides]
+        return [_measured(glimpses, peer, noise_TBM2, side, batch, at_least) for side in sides]
 
 
 def convolutional(num_classes: int) -> nn.Module:
@@ -63,11 +63,11 @@ def convolutional(num_classes: int) -> nn.Module:
 
 
 def _measured(
-    glimpses: GlimpseNetwork, peer: nn.Module, wander_TBM2: Tensor, side: int, batch: int, at_least: float
+    glimpses: GlimpseNetwork, peer: nn.Module, noise_TBM2: Tensor, side: int, batch: int, at_least: float
 ) -> GlimpseRow:
-    device = wander_TBM2.device
+    device = noise_TBM2.device
     image_BCYX = torch.rand(batch, 1, side, side, device=device)
-    runs = {"ours": lambda: glimpses(image_BCYX, wander_TBM2), "theirs": lambda: peer(image_BCYX)}
+    runs = {"ours": lambda: glimpses(image_BCYX, noise_TBM2), "theirs": lambda: peer(image_BCYX)}
     seconds = medians_side_by_side(runs, device, at_least=at_least)
     points = glimpses.num_glimpses * len(glimpses.sensor.x_N1) * OPERATIONS_PER_POINT
     operations = {name: _operations(function) // batch for name, function in runs.items()}

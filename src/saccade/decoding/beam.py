@@ -22,7 +22,7 @@ from torch import Tensor
 from saccade.data.text.tokenizer import END, START
 from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.greedy import greedy
-from saccade.decoding.options import DecodingOptions, Hypothesis, at_least
+from saccade.decoding.options import DecodingOptions, Hypothesis, check_at_least
 from saccade.decoding.stepper import Stepper
 from saccade.errors import UserError
 
@@ -36,7 +36,7 @@ class BeamOptions(DecodingOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, width=1)
+        check_at_least(self, width=1)
         if self.num_best > self.width:
             raise UserError(f"num_best: {self.num_best} given; a beam of {self.width} holds no more than its width")
 

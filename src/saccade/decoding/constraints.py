@@ -35,14 +35,14 @@ class Constraints:
         return Constraints(self.options, self.prefix_BT[index_B], self.limit_B[index_B], self.guarded_B[index_B])
 
     def log_probabilities(self, logits_NV: Tensor, ids_NT: Tensor) -> Tensor:
-        """log p of the next id after `ids_NT` (<s> included), -inf where it is forbidden; N is a multiple of B."""
+        """Return log p of the next id after `ids_NT` (<s> included), -inf if it is forbidden; B divides N."""
         log_p_NV = logits_NV.float().log_softmax(-1)
         step_NV = log_p_NV.clone()
         step_NV[:, PAD : START + 1] = -torch.inf
         if not self.options.writes_unknown:
             step_NV[:, UNKNOWN] = -torch.inf
         if self.options.no_repeat_ngram:
-            step_NV.scatter_(1, _repeated(ids_NT, self.options.no_repeat_ngram), -torch.inf)
+            step_NV.scatter_(1, _find_repeating(ids_NT, self.options.no_repeat_ngram), -torch.inf)
         num_written = ids_NT.shape[1] - 1
         if num_written < self.options.min_length:
             step_NV[:, END] = -torch.inf
@@ -50,11 +50,11 @@ class Constraints:
             step_NV[:, END] = step_NV[:, END].where(~stuck_N, log_p_NV[:, END])
         if num_written < self.prefix_BT.shape[1]:
             forced_N = self.prefix_BT[:, num_written].repeat_interleave(len(ids_NT) // len(self.prefix_BT))
-            step_NV = _forced(step_NV, log_p_NV, forced_N[:, None])
+            step_NV = _force(step_NV, log_p_NV, forced_N[:, None])
         return step_NV
 
     def in_loop(self, ids_NT: Tensor) -> Tensor:
-        """Which rows go round and round; looked at every few steps, since a loop doesn't end by itself."""
+        """Find the rows that repeat themselves; checked every few steps, since a loop doesn't end by itself."""
         rounds = self.options.max_rounds
         looping_N = torch.zeros(len(ids_NT), dtype=torch.bool, device=ids_NT.device)
         if rounds and (ids_NT.shape[1] - 1) % LONGEST_BLOCK == 0 and ids_NT.shape[1] > SHORTEST_LOOP:
@@ -65,7 +65,7 @@ class Constraints:
         return looping_N
 
     def kept(self, sentence: int, ids: Sequence[int]) -> int:
-        """How many ids stay of an output that didn't end: its loop, if it ends in one, is cut."""
+        """Count the ids to keep of an output that didn't end: if it ends in a loop, that is cut."""
         kept = before_loop(ids, self.options.max_rounds)
         is_cut = kept < len(ids) and (len(ids) >= LONGEST_LOOP or bool(self.guarded_B[sentence]))
         return kept if is_cut else len(ids)
@@ -74,7 +74,7 @@ class Constraints:
 def constrain(
     options: DecodingOptions, source: Tensor, source_length_B: Tensor, prefixes: Sequence[Sequence[int]]
 ) -> Constraints:
-    """The constraints of a batch. A source that itself loops may be answered in kind, for a while."""
+    """Make the constraints of a batch; the output of a source that itself repeats may repeat for a while."""
     prefixes = prefixes or [()] * len(source)
     longest = max(map(len, prefixes))
     if longest >= options.max_length:
@@ -90,7 +90,7 @@ def constrain(
 
 
 def before_loop(ids: Sequence[int], rounds: int) -> int:
-    """How many ids stay when the loop at the end is cut: all before it, and its first round."""
+    """Count the ids to keep when the loop at the end is cut: all before it, and its first round."""
     blocks = range(1, LONGEST_BLOCK + 1 if rounds and len(ids) >= SHORTEST_LOOP else 1)
     block = next((block for block in blocks if _ends_in_loop(ids, block, rounds)), None)
     if block is None:
@@ -108,7 +108,7 @@ def _ends_in_loop(ids: Sequence[int], block: int, rounds: int) -> bool:
 
 
 def _loops(ids_NT: Tensor, block: int, rounds: int) -> Tensor:
-    """Rows that end in the same block, again and again."""
+    """Find the rows that end in the same block, again and again."""
     size = max(rounds * block, SHORTEST_LOOP)
     tail = ids_NT[:, -size:]
     if tail.shape[1] < size:
@@ -117,7 +117,7 @@ def _loops(ids_NT: Tensor, block: int, rounds: int) -> Tensor:
 
 
 def _holds_loop(source: Tensor) -> Tensor:
-    """Sources in which a block comes at least four times in a row, over half of SHORTEST_LOOP ids; only ids can."""
+    """Find sources of ids in which a block comes at least four times in a row, over half of SHORTEST_LOOP ids."""
     found_B = torch.zeros(len(source), dtype=torch.bool, device=source.device)
     for block in range(1, LONGEST_BLOCK + 1) if source.dim() == 2 and _may_loop(source) else ():
         run = max(4 * block, SHORTEST_LOOP // 2) - block
@@ -129,14 +129,14 @@ def _holds_loop(source: Tensor) -> Tensor:
 
 
 def _may_loop(source_BS: Tensor) -> bool:
-    """Whether in any row enough ids come again: what loops has no more than a block of different ones. That is rare."""
+    """Tell whether enough ids come again in any row, which is rare: a loop has only a block of different ids."""
     sorted_BS = source_BS.sort(1).values
     again_BS = (sorted_BS[:, 1:] == sorted_BS[:, :-1]) & (sorted_BS[:, 1:] != PAD)
     return bool((again_BS.sum(1) >= SHORTEST_LOOP // 2 * 3 // 4).any())
 
 
-def _repeated(ids_NT: Tensor, size: int) -> Tensor:
-    """Ids that would complete an n-gram already written; <s>, which is never written, where there are fewer."""
+def _find_repeating(ids_NT: Tensor, size: int) -> Tensor:
+    """Return the ids that would complete an n-gram already written, filled up with <s>, which is never written."""
     if ids_NT.shape[1] < size:
         return torch.full_like(ids_NT[:, :1], START)
     grams_NTn = ids_NT.unfold(1, size, 1)
@@ -144,7 +144,7 @@ def _repeated(ids_NT: Tensor, size: int) -> Tensor:
     return grams_NTn[..., -1].masked_fill(~(grams_NTn[..., :-1] == last_N1n).all(-1), START)
 
 
-def _forced(step_NV: Tensor, log_p_NV: Tensor, forced_N1: Tensor) -> Tensor:
-    """Rows with a forced id may write only that, at its true log-probability."""
+def _force(step_NV: Tensor, log_p_NV: Tensor, forced_N1: Tensor) -> Tensor:
+    """Forbid rows with a forced id all others; it keeps its true log-probability."""
     only_NV = torch.full_like(step_NV, -torch.inf).scatter_(1, forced_N1, log_p_NV.gather(1, forced_N1))
     return torch.where(forced_N1 != PAD, only_NV, step_NV)

@@ -1,4 +1,4 @@
-"""What holds for every way of decoding, and what comes out of it."""
+"""The options and the result that every way of decoding shares."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DecodingOptions:
     writes_unknown: bool = True
 
     def __post_init__(self) -> None:
-        at_least(self, num_best=1, length_penalty=0, min_length=0, max_length=1, no_repeat_ngram=0, max_rounds=0)
+        check_at_least(self, num_best=1, length_penalty=0, min_length=0, max_length=1, no_repeat_ngram=0, max_rounds=0)
         if self.max_length_factor <= 0:
             raise UserError(f"max_length_factor: {self.max_length_factor} given; it must be above 0")
         if self.min_length >= self.max_length:
@@ -47,11 +47,11 @@ class DecodingOptions:
             raise UserError("max_rounds: 1 given; it must be 2 or more, or 0 to let outputs repeat themselves")
 
     def limit(self, source_length: int) -> int:
-        """The longest output for a source, </s> included."""
+        """Return the longest length of a source's output, </s> included."""
         return max(self.min_length + 1, min(self.max_length, int(self.max_length_factor * source_length) + 10))
 
     def limits(self, source_lengths: Sequence[int], prefixes: Sequence[Sequence[int]]) -> list[int]:
-        """The longest outputs for some sources, which begin with these prefixes (none: with nothing)."""
+        """Return the longest lengths of some sources' outputs, which may have to begin with these prefixes."""
         limit = {length: self.limit(length) for length in set(source_lengths)}
         limits = [limit[length] for length in source_lengths]
         if not prefixes:
@@ -67,8 +67,8 @@ class DecodingOptions:
         return Hypothesis(score, ids, log_probabilities, ended)
 
 
-def at_least(options: object, **least: float) -> None:
-    """A mistake that names the field which is too small."""
+def check_at_least(options: object, **least: float) -> None:
+    """Raise an error that names the first field which is too small."""
     for name, smallest in least.items():
         if not (value := getattr(options, name)) >= smallest:
             raise UserError(f"{name}: {value} given; it must be {smallest} or more")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from saccade.decoding.constraints import constrain
 from saccade.decoding.greedy import write
-from saccade.decoding.options import DecodingOptions, Hypothesis, at_least
+from saccade.decoding.options import DecodingOptions, Hypothesis, check_at_least
 from saccade.decoding.stepper import Stepper
 from saccade.errors import UserError
 
@@ -36,7 +36,7 @@ class SamplingOptions(DecodingOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, top_k=0, seed=0)
+        check_at_least(self, top_k=0, seed=0)
         if not 0 < self.temperature < float("inf"):
             raise UserError(f"temperature: {self.temperature} given; it must be above 0 (a beam of 1 is greedy)")
         if not 0 < self.top_p <= 1:

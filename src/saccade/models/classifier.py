@@ -29,7 +29,7 @@ class ClassifierDropouts(NamedTuple):
 NO_DROPOUT = ClassifierDropouts()
 
 
-class Judged(NamedTuple):
+class ClassifierOutput(NamedTuple):
     """Unnormalised log-probabilities [B, V] of the labels; the pooling's weights [B, r, S] and penalty [B], if any."""
 
     logits_BV: Tensor
@@ -67,7 +67,7 @@ class TextClassifier(nn.Module):
         nn.init.xavier_uniform_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 
-    def forward(self, batch: TextBatch) -> Judged:
+    def forward(self, batch: TextBatch) -> ClassifierOutput:
         """Encode every text once, then gather the vectors of every window."""
         vector_UD, weight_UTS, penalty_U = self.read(batch.ids_US, batch.length_U)
         own_B = batch.window_BW.take_along_dim(batch.window_length_B[:, None] - 1, 1).squeeze(1)
@@ -77,7 +77,7 @@ class TextClassifier(nn.Module):
             window_BWD = dropped_UD[batch.window_BW] + self.speaker(batch.speaker_BW)
             vector_BD = torch.cat([self.context(window_BWD, batch.window_length_B), vector_BD], -1)
         logits_BV = self.output(self._drop(vector_BD, self.dropouts.vectors))
-        return Judged(logits_BV, _rows(weight_UTS, own_B), _rows(penalty_U, own_B))
+        return ClassifierOutput(logits_BV, _rows(weight_UTS, own_B), _rows(penalty_U, own_B))
 
     def read(self, ids_US: Tensor, length_U: Tensor) -> Pooled:
         """Pool each text by itself into a vector."""

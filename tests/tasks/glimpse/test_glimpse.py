@@ -46,9 +46,9 @@ def test_prediction_is_repeatable_and_batch_mates_change_nothing() -> None:
 def test_probabilities_are_the_mean_over_paths_and_the_first_follows_the_means() -> None:
     model = glimpser()
     image = torch.randint(0, 256, (2, 1, 13, 13), dtype=torch.uint8)
-    wander = model.wander(3)
-    mean_TNV, path_TN2 = model.probabilities(image, wander)
-    each = [model.probabilities(image, wander[:, :, copy : copy + 1])[0] for copy in range(3)]
+    noise = model.draw_noise(3)
+    mean_TNV, path_TN2 = model.probabilities(image, noise)
+    each = [model.probabilities(image, noise[:, :, copy : copy + 1])[0] for copy in range(3)]
     torch.testing.assert_close(mean_TNV, torch.stack(each).mean(0))
     assert not torch.equal(each[0], each[1])
     still = model.network(image.float() / 255, torch.zeros(5, 1, 1, 2))
@@ -56,11 +56,11 @@ def test_probabilities_are_the_mean_over_paths_and_the_first_follows_the_means()
 
 
 def test_a_random_first_look_is_the_same_for_every_picture() -> None:
-    wander = glimpser(is_first_random=True).wander(5)
-    assert wander.shape == (5, 1, 5, 2)
-    assert (wander[0].abs() > 0).all()
-    assert not wander[1:, :, 0].any()
-    assert not glimpser().wander(5)[0].any()
+    noise = glimpser(is_first_random=True).draw_noise(5)
+    assert noise.shape == (5, 1, 5, 2)
+    assert (noise[0].abs() > 0).all()
+    assert not noise[1:, :, 0].any()
+    assert not glimpser().draw_noise(5)[0].any()
 
 
 def test_small_pictures_are_put_in_the_middle_and_sizes_may_differ() -> None:
@@ -95,7 +95,7 @@ def test_results_in_words_numbers_and_pictures(tmp_path: Path) -> None:
 def test_scores() -> None:
     model = glimpser()
     canvases = torch.randint(0, 256, (11, 1, 13, 13), dtype=torch.uint8)
-    share_TNV = model.probabilities(canvases, model.wander(7))[0]
+    share_TNV = model.probabilities(canvases, model.draw_noise(7))[0]
     label = share_TNV[-1].argmax(-1)
     found = model.scores(canvases, label)
     assert (found.accuracy, found.error, found.said_N.tolist()) == (100, 0, label.tolist())

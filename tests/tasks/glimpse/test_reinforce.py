@@ -22,8 +22,8 @@ def loss(**options: Any) -> HybridLoss:
     return HybridLoss(network, pixels, torch.arange(17) % 3, Canvases(), **options)
 
 
-def gaze(logits_TNV: Tensor, mean_TN2: Tensor, wander_TN2: Tensor, baseline_TN: Tensor) -> GlimpsePath:
-    return GlimpsePath((mean_TN2 + wander_TN2).detach(), mean_TN2, logits_TNV, baseline_TN)
+def gaze(logits_TNV: Tensor, mean_TN2: Tensor, noise_TN2: Tensor, baseline_TN: Tensor) -> GlimpsePath:
+    return GlimpsePath((mean_TN2 + noise_TN2).detach(), mean_TN2, logits_TNV, baseline_TN)
 
 
 STD = torch.tensor(0.5)
@@ -34,20 +34,20 @@ LOGITS = torch.tensor([[[0.0, 0, 0], [1, 0, 0]], [[0.0, 2, 0], [0, 0, 3]]])  # i
 @pytest.mark.parametrize("reward", ["right", "probability"])
 def test_the_loss_by_hand(reward: str) -> None:
     mean = torch.tensor([[[0.0, 0], [0, 0]], [[0.1, 0.2], [0.3, 0.4]]], requires_grad=True)
-    wander = torch.tensor([[[0.0, 0], [0, 0]], [[0.5, 0.0], [-0.25, 1.0]]])
+    noise = torch.tensor([[[0.0, 0], [0, 0]], [[0.5, 0.0], [-0.25, 1.0]]])
     baseline = torch.tensor([[0.0, 0], [0.25, 0.5]], requires_grad=True)
     entropy = [-math.log(math.exp(2) / (2 + math.exp(2))), -math.log(1 / (2 + math.exp(3)))]
     rewards = [1.0, 0.0] if reward == "right" else [math.exp(-part) for part in entropy]
     surprise = [rewards[0] - 0.25, rewards[1] - 0.5]
     policy = [(1 + 0) / 2 * surprise[0], (0.25 + 4) / 2 * surprise[1]]  # - log pi (R - b), up to a constant
-    total, shown = loss(reward=reward).of(gaze(LOGITS, mean, wander, baseline), LABELS, STD)
+    total, shown = loss(reward=reward).of(gaze(LOGITS, mean, noise, baseline), LABELS, STD)
     assert float(shown) == pytest.approx(sum(entropy))
     assert float(total.detach()) == pytest.approx(sum(entropy) + sum(policy) + sum(part**2 for part in surprise))
     total.backward()
     assert mean.grad is not None
     assert baseline.grad is not None
     for row in range(2):  # d/dmean = -(l - mean) / std^2 (R - b); the baseline's gradient is its own error's alone
-        pull = [-float(wander[1, row, axis]) / 0.25 * surprise[row] for axis in range(2)]
+        pull = [-float(noise[1, row, axis]) / 0.25 * surprise[row] for axis in range(2)]
         assert mean.grad[1, row].tolist() == pytest.approx(pull)
         assert float(baseline.grad[1, row]) == pytest.approx(-2 * surprise[row])
     assert not mean.grad[0].any()  # nobody chose the first location
@@ -98,7 +98,7 @@ class _Plan:
         return [np.arange(3) + number, np.arange(2)]
 
 
-def test_locations_wander_less_and_less() -> None:
+def test_locations_have_less_and_less_noise() -> None:
     plan = Annealed(_Plan(), 0.4, 0.1, 4)
     found = [std for number in range(3) for std, _ in plan.epoch(number)]
     assert found == pytest.approx([0.4, 0.4 * 0.25**0.25, 0.2, 0.4 * 0.25**0.75, 0.1, 0.1])

@@ -23,15 +23,15 @@ class Weights(NamedTuple):
 
 def caption_loss(network: Captioner, batch: CaptionBatch, weights: Weights) -> tuple[Tensor, Tensor]:
     """The summed loss, and the summed negative log-likelihood of the words."""
-    vectors_BTD, glance = network(batch.source, batch.places_B, batch.read_BT)
+    vectors_BTD, attention = network(batch.source, batch.places_B, batch.read_BT)
     real_BT = torch.arange(batch.write_BT.shape[1], device=vectors_BTD.device) < batch.length_B[:, None]
     vectors_ND, write_N = vectors_BTD[real_BT], batch.write_BT[real_BT]
     loss, likelihood = smoothed_cross_entropy(vectors_ND, network.output.weight, write_N, smoothing=weights.smoothing)
     if weights.coverage:
-        loss = loss + weights.coverage * uncovered(glance.expected_BTS, real_BT)
+        loss = loss + weights.coverage * uncovered(attention.expected_BTS, real_BT)
     if network.is_hard and network.training:
         log_p_BT = words_log_p(network, vectors_BTD, batch.write_BT, real_BT)
-        loss = loss + policy_loss(network, log_p_BT, glance, real_BT, weights)
+        loss = loss + policy_loss(network, log_p_BT, attention, real_BT, weights)
     return loss, likelihood
 
 
@@ -50,16 +50,16 @@ def words_log_p(network: Captioner, vectors_BTD: Tensor, write_BT: Tensor, real_
 
 
 def policy_loss(
-    network: Captioner, log_p_BT: Tensor, glance: PlaceWeights, real_BT: Tensor, weights: Weights
+    network: Captioner, log_p_BT: Tensor, attention: PlaceWeights, real_BT: Tensor, weights: Weights
 ) -> Tensor:
     """-λ_r sum_t (R_t - b) log p(s_t) - λ_e sum_t H(s_t), b a moving average (REINFORCE; Xu 2015, section 4.1).
 
     A place can only help the words from its own on, so R_t - b is the sum of their log p - b, b that of one word.
     """
-    sampled_BT = real_BT & (glance.log_probability_BT != 0)
+    sampled_BT = real_BT & (attention.log_probability_BT != 0)
     gain_BT = (log_p_BT - network.baseline).masked_fill(~real_BT, 0.0)
     later_BT = gain_BT.flip(1).cumsum(1).flip(1)
     network.remember(log_p_BT[sampled_BT].mean())
-    entropy_BT = torch.special.entr(glance.expected_BTS.clamp_min(1e-30)).sum(-1)
-    reward = (later_BT * glance.log_probability_BT * sampled_BT).sum()
+    entropy_BT = torch.special.entr(attention.expected_BTS.clamp_min(1e-30)).sum(-1)
+    reward = (later_BT * attention.log_probability_BT * sampled_BT).sum()
     return -weights.reinforce * reward - weights.entropy * (entropy_BT * real_BT).sum()

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from saccade.data.labels.labelled import Text
 from saccade.data.labels.windows import TextBatch
 from saccade.errors import UserError
-from saccade.models.classifier import Judged, TextClassifier
+from saccade.models.classifier import ClassifierOutput, TextClassifier
 from saccade.training.losses import disagreement
 
 
@@ -46,7 +46,7 @@ def classify_loss(network: TextClassifier, batch: TextBatch, objective: Objectiv
     return loss, torch.stack(likelihoods).mean()
 
 
-def _loss(judged: Judged, label_B: Tensor, objective: Objective) -> Tensor:
+def _loss(judged: ClassifierOutput, label_B: Tensor, objective: Objective) -> Tensor:
     weight_V = None if objective.weight_V is None else objective.weight_V.to(label_B.device)
     loss = F.cross_entropy(judged.logits_BV, label_B, weight_V, reduction="sum", label_smoothing=objective.smoothing)
     return loss + objective.penalty * judged.penalty_B.sum() if judged.penalty_B is not None else loss

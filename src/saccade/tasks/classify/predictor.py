@@ -25,7 +25,7 @@ from saccade.inspection.record import recording
 from saccade.inspection.trust.cases import TextAndAnswer, TrustTest, make_case
 from saccade.inspection.trust.evidence import TrustCase
 from saccade.inspection.trust.subjects import ClassifierSubject
-from saccade.models.classifier import Judged, TextClassifier
+from saccade.models.classifier import ClassifierOutput, TextClassifier
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, several, unwatched
 from saccade.tasks.classify.result import KeyTerm, Prediction, rank_terms
 
@@ -37,7 +37,7 @@ SIDES = {"pooling": ("label", "source"), "encoder": ("source", "source")}  # of 
 @torch.no_grad()
 def classify_batches(
     network: TextClassifier, texts: EncodedTexts, texts_per_batch: int
-) -> Iterator[tuple[TextBatch, Judged, list[int]]]:
+) -> Iterator[tuple[TextBatch, ClassifierOutput, list[int]]]:
     """Every text judged once, in batches of like lengths or neighbours in a dialogue, with their rows."""
     device = next(network.parameters()).device
     runs = texts.runs(texts_per_batch)
@@ -215,7 +215,7 @@ class Classifier(Predictor):
         return torch.repeat_interleave(torch.arange(len(words)), torch.tensor(counts, dtype=torch.long))
 
 
-def _weights_of(batch: TextBatch, judged: Judged, index: int) -> Tensor:
+def _weights_of(batch: TextBatch, judged: ClassifierOutput, index: int) -> Tensor:
     """[r, S] of one text, without its padding."""
     if judged.weight_BTS is None:
         raise UserError("attention: this model pools by its last state, in which no word has a weight (model.pooling)")

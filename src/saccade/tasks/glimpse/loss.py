@@ -44,7 +44,7 @@ class RowPlan(Protocol):
 @final
 @dataclass(frozen=True)
 class Annealed:
-    """A plan whose batches know how far to wander: from the first standard deviation to the last, then no less.
+    """A plan whose batches know the noise of their locations: its standard deviation falls from the first to the last.
 
     What a batch is told depends on its number alone, so a run that was killed goes on exactly.
     """
@@ -98,19 +98,18 @@ class HybridLoss:
         with torch.autocast(batch.row_B.device.type, enabled=False):  # places need all their digits
             image_BCYX = self.canvases.draw(self.pixel_NCYX, batch.row_B)
         noise_TBM2 = torch.randn(self.network.num_glimpses, len(batch.row_B), self.copies, 2, device=batch.row_B.device)
-        wander_TBM2 = with_first(noise_TBM2 * batch.std, self.is_first_random)
-        gaze = self.network(image_BCYX, wander_TBM2)
-        return self.of(gaze, self.label_N[batch.row_B].repeat_interleave(self.copies), batch.std)
+        path = self.network(image_BCYX, with_first(noise_TBM2 * batch.std, self.is_first_random))
+        return self.of(path, self.label_N[batch.row_B].repeat_interleave(self.copies), batch.std)
 
-    def of(self, gaze: GlimpsePath, label_N: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
-        """The same from what was seen."""
-        num_steps = len(gaze.logits_TNV)
+    def of(self, path: GlimpsePath, label_N: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same two of glimpses that were taken."""
+        num_steps = len(path.logits_TNV)
         label_TN = label_N.expand(num_steps, -1)
-        entropy_TN = F.cross_entropy(gaze.logits_TNV.movedim(-1, 1), label_TN, reduction="none")
+        entropy_TN = F.cross_entropy(path.logits_TNV.movedim(-1, 1), label_TN, reduction="none")
         early = self.early_weight * entropy_TN[:-1].sum(0) / max(1, num_steps - 1)
-        reward_TN = _returns(_rewards(gaze.logits_TNV.detach(), label_TN, self.reward), self.discount)
-        surprise_TN = reward_TN[1:] - gaze.baseline_TN[1:]
-        distance_TN2 = (gaze.location_TN2 - gaze.mean_TN2)[1:] / std
+        reward_TN = _returns(_rewards(path.logits_TNV.detach(), label_TN, self.reward), self.discount)
+        surprise_TN = reward_TN[1:] - path.baseline_TN[1:]
+        distance_TN2 = (path.location_TN2 - path.mean_TN2)[1:] / std
         log_policy_TN = -distance_TN2.square().sum(-1) / 2
         policy = -(log_policy_TN * surprise_TN.detach()).sum(0)
         total_N = entropy_TN[-1] + early + self.policy_weight * policy + surprise_TN.square().sum(0)
@@ -118,7 +117,7 @@ class HybridLoss:
 
 
 def _rewards(logits_TNV: Tensor, label_TN: Tensor, kind: str) -> Tensor:
-    """What the answer after each glimpse would bring."""
+    """Return the reward of the answer after each glimpse."""
     if kind == "probability":
         return logits_TNV.softmax(-1).gather(-1, label_TN[..., None]).squeeze(-1)
     return (logits_TNV.argmax(-1) == label_TN).float()
@@ -134,9 +133,9 @@ def _returns(reward_TN: Tensor, discount: float) -> Tensor:
     return torch.stack(returns[::-1])
 
 
-def with_first(wander_TBM2: Tensor, is_random: bool, generator: torch.Generator | None = None) -> Tensor:
-    """The first location is the middle, or anywhere."""
-    first_BM2 = torch.zeros_like(wander_TBM2[0])
+def with_first(noise_TBM2: Tensor, is_random: bool, generator: torch.Generator | None = None) -> Tensor:
+    """Replace the first location by the middle, or by a random one."""
+    first_BM2 = torch.zeros_like(noise_TBM2[0])
     if is_random:
         first_BM2.uniform_(-1, 1, generator=generator)
-    return torch.cat([first_BM2[None], wander_TBM2[1:]])
+    return torch.cat([first_BM2[None], noise_TBM2[1:]])

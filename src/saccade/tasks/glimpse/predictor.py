@@ -93,8 +93,8 @@ class GlimpsePrediction(NamedTuple):
 class Glimpser(Predictor):
     """What `saccade.load` returns for a run of glimpses.
 
-    Probabilities are the mean over `samples` paths: the first follows the means of the locations, the others wander by
-    numbers that depend on the seed alone. A picture smaller than those of training is put in the middle of that size.
+    Probabilities are the mean over `samples` paths: the first follows the means of the locations, the others add
+    noise that depends on the seed alone. A picture smaller than those of training is put in the middle of that size.
     """
 
     network: GlimpseNetwork
@@ -129,11 +129,11 @@ class Glimpser(Predictor):
         self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0
     ) -> Iterator[GlimpsePrediction]:
         """The same one by one, in memory that doesn't grow with their number."""
-        wander_TBM2 = self.wander(samples or self.samples, seed)
+        noise_TBM2 = self.draw_noise(samples or self.samples, seed)
         pictures = (self._grown(picture) for given in several(inputs) for picture in self._pictures(given))
         for _, same in groupby(pictures, key=lambda picture: picture.pixel_CYX.shape):
             while batch := list(islice(same, self.batch_size)):
-                yield from self._seen(batch, wander_TBM2)
+                yield from self._seen(batch, noise_TBM2)
 
     def look(self, inputs: Iterable[Any], *, samples: int | None = None, seed: int = 0) -> list[Insight]:
         """Where it looked: the path is the answer's own; there are no weights."""
@@ -147,19 +147,19 @@ class Glimpser(Predictor):
         return (Picture(*found) for found in read_pictures(source, channels=self.channels, resize=self.resize))
 
     @torch.no_grad()
-    def probabilities(self, image_NCYX: Tensor, wander_TBM2: Tensor) -> tuple[Tensor, Tensor]:
+    def probabilities(self, image_NCYX: Tensor, noise_TBM2: Tensor) -> tuple[Tensor, Tensor]:
         """After each glimpse, [T, N, V], mean of all paths, and the first path [T, N, 2], of uint8 pictures."""
         device = next(self.network.parameters()).device
         found, paths = [], []
         for part_BCYX in image_NCYX.split(self.batch_size):
-            gaze = self.network(part_BCYX.to(device).float() / 255, wander_TBM2)
-            share_TBMV = gaze.logits_TNV.softmax(-1).unflatten(1, (len(part_BCYX), -1))
+            path = self.network(part_BCYX.to(device).float() / 255, noise_TBM2)
+            share_TBMV = path.logits_TNV.softmax(-1).unflatten(1, (len(part_BCYX), -1))
             found.append(share_TBMV.mean(2))
-            paths.append(gaze.location_TN2.unflatten(1, (len(part_BCYX), -1))[:, :, 0].clamp(-1, 1))
+            paths.append(path.location_TN2.unflatten(1, (len(part_BCYX), -1))[:, :, 0].clamp(-1, 1))
         return torch.cat(found, 1), torch.cat(paths, 1)
 
-    def wander(self, samples: int, seed: int = 0) -> Tensor:
-        """How the paths [T, 1, M, 2] differ from their means: the same for every picture, the first not at all."""
+    def draw_noise(self, samples: int, seed: int = 0) -> Tensor:
+        """Draw the noise of M paths, [T, 1, M, 2]: the same for every picture, 0 for the first path."""
         generator = torch.Generator().manual_seed(seed)
         noise_TBM2 = torch.randn(self.network.num_glimpses, 1, samples, 2, generator=generator) * self.std
         noise_TBM2[:, :, 0] = 0
@@ -172,7 +172,7 @@ class Glimpser(Predictor):
 
     def scores(self, canvas_NCYX: Tensor, label_N: Tensor, *, samples: int | None = None) -> GlimpseScores:
         """How well canvases are read."""
-        share_TNV, _ = self.probabilities(canvas_NCYX, self.wander(samples or self.samples))
+        share_TNV, _ = self.probabilities(canvas_NCYX, self.draw_noise(samples or self.samples))
         label_N = label_N.to(share_TNV.device)
         wrong_T = (share_TNV.argmax(-1) != label_N).double().mean(1).tolist()
         loss = float(F.nll_loss(share_TNV[-1].clamp(min=1e-12).log(), label_N))
@@ -223,9 +223,9 @@ class Glimpser(Predictor):
         around = [(0, 0), *((gap // 2, gap - gap // 2) for gap in missing)]
         return Picture(picture.name, np.pad(picture.pixel_CYX, around))
 
-    def _seen(self, batch: list[Picture], wander_TBM2: Tensor) -> Iterator[GlimpsePrediction]:
+    def _seen(self, batch: list[Picture], noise_TBM2: Tensor) -> Iterator[GlimpsePrediction]:
         pixel_NCYX = torch.from_numpy(np.stack([picture.pixel_CYX for picture in batch]))
-        share_TNV, path_TN2 = (found.float().cpu() for found in self.probabilities(pixel_NCYX, wander_TBM2))
+        share_TNV, path_TN2 = (found.float().cpu() for found in self.probabilities(pixel_NCYX, noise_TBM2))
         for row, picture in enumerate(batch):
             shares = dict(zip(self.names, share_TNV[-1, row].tolist(), strict=True))
             path = glimpses.Scanpath(
