@@ -35,7 +35,7 @@ HOW = "--gold or --reverse would choose better"
 @final
 @dataclass(frozen=True)
 class AlignJob:
-    """What to align, and how."""
+    """The files to align, and the options of `saccade look --align`."""
 
     source: Path | None
     target: Path | None = None
@@ -54,7 +54,6 @@ class AlignJob:
             raise UserError(f"--symmetrize: {self.symmetrize!r} given; allowed: {', '.join(SYMMETRIZERS)}")
 
     def pairs(self) -> Iterator[Pair]:
-        """Read the files."""
         assert self.source is not None
         return read_pairs(self.source, self.target)
 

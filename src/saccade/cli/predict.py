@@ -42,7 +42,7 @@ class SearchFlags:
 
 @dataclass(frozen=True)
 class SamplingFlags:
-    """How to draw outputs."""
+    """Flags for drawing outputs at random."""
 
     sample: Annotated[bool, typer.Option("--sample", help="Sample outputs instead of searching.")] = False
     temperature: Annotated[

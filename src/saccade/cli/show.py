@@ -55,7 +55,6 @@ class LookOutput:
         return self.picture is not None and self.picture.suffix == ".html"
 
     def each(self, found: Iterator[Insight]) -> None:
-        """Text by text."""
         for number, seen in enumerate(found, 1):
             drawn = None if _is_blank(seen) or seen.draws_itself else self._chosen(seen)
             self._say(seen, drawn)

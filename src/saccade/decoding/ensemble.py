@@ -13,7 +13,7 @@ from saccade.decoding.stepper import Stepper
 
 
 class EnsembleState(NamedTuple):
-    """The state of each member."""
+    """The decoder states of all members of an ensemble."""
 
     members: tuple[Any, ...]
 

@@ -106,7 +106,6 @@ class PictureSize(NamedTuple):
     patch: int | None = None  # the side of a glimpse, where it sees parts
 
     def plain(self) -> dict[str, int]:
-        """For JSON."""
         found = {"channels": self.channels, "rows": self.rows, "columns": self.columns}
         return found if self.patch is None else {**found, "patch": self.patch}
 

@@ -22,7 +22,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def device_for(config: RunSection) -> torch.device:
-    """Where to train."""
+    """Return the device that a run trains on."""
     if config.device == "cuda" and not torch.cuda.is_available():
         raise UserError("device: 'cuda' given, but torch sees no CUDA device here; allowed: auto, cpu")
     return _nearest(config)

@@ -17,7 +17,7 @@ LONGEST_DOCUMENT = 256  # sentences that are read together; a longer document is
 
 
 class TaggedFile(NamedTuple):
-    """A file and its sentences."""
+    """A file of tagged sentences, as it was read."""
 
     path: Path
     sentences: list[TaggedSentence]

@@ -44,7 +44,7 @@ class TextToText(Protocol):
     target: nn.Embedding
 
     def start(self, source_BS: Tensor, source_length_B: Tensor) -> Any:
-        """Read the source."""
+        """Read the source and return the state before the first step."""
 
     def advance(self, state: Any, read_BT: Tensor) -> tuple[Tensor, Any]:
         """Read some ids of an output and return a vector for each."""

@@ -41,14 +41,14 @@ class FeatureFiles(Section):
 
 
 class CaptionData(Section):
-    """How captions are read."""
+    """The fields that all kinds of caption data share."""
 
     lower_case: bool = True
     punctuation: bool = Field(default=True, description="false leaves out words without a letter or a digit.")
 
 
 class PictureData(CaptionData):
-    """Pictures from files."""
+    """Caption data with pictures from files."""
 
     kind: Literal["pictures"]
     train: PictureFiles
@@ -79,7 +79,7 @@ Data = Shapes | PictureData | FeatureData
 
 
 class CaptionTokenizer(Section):
-    """How captions become ids."""
+    """The section that says how captions become ids."""
 
     kind: Literal["unigram", "bpe", "words", "characters"] = "words"
     vocabulary_size: Positive = Field(default=10_000, description="How many tokens there are, special ones included.")
@@ -117,7 +117,7 @@ class CaptionModel(Section):
 
 
 class CaptionTraining(base.TrainingSection):
-    """How a captioner learns."""
+    """The section that says how a captioner learns."""
 
     tokens_per_batch: Positive = Field(default=2048, description="Padded size of a batch of captions, in tokens.")
     label_smoothing: Share = 0.0
@@ -137,7 +137,6 @@ class CaptionDecoding(Section):
     writes_unknown: bool = Field(default=False, description="Whether <unk> may be written.")
 
     def options(self) -> BeamOptions:
-        """As decoding takes them."""
         return BeamOptions(width=self.beam, **self.model_dump(exclude={"beam"}))
 
 

@@ -53,7 +53,6 @@ class Caption(NamedTuple):
         return self.text
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
         shown = {name: value for name, value in self._asdict().items() if name not in ("attention", "picture")}
         return shown if self.attention is None else {**shown, "attention": self.attention.round(4).tolist()}
 

@@ -101,7 +101,7 @@ def model(config: CaptionConfig, tokenizer: SentencePiece | Vocabulary, places: 
 
 
 def writer(config: CaptionConfig, network: Captioner, tokenizer: SentencePiece | Vocabulary) -> CaptionWriter:
-    """A network as it is used."""
+    """Make a predictor of a network."""
     num_shapes = config.data.test if isinstance(config.data, Shapes) else 0
     return CaptionWriter(network.eval(), tokenizer, config.decoding.options(), make_reader(config.data), num_shapes)
 

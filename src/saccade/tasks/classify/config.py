@@ -69,7 +69,7 @@ class ClassifyData(Section):
 
 
 class ClassifyTokenizer(Section):
-    """How texts become ids."""
+    """The section that says how texts become ids."""
 
     kind: Literal["words", "unigram", "bpe", "characters"] = Field(
         default="words", description="White-space words, SentencePiece unigram or BPE, or characters."
@@ -123,7 +123,6 @@ class RecurrentClassifier(RecurrentFields, ClassifierModel):
     kind: Literal["recurrent"] = "recurrent"
 
     def encoder(self, max_length: int) -> TextEncoder:
-        """As a module."""
         del max_length
         return self.layers(self.embedding_width, num_layers=self.num_layers, dropout=self.dropout)
 
@@ -134,18 +133,16 @@ class TransformerClassifier(TransformerFields, ClassifierModel):
     kind: Literal["transformer"]
 
     def encoder(self, max_length: int) -> TextEncoder:
-        """As a module."""
         sizes = self.block_sizes(self.dropout)
         return TransformerTextEncoder(self.embedding_width, sizes, num_layers=self.num_layers, max_length=max_length)
 
 
 class BagClassifier(ClassifierModel):
-    """Reads words in no order."""
+    """A classifier that reads words in no order."""
 
     kind: Literal["bag"]
 
     def encoder(self, max_length: int) -> TextEncoder:
-        """As a module."""
         del max_length
         return BagEncoder(self.embedding_width)
 
@@ -154,7 +151,7 @@ AnyModel = RecurrentClassifier | TransformerClassifier | BagClassifier
 
 
 class ClassifyTraining(base.TrainingSection):
-    """How a classifier learns."""
+    """The section that says how a classifier learns."""
 
     batch_size: Positive = Field(default=64, description="Texts a batch; of dialogues, as many in runs of neighbours.")
     label_smoothing: Share = 0.0

@@ -44,7 +44,6 @@ class Prediction(NamedTuple):
         return "\t".join(shown)
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
         found: dict[str, Any] = {"label": self.label, "probability": self.probability}
         found["probabilities"] = self.probabilities
         if self.words is not None and self.attention is not None:

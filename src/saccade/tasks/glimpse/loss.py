@@ -22,11 +22,9 @@ class PictureBatch(NamedTuple):
 
     @property
     def num_items(self) -> int:
-        """Pictures."""
         return len(self.row_B)
 
     def to(self, device: torch.device) -> PictureBatch:
-        """The same on a device."""
         return PictureBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
 
@@ -38,7 +36,7 @@ class RowPlan(Protocol):
 
     @property
     def load(self) -> Callable[[Any], Tensor]:
-        """The rows as a tensor."""
+        """Return the rows as a tensor on the device."""
 
 
 @final
@@ -61,7 +59,6 @@ class Annealed:
         return [(self.std(start + index), rows) for index, rows in enumerate(batches)]
 
     def load(self, rows: tuple[float, Any]) -> PictureBatch:
-        """As tensors."""
         return PictureBatch(self.plan.load(rows[1]), torch.tensor(rows[0]))
 
     def std(self, batch: int) -> float:

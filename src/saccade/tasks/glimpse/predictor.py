@@ -43,11 +43,9 @@ class GlimpseScores(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Percent wrong in the end."""
         return self.error_by_glimpse[-1]
 
     def figures(self) -> dict[str, Any]:
-        """For programs."""
         shown = {"error": self.error, "accuracy": self.accuracy, "loss": self.loss}
         return {**shown, "error_by_glimpse": self.error_by_glimpse}
 
@@ -62,7 +60,6 @@ class GlimpsePrediction(NamedTuple):
 
     @property
     def probability(self) -> float:
-        """Of the label."""
         return self.probabilities[self.label]
 
     def line(self) -> str:

@@ -35,7 +35,7 @@ class TagData(Section):
 
 
 class TaggerModel(Section):
-    """What every tagger has."""
+    """The fields that all taggers share."""
 
     word_width: Positive = Field(default=100, description="Of a lower-cased word's vector.")
     min_count: Positive = Field(default=2, description="A word seen less often in the training text is <unk>.")
@@ -105,7 +105,7 @@ class TransformerTagger(TransformerFields, TaggerModel):
 
 
 class TagTraining(base.TrainingSection):
-    """How a tagger learns."""
+    """The section that says how a tagger learns."""
 
     batch_size: Positive = Field(default=32, description="Sentences a batch; documents, if the model reads them.")
     metric: Literal["auto", "f1", "accuracy", "loss"] = Field(

@@ -20,7 +20,6 @@ class TagBatch(NamedTuple):
     num_items: int  # tokens
 
     def to(self, device: torch.device) -> TagBatch:
-        """The same on a device."""
         return TagBatch(self.tokens.to(device), self.tag_BT.to(device, non_blocking=True), self.num_items)
 
 

@@ -16,7 +16,7 @@ from saccade.tasks.tag.config import RecurrentTagger, TransformerTagger
 
 
 def network(section: RecurrentTagger | TransformerTagger, lexicon: Lexicon) -> TagNetwork:
-    """From its section."""
+    """Build a tagger from its section."""
     has_characters = section.characters != "none"
     sizes = FeatureSizes(section.word_width, section.character_width if has_characters else 0, section.shape_width)
     features = WordFeatures(

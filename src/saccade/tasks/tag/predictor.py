@@ -52,7 +52,6 @@ class Tagged(NamedTuple):
 
     @property
     def spans(self) -> list[Span]:
-        """What the tags spell."""
         return find_spans(self.tags)
 
     def line(self) -> str:
@@ -60,7 +59,6 @@ class Tagged(NamedTuple):
         return format_sentence(self.words, self.tags)
 
     def plain(self) -> dict[str, Any]:
-        """For programs."""
         named = [{**span._asdict(), "text": " ".join(self.words[span.first : span.last + 1])} for span in self.spans]
         found = {"words": self.words, "tags": self.tags, "spans": named, "log_probability": self.log_probability}
         if self.probability_TV is None:
@@ -69,7 +67,7 @@ class Tagged(NamedTuple):
         return {**found, "probabilities": rows}
 
     def show(self, console: Console) -> None:
-        """The tags are in the line."""
+        """Print nothing: the tags are in the line itself."""
 
     def draw(self, path: Path) -> None:
         """The probability of each tag for each word, as a picture."""

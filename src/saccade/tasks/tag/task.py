@@ -125,7 +125,6 @@ def _spans_marked(one: TaggedSentence | Tagged) -> Markup:
 
 
 def _tags_marked(one: TaggedSentence | Tagged) -> Markup:
-    """Each word with its tag."""
     marked = Markup("{}<small>/{}</small>")
     return Markup(" ").join(marked.format(word, tag) for word, tag in zip(one.words, one.tags, strict=True))
 

@@ -36,7 +36,6 @@ class LengthScores(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The class in words."""
         return f"over {self.shortest - 1}" if self.longest is None else f"{self.shortest}-{self.longest}"
 
 

@@ -93,11 +93,9 @@ class SoundFeatures(Section):
 
     @property
     def mel(self) -> Mel:
-        """From samples to frames."""
         return Mel(self.rate, self.num_mels, self.window, self.hop)
 
     def frame_encoder(self, width: int, dropout: float) -> FrameEncoder:
-        """From frames to vectors."""
         time = MaskLimits(self.time_masks, self.time_mask_frames)
         frequency = MaskLimits(self.frequency_masks, self.frequency_mask_mels)
         subsampling = SUBSAMPLINGS[self.subsampling](self.num_mels, width, dropout=dropout)
@@ -142,7 +140,7 @@ class TranslateTraining(base.TrainingSection):
 
 
 class TranslateDecoding(Section):
-    """How outputs are searched."""
+    """The section that says how outputs are searched."""
 
     beam: Positive = Field(default=4, description="Hypotheses kept; 1 is greedy.")
     length_penalty: Annotated[float, Field(ge=0)] = 0.6
@@ -259,7 +257,6 @@ def _over(defaults: dict[str, Any], given: Any) -> Any:
 
 
 def _ending(name: str) -> str:
-    """train.en.gz: en."""
     path = Path(name)
     while path.suffix in (".gz", ".txt"):
         path = path.with_suffix("")

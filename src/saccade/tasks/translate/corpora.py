@@ -34,12 +34,12 @@ QUIET = Console(quiet=True)
 
 
 def corpus(files: CorpusFiles, name: str = "") -> Corpus:
-    """Where pairs come from."""
+    """Make a corpus of the files in a section."""
     return Corpus(files.source, files.target, name)
 
 
 def training_corpora(data: TranslateData) -> list[Corpus]:
-    """Every corpus to train on."""
+    """Return every corpus to train on."""
     return [corpus(files, name) for name, files in data.corpora.items()]
 
 

@@ -40,11 +40,9 @@ class TranslationResult(NamedTuple):
     heard: Heard | None = None
 
     def line(self) -> str:
-        """What people read."""
         return self.text
 
     def plain(self) -> dict[str, Any]:
-        """What programs read."""
         shown = {name: value for name, value in self._replace(heard=None)._asdict().items() if value is not None}
         if self.attention is not None:
             shown["attention"] = [[round(weight, 4) for weight in row] for row in self.attention.tolist()]
@@ -80,7 +78,6 @@ class HeadChoice(NamedTuple):
     head: int | None = None
 
     def of(self, weight_BLHTS: Tensor) -> Tensor:
-        """[B, T, S]."""
         num_layers, num_heads = weight_BLHTS.shape[1:3]
         if not num_layers:
             raise UserError("attention: this model has none; it reads the source into one vector")

@@ -111,7 +111,7 @@ def _frame_encoder(config: TranslateConfig) -> FrameEncoder:
 
 
 def translator(config: TranslateConfig, network: Network, both: Sides) -> Translator:
-    """A network as it is used."""
+    """Make a predictor of a network."""
     options, longest = config.decoding.options(), config.decoding.max_source_length
     if getattr(config.model, "positions", None) == "learned":  # there is none after the last
         options = replace(options, max_length=min(options.max_length, 4 * config.data.max_length))

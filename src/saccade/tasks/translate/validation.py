@@ -32,12 +32,10 @@ class Sources(NamedTuple):
 
     @classmethod
     def of_text(cls, tokenizer: Tokenizer) -> Sources:
-        """Ids of tokens."""
         return cls(tokenizer.encode, len, pad_sources)
 
     @classmethod
     def of_sound(cls, recordings: Recordings) -> Sources:
-        """References to recordings."""
         return cls(recordings.encode, recordings.length, lambda rows: pad_frames([*map(recordings.load, rows)]))
 
 
