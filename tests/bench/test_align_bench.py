@@ -68,10 +68,10 @@ def test_both_are_measured_by_the_same_gold(plan: AlignPlan) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="a script with #!")
 def test_eflomal_reads_the_gold_sentences_and_the_training_text(plan: AlignPlan) -> None:
     environment, pairs = fake_eflomal(plan), [Pair("A b", "a"), Pair("c", "c")]
-    text = [*pairs, *align.training_text(plan.runs[0])]
+    text = [*pairs, *align.read_training_text(plan.runs[0])]
     assert text[2:] == [Pair("a b c d e f g h", "a b c d e f g h")]
-    assert align.aligned(environment, text, pairs, is_lower=False) == [(frozenset(),) * 2, (FIRST,) * 2]
-    assert align.aligned(environment, text, pairs, is_lower=True)[0] == (FIRST,) * 2
+    assert align.run_eflomal(environment, text, pairs, is_lower=False) == [(frozenset(),) * 2, (FIRST,) * 2]
+    assert align.run_eflomal(environment, text, pairs, is_lower=True)[0] == (FIRST,) * 2
 
 
 def test_a_peer_that_does_not_install_has_its_reason(plan: AlignPlan, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from torch import nn
 
 from saccade.bench.training.flops import ModelSizes
-from saccade.bench.training.trainers import TrainJob, config_of, words
+from saccade.bench.training.trainers import TrainJob, config_of, word_tokenizer
 from saccade.ops.linear import Linear
 from saccade.tasks import devices
 from saccade.tasks.translate import batches, task
@@ -70,7 +70,7 @@ def test_a_captured_run_learns_what_a_plain_one_does(tmp_path: Path) -> None:
     store = work.store(tmp_path / "store", job.sizes.vocabulary)
     for capture in (True, False):
         torch.manual_seed(4)
-        network = task.model(config, (words(job.sizes.vocabulary),) * 2).train()
+        network = task.model(config, (word_tokenizer(job.sizes.vocabulary),) * 2).train()
         settled = batches.settled(config, network, [store], Console(quiet=True))
         plan = batches.plan(settled, [store], [])
         options = replace(

@@ -23,7 +23,7 @@ TINY_RNN = ModelSizes(width=48, num_layers=1, vocabulary=211, embedding_width=40
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own, where it compiles
 @pytest.mark.parametrize("sizes", [TINY, TINY_RNN])
 def test_everybody_trains_here(sizes: ModelSizes) -> None:
-    names = accelerator.chosen(None, is_recurrent=sizes.is_recurrent)
+    names = accelerator.choose_model_peers(None, is_recurrent=sizes.is_recurrent)
     names = tuple(name for name in names if "compiled" not in name)
     if importlib.util.find_spec("transformers") is None:
         names = tuple(name for name in names if "marian" not in name)

@@ -14,11 +14,11 @@ from saccade.lab.phrasebook import grammar
 
 def test_the_shown_sentences_fit_and_differ() -> None:
     (pairs,) = grammar.split(1000, seed=2)
-    shown = demo.chosen(pairs, 80)
+    shown = demo.choose_examples(pairs, 80)
     assert len(set(shown)) == 3
     assert any(word in shown[0].source for word in (" not ", " never ", " no longer "))
     assert shown[2].source.endswith("?")
-    assert demo.chosen([Pair("They do not see the elephant.", "Ils ne voient pas l'éléphant.")], 20) == []
+    assert demo.choose_examples([Pair("They do not see the elephant.", "Ils ne voient pas l'éléphant.")], 20) == []
 
 
 def test_the_phrasebook_is_written_once(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from saccade.lab.phrasebook import grammar, phrases
-from saccade.lab.phrasebook.forms import Adjective, Noun, Verb, english_number, french_number, joined
+from saccade.lab.phrasebook.forms import Adjective, Noun, Verb, elide, english_number, french_number
 from saccade.lab.phrasebook.grammar import (
     AVOIR,
     BEING,
@@ -95,7 +95,7 @@ def _after(noun: Noun) -> list[Adjective]:
 def test_articles_agreement_and_the_place_of_adjectives(text: str, english: str, french: str) -> None:
     found = noun_phrase(text)
     assert found.english == english
-    assert joined(found.french) == french
+    assert elide(found.french) == french
 
 
 def pronoun(english: str) -> Phrase:
@@ -254,7 +254,7 @@ def test_every_construction(found: Clause, english: str, french: str) -> None:
 )
 def test_numbers(number: int, gender: str, english: str, french: str) -> None:
     assert english_number(number) == english
-    assert joined(french_number(number, gender)) == french
+    assert elide(french_number(number, gender)) == french
 
 
 def test_patterns_that_make_their_own_words() -> None:

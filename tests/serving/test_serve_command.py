@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from runs import make_run
-from saccade.bench.serving.http_client import Connection, Served, served
+from saccade.bench.serving.http_client import Connection, RunningServer, start_server
 from saccade.cli import app
 from saccade.errors import UserError
 
@@ -57,7 +57,7 @@ def test_a_library_that_is_missing_is_named(run: Path, monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("quick_start")
 def test_it_stops_when_all_that_waits_is_answered_and_its_log_tells_no_texts(run: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with served(str(run), "--batch-wait", "3000", "--api-keys", str(keys(tmp_path)), log=log) as where:
+    with start_server(str(run), "--batch-wait", "3000", "--api-keys", str(keys(tmp_path)), log=log) as where:
         answers: list[int] = []
         client = threading.Thread(target=lambda: answers.extend(asyncio.run(asked(where))))
         client.start()
@@ -82,7 +82,9 @@ def test_a_second_signal_ends_it_at_once(run: Path, tmp_path: Path) -> None:
         f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     )
     with (
-        served(str(run), "--batch-wait", "60000", "--api-keys", str(keys(tmp_path)), log=tmp_path / "log") as where,
+        start_server(
+            str(run), "--batch-wait", "60000", "--api-keys", str(keys(tmp_path)), log=tmp_path / "log"
+        ) as where,
         socket.create_connection((where.host, where.port)) as client,
     ):
         client.sendall(f"{head}\r\n\r\n{body}".encode())
@@ -101,7 +103,7 @@ def keys(folder: Path) -> Path:
     return path
 
 
-async def asked(where: Served) -> list[int]:
+async def asked(where: RunningServer) -> list[int]:
     async def one() -> int:
         body = {"q": SECRET, "source": "en", "target": "fr", "api_key": "correct horse"}
         connection = await Connection.open(where)
@@ -112,7 +114,7 @@ async def asked(where: Served) -> list[int]:
     return list(await asyncio.gather(*(one() for _ in range(3))))
 
 
-def inside(where: Served) -> float:
+def inside(where: RunningServer) -> float:
     """How many wait; three seconds long, for others."""
     address = f"http://{where.host}:{where.port}/metrics"
     request = urllib.request.Request(address, headers={"Authorization": "Bearer correct horse"})

@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 
 from saccade.attention import MultiHeadAttention
 from saccade.bench.training.flops import ModelSizes
-from saccade.bench.training.trainers import TrainJob, config_of, words
+from saccade.bench.training.trainers import TrainJob, config_of, word_tokenizer
 from saccade.decoding import BeamOptions
 from saccade.decoding.constraints import constrain
 from saccade.decoding.continuous import sources, step
@@ -147,7 +147,7 @@ def train(sizes: ModelSizes, changes: dict[str, Any], folder: Path) -> str:
     store = work.store(folder / "store", sizes.vocabulary)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
-        network = task.model(config, (words(sizes.vocabulary),) * 2).train()
+        network = task.model(config, (word_tokenizer(sizes.vocabulary),) * 2).train()
         config = batches.settled(config, network, [store], Console(quiet=True))
     plan = batches.plan(config, [store], [])
     loaded = plan.load(plan.epoch(0)[0])
@@ -172,7 +172,7 @@ def write(width: int, folder: Path) -> str:
     source, length = torch.full((3, 12), 5), torch.tensor([12, 3, 1])
     constraints = constrain(options, source, length, [])  # on the host, as `slots` does
     with FakeTensorMode(allow_non_fake_inputs=True), torch.inference_mode():
-        network = moved(task.model(config, (words(200),) * 2).eval(), torch.bfloat16)
+        network = moved(task.model(config, (word_tokenizer(200),) * 2).eval(), torch.bfloat16)
         for module in network.modules():
             if isinstance(module, MultiHeadAttention):
                 module.join()

@@ -84,20 +84,22 @@ def run(plan: AlignPlan, say: Say) -> list[AlignRow]:
     swapped, true = list(swap(pairs)), [one.reverse() for one in gold]
     scores = score_heads(there, pairs, gold), score_heads(back, swapped, true)
     by_gold = Aligner(there, find_best_head(scores[0]).head), Aligner(back, find_best_head(scores[1]).head)
-    ours = [_ours(how, *both, pairs, gold) for how, both in (("agreement", by_agreement), ("gold", by_gold))]
-    return [*ours, _eflomal(plan, pairs, gold, say)]
+    ours = [_measure_ours(how, *both, pairs, gold) for how, both in (("agreement", by_agreement), ("gold", by_gold))]
+    return [*ours, _measure_eflomal(plan, pairs, gold, say)]
 
 
-def _ours(how: str, forward: Aligner, backward: Aligner, pairs: Sequence[Pair], gold: Sequence[Gold]) -> AlignRow:
+def _measure_ours(
+    how: str, forward: Aligner, backward: Aligner, pairs: Sequence[Pair], gold: Sequence[Gold]
+) -> AlignRow:
     started = time.perf_counter()
     joint = list(link_jointly(forward, backward, pairs))
     seconds = time.perf_counter() - started
     swapped = map(reverse, backward.links(swap(pairs)))
     alone = list(zip(forward.links(pairs), swapped, strict=True))
-    return AlignRow(f"saccade, heads by {how}", saccade.__version__, dict(ways(alone, joint, gold)), seconds)
+    return AlignRow(f"saccade, heads by {how}", saccade.__version__, dict(score_ways(alone, joint, gold)), seconds)
 
 
-def ways(alone: Both, joint: Both, gold: Sequence[Gold]) -> Iterator[tuple[str, AlignmentScores]]:
+def score_ways(alone: Both, joint: Both, gold: Sequence[Gold]) -> Iterator[tuple[str, AlignmentScores]]:
     """Score each direction alone, then both with every symmetrizer."""
     for index, way in enumerate(("forward", "reverse")):
         yield way, score_links((links[index] for links in alone), gold)
@@ -105,29 +107,29 @@ def ways(alone: Both, joint: Both, gold: Sequence[Gold]) -> Iterator[tuple[str, 
         yield way, score_links((join(*links) for links in joint), gold)
 
 
-def _eflomal(plan: AlignPlan, pairs: Sequence[Pair], gold: Sequence[Gold], say: Say) -> AlignRow:
+def _measure_eflomal(plan: AlignPlan, pairs: Sequence[Pair], gold: Sequence[Gold], say: Say) -> AlignRow:
     environment = Environment(plan.peers_folder / "eflomal", REQUIREMENTS)
     try:
         if not environment.is_ready:
             say(f"installing eflomal into {environment.folder} (once)")
             environment.install()
         (version,) = environment.versions("eflomal")
-        text = itertools.chain(pairs, training_text(plan.runs[0]))
+        text = itertools.chain(pairs, read_training_text(plan.runs[0]))
         say("eflomal: it learns from the run's training text (ten minutes for 300,000 pairs on two cores)")
         started = time.perf_counter()
-        both = aligned(environment, text, pairs, is_lower=plan.is_lower)
-        return AlignRow("eflomal", version, dict(ways(both, both, gold)), time.perf_counter() - started)
+        both = run_eflomal(environment, text, pairs, is_lower=plan.is_lower)
+        return AlignRow("eflomal", version, dict(score_ways(both, both, gold)), time.perf_counter() - started)
     except Failed as error:
         return AlignRow("eflomal", "-", {}, 0.0, str(error))
 
 
-def training_text(folder: Path) -> Iterator[Pair]:
+def read_training_text(folder: Path) -> Iterator[Pair]:
     """Read the sentence pairs that a run was trained on."""
     data = config_file.load(folder / "config.yaml").data
     return itertools.chain.from_iterable(corpus.pairs() for corpus in corpora.training_corpora(data))
 
 
-def aligned(environment: Environment, text: Iterable[Pair], pairs: Sequence[Pair], *, is_lower: bool) -> Both:
+def run_eflomal(environment: Environment, text: Iterable[Pair], pairs: Sequence[Pair], *, is_lower: bool) -> Both:
     """Align a text with eflomal, and return the links of its first pairs."""
     with tempfile.TemporaryDirectory(prefix="saccade-bench-") as name:
         folder = Path(name)

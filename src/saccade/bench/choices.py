@@ -20,20 +20,20 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
-def check(device: Device) -> None:
+def check_device(device: Device) -> None:
     """Raise a `UserError` if the device is not available."""
     if device == Device.cuda and not torch.cuda.is_available():
         raise UserError("--device: cuda given, but torch sees no CUDA device here; allowed: cpu")
 
 
-def refuse(device: str, **given: object) -> None:
+def refuse_options(device: str, **given: object) -> None:
     """Raise a `UserError` for options that only work with another device."""
     for name, value in given.items():
         if value is not None:
             raise UserError(f"--{name.replace('_', '-')}: given, but it goes with --device {device}")
 
 
-def numbers(name: str, text: str) -> tuple[int, ...]:
+def parse_numbers(name: str, text: str) -> tuple[int, ...]:
     """Parse a list of numbers with commas between them."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) for part in parts):
@@ -41,7 +41,7 @@ def numbers(name: str, text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, parts)))
 
 
-def named(option: str, text: str | None, allowed: Iterable[str]) -> tuple[str, ...]:
+def parse_names(option: str, text: str | None, allowed: Iterable[str]) -> tuple[str, ...]:
     """Parse a list of names with commas between them; without a text, return all allowed names."""
     allowed = tuple(allowed)
     given = allowed if text is None else tuple(part.strip() for part in text.split(","))
@@ -50,7 +50,7 @@ def named(option: str, text: str | None, allowed: Iterable[str]) -> tuple[str, .
     return given
 
 
-def machine(device: torch.device) -> dict[str, str | int]:
+def describe_machine(device: torch.device) -> dict[str, str | int]:
     """Describe the device, the threads and the version of torch that the figures come from."""
     threads = torch.get_num_threads()
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {threads} threads"

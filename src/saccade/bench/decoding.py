@@ -19,7 +19,7 @@ from saccade.bench.peers.decoders import DECODERS, Setting, Write
 from saccade.bench.peers.environments import Failed
 from saccade.bench.training.accelerator import OURS
 from saccade.bench.training.flops import ModelSizes
-from saccade.bench.training.trainers import words
+from saccade.bench.training.trainers import word_tokenizer
 from saccade.data.text.tokenizer import END, SPECIAL
 from saccade.decoding import BeamOptions, DecodingEngine, DecodingWork, search
 from saccade.errors import UserError
@@ -77,13 +77,13 @@ def run(job: DecodeJob, say: Say) -> list[DecodeRow]:
     for name in (OURS, *job.peers):
         say(f"building {title_of(name)}")
         torch.manual_seed(1)
-        writers[name] = _built(name, job)
+        writers[name] = _build(name, job)
     rows: list[DecodeRow] = []
     with contextlib.suppress(KeyboardInterrupt):  # what is found is shown
         for beam in job.beams:
             for batch in job.batches:
                 say(f"beam {beam}, batch {batch}")
-                rows += _side_by_side(job, writers, beam, batch)
+                rows += _measure_case(job, writers, beam, batch)
     return rows
 
 
@@ -92,7 +92,7 @@ def title_of(name: str) -> str:
     return OURS if name == OURS else DECODERS[name].title
 
 
-def ours(setting: Setting) -> Write:
+def build_ours(setting: Setting) -> Write:
     """Build our decoder as a run's Translator uses it: in slots on an accelerator, else with `decoding.search`."""
     sizes, length = setting.sizes, setting.output_length
     model = {"width": sizes.width, "num_heads": sizes.num_heads, "hidden_width": sizes.hidden_width}
@@ -100,7 +100,8 @@ def ours(setting: Setting) -> Write:
         "data": {"train": {"source": "nowhere"}, "valid": {"source": "nowhere"}},
         "model": {**model, "num_layers": sizes.num_layers, "dropout": sizes.dropout},
     }
-    config, both = TranslateConfig.model_validate({"device": setting.device.type, **sections}), words(sizes.vocabulary)
+    config = TranslateConfig.model_validate({"device": setting.device.type, **sections})
+    both = word_tokenizer(sizes.vocabulary)
     network = task.model(config, (both, both)).to(setting.device)
     translator = task.translator(config, network, (both, both))
     whole, writer = cast(Any, translator.model), DecodingEngine(translator.model, translator.dtype)
@@ -120,23 +121,23 @@ def ours(setting: Setting) -> Write:
     return write
 
 
-def _built(name: str, job: DecodeJob) -> Write | str:
+def _build(name: str, job: DecodeJob) -> Write | str:
     """Build a contestant, or return the reason why it can't be built."""
     if name == OURS:
-        return ours(job.setting)
+        return build_ours(job.setting)
     try:
         return DECODERS[name].build(job.setting)
     except Failed as error:
         return str(error)
 
 
-def _side_by_side(job: DecodeJob, writers: dict[str, Write | str], beam: int, batch: int) -> list[DecodeRow]:
+def _measure_case(job: DecodeJob, writers: dict[str, Write | str], beam: int, batch: int) -> list[DecodeRow]:
     source_BS = torch.randint(len(SPECIAL), job.sizes.vocabulary, (batch, job.source_length))
     source_BS[:, -1] = END
     source_BS = source_BS.to(job.device)
     rows, ready = {}, {}
     for name, write in writers.items():
-        rows[name] = _tried(DecodeRow(name, title_of(name), beam, batch), write, source_BS, job.output_length)
+        rows[name] = _try_once(DecodeRow(name, title_of(name), beam, batch), write, source_BS, job.output_length)
         if rows[name].problem is None:
             assert not isinstance(write, str)
             ready[name] = lambda write=write: write(source_BS, beam)
@@ -144,7 +145,7 @@ def _side_by_side(job: DecodeJob, writers: dict[str, Write | str], beam: int, ba
     return [replace(row, seconds=seconds.get(name)) for name, row in rows.items()]
 
 
-def _tried(row: DecodeRow, write: Write | str, source_BS: Tensor, length: int) -> DecodeRow:
+def _try_once(row: DecodeRow, write: Write | str, source_BS: Tensor, length: int) -> DecodeRow:
     """Decode once and check the number of tokens; an error or a wrong number becomes the row's `problem`."""
     if isinstance(write, str):
         return replace(row, problem=write)
@@ -159,7 +160,7 @@ def _tried(row: DecodeRow, write: Write | str, source_BS: Tensor, length: int) -
     return replace(row, tokens=sum(written))
 
 
-def chosen(names: str | None, device: str) -> tuple[str, ...]:
+def choose_decoders(names: str | None, device: str) -> tuple[str, ...]:
     """Parse a list of peers: names with commas, or none; without a list, return all that run on the device."""
     fitting = [name for name, decoder in DECODERS.items() if device in decoder.devices]
     if names is None:

@@ -42,13 +42,13 @@ def run(
     glimpses = GlimpseNetwork(
         10, size=12, num_scales=4, num_glimpses=8, glimpse="convolution", glimpse_width=256, cell="lstm", width=512
     )
-    glimpses, peer = glimpses.eval().to(device), convolutional(10).eval().to(device)
+    glimpses, peer = glimpses.eval().to(device), build_convolutional(10).eval().to(device)
     noise_TBM2 = torch.zeros(glimpses.num_glimpses, 1, 1, 2, device=device)
     with torch.no_grad():
-        return [_measured(glimpses, peer, noise_TBM2, side, batch, at_least) for side in sides]
+        return [_measure(glimpses, peer, noise_TBM2, side, batch, at_least) for side in sides]
 
 
-def convolutional(num_classes: int) -> nn.Module:
+def build_convolutional(num_classes: int) -> nn.Module:
     """Build a network of two convolutions, each followed by a pooling layer, and a linear layer."""
     return nn.Sequential(
         nn.Conv2d(1, 32, 5, padding=2),
@@ -62,7 +62,7 @@ def convolutional(num_classes: int) -> nn.Module:
     )
 
 
-def _measured(
+def _measure(
     glimpses: GlimpseNetwork, peer: nn.Module, noise_TBM2: Tensor, side: int, batch: int, at_least: float
 ) -> GlimpseRow:
     device = noise_TBM2.device
@@ -70,7 +70,7 @@ def _measured(
     runs = {"ours": lambda: glimpses(image_BCYX, noise_TBM2), "theirs": lambda: peer(image_BCYX)}
     seconds = medians_side_by_side(runs, device, at_least=at_least)
     points = glimpses.num_glimpses * len(glimpses.sensor.x_N1) * OPERATIONS_PER_POINT
-    operations = {name: _operations(function) // batch for name, function in runs.items()}
+    operations = {name: _count_operations(function) // batch for name, function in runs.items()}
     return GlimpseRow(
         side=side,
         seconds=seconds["ours"] / batch,
@@ -80,7 +80,7 @@ def _measured(
     )
 
 
-def _operations(function: Callable[[], object]) -> int:
+def _count_operations(function: Callable[[], object]) -> int:
     """Count the operations of matrix products and convolutions."""
     with FlopCounterMode(display=False) as counter:
         function()

@@ -41,7 +41,7 @@ class LookRow:
 def run(*, device: torch.device, size: Size = "base", sentences: int = 100) -> list[LookRow]:
     """Time prediction with and without recording; the model is untrained and writes as many words as it reads."""
     (pairs,) = grammar.split(sentences, seed=1)
-    texts, translator = [pair.source for pair in pairs], _untrained(size, device)
+    texts, translator = [pair.source for pair in pairs], _build_untrained(size, device)
     rows = []
     for beam in BEAMS:
         seconds = medians_side_by_side(
@@ -55,7 +55,7 @@ def run(*, device: torch.device, size: Size = "base", sentences: int = 100) -> l
     return rows
 
 
-def _untrained(size: Size, device: torch.device) -> Translator:
+def _build_untrained(size: Size, device: torch.device) -> Translator:
     torch.manual_seed(1)
     (pairs,) = grammar.split(20_000, seed=2)
     words = sorted({word for pair in pairs for text in pair for word in text.split()})

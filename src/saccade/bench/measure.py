@@ -16,12 +16,12 @@ def medians_side_by_side(
 ) -> dict[str, float]:
     """Time functions in at most `most` turns and return their medians; a slow moment of the machine affects all."""
     for function in functions.values():
-        _timed(function, device)
+        _time(function, device)
     times: dict[str, list[float]] = {name: [] for name in functions}
     rounds = 0
-    while rounds < 3 or (rounds < most and _short(times, rounds, at_least)):
+    while rounds < 3 or (rounds < most and _needs_more(times, rounds, at_least)):
         for name, function in functions.items():
-            times[name].append(_timed(function, device))
+            times[name].append(_time(function, device))
         rounds += 1
     return {name: statistics.median(row) for name, row in times.items()}
 
@@ -49,13 +49,13 @@ def _between_events(function: Callable[[], object], times: int) -> float:
     return start.elapsed_time(end) / 1e3 / times
 
 
-def _short(times: Mapping[str, list[float]], rounds: int, at_least: float) -> bool:
+def _needs_more(times: Mapping[str, list[float]], rounds: int, at_least: float) -> bool:
     """Return whether more rounds are needed: seven if a round takes up to a second, more if it is very short."""
     quickest = min(sum(row) for row in times.values())
     return quickest < at_least or (rounds < 7 and quickest < rounds)
 
 
-def _timed(function: Callable[[], object], device: torch.device) -> float:
+def _time(function: Callable[[], object], device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     start = time.perf_counter()

@@ -20,8 +20,8 @@ from saccade.bench import tables
 from saccade.bench.attention import additive as additive_bench
 from saccade.bench.attention import scores as attention_bench
 from saccade.bench.attention.contestants import OURS
-from saccade.bench.attention.goals import goals as found_goals
-from saccade.bench.choices import PEERS_FOLDER, Device, check, machine, named
+from saccade.bench.attention.goals import check_goals
+from saccade.bench.choices import PEERS_FOLDER, Device, check_device, describe_machine, parse_names
 from saccade.bench.serving import load as serving_bench
 from saccade.cli.bench_speed import bench_decode, bench_train
 from saccade.tasks.translate.networks import Size
@@ -39,7 +39,7 @@ def bench_attention(
     quick: Annotated[bool, typer.Option(help="Use small shapes: half a minute instead of six.")] = False,
 ) -> None:
     """Compare every score with torch's attention: time and memory, forward and backward, and their growth."""
-    check(device)
+    check_device(device)
     dtype = torch.bfloat16 if device == Device.cuda else torch.float32
     place = attention_bench.Place(torch.device(device.value), dtype)
     cases = attention_bench.all_cases(place, quick=quick)
@@ -77,24 +77,26 @@ def bench_additive(
     ] = None,
 ) -> None:
     """Compare additive attention with the plain expression, eager and compiled: time, memory, errors."""
-    check(device)
+    check_device(device)
     place = torch.device(device.value)
     cases = additive_bench.all_cases(place, quick=quick)
-    wanted = named("only", ",".join(only) if only else None, dict.fromkeys(case.name for case in cases))
+    wanted = parse_names("only", ",".join(only) if only else None, dict.fromkeys(case.name for case in cases))
     cases = [case for case in cases if case.name in wanted]
     rows: list[additive_bench.AdditiveRow] = []
     with _progress(hidden=as_json) as progress, contextlib.suppress(KeyboardInterrupt):  # what is found is shown
         for case in progress.track(cases, description="measuring"):
             torch.manual_seed(1)  # each case draws the same inputs, whichever ran before
             rows += additive_bench.measure(case, place, most=3 if quick else 30)
-    goals = found_goals(rows, at_full_size=device == Device.cuda and not quick)
+    goals = check_goals(rows, at_full_size=device == Device.cuda and not quick)
     goals = [goal for goal in goals if goal.found is not None or not only]
     if as_json:
         found = {"goals": [goal.as_dict() for goal in goals], "rows": [row.as_dict() for row in rows]}
-        typer.echo(json.dumps({"machine": machine(place), **found}, indent=1))
+        typer.echo(json.dumps({"machine": describe_machine(place), **found}, indent=1))
     else:
         console = Console() if sys.stdout.isatty() else Console(width=WIDE)
-        console.print(f"{machine(place)['name']}, torch {torch.__version__}. Shapes are B x T x S x D, values as wide.")
+        console.print(
+            f"{describe_machine(place)['name']}, torch {torch.__version__}. Shapes are B x T x S x D, values as wide."
+        )
         console.print(
             "wall, eager, compile: how many times their rate; / plain, gradients: RMS error over the plain float32's."
         )
@@ -138,7 +140,7 @@ def bench_glimpse(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure the cost of glimpses by image size, and that of a convolutional network."""
-    check(device)
+    check_device(device)
     rows = glimpse_bench.run(device=torch.device(device.value), batch=batch)
     if picture is not None:
         glimpse_bench.plot(rows, picture)
@@ -166,7 +168,7 @@ def bench_serve(
 ) -> None:
     """Load a server with clients that check their answers: answers a second, waiting time, memory."""
     if fuzz:
-        survived = serving_bench.fuzzed(run, fuzz)
+        survived = serving_bench.fuzz_run(run, fuzz)
         typer.echo(json.dumps(survived.as_dict()) if as_json else str(survived))
         raise typer.Exit(1 if survived.bad else 0)
     plan = serving_bench.LoadPlan(
@@ -184,7 +186,7 @@ def bench_look(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure the cost of recording every layer and head of a Transformer."""
-    check(device)
+    check_device(device)
     rows = looking_bench.run(device=torch.device(device.value), size=size, sentences=sentences)
     typer.echo(json.dumps([row.as_dict() for row in rows])) if as_json else Console().print(looking_bench.table(rows))
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from saccade.bench import decoding as decoding_bench
 from saccade.bench import pictures, tables
-from saccade.bench.choices import PEERS_FOLDER, Device, check, machine, numbers, refuse
+from saccade.bench.choices import PEERS_FOLDER, Device, check_device, describe_machine, parse_numbers, refuse_options
 from saccade.bench.peers.toolkits import PEERS
 from saccade.bench.training import accelerator, flops
 from saccade.bench.training import toolkits as training_bench
@@ -71,23 +71,23 @@ def bench_train(
 
     On cpu with Eole, OpenNMT-py and JoeyNMT; on cuda with Hugging Face's, torch's and step-by-step loops.
     """
-    check(device)
+    check_device(device)
     here: dict[str, Any] = {"tokens": tokens, "steps": steps, "num_widths": shapes, "data": data}
     if device == Device.cuda:
-        refuse("cpu", peers_folder=peers_folder, rounds=rounds, threads=threads)
+        refuse_options("cpu", peers_folder=peers_folder, rounds=rounds, threads=threads)
         place = torch.device(device.value)
         wanted = vocabulary or (30_000 if size == TrainedSize.rnn else 37_000)
         sizes = flops.sizes_of((size or TrainedSize.base).value, wanted)
-        names = accelerator.chosen(peers, is_recurrent=sizes.is_recurrent)
+        names = accelerator.choose_model_peers(peers, is_recurrent=sizes.is_recurrent)
         given = {name: value for name, value in here.items() if value is not None}
         _show_accelerated(TrainJob(place, sizes, peers=names, **given), growth, picture, as_json)
         return
-    refuse("cuda", size=size, tokens=tokens, vocabulary=vocabulary, shapes=shapes, growth=growth or None)
+    refuse_options("cuda", size=size, tokens=tokens, vocabulary=vocabulary, shapes=shapes, growth=growth or None)
     if steps is not None and steps < 10:
         raise UserError(f"--steps: {steps} given; on a cpu it must be 10 or more, since toolkits report every ten")
     plan = training_bench.ToolkitPlan(
         data=training_bench.default_data() if data is None else data,
-        names=training_bench.chosen(",".join(PEERS) if peers is None else peers),
+        names=training_bench.choose_toolkits(",".join(PEERS) if peers is None else peers),
         peers_folder=(peers_folder or PEERS_FOLDER).expanduser(),
         steps=steps or 100,
         rounds=rounds or 2,
@@ -124,11 +124,13 @@ def _show_accelerated(job: TrainJob, growth: bool, picture: Path | None, as_json
             "tokens": job.tokens,
             "ratios": report.ratios(),
         }
-        typer.echo(json.dumps({**machine(job.device), **found, "rows": [r.as_dict() for r in report.rows]}, indent=1))
+        typer.echo(
+            json.dumps({**describe_machine(job.device), **found, "rows": [r.as_dict() for r in report.rows]}, indent=1)
+        )
     else:
         console = Console()
         console.print(
-            f"{machine(job.device)['name']}: a large matrix product runs at {report.ceiling / 1e12:,.3g} T/s."
+            f"{describe_machine(job.device)['name']}: a large matrix product runs at {report.ceiling / 1e12:,.3g} T/s."
         )
         console.print(f"{job.steps} steps after {job.warmup}; real: the share of the peers' tokens that isn't padding.")
         for work, rows in report.tables().items():
@@ -159,15 +161,15 @@ def bench_decode(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Decode with untrained models: saccade, Hugging Face's generate and CTranslate2."""
-    check(device)
+    check_device(device)
     on_cpu = device == Device.cpu
     job = decoding_bench.DecodeJob(
         torch.device(device.value),
         flops.sizes_of(size, vocabulary or (32_000 if on_cpu else 37_000)),
-        batches=numbers("batches", batches or ("1,64" if on_cpu else "1,64,512")),
-        beams=numbers("beams", beams),
+        batches=parse_numbers("batches", batches or ("1,64" if on_cpu else "1,64,512")),
+        beams=parse_numbers("beams", beams),
         output_length=length,
-        peers=decoding_bench.chosen(peers, device.value),
+        peers=decoding_bench.choose_decoders(peers, device.value),
     )
     rows = decoding_bench.run(job, Console(stderr=True).print)
     if picture is not None:
@@ -175,11 +177,11 @@ def bench_decode(
         Console(stderr=True).print(f"The picture: {picture}", markup=False)
     if as_json:
         found = {"model": job.sizes._asdict(), "rows": [row.as_dict() for row in rows]}
-        typer.echo(json.dumps({**machine(job.device), **found}, indent=1))
+        typer.echo(json.dumps({**describe_machine(job.device), **found}, indent=1))
         return
     console = Console()
     console.print(
-        f"{machine(job.device)['name']}: sources of {job.source_length} tokens, outputs of {length}; medians."
+        f"{describe_machine(job.device)['name']}: sources of {job.source_length} tokens, outputs of {length}; medians."
     )
     console.print(tables.of_decoding(rows))
     for line in tables.problems(rows):

@@ -43,7 +43,7 @@ def run(*, out: Path, steps: int, sentences: int, seed: int, console: Console) -
     show_curves(out, console)
     show_alignments(translator, right, out, console)
     write_examples(right, out)
-    say_what_is_next(out, console)
+    print_next_steps(out, console)
     return share
 
 
@@ -118,7 +118,7 @@ def show_curves(out: Path, console: Console) -> None:
 def show_alignments(translator: Translator, pairs: Sequence[Pair], out: Path, console: Console) -> None:
     """Print the alignments of three sentences, and draw the first one as a picture."""
     console.print("Where it looked in the English (across) while it wrote the French (down):\n")
-    for number, pair in enumerate(chosen(pairs, console.width)):
+    for number, pair in enumerate(choose_examples(pairs, console.width)):
         queries, keys, weight_TS = alignment(translator, pair)
         console.print(heatmap.in_terminal(weight_TS, queries=queries, keys=keys, console=console), "")
         if number == 0:
@@ -128,10 +128,10 @@ def show_alignments(translator: Translator, pairs: Sequence[Pair], out: Path, co
 def write_examples(pairs: Sequence[Pair], out: Path) -> None:
     """Write example sentences for the page of the served run."""
     with replace_file(out / "examples.txt") as draft:
-        draft.write_text("".join(f"{pair.source}\n" for pair in chosen(pairs, SHORT)), "utf-8")
+        draft.write_text("".join(f"{pair.source}\n" for pair in choose_examples(pairs, SHORT)), "utf-8")
 
 
-def chosen(pairs: Sequence[Pair], width: int) -> list[Pair]:
+def choose_examples(pairs: Sequence[Pair], width: int) -> list[Pair]:
     """Choose one sentence for each pattern of SHOWN: the longest whose drawing fits the terminal."""
     fitting = sorted((pair for pair in pairs if _drawn_width(pair) <= width), key=_drawn_width, reverse=True)
     found = (next((pair for pair in fitting if re.search(pattern, pair.source)), None) for pattern in SHOWN)
@@ -153,7 +153,7 @@ def alignment(translator: Translator, pair: Pair) -> tuple[list[str], list[str],
     return output.words[:-1], source.words[:-1], weight_LTS[int(sharpness_L.argmax())]
 
 
-def say_what_is_next(out: Path, console: Console) -> None:
+def print_next_steps(out: Path, console: Console) -> None:
     """Print commands to try with the trained run."""
     command = os.path.relpath(sys.argv[0]) if Path(sys.argv[0]).name == "saccade" else "saccade"
     data = out / "data"

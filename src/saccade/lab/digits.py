@@ -31,16 +31,16 @@ def run(
 ) -> dict[str, Path]:
     """Write train.tsv, valid.tsv and test.tsv into `out`; the same seed gives the same lists."""
     counts, written = {"train": train, "valid": valid, "test": test}, {}
-    found = {name: _found(recordings, numbers, out) for name, numbers in NUMBERS.items()}
+    found = {name: _find_recordings(recordings, numbers, out) for name, numbers in NUMBERS.items()}
     for name, count in counts.items():
         chance = random.Random(f"{seed} {name}")
         written[name] = out / f"{name}.tsv"
         with replace_file(written[name]) as draft, draft.open("w", encoding="utf-8", newline="\n") as lines:
-            lines.writelines(_string(found[name], chance, *LENGTHS[name]) for _ in range(count))
+            lines.writelines(_draw_string(found[name], chance, *LENGTHS[name]) for _ in range(count))
     return written
 
 
-def _found(folder: Path, numbers: range, out: Path) -> Recordings:
+def _find_recordings(folder: Path, numbers: range, out: Path) -> Recordings:
     """List the recordings with these numbers, with paths relative to the list."""
     if not folder.is_dir():
         raise UserError(f"there is no folder at {folder}")
@@ -57,7 +57,7 @@ def _found(folder: Path, numbers: range, out: Path) -> Recordings:
     return found
 
 
-def _string(found: Recordings, chance: random.Random, shortest: int, longest: int) -> str:
+def _draw_string(found: Recordings, chance: random.Random, shortest: int, longest: int) -> str:
     by_digit = found[chance.choice(sorted(found))]
     digits = chance.choices(sorted(by_digit), k=chance.randint(shortest, longest))
     files = [chance.choice(by_digit[digit]) for digit in digits]

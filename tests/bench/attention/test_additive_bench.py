@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from saccade.bench import tables
 from saccade.bench.attention import additive, contestants
 from saccade.bench.attention.additive import AdditiveCase, AdditiveRow, AttentionShape
-from saccade.bench.attention.goals import Goal, goals
+from saccade.bench.attention.goals import Goal, check_goals
 from saccade.cli.bench import app
 from saccade.errors import UserError
 
@@ -81,7 +81,7 @@ def test_of_a_long_case_some_queries_are_checked(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_peer_that_does_not_fit_runs_on_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(additive, "_fitting", lambda *_: 1)
+    monkeypatch.setattr(additive, "_count_fitting", lambda *_: 1)
     ours, theirs = additive.measure(TINY, CPU, most=3)
     assert (ours.entries, theirs.entries) == (3, 1)
     assert theirs.rate == pytest.approx(3 * 7 * 11 * 5 / theirs.seconds)  # type: ignore[operator]
@@ -93,8 +93,8 @@ def test_a_batch_is_halved_until_it_fits(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(psutil, "virtual_memory", Memory)
     case = AdditiveCase("large", AttentionShape(8, 7, 11, 5), ("eager",), backward=True)
-    assert additive._fitting(case, CPU) == 4
-    assert additive._fitting(replace(case, backward=False), CPU) == 4
+    assert additive._count_fitting(case, CPU) == 4
+    assert additive._count_fitting(replace(case, backward=False), CPU) == 4
 
 
 @pytest.mark.usefixtures("tiny")
@@ -148,12 +148,12 @@ def test_without_a_graph_there_are_figures_and_a_problem(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(additive, "queued_seconds", lambda _: 1e-4)
     monkeypatch.setattr(additive, "captured_seconds", fails)
-    seconds, problem = additive._alone(lambda: None, 2e-4, torch.device("cuda"))
+    seconds, problem = additive._device_seconds(lambda: None, 2e-4, torch.device("cuda"))
     assert seconds == 1e-4
     assert problem is not None
     assert problem.endswith("RuntimeError: capture")
     monkeypatch.setattr(additive, "queued_seconds", lambda _: 2e-2)  # long enough to be launched meanwhile
-    assert additive._alone(lambda: None, 3e-2, torch.device("cuda")) == (2e-2, None)
+    assert additive._device_seconds(lambda: None, 3e-2, torch.device("cuda")) == (2e-2, None)
 
 
 def test_goals() -> None:
@@ -169,7 +169,7 @@ def test_goals() -> None:
         row("step", "attend"),
         row("step", "eager step", call_seconds=3e-3, seconds=4e-3),
     ]
-    found = {goal.name: (goal.found, goal.is_met) for goal in goals(rows, at_full_size=True)}
+    found = {goal.name: (goal.found, goal.is_met) for goal in check_goals(rows, at_full_size=True)}
     assert found == {
         "large, forward, exact: T terms/s": (7.5, True),
         "small, forward, exact: T terms/s": (3, False),
@@ -182,9 +182,9 @@ def test_goals() -> None:
         "output: RMS error over plain float32's": (1, True),
         "gradients: RMS error over plain float32's": (1, True),
     }
-    assert [goal.name.split(":")[0] for goal in goals(rows, at_full_size=False)] == ["output", "gradients"]
+    assert [goal.name.split(":")[0] for goal in check_goals(rows, at_full_size=False)] == ["output", "gradients"]
     assert not Goal("nothing was measured", 1, None, None).is_met
-    assert tables.of_goals(goals(rows, at_full_size=True)).row_count == 10
+    assert tables.of_goals(check_goals(rows, at_full_size=True)).row_count == 10
 
 
 def test_full_size_on_a_device() -> None:

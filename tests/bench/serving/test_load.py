@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from runs import make_run
-from saccade.bench.serving.http_client import Reply, Served
+from saccade.bench.serving.http_client import Reply, RunningServer
 from saccade.bench.serving.load import Clients, LoadReport, Tally
 from saccade.bench.tables import of_serving
 from saccade.cli import app
@@ -22,7 +22,7 @@ RUNNER = CliRunner()
 
 
 def test_swapped_and_wrong_answers_are_counted() -> None:
-    where = Served("127.0.0.1", 1, cast(subprocess.Popen[bytes], None))
+    where = RunningServer("127.0.0.1", 1, cast(subprocess.Popen[bytes], None))
     clients = Clients(where, {"a": "x", "b": "y"}, LanguagePair("en", "fr"))
     tally = Tally([], Counter())
     for status, text, found in ((200, "a", "x"), (200, "a", "y"), (200, "b", "z"), (429, "a", ""), (500, "a", "")):

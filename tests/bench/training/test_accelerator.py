@@ -118,7 +118,7 @@ def test_operations_of_base_are_those_counted_by_hand() -> None:
     D, F, V = 512, 2048, 37_000
     encoder, decoder = 4 * D * D + 2 * D * F, 8 * D * D + 2 * D * F
     weights = 6 * (encoder + decoder) + V * D  # of every matrix that a token is multiplied with
-    assert flops.training(flops.sizes_of("base", V), one) == 6 * weights + 6 * 12 * D * 3
+    assert flops.count_operations(flops.sizes_of("base", V), one) == 6 * weights + 6 * 12 * D * 3
 
 
 def counted(network: nn.Module) -> int:
@@ -130,9 +130,9 @@ def counted(network: nn.Module) -> int:
 def test_operations_are_six_a_weight_and_token_of_our_own_model(sizes: ModelSizes) -> None:
     one = sentences.TrainingText("one", np.array([1]), np.array([1]), 1)
     config = trainers.config_of(job(sizes), one)
-    network = task.model(config, (trainers.words(sizes.vocabulary),) * 2)
+    network = task.model(config, (trainers.word_tokenizer(sizes.vocabulary),) * 2)
     pairs = 12 * sizes.width * (1 if sizes.is_recurrent else 3 * sizes.num_layers)
-    assert flops.training(sizes, one) == 6 * counted(network) + pairs
+    assert flops.count_operations(sizes, one) == 6 * counted(network) + pairs
 
 
 @pytest.mark.parametrize("name", PEERS)
@@ -142,7 +142,7 @@ def test_peers_have_the_matrices_that_we_have(name: str) -> None:
         pytest.skip("transformers is not installed (pip install transformers)")
     sizes = TINY_RNN if peer.is_recurrent else TINY
     config = trainers.config_of(job(sizes), sentences.rectangle(2, 5, 1))
-    ours = task.model(config, (trainers.words(53),) * 2)
+    ours = task.model(config, (trainers.word_tokenizer(53),) * 2)
     extra = 1024 * 12 * 2 if "marian" in name else 0  # its positions are parameters
     assert counted(peer.build(sizes)) == counted(ours) + extra
 
@@ -177,7 +177,7 @@ def test_a_package_that_is_missing_says_how_to_get_it(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(Failed, match="transformers is not installed \\(pip install transformers\\)"):
-        models.marian(TINY)
+        models.build_marian(TINY)
     report = accelerator.run(job(peers=("marian",)), quiet)
     assert [row.rate is None for row in report.rows] == [False, True, False, True]
     assert "pip install transformers" in str(report.rows[1].problem)
@@ -196,14 +196,14 @@ def eager(function: Any, *, dynamic: bool) -> Any:
 
 @pytest.fixture
 def no_inductor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainers, "compiled", eager)
+    monkeypatch.setattr(trainers, "compile_function", eager)
 
 
 @pytest.mark.usefixtures("no_inductor")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("sizes", [TINY, TINY_RNN])
 def test_everybody_trains_on_the_same_sentences(sizes: ModelSizes) -> None:
-    names = accelerator.chosen(None, is_recurrent=sizes.is_recurrent)
+    names = accelerator.choose_model_peers(None, is_recurrent=sizes.is_recurrent)
     if not HAS_TRANSFORMERS:
         names = tuple(name for name in names if "marian" not in name)
     report = accelerator.run(job(sizes, peers=names, num_widths=1, recurrent_batches=(3,)), quiet)
@@ -223,9 +223,9 @@ def test_everybody_trains_on_the_same_sentences(sizes: ModelSizes) -> None:
 
 def test_the_rate_is_that_of_counted_steps_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(1, 1000))
-    monkeypatch.setattr(trainers, "now", lambda _: float(next(clock)))
+    monkeypatch.setattr(trainers, "synchronized_time", lambda _: float(next(clock)))
     equal = sentences.rectangle(4, 8, 5)
-    (row, *_) = accelerator._everybody(job(tokens=32), equal, 1e9, quiet)
+    (row, *_) = accelerator._measure_all(job(tokens=32), equal, 1e9, quiet)
     assert row.problem is None
     assert row.rate is not None
     assert row.rate <= 3 * 32  # three counted steps of four sentences between two ticks
@@ -234,9 +234,9 @@ def test_the_rate_is_that_of_counted_steps_alone(monkeypatch: pytest.MonkeyPatch
 
 def test_growth_goes_four_ways_from_the_job() -> None:
     points: dict[str, list[float]] = {}
-    for axis, point, other in accelerator.growing(job()):
+    for axis, point, other in accelerator.vary_job(job()):
         points.setdefault(axis, []).append(point)
-        assert other.drawn().tokens == other.tokens
+        assert other.draw_text().tokens == other.tokens
     assert points == {
         "batch": [32, 64, 128, 256],
         "length": [3.5, 7, 14, 28],
@@ -244,13 +244,13 @@ def test_growth_goes_four_ways_from_the_job() -> None:
         "vocabulary": [13, 26, 53, 106],
     }
     with pytest.raises(UserError, match="--growth: given, but it goes with --size base or big"):
-        list(accelerator.growing(job(TINY_RNN)))
+        list(accelerator.vary_job(job(TINY_RNN)))
 
 
 def test_growth_is_measured_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = job(steps=1, warmup=1, peers=("torch",))
-    few = [found for found in accelerator.growing(short) if found[0] in ("batch", "width")]
-    monkeypatch.setattr(accelerator, "growing", lambda _: few[1:3] + few[-2:-1])
+    few = [found for found in accelerator.vary_job(short) if found[0] in ("batch", "width")]
+    monkeypatch.setattr(accelerator, "vary_job", lambda _: few[1:3] + few[-2:-1])
     report = accelerator.run(short, quiet, growth=True)
     grown = [(row.axis, row.point, row.name) for row in report.rows if row.axis]
     assert grown == [(a, p, n) for a, p in (("batch", 64), ("batch", 128), ("width", 12)) for n in (OURS, "torch")]
@@ -263,7 +263,7 @@ def test_a_contestant_that_trips_is_a_row(monkeypatch: pytest.MonkeyPatch) -> No
     def trips(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.\nmore lines")
 
-    monkeypatch.setattr(trainers, "ours", trips)
+    monkeypatch.setattr(trainers, "measure_ours", trips)
     report = accelerator.run(job(peers=("torch",)), quiet)
     assert report.rows[0].problem == "OutOfMemoryError: CUDA out of memory."
     assert report.rows[1].rate is not None
@@ -275,11 +275,11 @@ def test_what_is_found_before_an_interruption_is_shown(monkeypatch: pytest.Monke
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainers, "theirs", interrupted)
+    monkeypatch.setattr(trainers, "measure_peer", interrupted)
     report = accelerator.run(job(peers=("torch",)), quiet)
     assert [row.name for row in report.rows] == [OURS]
     assert report.rows[0].rate is not None
-    first, calls = decoding._side_by_side, []
+    first, calls = decoding._measure_case, []
 
     def once(*given: Any) -> list[decoding.DecodeRow]:
         calls.append(given)
@@ -287,7 +287,7 @@ def test_what_is_found_before_an_interruption_is_shown(monkeypatch: pytest.Monke
             raise KeyboardInterrupt
         return first(*given)
 
-    monkeypatch.setattr(decoding, "_side_by_side", once)
+    monkeypatch.setattr(decoding, "_measure_case", once)
     rows = decoding.run(decoding_job(batches=(1, 3)), quiet)
     assert [(row.name, row.batch) for row in rows] == [(OURS, 1)]
 
@@ -384,8 +384,8 @@ def test_what_goes_with_the_other_device_is_refused() -> None:
         with pytest.raises(UserError, match=message):
             raise CliRunner().invoke(app, given).exception or AssertionError(given)
     with pytest.raises(UserError, match="--rounds: given, but it goes with --device cpu"):
-        choices.refuse("cpu", rounds=2)
+        choices.refuse_options("cpu", rounds=2)
     with pytest.raises(UserError, match="--peers: 'loop' given; allowed: none, or some of torch,"):
-        accelerator.chosen("torch, loop", is_recurrent=False)
-    assert accelerator.chosen("torch, marian,", is_recurrent=False) == ("torch", "marian")
-    assert accelerator.chosen("none", is_recurrent=True) == decoding.chosen("none", "cpu") == ()
+        accelerator.choose_model_peers("torch, loop", is_recurrent=False)
+    assert accelerator.choose_model_peers("torch, marian,", is_recurrent=False) == ("torch", "marian")
+    assert accelerator.choose_model_peers("none", is_recurrent=True) == decoding.choose_decoders("none", "cpu") == ()

@@ -50,28 +50,28 @@ def test_opennmt_counts_real_target_tokens_by_its_own_clock() -> None:
     trained = toolkits.read_opennmt(OPENNMT_LOG)
     assert [(mark.step, mark.tokens) for mark in trained.marks] == [(10, 18_000), (20, 35_000), (30, 44_000)]
     assert trained.printed_rate == (8500 + 2250) / 2  # the first line holds the set-up
-    counted = training.steady(trained, warmup=10)
+    counted = training.measure_steady(trained, warmup=10)
     assert (counted.tokens, counted.seconds) == (26_000, 6.0)
-    assert training.steady(trained, warmup=11).rate == 9_000 / 4.0
+    assert training.measure_steady(trained, warmup=11).rate == 9_000 / 4.0
 
 
 def test_eole_writes_the_same_line_with_more_in_it() -> None:
-    counted = training.steady(toolkits.read_opennmt(EOLE_LOG), warmup=5)
+    counted = training.measure_steady(toolkits.read_opennmt(EOLE_LOG), warmup=5)
     assert (counted.tokens, counted.seconds, counted.printed_rate) == (17_570, 2.0, 8785)
 
 
 def test_joeynmt_counts_by_rate_and_clock() -> None:
     trained = toolkits.read_joeynmt(JOEY_LOG)
     assert [mark.step for mark in trained.marks] == [10, 20, 30]
-    counted = training.steady(trained, warmup=10)
+    counted = training.measure_steady(trained, warmup=10)
     assert (counted.tokens, counted.seconds) == (4 * 4000 + 2.5 * 6000, 6.5)
 
 
 def test_a_log_without_progress_is_a_failure_not_a_rate() -> None:
     with pytest.raises(Failed, match="ends at step 0"):
-        training.steady(toolkits.read_joeynmt("nothing to see"), warmup=0)
+        training.measure_steady(toolkits.read_joeynmt("nothing to see"), warmup=0)
     with pytest.raises(Failed, match="ends at step 30"):
-        training.steady(toolkits.read_opennmt(OPENNMT_LOG), warmup=30)
+        training.measure_steady(toolkits.read_opennmt(OPENNMT_LOG), warmup=30)
 
 
 @pytest.mark.parametrize("name", PEERS)
@@ -160,7 +160,7 @@ def fake_toolkit(folder: Path, code: str) -> Toolkit:
 def test_a_peer_is_run_and_read(tmp_path: Path) -> None:
     toolkit, job = fake_toolkit(tmp_path / "fake", FAKE), ToolkitJob(steps=6, report_every=2)
     assert toolkit.environment.is_ready
-    counted = training.steady(toolkit.train(job, tmp_path, 1), warmup=2)
+    counted = training.measure_steady(toolkit.train(job, tmp_path, 1), warmup=2)
     assert (counted.tokens, counted.seconds, counted.printed_rate) == (200, 4.0, 49)
 
 
@@ -177,9 +177,9 @@ def test_mistakes_name_the_place(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--data: there is no file at .*train\.de\.gz"):
         training.run(ToolkitPlan(tmp_path, (), tmp_path), lambda _: None)
     with pytest.raises(UserError, match=r"--peers: 'moses' given; allowed: none, or some of opennmt_py,eole,joeynmt"):
-        training.chosen("eole, moses")
-    assert training.chosen("eole, joeynmt,") == ("eole", "joeynmt")
-    assert training.chosen("none") == ()
+        training.choose_toolkits("eole, moses")
+    assert training.choose_toolkits("eole, joeynmt,") == ("eole", "joeynmt")
+    assert training.choose_toolkits("none") == ()
 
 
 def test_the_picture_has_a_bar_for_whoever_ran(tmp_path: Path) -> None:

@@ -139,21 +139,21 @@ def measure(case: AdditiveCase, device: torch.device, *, most: int = 30) -> list
     """Time all contestants of a case in at most `most` turns; an error becomes the `problem` of a row."""
     rows = {name: _row(case, device, name) for name in case.contestants}
     try:
-        _forget(device)
+        _free_memory(device)
         inputs = _inputs(case)
         *inputs, grad = (x.to(device) for x in inputs)
         passes = {}
         for name in rows:
-            rows[name], run = _checked(case, rows[name], inputs, grad)
+            rows[name], run = _check(case, rows[name], inputs, grad)
             if run is not None:
                 passes[name] = run
-            _forget(device)
+            _free_memory(device)
         calls = medians_side_by_side(passes, device, at_least=0.2, most=most) if passes else {}
     except Exception as error:
         return [replace(row, problem=row.problem or _problem(error)) for row in rows.values()]
     for name, seconds in calls.items():
         times = case.shape.batch / rows[name].entries
-        alone, problem = _alone(passes[name], seconds, device)
+        alone, problem = _device_seconds(passes[name], seconds, device)
         rate = case.shape.terms / (alone * times)
         rows[name] = replace(
             rows[name], call_seconds=seconds * times, seconds=alone * times, rate=rate, problem=problem
@@ -166,16 +166,16 @@ def _row(case: AdditiveCase, device: torch.device, name: str) -> AdditiveRow:
     return AdditiveRow(case.name, device.type, *shape, case.backward, dtype, name, case.shape.batch)
 
 
-def _checked(
+def _check(
     case: AdditiveCase, row: AdditiveRow, inputs: list[Tensor], grad: Tensor
 ) -> tuple[AdditiveRow, Callable[[], dict[str, Tensor]] | None]:
     """Run a contestant once for its errors and memory, and return the call to time, or None if it failed."""
     device = grad.device
     try:
-        entries = case.shape.batch if row.name in OURS else _fitting(case, device)
+        entries = case.shape.batch if row.name in OURS else _count_fitting(case, device)
         own = [x[:entries] for x in inputs]
-        run = functools.partial(_pass, contestant(row.name), own, grad[:entries], case.backward)
-        errors, plain_errors = _errors(run(), inputs, grad, case.backward)
+        run = functools.partial(_run_pass, contestant(row.name), own, grad[:entries], case.backward)
+        errors, plain_errors = _measure_errors(run(), inputs, grad, case.backward)
         peak = peak_memory(run, device)
         held = sum(x.nbytes for x in (*own, grad[:entries]))
         peak = None if peak is None else (peak + held) * case.shape.batch // entries
@@ -195,7 +195,7 @@ def _inputs(case: AdditiveCase) -> list[Tensor]:
     return [x.to(case.dtype) for x in (query, key, v, value, torch.randn(batch, queries, width))]
 
 
-def _pass(run: Run, inputs: Sequence[Tensor], grad: Tensor, backward: bool) -> dict[str, Tensor]:
+def _run_pass(run: Run, inputs: Sequence[Tensor], grad: Tensor, backward: bool) -> dict[str, Tensor]:
     """Return the output and, after a backward pass, the gradients by name."""
     if not backward:
         with torch.no_grad():
@@ -208,7 +208,9 @@ def _pass(run: Run, inputs: Sequence[Tensor], grad: Tensor, backward: bool) -> d
     return {"output": output.detach(), **{name: x for name, x in named if x is not None}}
 
 
-def _errors(found: dict[str, Tensor], inputs: list[Tensor], grad: Tensor, backward: bool) -> tuple[Errors, Errors]:
+def _measure_errors(
+    found: dict[str, Tensor], inputs: list[Tensor], grad: Tensor, backward: bool
+) -> tuple[Errors, Errors]:
     """Measure the errors against float64 of some terms: those of `found`, and of the plain expression in float32."""
     (entries, queries, width), keys = inputs[0].shape, inputs[1].shape[1]
     most = CHECKED[grad.device.type]
@@ -218,7 +220,7 @@ def _errors(found: dict[str, Tensor], inputs: list[Tensor], grad: Tensor, backwa
 
     def checked(dtype: torch.dtype) -> dict[str, Tensor]:
         cut = [x[:entries].to(dtype) for x in (inputs[0][:, :steps], *inputs[1:])]
-        return _pass(reference, cut, grad[:entries, :steps].to(dtype), backward)
+        return _run_pass(reference, cut, grad[:entries, :steps].to(dtype), backward)
 
     exactly, plainly = checked(torch.float64), checked(torch.float32)
     names = [name for name in exactly if name in ("output", "query") or steps == queries]
@@ -230,7 +232,7 @@ def _errors(found: dict[str, Tensor], inputs: list[Tensor], grad: Tensor, backwa
     return away(found), away(plainly)
 
 
-def _alone(run: Callable[[], object], seconds: float, device: torch.device) -> tuple[float, str | None]:
+def _device_seconds(run: Callable[[], object], seconds: float, device: torch.device) -> tuple[float, str | None]:
     """Measure the time without the host's; if no graph can be captured, say why it is included."""
     if device.type != "cuda":
         return seconds, None
@@ -241,7 +243,7 @@ def _alone(run: Callable[[], object], seconds: float, device: torch.device) -> t
         return seconds, f"timed with its launches, as no graph was captured: {_problem(error)}"
 
 
-def _fitting(case: AdditiveCase, device: torch.device) -> int:
+def _count_fitting(case: AdditiveCase, device: torch.device) -> int:
     """Count the entries whose broadcast tensors fit in memory: three for a forward pass, five with a backward pass."""
     room = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available // 2
     entries, each = case.shape.batch, case.shape.terms // case.shape.batch * case.dtype.itemsize
@@ -250,7 +252,7 @@ def _fitting(case: AdditiveCase, device: torch.device) -> int:
     return entries
 
 
-def _forget(device: torch.device) -> None:
+def _free_memory(device: torch.device) -> None:
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()

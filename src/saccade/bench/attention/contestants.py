@@ -23,7 +23,7 @@ def plain(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -
     return (hidden_NTSA @ v_NA[:, None, :, None]).squeeze(-1).softmax(-1) @ value_NSD
 
 
-def summed(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
+def attend_by_sum(query_NTA: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor) -> Tensor:
     """Compute the same with a sum instead of a matrix product, because compilers fuse a sum with its terms."""
     hidden_NTSA = torch.tanh(query_NTA.unsqueeze(-2) + key_NSA.unsqueeze(-3))
     return (hidden_NTSA * v_NA[:, None, None]).sum(-1).softmax(-1) @ value_NSD
@@ -57,10 +57,10 @@ def step(query_N1A: Tensor, key_NSA: Tensor, v_NA: Tensor, value_NSD: Tensor, ba
     return attend(query_N1A, None, value_NSD, memory=key_NSA, score=score, backend=backend)
 
 
-def compiled() -> Run:
+def compile_sum() -> Run:
     """Compile the expression with a sum again, for the shapes of one case."""
     torch.compiler.reset()
-    return torch.compile(summed, dynamic=False)
+    return torch.compile(attend_by_sum, dynamic=False)
 
 
 def contestant(name: str) -> Run:
@@ -69,7 +69,7 @@ def contestant(name: str) -> Run:
         "exact": lambda: exact,
         "series": lambda: series,
         "eager": lambda: plain,
-        "compile": compiled,
+        "compile": compile_sum,
         "attend": lambda: step,
         "eager step": lambda: functools.partial(step, backend="reference"),
     }

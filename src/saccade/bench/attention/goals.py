@@ -29,7 +29,7 @@ class Goal:
         return found is not None and (self.least is None or found >= self.least) and found <= (self.most or found)
 
 
-def goals(rows: Sequence[AdditiveRow], *, at_full_size: bool) -> list[Goal]:
+def check_goals(rows: Sequence[AdditiveRow], *, at_full_size: bool) -> list[Goal]:
     """Compare rows with the goals; speed and memory have goals only for the full shapes on one H200."""
     found = []
     for kind in ("output", "gradients"):

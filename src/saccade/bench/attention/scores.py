@@ -193,7 +193,7 @@ def measure(case: ScoreCase, place: Place) -> ScoreRow:
     seconds = medians_side_by_side(runs, place.device)
     peaks = {}
     for name, run in runs.items():
-        _forget(leaves)  # gradients of the run before would be freed inside this one, and hide what it takes
+        _clear_gradients(leaves)  # gradients of the run before would be freed inside this one, and hide what it takes
         peaks[name] = peak_memory(run, place.device)
     return ScoreRow(
         section=case.section,
@@ -209,7 +209,7 @@ def measure(case: ScoreCase, place: Place) -> ScoreRow:
     )
 
 
-def _forget(leaves: list[Tensor]) -> None:
+def _clear_gradients(leaves: list[Tensor]) -> None:
     for leaf in leaves:
         leaf.grad = None
 
@@ -220,7 +220,7 @@ def _step(run: Run, leaves: list[Tensor], backward: bool) -> Callable[[], None]:
             run()
 
     def both() -> None:
-        _forget(leaves)
+        _clear_gradients(leaves)
         output = run()
         output.backward(torch.ones_like(output))
 

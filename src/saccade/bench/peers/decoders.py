@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from saccade.bench.peers.models import marian, optional
+from saccade.bench.peers.models import build_marian, import_optional
 from saccade.bench.training.flops import ModelSizes
 from saccade.data.text.tokenizer import END, SPECIAL, START, UNKNOWN
 
@@ -44,7 +44,7 @@ def generate_static(setting: Setting) -> Write:
 
 def _generate(setting: Setting, **options: Any) -> Write:
     dtype = torch.bfloat16 if setting.device.type == "cuda" else torch.float32
-    model = marian(setting.sizes).to(setting.device, dtype).eval()
+    model = build_marian(setting.sizes).to(setting.device, dtype).eval()
     length = setting.output_length
     options |= {"do_sample": False, "use_cache": True, "min_new_tokens": length, "max_new_tokens": length}
 
@@ -60,10 +60,10 @@ def _generate(setting: Setting, **options: Any) -> Write:
 
 def ctranslate(setting: Setting, kind: str = "float32") -> Write:
     """Build CTranslate2 with the weights of a Marian model, through its own converter."""
-    ctranslate2 = optional("ctranslate2")
+    ctranslate2 = import_optional("ctranslate2")
     sizes = setting.sizes._replace(vocabulary=setting.sizes.vocabulary + 1)  # the converter takes the last for <pad>
     loader = ctranslate2.converters.transformers.MarianMTLoader()
-    spec = loader.get_model_spec(marian(sizes).eval())
+    spec = loader.get_model_spec(build_marian(sizes).eval())
     words = [*SPECIAL, *map(str, range(sizes.vocabulary))][: setting.sizes.vocabulary]
     loader.set_vocabulary(spec, words)
     spec.config.eos_token = spec.config.decoder_start_token = SPECIAL[END]

@@ -23,7 +23,7 @@ LONGEST = 1024
 INSTALL = {"transformers": "pip install transformers", "ctranslate2": "pip install ctranslate2"}
 
 
-def optional(name: str) -> Any:
+def import_optional(name: str) -> Any:
     """Import a peer's package, or raise an error that says how to install it."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
@@ -32,7 +32,7 @@ def optional(name: str) -> Any:
         raise Failed(f"{name} is not installed ({INSTALL[name]}): {error}") from None
 
 
-def smoothed(logits_BTV: Tensor, write_BT: Tensor) -> Tensor:
+def smoothed_loss(logits_BTV: Tensor, write_BT: Tensor) -> Tensor:
     """Return the mean cross-entropy of the real tokens, with label smoothing."""
     return F.cross_entropy(logits_BTV.flatten(0, 1), write_BT.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING)
 
@@ -77,7 +77,7 @@ class TorchTransformer(nn.Module):
             tgt_is_causal=True,
             memory_key_padding_mask=padding_BS,
         )
-        return smoothed(F.linear(x_BTD, self.embedding.weight), write_BT)
+        return smoothed_loss(F.linear(x_BTD, self.embedding.weight), write_BT)
 
     def _embed(self, ids_BT: Tensor) -> Tensor:
         x_BTD = self.embedding(ids_BT) * self.scale
@@ -90,9 +90,9 @@ def sinusoids(steps: int, width: int) -> Tensor:
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)
 
 
-def marian(sizes: ModelSizes) -> Any:
+def build_marian(sizes: ModelSizes) -> Any:
     """Build Hugging Face's MarianMTModel with random weights and torch's fused attention."""
-    transformers = optional("transformers")
+    transformers = import_optional("transformers")
     transformers.utils.logging.set_verbosity_error()
     both = {"layers": sizes.num_layers, "attention_heads": sizes.num_heads, "ffn_dim": sizes.hidden_width}
     config = transformers.MarianConfig(
@@ -123,12 +123,12 @@ class Marian(nn.Module):
 
     def __init__(self, sizes: ModelSizes) -> None:
         super().__init__()
-        self.model = marian(sizes)
+        self.model = build_marian(sizes)
 
     def forward(self, source_BS: Tensor, real_BS: Tensor | None, read_BT: Tensor, write_BT: Tensor) -> Tensor:
         mask_BS = None if real_BS is None else real_BS.long()
         found = self.model(input_ids=source_BS, attention_mask=mask_BS, decoder_input_ids=read_BT, use_cache=False)
-        return smoothed(found.logits, write_BT)
+        return smoothed_loss(found.logits, write_BT)
 
 
 @final
@@ -163,7 +163,7 @@ class LoopRnn(nn.Module):
             hiddens.append(hidden_BD)
         joined_BTD = torch.cat([torch.stack(hiddens, 1), x_BTD, torch.stack(contexts, 1)], -1)
         pairs_BTD2 = self.readout(self.dropout(joined_BTD)).unflatten(-1, (-1, 2))
-        return smoothed(F.linear(pairs_BTD2.amax(-1), self.embedding.weight), write_BT)
+        return smoothed_loss(F.linear(pairs_BTD2.amax(-1), self.embedding.weight), write_BT)
 
     def step(
         self, x_BD: Tensor, hidden_BD: Tensor, key_BSD: Tensor, value_BSD: Tensor, real_BS: Tensor | None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from saccade.bench.serving.http_client import Connection, Served
+from saccade.bench.serving.http_client import Connection, RunningServer
 
 PATIENCE = 60.0  # seconds; longer is a hang
 FORM, JSON, PARTS = "application/x-www-form-urlencoded", "application/json", "multipart/form-data; boundary=x"
@@ -50,7 +50,7 @@ PIECES = [
 ]
 
 
-class Fuzzed(NamedTuple):
+class FuzzRequest(NamedTuple):
     """A request: its path, its body and its content type."""
 
     path: str
@@ -58,30 +58,30 @@ class Fuzzed(NamedTuple):
     kind: str
 
 
-class Survived(NamedTuple):
+class FuzzReport(NamedTuple):
     """The statuses of all answers, the number of missing ones, the slowest (seconds), and the harmful requests."""
 
     statuses: Counter[int]
     num_hung: int
     slowest: float
-    bad: list[Fuzzed]
+    bad: list[FuzzRequest]
 
     def as_dict(self) -> dict[str, Any]:
         statuses = {str(status): count for status, count in sorted(self.statuses.items())}
         return {"statuses": statuses, "hung": self.num_hung, "slowest": self.slowest, "bad": len(self.bad)}
 
 
-def requests(count: int, seed: int = 1) -> Iterator[Fuzzed]:
+def generate_requests(count: int, seed: int = 1) -> Iterator[FuzzRequest]:
     """Generate `count` requests; the same seed gives the same requests."""
     chance = random.Random(seed)
     for _ in range(count):
         path = chance.choice(list(FIELDS))
         body, kind = chance.choice(WAYS)(chance, path)
         query = f"?{urlencode({'q': _text(chance)[:80].encode('utf-8', 'replace')})}" if chance.random() < 0.1 else ""
-        yield Fuzzed(path + query, body, kind)
+        yield FuzzRequest(path + query, body, kind)
 
 
-def _changed(chance: random.Random, path: str) -> tuple[bytes, str]:
+def _change_fields(chance: random.Random, path: str) -> tuple[bytes, str]:
     """Return a good request in which some fields are missing, strange or new."""
     fields = dict(FIELDS[path])
     for name in chance.sample(list(fields), chance.randint(1, len(fields))):
@@ -122,7 +122,7 @@ def _deep(chance: random.Random, path: str) -> tuple[bytes, str]:
     return chance.choice((b"[", b'{"q":', b'{"q":[')) * depth, JSON
 
 
-def _broken(chance: random.Random, path: str) -> tuple[bytes, str]:
+def _break_bytes(chance: random.Random, path: str) -> tuple[bytes, str]:
     """Return a good request with bytes changed, cut or added: bad UTF-8 and bad JSON."""
     body = bytearray(json.dumps(FIELDS[path]).encode())
     for _ in range(chance.randint(1, 6)):
@@ -144,7 +144,7 @@ def _huge(chance: random.Random, path: str) -> tuple[bytes, str]:
 
 
 WAYS: tuple[Callable[[random.Random, str], tuple[bytes, str]], ...] = (
-    _changed, _changed, _good, _form, _parts, _deep, _broken, _noise, _huge,
+    _change_fields, _change_fields, _good, _form, _parts, _deep, _break_bytes, _noise, _huge,
 )  # fmt: skip
 NAMES = ("", '; filename="../../x.png"', "; filename*=utf-8''%ff", "\r\nContent-Type: image/png")
 
@@ -173,11 +173,11 @@ def _value(chance: random.Random, depth: int = 0) -> Any:
     return (None, True, False, chance.choice(numbers), _text(chance), picture, chance.choice(codes), "")[kind]
 
 
-async def fuzz(where: Served, count: int, *, seed: int = 1, clients: int = 16) -> Survived:
+async def fuzz(where: RunningServer, count: int, *, seed: int = 1, clients: int = 16) -> FuzzReport:
     """Send `count` requests from several clients at once."""
-    todo = requests(count, seed)
+    todo = generate_requests(count, seed)
     found = list(await asyncio.gather(*(_client(where, todo) for _ in range(clients))))
-    return Survived(
+    return FuzzReport(
         sum((one.statuses for one in found), Counter()),
         sum(one.num_hung for one in found),
         max(one.slowest for one in found),
@@ -185,8 +185,8 @@ async def fuzz(where: Served, count: int, *, seed: int = 1, clients: int = 16) -
     )
 
 
-async def _client(where: Served, todo: Iterator[Fuzzed]) -> Survived:
-    statuses, bad, slowest, hung = Counter[int](), list[Fuzzed](), 0.0, 0
+async def _client(where: RunningServer, todo: Iterator[FuzzRequest]) -> FuzzReport:
+    statuses, bad, slowest, hung = Counter[int](), list[FuzzRequest](), 0.0, 0
     for one in todo:
         started = time.perf_counter()
         connection = await Connection.open(where)
@@ -201,4 +201,4 @@ async def _client(where: Served, todo: Iterator[Fuzzed]) -> Survived:
         finally:
             connection.close()
         slowest = max(slowest, time.perf_counter() - started)
-    return Survived(statuses, hung, slowest, bad)
+    return FuzzReport(statuses, hung, slowest, bad)

@@ -18,7 +18,7 @@ from saccade.errors import UserError
 PATIENCE = 120  # seconds for a server to load its models
 
 
-class Served(NamedTuple):
+class RunningServer(NamedTuple):
     """The address of a server, and its process."""
 
     host: str
@@ -34,12 +34,12 @@ class Reply(NamedTuple):
 
 
 @contextmanager
-def served(*arguments: str, log: Path) -> Iterator[Served]:
+def start_server(*arguments: str, log: Path) -> Iterator[RunningServer]:
     """Run `saccade serve` with these arguments on a free port until the block ends."""
     command = [sys.executable, "-c", "from saccade.cli import main; main()", "serve", *arguments, "--port", "0"]
     with log.open("wb") as errors, subprocess.Popen(command, stderr=errors) as process:
         try:
-            yield Served(*_address(log, process), process)
+            yield RunningServer(*_address(log, process), process)
         finally:
             process.terminate()
 
@@ -64,8 +64,8 @@ class Connection:
         self._reader, self._writer, self._host = reader, writer, host
 
     @classmethod
-    async def open(cls, served: Served) -> Connection:
-        return cls(*await asyncio.open_connection(served.host, served.port), f"{served.host}:{served.port}")
+    async def open(cls, server: RunningServer) -> Connection:
+        return cls(*await asyncio.open_connection(server.host, server.port), f"{server.host}:{server.port}")
 
     async def post(self, path: str, body: bytes, kind: str = "application/json") -> Reply:
         """Send a request, and wait for the answer."""

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, final
 
 import psutil
 
-from saccade.bench.serving.fuzzing import Survived, fuzz
-from saccade.bench.serving.http_client import Connection, Reply, Served, served
+from saccade.bench.serving.fuzzing import FuzzReport, fuzz
+from saccade.bench.serving.http_client import Connection, Reply, RunningServer, start_server
 from saccade.data.text.corpus import read_lines
 from saccade.errors import UserError
 from saccade.runs import config as config_file
@@ -88,7 +88,7 @@ class LoadReport(NamedTuple):
 class Clients:
     """Clients of a server, each with its own connection; their questions are drawn with a seed."""
 
-    def __init__(self, where: Served, right: Mapping[str, str], pair: LanguagePair) -> None:
+    def __init__(self, where: RunningServer, right: Mapping[str, str], pair: LanguagePair) -> None:
         self.where, self.right = where, right
         self.others = set(right.values())
         ask = pair._asdict()
@@ -148,16 +148,16 @@ def run(plan: LoadPlan, say: Say) -> LoadReport:
     right, pair = right_answers(plan, say)
     with (
         tempfile.TemporaryDirectory() as folder,
-        served(str(plan.run), "--quiet", *plan.options, log=Path(folder) / "log") as where,
+        start_server(str(plan.run), "--quiet", *plan.options, log=Path(folder) / "log") as where,
     ):
         return asyncio.run(_measure(plan, Clients(where, right, pair), say))
 
 
-def fuzzed(run: Path, count: int) -> Survived:
+def fuzz_run(run: Path, count: int) -> FuzzReport:
     """Start a server and send it fuzzed requests."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        served(str(run), "--quiet", "--suggestions", f"{folder}/better", log=Path(folder) / "log") as where,
+        start_server(str(run), "--quiet", "--suggestions", f"{folder}/better", log=Path(folder) / "log") as where,
     ):
         return asyncio.run(fuzz(where, count))
 
@@ -206,6 +206,6 @@ def _first(count: int) -> Callable[[], bool]:
     return lambda: next(calls) > count
 
 
-def _resident(where: Served) -> float:
+def _resident(where: RunningServer) -> float:
     """Return the server's memory in MiB."""
     return psutil.Process(where.process.pid).memory_info().rss / 2**20

@@ -7,6 +7,7 @@ and neither clip nor log: forward, backward, fused AdamW. The figure is the numb
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import tempfile
 from collections.abc import Callable, Iterator
@@ -79,7 +80,7 @@ class AcceleratorReport:
 
 def run(job: TrainJob, say: Say, *, growth: bool = False) -> AcceleratorReport:
     """Train all contestants on every text; `growth` varies batch, length, width and vocabulary. Ctrl-C ends it."""
-    report = AcceleratorReport(flops.ceiling(job.device), [])
+    report = AcceleratorReport(flops.measure_ceiling(job.device), [])
     with contextlib.suppress(KeyboardInterrupt):  # what is found is shown
         for row in _all_rows(job, report.ceiling, say, growth=growth):
             report.rows.append(row)
@@ -88,13 +89,18 @@ def run(job: TrainJob, say: Say, *, growth: bool = False) -> AcceleratorReport:
 
 def _all_rows(job: TrainJob, ceiling: float, say: Say, *, growth: bool) -> Iterator[AcceleratorRow]:
     for work in job.works():
-        yield from _everybody(job, work, ceiling, say)
-    for axis, point, other in growing(job) if growth else ():
-        for row in _everybody(other, other.drawn(), ceiling, lambda text, a=axis, p=point: say(f"{a} {p:g}: {text}")):  # type: ignore[misc]
+        yield from _measure_all(job, work, ceiling, say)
+    for axis, point, other in vary_job(job) if growth else ():
+        say_point = functools.partial(_say_point, say, f"{axis} {point:g}")
+        for row in _measure_all(other, other.draw_text(), ceiling, say_point):
             yield replace(row, axis=axis, point=point)
 
 
-def growing(job: TrainJob) -> Iterator[tuple[str, float, TrainJob]]:
+def _say_point(say: Say, point: str, text: str) -> None:
+    say(f"{point}: {text}")
+
+
+def vary_job(job: TrainJob) -> Iterator[tuple[str, float, TrainJob]]:
     """Yield smaller and larger variants of a job: the axis, the value on it, and the job."""
     sizes = job.sizes
     if sizes.is_recurrent:
@@ -114,24 +120,26 @@ def growing(job: TrainJob) -> Iterator[tuple[str, float, TrainJob]]:
         yield "vocabulary", vocabulary, replace(job, sizes=sizes._replace(vocabulary=vocabulary))
 
 
-def _everybody(job: TrainJob, work: TrainingText, ceiling: float, say: Say) -> Iterator[AcceleratorRow]:
-    per_token = flops.training(job.sizes, work) / float(work.target_N.sum())
+def _measure_all(job: TrainJob, work: TrainingText, ceiling: float, say: Say) -> Iterator[AcceleratorRow]:
+    per_token = flops.count_operations(job.sizes, work) / float(work.target_N.sum())
     with tempfile.TemporaryDirectory(prefix="saccade-bench-") as folder:
         store = work.store(Path(folder), job.sizes.vocabulary)
         for name in (OURS, *job.peers):
             title = OURS if name == OURS else PEERS[name].title
             say(f"{work.name}: {title}")
-            row = _measured(AcceleratorRow(name, title, work.name, job.steps), job, work, store)
+            row = _measure(AcceleratorRow(name, title, work.name, job.steps), job, work, store)
             yield row if row.rate is None else replace(row, share=row.rate * per_token / ceiling)
 
 
-def _measured(row: AcceleratorRow, job: TrainJob, work: TrainingText, store: Store) -> AcceleratorRow:
+def _measure(row: AcceleratorRow, job: TrainJob, work: TrainingText, store: Store) -> AcceleratorRow:
     """Train one contestant and fill in its row; an error becomes the row's `problem`, and the others go on."""
-    before = _fresh(job.device)
+    before = _free_memory(job.device)
     torch.manual_seed(1)
     try:
         trained = (
-            trainers.ours(job, work, store) if row.name == OURS else trainers.theirs(PEERS[row.name], job, work, store)
+            trainers.measure_ours(job, work, store)
+            if row.name == OURS
+            else trainers.measure_peer(PEERS[row.name], job, work, store)
         )
     except Exception as error:
         lines = str(error).strip().splitlines() or [""]
@@ -147,7 +155,7 @@ def _measured(row: AcceleratorRow, job: TrainJob, work: TrainingText, store: Sto
     )
 
 
-def _fresh(device: torch.device) -> int | None:
+def _free_memory(device: torch.device) -> int | None:
     """Free all that the last contestant left; return the bytes that are still allocated on an accelerator."""
     torch.compiler.reset()
     gc.collect()
@@ -158,7 +166,7 @@ def _fresh(device: torch.device) -> int | None:
     return torch.cuda.memory_allocated(device)
 
 
-def chosen(names: str | None, *, is_recurrent: bool) -> tuple[str, ...]:
+def choose_model_peers(names: str | None, *, is_recurrent: bool) -> tuple[str, ...]:
     """Parse a list of peers: names with commas, or none; without a list, return all that train such a model."""
     fitting = [name for name, peer in PEERS.items() if peer.is_recurrent == is_recurrent]
     if names is None:

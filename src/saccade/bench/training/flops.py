@@ -40,12 +40,12 @@ def sizes_of(name: str, vocabulary: int) -> ModelSizes:
     return ModelSizes(vocabulary=vocabulary, **given)
 
 
-def training(sizes: ModelSizes, work: TrainingText) -> float:
+def count_operations(sizes: ModelSizes, work: TrainingText) -> float:
     """Count the operations of one pass over all sentences, forward and backward."""
     source, target = float(work.source_N.sum()), float(work.target_N.sum())
     cross = float((work.source_N * work.target_N).sum())
     if sizes.is_recurrent:
-        return _recurrent(sizes, source, target, cross) + 6 * len(work.source_N) * sizes.width**2  # the bridge
+        return _count_recurrent(sizes, source, target, cross) + 6 * len(work.source_N) * sizes.width**2  # the bridge
     D, F, L = sizes.width, sizes.hidden_width, sizes.num_layers
     own = float((work.source_N**2).sum() + (work.target_N * (work.target_N + 1)).sum() / 2)
     encoder, decoder = 4 * D * D + 2 * D * F, 6 * D * D + 2 * D * F
@@ -53,7 +53,7 @@ def training(sizes: ModelSizes, work: TrainingText) -> float:
     return 6 * products + 12 * L * D * (own + cross)
 
 
-def _recurrent(sizes: ModelSizes, source: float, target: float, cross: float) -> float:
+def _count_recurrent(sizes: ModelSizes, source: float, target: float, cross: float) -> float:
     """Count a bidirectional GRU and the keys by source token; query, GRU, maxout and output by target token."""
     D, E, half = sizes.width, sizes.embedding_width, sizes.width // 2
     encoder = 2 * 3 * half * (E + half) + D * D
@@ -61,7 +61,7 @@ def _recurrent(sizes: ModelSizes, source: float, target: float, cross: float) ->
     return 6 * (source * encoder + target * decoder) + 12 * D * cross
 
 
-def ceiling(device: torch.device) -> float:
+def measure_ceiling(device: torch.device) -> float:
     """Measure the operations a second of a large matrix product on this device."""
     size, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
     left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))

@@ -61,7 +61,7 @@ class TrainingText:
 def log_normal(mean: float, tokens: int, num_batches: int, seed: int = 1) -> TrainingText:
     """Draw log-normal lengths for about `num_batches` batches; a target is about as long as its source."""
     random = np.random.default_rng(seed)
-    count, longest = int(num_batches * tokens / mean) + 1, min(_up(4.5 * mean), tokens)
+    count, longest = int(num_batches * tokens / mean) + 1, min(_round_up(4.5 * mean), tokens)
     source = np.exp(random.normal(np.log(mean) - SPREAD**2 / 2, SPREAD, count))
     target = source * np.exp(random.normal(0, LEAN, count))
     source_N, target_N = (np.rint(side).astype(np.int64).clip(2, longest) for side in (source, target))
@@ -117,7 +117,7 @@ def padded_batches(work: TrainingText, store: Store, *, num_widths: int | None, 
     if not full:
         raise UserError(f"--tokens: {work.tokens} given; the sentences don't fill one batch")
     chosen = ((np.arange(count) + 0.5) * len(full) / count).astype(int)
-    return [_padded(store, *full[index]) for index in chosen]
+    return [_pad(store, *full[index]) for index in chosen]
 
 
 def tight_widths(own: Integers, most: int) -> list[int]:
@@ -143,17 +143,17 @@ def _cut(rows: Integers, size: int) -> list[Integers]:
     return [rows[start : start + size] for start in range(0, len(rows) - size + 1, size)] if size else []
 
 
-def _padded(store: Store, width: int, rows: Sequence[int] | Integers) -> Padded:
+def _pad(store: Store, width: int, rows: Sequence[int] | Integers) -> Padded:
     batch = collate([store.source[row] for row in rows], [store.target[row] for row in rows])
     real_BS = torch.arange(width) < batch.source_length_B[:, None]
-    sides = (_widened(ids, width) for ids in (batch.source_BS, batch.read_BT, batch.write_BT))
+    sides = (_widen(ids, width) for ids in (batch.source_BS, batch.read_BT, batch.write_BT))
     source_BS, read_BT, write_BT = sides
     return Padded(source_BS, None if bool(real_BS.all()) else real_BS, read_BT, write_BT)
 
 
-def _widened(ids_BT: Tensor, width: int) -> Tensor:
+def _widen(ids_BT: Tensor, width: int) -> Tensor:
     return torch.nn.functional.pad(ids_BT, (0, width - ids_BT.shape[1]), value=PAD)
 
 
-def _up(length: float) -> int:
+def _round_up(length: float) -> int:
     return -(-int(length) // STEP) * STEP

@@ -96,11 +96,11 @@ def run(plan: ToolkitPlan, say: Say) -> list[ToolkitRow]:
     config = _config(plan.job(), _files(plan.data))
     torch.set_num_threads(plan.threads)
     contestants = [_Contestant(ToolkitRow("saccade", Versions(saccade.__version__, torch.__version__)), None)]
-    contestants += [_ready(Toolkit.at(PEERS[name], plan.peers_folder / name), say) for name in plan.names]
+    contestants += [_make_ready(Toolkit.at(PEERS[name], plan.peers_folder / name), say) for name in plan.names]
     with tempfile.TemporaryDirectory(prefix="saccade-bench-") as name:
         folder = Path(name)
         say("cutting the text into pieces")
-        prepare(config, folder)
+        write_peer_files(config, folder)
         for number in range(1, plan.rounds + 1):
             for contestant in contestants:
                 if contestant.row.problem is None:
@@ -120,12 +120,12 @@ def _measure(contestant: _Contestant, plan: ToolkitPlan, config: TranslateConfig
     row, toolkit = contestant
     try:
         trained = train_ours(config, folder) if toolkit is None else toolkit.train(plan.job(), folder, plan.threads)
-        row.rounds.append(steady(trained, plan.warmup))
+        row.rounds.append(measure_steady(trained, plan.warmup))
     except Failed as error:
         row.problem = str(error)
 
 
-def _ready(toolkit: Toolkit, say: Say) -> _Contestant:
+def _make_ready(toolkit: Toolkit, say: Say) -> _Contestant:
     """Install a peer if it isn't there, and read its versions."""
     row = ToolkitRow(toolkit.peer.title)
     try:
@@ -138,7 +138,7 @@ def _ready(toolkit: Toolkit, say: Say) -> _Contestant:
     return _Contestant(row, toolkit)
 
 
-def steady(trained: ToolkitOutcome, warmup: int) -> Round:
+def measure_steady(trained: ToolkitOutcome, warmup: int) -> Round:
     """Count tokens and time between the first mark after the warm-up and the last."""
     counted = [mark for mark in trained.marks if mark.step >= warmup]
     if len(counted) < 2:
@@ -168,7 +168,7 @@ def train_ours(config: TranslateConfig, folder: Path) -> ToolkitOutcome:
     return ToolkitOutcome(marks)
 
 
-def prepare(config: TranslateConfig, folder: Path) -> None:
+def write_peer_files(config: TranslateConfig, folder: Path) -> None:
     """Write the peers' files: the text, the same in pieces, the vocabulary, and the SentencePiece model."""
     tokenizer = corpora.tokenizers(config, folder)[0]
     assert isinstance(tokenizer, SentencePiece)
@@ -233,7 +233,7 @@ def default_data() -> Path:
     return (Path(root) if root else Path("..") / "shared" / "data") / "multi30k"
 
 
-def chosen(names: str) -> tuple[str, ...]:
+def choose_toolkits(names: str) -> tuple[str, ...]:
     """Parse a list of peers: names with commas, or none."""
     asked = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if unknown := [name for name in asked if name not in PEERS and asked != ("none",)]:

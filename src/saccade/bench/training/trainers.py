@@ -61,9 +61,9 @@ class TrainJob:
         count = self.warmup + self.ahead + self.steps
         if self.sizes.is_recurrent:
             return [rectangle(batch, RECURRENT_LENGTH, count) for batch in self.recurrent_batches]
-        return [self.drawn(), rectangle(self.tokens // 32, 32, count)]
+        return [self.draw_text(), rectangle(self.tokens // 32, 32, count)]
 
-    def drawn(self) -> TrainingText:
+    def draw_text(self) -> TrainingText:
         if self.data is not None:
             return multi30k(self.data, self.tokens, self.num_batches)
         return log_normal(self.mean_length, self.tokens, self.num_batches)
@@ -123,15 +123,15 @@ def config_of(job: TrainJob, work: TrainingText) -> TranslateConfig:
     return TranslateConfig.model_validate({"device": job.device.type, **sections})
 
 
-def words(count: int) -> Vocabulary:
+def word_tokenizer(count: int) -> Vocabulary:
     """Return a tokenizer with a vocabulary of `count` words."""
     return Vocabulary([*SPECIAL, *map(str, range(count))][:count], "words")
 
 
-def ours(job: TrainJob, work: TrainingText, store: Store) -> TrainOutcome:
+def measure_ours(job: TrainJob, work: TrainingText, store: Store) -> TrainOutcome:
     """Train with our own loop, as `saccade train` runs it."""
     config, started = config_of(job, work), time.perf_counter()
-    network = task.model(config, (words(job.sizes.vocabulary),) * 2).train()
+    network = task.model(config, (word_tokenizer(job.sizes.vocabulary),) * 2).train()
     config = batching.settled(config, network, [store], Console(quiet=True))
     plan = batching.plan(config, [store], [])
     times, items, last_step = [], [], job.warmup + job.ahead + job.steps
@@ -139,7 +139,7 @@ def ours(job: TrainJob, work: TrainingText, store: Store) -> TrainOutcome:
     def mark(progress: Progress, measured: dict[str, Any]) -> None:
         del measured
         if progress.step in (job.warmup, last_step):
-            times.append(now(job.device))  # when the steps that were sent ahead are done, too
+            times.append(synchronized_time(job.device))  # when the steps that were sent ahead are done, too
         if progress.step in (job.warmup + job.ahead, last_step):
             items.append(progress.items)
 
@@ -157,7 +157,7 @@ def ours(job: TrainJob, work: TrainingText, store: Store) -> TrainOutcome:
     return TrainOutcome(items[1] - items[0], last - first, first - started)
 
 
-def theirs(peer: ModelPeer, job: TrainJob, work: TrainingText, store: Store) -> TrainOutcome:
+def measure_peer(peer: ModelPeer, job: TrainJob, work: TrainingText, store: Store) -> TrainOutcome:
     """Train a peer with the usual loop of its users; the warm-up includes every width."""
     started = time.perf_counter()
     widths = job.num_widths or None if peer.is_compiled else None
@@ -171,10 +171,10 @@ def theirs(peer: ModelPeer, job: TrainJob, work: TrainingText, store: Store) -> 
     with torch._dynamo.config.patch(recompile_limit=64):
         for batch in [*each.values(), *batches[: job.warmup]]:
             step(batch)
-        first = now(job.device)
+        first = synchronized_time(job.device)
         for batch in batches:
             step(batch)
-        last = now(job.device)
+        last = synchronized_time(job.device)
     real_share = tokens / sum(batch.write_BT.numel() for batch in batches)
     return TrainOutcome(tokens, last - first, first - started, real_share)
 
@@ -184,12 +184,12 @@ def _runner(peer: ModelPeer, model: nn.Module, *, is_dynamic: bool) -> Callable[
     if not peer.is_compiled:
         return model
     if isinstance(model, LoopRnn):
-        model.step = compiled(model.step, dynamic=is_dynamic)  # type: ignore[method-assign]
+        model.step = compile_function(model.step, dynamic=is_dynamic)  # type: ignore[method-assign]
         return model
-    return compiled(model, dynamic=is_dynamic)
+    return compile_function(model, dynamic=is_dynamic)
 
 
-def compiled(function: Callable[..., Any], *, dynamic: bool) -> Callable[..., Any]:
+def compile_function(function: Callable[..., Any], *, dynamic: bool) -> Callable[..., Any]:
     """Compile a function for each shape (fastest code), or once for all shapes (`dynamic`, ready soonest)."""
     return torch.compile(function, dynamic=dynamic)
 
@@ -204,7 +204,7 @@ def _step(
     optimizer.step()
 
 
-def now(device: torch.device) -> float:
+def synchronized_time(device: torch.device) -> float:
     """Wait until the device has finished, and return the time."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -97,12 +97,12 @@ def verbs(table: str, *, with_etre: bool = False, is_reflexive: bool = False) ->
 
 def _verb(english: str, infinitive: str, *forms: str) -> Verb:
     base, _, past = english.partition("/")
-    participle, *present = forms or conjugated(infinitive)
+    participle, *present = forms or conjugate(infinitive)
     assert len(present) == 5, (english, forms)
     return Verb(base, "" if past == "-" else past or past_of(base), infinitive, participle, tuple(present))
 
 
-def conjugated(infinitive: str) -> list[str]:
+def conjugate(infinitive: str) -> list[str]:
     """Return the participle and the present of a regular verb in -er, -ir or -re."""
     stem, ending = infinitive[:-2], infinitive[-2:]
     if ending == "er":
@@ -187,7 +187,7 @@ def starts_with_vowel(french: str) -> bool:
     return french[0].lower() in VOWEL
 
 
-def joined(french: str) -> str:
+def elide(french: str) -> str:
     """Apply elision (l'arbre, n'ai, qu'elle), mon and cet before vowels, and contraction (du, aux)."""
     vowel = f"(?=[{VOWEL}{VOWEL.upper()}])"
     french = re.sub(rf"\b(je|ne|le|la|me|se|de|que) {vowel}", lambda found: found[1][:-1] + "'", french)

@@ -18,9 +18,9 @@ from saccade.lab.phrasebook.forms import (
     Adjective,
     Noun,
     Verb,
+    elide,
     english_number,
     french_number,
-    joined,
     pairs,
     plural_of_french,
     verbs,
@@ -93,14 +93,14 @@ def in_english(clause: Clause) -> str:
     main = f"{clause.mood.lead} {clause.verb.english}".strip()
     turned = clause.form not in ("statement", "who")
     if helper in ("do", "does", "did") and not turned and clause.slot.english != "not":
-        helper, main = "", _inflected(clause, main)
+        helper, main = "", _inflect(clause, main)
     first = [helper, clause.subject.english] if turned else [clause.subject.english, helper]
     asked = clause.form if turned and clause.form != "question" else ""
     said = " ".join(filter(None, [asked, *first, clause.slot.english, main, clause.english_tail]))
-    return _finished(said.replace("can not ", "cannot "), "." if clause.form == "statement" else "?")
+    return _finish(said.replace("can not ", "cannot "), "." if clause.form == "statement" else "?")
 
 
-def _inflected(clause: Clause, main: str) -> str:
+def _inflect(clause: Clause, main: str) -> str:
     if clause.mood is PAST:
         return clause.verb.past
     return with_s(main) if clause.subject.person == IL else main
@@ -111,9 +111,9 @@ def in_french(clause: Clause) -> str:
     finite, rest = _french_verb(clause)
     near, far = ("", clause.clitic) if clause.mood.auxiliary else (clause.clitic, "")
     ne = "ne" if clause.slot.is_negative else ""
-    parts = [_asking(clause), clause.subject.french, ne, near, finite, clause.slot.french, far, rest]
-    said = joined(" ".join(filter(None, [*parts, clause.french_tail])))
-    return _finished(said, "." if clause.form == "statement" else " ?")
+    parts = [_question_words(clause), clause.subject.french, ne, near, finite, clause.slot.french, far, rest]
+    said = elide(" ".join(filter(None, [*parts, clause.french_tail])))
+    return _finish(said, "." if clause.form == "statement" else " ?")
 
 
 def _french_verb(clause: Clause) -> tuple[str, str]:
@@ -135,14 +135,14 @@ def _participle(participle: str, agreement: Phrase | None) -> str:
     return plural_of_french(ended) if agreement.is_plural else ended
 
 
-def _asking(clause: Clause) -> str:
+def _question_words(clause: Clause) -> str:
     if clause.form in ("statement", "who"):
         return ""
     asked = {"question": "", "what": "que", **dict(pairs(words.QUESTION_WORDS))}[clause.form]
     return f"{asked} est-ce que".strip()
 
 
-def _finished(text: str, end: str) -> str:
+def _finish(text: str, end: str) -> str:
     return text[0].upper() + text[1:] + end
 
 
@@ -188,7 +188,7 @@ def circumstances(
     return found
 
 
-def told(dice: random.Random) -> Clause:
+def transitive(dice: random.Random) -> Clause:
     """Draw a sentence with a direct object: a noun, or a pronoun that precedes the French verb."""
     doers, things, table = dice.choices(TRANSITIVE, [len(row[2]) for row in TRANSITIVE])[0]
     clause = opening(dice, dice.choice(table), doers)
@@ -303,24 +303,24 @@ def being(dice: random.Random, verb: Verb, subject: Phrase, *tails: tuple[str, s
     return clause._replace(slot=_slot(dice, clause)).then(*tails)
 
 
-def described(dice: random.Random) -> Clause:
+def describing(dice: random.Random) -> Clause:
     """Draw a sentence with an adjective: the house is (not, very) big, or bigger than another."""
-    subject = _known(dice)
+    subject = _draw_gendered(dice)
     kind = subject.kind
     degrees = phrases.BEFORE[kind] + phrases.AFTER[kind]
     chance = dice.random()
     if chance < 0.4:
         adjective = dice.choice(degrees + phrases.ABSOLUTE[kind])
-        return being(dice, ETRE, subject, (adjective.english, _agreed(adjective, subject)))
+        return being(dice, ETRE, subject, (adjective.english, _agree(adjective, subject)))
     adjective = dice.choice(degrees)
     if chance < 0.6:
-        return being(dice, ETRE, subject, (f"very {adjective.english}", f"très {_agreed(adjective, subject)}"))
+        return being(dice, ETRE, subject, (f"very {adjective.english}", f"très {_agree(adjective, subject)}"))
     other = subject
     while other.french.split()[-1] == subject.french.split()[-1]:  # not the same thing twice
         other = phrases.thing(dice, (kind,), "definite", plain=True)
     comparison = (
         f"{adjective.comparative} than {other.english}",
-        f"plus {_agreed(adjective, subject)} que {other.french}",
+        f"plus {_agree(adjective, subject)} que {other.french}",
     )
     clause = being(dice, ETRE, subject, comparison)
     return (
@@ -328,11 +328,11 @@ def described(dice: random.Random) -> Clause:
     )  # not: n'est plus plus grand
 
 
-def _agreed(adjective: Adjective, subject: Phrase) -> str:
+def _agree(adjective: Adjective, subject: Phrase) -> str:
     return adjective.agree(subject.gender, plural=subject.is_plural)
 
 
-def _known(dice: random.Random) -> Phrase:
+def _draw_gendered(dice: random.Random) -> Phrase:
     """Draw a subject whose gender is known from its noun or from the English word."""
     if dice.random() < 0.4:
         return dice.choice([row.subject() for row in phrases.PRONOUNS if row.gender] + phrases.NAMES[::3])
@@ -386,7 +386,7 @@ DESCRIBED = tuple(kind for kind in phrases.NOUNS if phrases.AFTER[kind])
 
 # What is said, and how often.
 PATTERNS: dict[Callable[[random.Random], Clause], int] = {
-    told: 36,
+    transitive: 36,
     asked_what: 4,
     to_someone: 7,
     giving: 8,
@@ -396,7 +396,7 @@ PATTERNS: dict[Callable[[random.Random], Clause], int] = {
     doing: 8,
     moving: 11,
     oneself: 6,
-    described: 9,
+    describing: 9,
     feeling: 5,
     lying: 4,
     there: 7,

@@ -181,18 +181,20 @@ def place(dice: random.Random) -> tuple[str, str]:
     if chance < 0.3:
         return dice.choice(pairs(words.SOMEWHERE))
     if chance < 0.5:
-        return _beside(dice, words.IN, ("building", "room", "outdoors"))
+        return _with_preposition(dice, words.IN, ("building", "room", "outdoors"))
     if chance < 0.65:
-        return _beside(dice, words.AT, ("building",), "single")
-    return _beside(dice, words.NEARBY, ("building", "landmark"))
+        return _with_preposition(dice, words.AT, ("building",), "single")
+    return _with_preposition(dice, words.NEARBY, ("building", "landmark"))
 
 
 def spot(dice: random.Random) -> tuple[str, str]:
     """Draw a place where a thing lies."""
-    return _beside(dice, words.ON_FURNITURE, ("furniture",)) if dice.random() < 0.6 else place(dice)
+    return _with_preposition(dice, words.ON_FURNITURE, ("furniture",)) if dice.random() < 0.6 else place(dice)
 
 
-def _beside(dice: random.Random, prepositions: str, kinds: tuple[str, ...], use: str = "definite") -> tuple[str, str]:
+def _with_preposition(
+    dice: random.Random, prepositions: str, kinds: tuple[str, ...], use: str = "definite"
+) -> tuple[str, str]:
     english, french = dice.choice(pairs(prepositions))
     where = thing(dice, kinds, use)
     return f"{english} {where.english}", f"{french} {where.french}"
