@@ -8,7 +8,7 @@ from torch import Generator, Tensor, nn
 
 from saccade.attention import MultiHeadAttention, masks
 from saccade.attention.structured import StructuredSelfAttention
-from saccade.inspection.trust.counterfactual import WEIGHTS, replaced, uniform
+from saccade.inspection.trust.counterfactual import WEIGHTS, make_uniform_weights, replace_weights
 
 ALLOWED = torch.tensor([[True, True, False, True, False], [False, True, True, True, True], [False] * 5])
 OWN = torch.tensor([[0.5, 0.2, 0.0, 0.3, 0.0], [0.0, 0.1, 0.2, 0.3, 0.4], [0.0] * 5])
@@ -39,7 +39,7 @@ def test_an_attention_averages_while_it_is_told_to() -> None:
     length_B = torch.tensor([5, 2, 3])
     before = attention(x_BSD, mask=masks.padding(length_B))
     own = attention.normalizer
-    with replaced([attention], uniform):
+    with replace_weights([attention], make_uniform_weights):
         during = attention(x_BSD, mask=masks.padding(length_B))
     value_BSD = attention.value(x_BSD)
     means_BD = torch.stack([row[:length].mean(0) for row, length in zip(value_BSD, length_B.tolist(), strict=True)])
@@ -50,7 +50,7 @@ def test_an_attention_averages_while_it_is_told_to() -> None:
 
 def test_hops_are_replaced_and_penalised_as_they_are() -> None:
     attention, hidden_BSD = StructuredSelfAttention(7, hidden_width=5, num_hops=3), torch.randn(2, 4, 7)
-    with replaced([attention], uniform):
+    with replace_weights([attention], make_uniform_weights):
         output, weights, penalty = attention(hidden_BSD)
     torch.testing.assert_close(weights, torch.full((2, 3, 4), 0.25))
     torch.testing.assert_close(output, hidden_BSD.mean(1, keepdim=True).expand(2, 3, 7))
@@ -62,7 +62,7 @@ def test_a_failure_leaves_nothing_behind() -> None:
     before = [[(name, id(part)) for name, part in module.named_modules()] for module in modules]
 
     def fail() -> Tensor:
-        with replaced(modules, uniform):
+        with replace_weights(modules, make_uniform_weights):
             raise ValueError("on purpose")
 
     with pytest.raises(ValueError, match="on purpose"):

@@ -15,9 +15,17 @@ from saccade.data.text.tokenizer import END, UNKNOWN
 from saccade.errors import UserError
 from saccade.inspection.insight import Head
 from saccade.inspection.trust import evidence as faithfulness
-from saccade.inspection.trust.evidence import NO_WORD, SHARES, Evidence, Moved, TrustCase, examine, gradients_of
+from saccade.inspection.trust.evidence import (
+    NO_WORD,
+    SHARES,
+    AnswerChange,
+    Evidence,
+    TrustCase,
+    compute_gradients,
+    examine,
+)
 from saccade.inspection.trust.subjects import ClassifierSubject, Subject, WriterSubject
-from saccade.inspection.trust.verdict import LEAST_MOVE, MUCH, MUCH_REACH, SOME, SOME_REACH, Panel, signs
+from saccade.inspection.trust.verdict import LEAST_MOVE, MUCH, MUCH_REACH, SOME, SOME_REACH, Panel, compare_words
 from saccade.layers.pooling import AttentionPooling, LastPooling, StructuredPooling
 from saccade.models.classifier import TextClassifier
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
@@ -93,7 +101,7 @@ def test_the_gradient_is_that_of_differences(name: str) -> None:
     subject = SUBJECTS[name]()
     model, slight = module_of(subject).double(), 1e-6
     embedding = model.source if isinstance(subject, WriterSubject) else model.embedding
-    for case, found_TW in zip(cases_of(subject), gradients_of(subject, cases_of(subject)), strict=True):
+    for case, found_TW in zip(cases_of(subject), compute_gradients(subject, cases_of(subject)), strict=True):
         for word in range(len(case.words)):
             factor_S = 1.0 + slight * torch.tensor([number == word for number in case.word_of_piece]).double()
             ends = [_stretched(subject, embedding, case, factor_S if up else 2 - factor_S) for up in (True, False)]
@@ -171,7 +179,7 @@ def test_uniform_attention_explains_nothing() -> None:
     texts = ["the cat sat on a happy mat", "happy the mat"]
     panel = Panel.of(examine(ClassifierSubject(hand_made.bag(sharpness=0.0)), map(hand_made.case, texts)))
     assert panel.steps.attention == {"gradient": 0.0, "erasure": 0.0}
-    assert panel.moved["uniform"] == pytest.approx(Moved(0.0, 0.0, 1.0), abs=1e-6)
+    assert panel.moved["uniform"] == pytest.approx(AnswerChange(0.0, 0.0, 1.0), abs=1e-6)
     assert panel.verdict.trust == "none"
     assert panel.verdict.sentence.startswith("Don't read this model's attention as an explanation: uniform weights")
 
@@ -209,7 +217,7 @@ def test_how_far_the_answer_moves_by_hand() -> None:
     case = hand_made.case("the cat sat on a happy mat")
     (found,) = examine(ClassifierSubject(hand_made.bag(sharpness=20.0)), [case])
     own, other = (1 / (1 + math.exp(-4 * share)) for share in (1.0, 1 / 7))
-    expected = Moved(own - other, math.log(other / own), 1.0)
+    expected = AnswerChange(own - other, math.log(other / own), 1.0)
     assert found.moved["uniform"] == pytest.approx(expected, abs=1e-5)
     assert found.moved["permuted"].distance > 0.9 * (own - 0.5) * 2 / 5  # most of the draws put it on another word
 
@@ -257,13 +265,15 @@ def test_kendall_is_scipys() -> None:
     from scipy.stats import kendalltau
 
     first, second = torch.randint(0, 6, (40, 7)).float(), torch.randint(0, 4, (40, 7)).float()
-    found = (signs(first) * signs(second)).sum(-1)
+    found = (compare_words(first) * compare_words(second)).sum(-1)
     for row, tau in enumerate(found.tolist()):
         expected = float(kendalltau(first[row].numpy(), second[row].numpy()).statistic)
         assert tau == pytest.approx(0.0 if math.isnan(expected) else expected, abs=1e-6)
-    assert float((signs(torch.ones(1, 5)) * signs(torch.rand(1, 5))).sum()) == 0.0
+    assert float((compare_words(torch.ones(1, 5)) * compare_words(torch.rand(1, 5))).sum()) == 0.0
     by_rounding = torch.tensor([[1.0, 1e-7, 0.0, 2e-7]])
-    assert float((signs(by_rounding) * signs(torch.tensor([[5.0, 0.0, 0.0, 0.0]]))).sum()) == pytest.approx(1.0)
+    assert float(
+        (compare_words(by_rounding) * compare_words(torch.tensor([[5.0, 0.0, 0.0, 0.0]]))).sum()
+    ) == pytest.approx(1.0)
 
 
 def test_chance_is_measured_not_assumed() -> None:
@@ -304,7 +314,7 @@ def test_the_thresholds(tau: float, reach: float, moved: float, trust: str) -> N
     bars = {"gradient": 0.0, "erasure": 0.1}
     steps = replace(panel.steps, attention={"gradient": 0.0, "erasure": tau}, floor=bars, uniform=bars)
     curves = {"attention": [0.0, -reach], "gradient": [0.0, 0.0], "erasure": [0.0, -1.0], "random": [0.0, 0.0]}
-    changed = replace(panel, steps=steps, curves=curves, moved={"uniform": Moved(moved, 0.0, 1.0)})
+    changed = replace(panel, steps=steps, curves=curves, moved={"uniform": AnswerChange(moved, 0.0, 1.0)})
     assert changed.verdict.trust == trust
     below = replace(changed, steps=replace(steps, floor={"gradient": 0.0, "erasure": tau}))
     assert below.verdict.trust == "none"

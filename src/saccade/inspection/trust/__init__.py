@@ -1,1 +1,1 @@
-"""How far attention may be read as an explanation."""
+"""Tests how far attention may be read as an explanation."""

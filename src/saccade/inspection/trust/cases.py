@@ -1,4 +1,4 @@
-"""From texts to the cases that a test of trust is made of."""
+"""Makes the cases of a trust test from texts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TextAndAnswer = tuple[str, str | None]  # None: the model's own answer
 
 
 class TrustTest(NamedTuple):
-    """A model whose attention can be tested, and the way from some texts to its cases."""
+    """A model whose attention can be tested, and a function that makes cases of texts."""
 
     subject: Subject
     cases: Callable[[Sequence[TextAndAnswer]], Iterator[TrustCase]]
 
 
 def make_case(side: TextSide, ids: list[int], answer: list[int]) -> TrustCase:
-    """Make a case of a text and the ids of its answer; </s> at the end is no word."""
+    """Make a case of a text and the ids of its answer; </s> at the end counts as no word."""
     words = side.words[:-1] if side.pieces[-1:] == [SPECIAL[END]] else side.words
     numbers = [number if number < len(words) else NO_WORD for number in side.word_of_piece]
     return TrustCase(words, ids, numbers, answer)

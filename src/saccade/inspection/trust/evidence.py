@@ -1,9 +1,9 @@
-"""What a model's attention says of the words it read, beside what happens when they are touched.
+"""Compares the attention to each word with what happens when the word is changed or erased.
 
 For every word: its weight; gradient x input, the change of log p(answer) that a small change of the word would make;
 and erasing it, the change that leaving it out does make (Jain & Wallace 2019, section 4.1). For the whole text: log p
 as more and more words are erased, in the order of each of these (DeYoung 2020, section 4), and how far the answer moves
-when the model weighs otherwise (Jain & Wallace 2019, section 4.2).
+when the model has other weights (Jain & Wallace 2019, section 4.2).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from saccade.data.tags.lexicon import pad_ids
 from saccade.data.text.tokenizer import END, UNKNOWN
 from saccade.errors import UserError
 from saccade.inspection.insight import Head
-from saccade.inspection.trust.counterfactual import WEIGHTS, replaced, uniform
+from saccade.inspection.trust.counterfactual import WEIGHTS, make_uniform_weights, replace_weights
 from saccade.inspection.trust.subjects import Subject
 from saccade.ops.precision import widened
 
@@ -37,7 +37,7 @@ MOST_LOGITS = 1 << 24
 
 
 class TrustCase(NamedTuple):
-    """A text as a model reads it, and an answer. What belongs to NO_WORD (</s>) is never erased and never ranked."""
+    """A text as a model reads it, and an answer. Pieces of NO_WORD (</s>) are never erased and never ranked."""
 
     words: list[str]
     source: list[int]
@@ -45,8 +45,8 @@ class TrustCase(NamedTuple):
     answer: list[int]
 
 
-class Moved(NamedTuple):
-    """What other weights make of the answer, as means over its steps.
+class AnswerChange(NamedTuple):
+    """The change of an answer under other weights, as means over its steps.
 
     The total variation distance of p, the change of log p(answer), and the share of steps whose likeliest id stays.
     """
@@ -57,9 +57,9 @@ class Moved(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Of one text: for each of T steps and W words what attention, gradient and erasing say, the latter two signed.
+    """The attention, gradient and erasure of each of T steps and W words of a text; the latter two are signed.
 
-    `share_W` is what a word would weigh if all its pieces weighed the same as all others. `curves` are the mean log p
+    `share_W` is the weight that each word would have if all pieces had the same weight. `curves` are the mean log p
     of a step when the SHARES of words are erased, in each of the ORDERS.
     """
 
@@ -70,48 +70,49 @@ class Evidence(NamedTuple):
     erasure_TW: Tensor
     share_W: Tensor
     curves: dict[str, list[float]]
-    moved: dict[str, Moved]
+    moved: dict[str, AnswerChange]
 
 
 def examine(
     subject: Subject, cases: Iterable[TrustCase], head: Head = MEAN, *, erase: str = "delete", seed: int = 0
 ) -> Iterator[Evidence]:
-    """Every case, in order, in memory that doesn't grow with their number; of attention the weights of `head`."""
+    """Yield the evidence of each case in order, with the weights of `head`; memory doesn't grow with the cases."""
     if erase not in ERASURES:
         raise UserError(f"erase: {erase!r} given; allowed: {', '.join(ERASURES)}")
     rest = iter(cases)
     for number in count(seed):
         if not (chunk := list(islice(rest, CHUNK))):
             return
-        yield from _examined(subject, chunk, head, Eraser(subject, chunk, erase), number)
+        yield from _examine_chunk(subject, chunk, head, Eraser(subject, chunk, erase), number)
 
 
-def _examined(
+def _examine_chunk(
     subject: Subject, cases: Sequence[TrustCase], head: Head, eraser: Eraser, seed: int
 ) -> Iterator[Evidence]:
-    weights, gradients, moved = _weights(subject, cases), gradients_of(subject, cases), _moved(subject, cases, seed)
-    erasures, chance = eraser.one_by_one(), np.random.default_rng(seed)
-    chosen = [_of_head(head, weight_LHTW) for weight_LHTW in weights]
+    weights, gradients = _read_weights(subject, cases), compute_gradients(subject, cases)
+    moved = _measure_changes(subject, cases, seed)
+    erasures, chance = eraser.erase_one_by_one(), np.random.default_rng(seed)
+    chosen = [_pick_head(head, weight_LHTW) for weight_LHTW in weights]
     orders = [
-        _orders({"attention": weight, "gradient": gradient, "erasure": erasure}, chance)
+        _rank_words({"attention": weight, "gradient": gradient, "erasure": erasure}, chance)
         for weight, gradient, erasure in zip(chosen, gradients, erasures, strict=True)
     ]
-    curves = eraser.curves(orders)
+    curves = eraser.erase_in_orders(orders)
     for row, case in enumerate(cases):
-        share_W = _of_words(case, torch.full((len(case.source),), 1 / len(case.source)))
+        share_W = _sum_into_words(case, torch.full((len(case.source),), 1 / len(case.source)))
         found = weights[row], chosen[row], gradients[row], erasures[row]
         yield Evidence(case.words, *found, share_W, curves[row], moved[row])
 
 
-def _of_head(head: Head, weight_LHTW: Tensor) -> Tensor:
+def _pick_head(head: Head, weight_LHTW: Tensor) -> Tensor:
     for name, value, most in zip(("layer", "head"), (head.layer, head.head or 0), weight_LHTW.shape[:2], strict=True):
         if not -most <= value < most:
             raise UserError(f"{name}: {value} given; allowed: 0 to {most - 1}, or -1 for the last")
     return head.of(weight_LHTW)
 
 
-def _of_words(case: TrustCase, value_S: Tensor) -> Tensor:
-    """What pieces [..., S] have, summed into words [..., W]."""
+def _sum_into_words(case: TrustCase, value_S: Tensor) -> Tensor:
+    """Sum values of pieces [..., S] into values of words [..., W]."""
     number_S = torch.tensor(case.word_of_piece)
     kept_S = number_S != NO_WORD
     sums = value_S.new_zeros(*value_S.shape[:-1], len(case.words))
@@ -126,72 +127,72 @@ class Reading(NamedTuple):
 
 
 @torch.no_grad()
-def log_probabilities(subject: Subject, rows: Sequence[Reading]) -> list[Tensor]:
-    """log p of every step of each row's answer, [T]."""
+def compute_log_probabilities(subject: Subject, rows: Sequence[Reading]) -> list[Tensor]:
+    """Return log p of every step of each row's answer, [T]."""
     found = [torch.empty(0)] * len(rows)
     for batch in _batches(subject, rows):
-        source_NS, length_N, answer_NT = _padded(subject, [rows[row] for row in batch])
-        told_NT = _of_answers(subject.logits(source_NS, length_N, answer_NT), answer_NT).cpu()
+        source_NS, length_N, answer_NT = _pad_rows(subject, [rows[row] for row in batch])
+        told_NT = _pick_answers(subject.logits(source_NS, length_N, answer_NT), answer_NT).cpu()
         for row, told_T in zip(batch, told_NT, strict=True):
             found[row] = told_T[: len(rows[row].answer)]
     return found
 
 
-def gradients_of(subject: Subject, cases: Sequence[TrustCase]) -> list[Tensor]:
-    """x_w · d log p(y_t) / d x_w of each step and word, [T, W]: each row of a batch minds one step."""
+def compute_gradients(subject: Subject, cases: Sequence[TrustCase]) -> list[Tensor]:
+    """Return x_w · d log p(y_t) / d x_w for each step and word, [T, W]; each row of a batch is one step."""
     places = [(number, step) for number, case in enumerate(cases) for step in range(len(case.answer))]
     rows = [Reading(cases[number].source, cases[number].answer) for number, _ in places]
     found = [torch.zeros(len(case.answer), len(case.source)) for case in cases]
     for batch in _batches(subject, rows):
-        source_NS, length_N, answer_NT = _padded(subject, [rows[row] for row in batch])
+        source_NS, length_N, answer_NT = _pad_rows(subject, [rows[row] for row in batch])
         step_N1 = torch.tensor([[places[row][1]] for row in batch], device=subject.device)
         # cuDNN has no backward pass for recurrent layers that are not in training
         with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
             leaves: list[Tensor] = []
-            told_NT = _of_answers(subject.logits(source_NS, length_N, answer_NT, leaves), answer_NT)
+            told_NT = _pick_answers(subject.logits(source_NS, length_N, answer_NT, leaves), answer_NT)
             (gradient_NSD,) = torch.autograd.grad(told_NT.gather(1, step_N1).sum(), leaves)
         product_NS = (gradient_NSD * leaves[0].detach()).sum(-1).cpu()
         for row, product_S in zip(batch, product_NS, strict=True):
             number, step = places[row]
             found[number][step] = product_S[: len(cases[number].source)]
-    return [_of_words(case, product_TS) for case, product_TS in zip(cases, found, strict=True)]
+    return [_sum_into_words(case, product_TS) for case, product_TS in zip(cases, found, strict=True)]
 
 
 @torch.no_grad()
-def _weights(subject: Subject, cases: Sequence[TrustCase]) -> list[Tensor]:
-    """[L, H, T, W] of each case."""
+def _read_weights(subject: Subject, cases: Sequence[TrustCase]) -> list[Tensor]:
+    """Return the weights of each case, [L, H, T, W]."""
     found = [torch.empty(0)] * len(cases)
     rows = [Reading(case.source, case.answer) for case in cases]
     for batch in _batches(subject, rows):
-        weight_NLHTS = subject.weights(*_padded(subject, [rows[row] for row in batch])).float().cpu()
+        weight_NLHTS = subject.weights(*_pad_rows(subject, [rows[row] for row in batch])).float().cpu()
         for row, weight_LHTS in zip(batch, weight_NLHTS, strict=True):
             steps, pieces = len(rows[row].answer), len(rows[row].source)
-            found[row] = _of_words(cases[row], weight_LHTS[:, :, :steps, :pieces])
+            found[row] = _sum_into_words(cases[row], weight_LHTS[:, :, :steps, :pieces])
     return found
 
 
 @torch.no_grad()
-def _moved(subject: Subject, cases: Sequence[TrustCase], seed: int) -> list[dict[str, Moved]]:
-    """How far each case's answer moves under each of the WEIGHTS."""
-    found = [dict[str, Moved]() for _ in cases]
+def _measure_changes(subject: Subject, cases: Sequence[TrustCase], seed: int) -> list[dict[str, AnswerChange]]:
+    """Measure how far each case's answer moves under each of the WEIGHTS."""
+    found = [dict[str, AnswerChange]() for _ in cases]
     rows = [Reading(case.source, case.answer) for case in cases]
     for batch in _batches(subject, rows):
-        given = _padded(subject, [rows[row] for row in batch])
+        given = _pad_rows(subject, [rows[row] for row in batch])
         own_NTV = widened(subject.logits(*given)).log_softmax(-1)
         for name, make in WEIGHTS.items():
-            draws = 1 if make is uniform else DRAWS
-            moved_KNT = torch.zeros(len(Moved._fields), *given[2].shape)
+            draws = 1 if make is make_uniform_weights else DRAWS
+            moved_KNT = torch.zeros(len(AnswerChange._fields), *given[2].shape)
             for draw in range(draws):
-                with replaced(subject.attention, make, seed=seed + draw):
+                with replace_weights(subject.attention, make, seed=seed + draw):
                     other_NTV = widened(subject.logits(*given)).log_softmax(-1)
-                moved_KNT += _apart(own_NTV, other_NTV, given[2]).cpu() / draws
+                moved_KNT += _compare(own_NTV, other_NTV, given[2]).cpu() / draws
             for index, row in enumerate(batch):
-                found[row][name] = Moved(*moved_KNT[:, index, : len(rows[row].answer)].mean(-1).tolist())
+                found[row][name] = AnswerChange(*moved_KNT[:, index, : len(rows[row].answer)].mean(-1).tolist())
     return found
 
 
-def _apart(own_NTV: Tensor, other_NTV: Tensor, answer_NT: Tensor) -> Tensor:
-    """The fields of Moved at each step, [3, N, T], of two tables of log-probabilities."""
+def _compare(own_NTV: Tensor, other_NTV: Tensor, answer_NT: Tensor) -> Tensor:
+    """Return the fields of AnswerChange at each step, [3, N, T], from two tables of log-probabilities."""
     distance_NT = (own_NTV.exp() - other_NTV.exp()).abs().sum(-1) / 2
     change_NT = (other_NTV - own_NTV).gather(-1, answer_NT.unsqueeze(-1)).squeeze(-1)
     return torch.stack([distance_NT, change_NT, (own_NTV.argmax(-1) == other_NTV.argmax(-1)).float()])
@@ -199,14 +200,14 @@ def _apart(own_NTV: Tensor, other_NTV: Tensor, answer_NT: Tensor) -> Tensor:
 
 @final
 class Eraser:
-    """log p of some cases' answers when some of their words are erased; no set of words is read twice."""
+    """Reads the answers of some cases with words erased; no set of words is read twice."""
 
     def __init__(self, subject: Subject, cases: Sequence[TrustCase], way: str) -> None:
         self._subject, self._cases, self._way = subject, cases, way
         self._told: dict[tuple[int, frozenset[int]], Tensor] = {}
 
-    def one_by_one(self) -> list[Tensor]:
-        """log p(y_t | x) - log p(y_t | x without w) of each case's steps and words, [T, W]."""
+    def erase_one_by_one(self) -> list[Tensor]:
+        """Return log p(y_t | x) - log p(y_t | x without w) for each case's steps and words, [T, W]."""
         alone = [[frozenset({word}) for word in range(len(case.words))] for case in self._cases]
         self._read([(number, words) for number, sets in enumerate(alone) for words in (frozenset[int](), *sets)])
         return [
@@ -214,12 +215,12 @@ class Eraser:
             for number, sets in enumerate(alone)
         ]
 
-    def curves(self, orders: Sequence[dict[str, list[list[int]]]]) -> list[dict[str, list[float]]]:
-        """The mean log p of a step as the SHARES of words are erased; of several orders the mean."""
+    def erase_in_orders(self, orders: Sequence[dict[str, list[list[int]]]]) -> list[dict[str, list[float]]]:
+        """Return the mean log p of a step as the SHARES of words are erased, as means over the orders of each name."""
         erased = [
-            {name: [_first_shares(order) for order in several] for name, several in named.items()} for named in orders
+            {name: [_take_shares(order) for order in several] for name, several in named.items()} for named in orders
         ]
-        self._read([(number, words) for number, words in _flat(erased)])
+        self._read([(number, words) for number, words in _flatten(erased)])
         return [
             {
                 name: torch.tensor([[float(self._told[number, words].mean()) for words in sets] for sets in several])
@@ -233,26 +234,27 @@ class Eraser:
     def _read(self, wanted: Iterable[tuple[int, frozenset[int]]]) -> None:
         new = [key for key in dict.fromkeys(wanted) if key not in self._told]
         rows = [
-            Reading(_erased(self._cases[number], words, self._way), self._cases[number].answer) for number, words in new
+            Reading(_erase_words(self._cases[number], words, self._way), self._cases[number].answer)
+            for number, words in new
         ]
-        self._told |= zip(new, log_probabilities(self._subject, rows), strict=True)
+        self._told |= zip(new, compute_log_probabilities(self._subject, rows), strict=True)
 
 
-def _flat(erased: Sequence[dict[str, list[list[frozenset[int]]]]]) -> Iterator[tuple[int, frozenset[int]]]:
+def _flatten(erased: Sequence[dict[str, list[list[frozenset[int]]]]]) -> Iterator[tuple[int, frozenset[int]]]:
     for number, named in enumerate(erased):
         yield from ((number, words) for several in named.values() for sets in several for words in sets)
 
 
-def _erased(case: TrustCase, words: frozenset[int], way: str) -> list[int]:
-    """The text without some words, or with <unk> in their places; of nothing </s> is left."""
+def _erase_words(case: TrustCase, words: frozenset[int], way: str) -> list[int]:
+    """Leave words out of the text, or put <unk> in their places; </s> stays if nothing else does."""
     pieces = zip(case.source, case.word_of_piece, strict=True)
     if way == "unknown":
         return [UNKNOWN if word in words else piece for piece, word in pieces]
     return [piece for piece, word in pieces if word not in words] or [END]
 
 
-def _orders(say: dict[str, Tensor], chance: np.random.Generator) -> dict[str, list[list[int]]]:
-    """The words from the one that matters most to the whole answer, ties by chance; and orders by chance alone."""
+def _rank_words(say: dict[str, Tensor], chance: np.random.Generator) -> dict[str, list[list[int]]]:
+    """Sort the words from the one that matters most to the whole answer, ties by chance; add random orders."""
     num_words = next(iter(say.values())).shape[-1]
     found = {
         name: [np.lexsort((chance.random(num_words), -value_TW.sum(0).numpy())).tolist()]
@@ -261,7 +263,7 @@ def _orders(say: dict[str, Tensor], chance: np.random.Generator) -> dict[str, li
     return found | {"random": [chance.permutation(num_words).tolist() for _ in range(DRAWS)]}
 
 
-def _first_shares(order: Sequence[int]) -> list[frozenset[int]]:
+def _take_shares(order: Sequence[int]) -> list[frozenset[int]]:
     return [frozenset(order[: round(share * len(order))]) for share in SHARES]
 
 
@@ -274,13 +276,13 @@ def _batches(subject: Subject, rows: Sequence[Reading]) -> Iterator[list[int]]:
     return group_by_length([(len(row.answer), len(row.source)) for row in rows], 1, cost=cost)
 
 
-def _padded(subject: Subject, rows: Sequence[Reading]) -> tuple[Tensor, Tensor, Tensor]:
-    """Sources [N, S], their lengths, and answers [N, T]."""
+def _pad_rows(subject: Subject, rows: Sequence[Reading]) -> tuple[Tensor, Tensor, Tensor]:
+    """Pad sources to [N, S] and answers to [N, T], and return both with the lengths of the sources."""
     length_N = torch.tensor([len(row.source) for row in rows])
     source_NS, answer_NT = (torch.from_numpy(pad_ids(side)) for side in zip(*rows, strict=True))
     return source_NS.to(subject.device), length_N.to(subject.device), answer_NT.to(subject.device)
 
 
-def _of_answers(logits_NTV: Tensor, answer_NT: Tensor) -> Tensor:
-    """log p of the answers, [N, T]."""
+def _pick_answers(logits_NTV: Tensor, answer_NT: Tensor) -> Tensor:
+    """Return log p of the answers, [N, T]."""
     return widened(logits_NTV).log_softmax(-1).gather(-1, answer_NT.unsqueeze(-1)).squeeze(-1)

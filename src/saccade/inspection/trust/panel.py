@@ -1,4 +1,4 @@
-"""How far attention may be trusted, shown: tables and curves in the terminal, a picture, or a page."""
+"""Shows how far attention may be trusted: tables and curves in the terminal, a picture, or a page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from saccade.inspection.pages import curves, report
 from saccade.inspection.pages.curves import Line
 from saccade.inspection.pages.render import render_table
 from saccade.inspection.trust.evidence import SHARES, Evidence
-from saccade.inspection.trust.verdict import Agreement, Panel, said
+from saccade.inspection.trust.verdict import Agreement, Panel, format_decimals
 
 ENDINGS = (*pictures.PICTURES, ".html")
 NAMES = {"gradient": "gradient x input", "erasure": "erasing"}
@@ -42,7 +42,7 @@ EXPLAINED = {
 
 
 class Cells(NamedTuple):
-    """A table in words: what it is about, head and rows, the first cell of each a name."""
+    """A table of texts: its topic, its head and its rows; the first cell of each row is a name."""
 
     topic: str
     head: list[str]
@@ -50,13 +50,13 @@ class Cells(NamedTuple):
 
 
 def check_ending(path: Path) -> None:
-    """A mistake where no panel can be written."""
+    """Refuse a path whose ending is no format of a panel."""
     if path.suffix not in ENDINGS:
         raise UserError(f"{path}: a panel ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
 
 
 def in_terminal(panel: Panel, *, console: Console) -> RenderableType:
-    """Tables, curves, and the verdict below."""
+    """Draw the tables and curves, and the verdict below them."""
     parts: list[RenderableType] = []
     for cells in _tables(panel):
         parts += [_caption(cells.topic), _table(cells, console), ""]
@@ -66,7 +66,7 @@ def in_terminal(panel: Panel, *, console: Console) -> RenderableType:
 
 
 def _tables(panel: Panel) -> Iterator[Cells]:
-    """Of a single text also its words."""
+    """Yield all tables; a single text also gets one of its words."""
     if panel.alone is not None:
         yield _words(panel.alone)
     yield _taus(panel)
@@ -80,21 +80,23 @@ def _taus(panel: Panel) -> Cells:
     names = ["attention", "uniform weights", "random weights", "random, best 5%", "gradient x input"]
     rows = [[name, *row] for name, row in zip(names, zip(*columns, strict=True), strict=True)]
     if (best := panel.steps.best_head) is not None:
-        taus = [cell for agreement in levels.values() for cell in ("", said(float(agreement.heads_LH[best])))]
+        taus = [
+            cell for agreement in levels.values() for cell in ("", format_decimals(float(agreement.heads_LH[best])))
+        ]
         rows.append([f"layer {best[0]}, head {best[1]}", *taus])
     return Cells("tau", head, rows)
 
 
 def _columns(found: Agreement) -> list[list[str]]:
-    """The taus against gradient and against erasing, from the top."""
+    """Format the taus against gradient and against erasing as two columns."""
     kinds = (found.attention, found.uniform, found.random, found.floor)
-    columns = {name: [said(kind[name]) for kind in kinds] for name in NAMES}
-    return [[*columns["gradient"], ""], [*columns["erasure"], said(found.gradient)]]
+    columns = {name: [format_decimals(kind[name]) for kind in kinds] for name in NAMES}
+    return [[*columns["gradient"], ""], [*columns["erasure"], format_decimals(found.gradient)]]
 
 
 def _moves(panel: Panel) -> Cells:
     rows = [
-        [name, f"{one.distance:.2f}", said(one.log_probability), f"{100 * one.same:.0f}%"]
+        [name, f"{one.distance:.2f}", format_decimals(one.log_probability), f"{100 * one.same:.0f}%"]
         for name, one in panel.moved.items()
     ]
     return Cells("moved", ["", "p moves by", "log p changes by", "same choice"], rows)
@@ -110,7 +112,7 @@ def _words(found: Evidence) -> Cells:
 
 
 def _worth(found: Evidence) -> dict[str, list[float]]:
-    """What attention, gradient and erasing say of each word for the whole answer, as shares of their greatest."""
+    """Sum attention, gradient and erasing of each word over the answer, as shares of the greatest."""
     say = {"attention": found.weight_TW, "gradient x input": found.gradient_TW, "erasing": found.erasure_TW}
     sums = {name: value_TW.sum(0) for name, value_TW in say.items()}
     return {name: (sum_W / sum_W.abs().max().clamp(min=TINY)).tolist() for name, sum_W in sums.items()}
@@ -142,7 +144,7 @@ def _curves(panel: Panel, console: Console) -> Iterator[RenderableType]:
 
 
 def to_file(panel: Panel, path: Path, *, title: str) -> None:
-    """PNG, SVG, PDF or HTML, by the path's ending."""
+    """Write a PNG, SVG, PDF or HTML, by the path's ending."""
     check_ending(path)
     if path.suffix == ".html":
         _page(panel, path, title)
@@ -171,7 +173,7 @@ def _picture(panel: Panel, path: Path, title: str) -> None:
 
 
 def _draw_taus(axes: Any, panel: Panel) -> None:
-    """Attention's bars beside those of uniform weights and of the gradient; the dashes are chance's floor."""
+    """Draw the bars of attention, uniform weights and gradient; dashes show the best 5% of random rankings."""
     found = panel.steps
     groups = {"attention": found.attention, "uniform": found.uniform, "gradient": {"erasure": found.gradient}}
     for index, (name, against) in enumerate(groups.items()):

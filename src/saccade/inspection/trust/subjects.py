@@ -81,13 +81,13 @@ class WriterSubject:
     def logits(
         self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor, leaves: list[Tensor] | None = None
     ) -> Tensor:
-        with _embeddings_kept(self._model.source, leaves):
+        with _keep_embeddings(self._model.source, leaves):
             state = self._model.start(source_NS, length_N)  # one table may embed both sides: only the source is kept
-        vectors_NTD, _ = self._model.advance(state, _read(answer_NT))
+        vectors_NTD, _ = self._model.advance(state, _shift_right(answer_NT))
         return self._model.logits(vectors_NTD)
 
     def weights(self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor) -> Tensor:
-        return cross_weights(self._module, source_NS, length_N, _read(answer_NT))
+        return cross_weights(self._module, source_NS, length_N, _shift_right(answer_NT))
 
 
 @final
@@ -110,23 +110,23 @@ class ClassifierSubject:
         self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor, leaves: list[Tensor] | None = None
     ) -> Tensor:
         del answer_NT  # the logits are those of every label
-        with _embeddings_kept(self._network.embedding, leaves):
-            logits_NV: Tensor = self._network(_batch(source_NS, length_N)).logits_BV
+        with _keep_embeddings(self._network.embedding, leaves):
+            logits_NV: Tensor = self._network(_make_batch(source_NS, length_N)).logits_BV
         return logits_NV.unsqueeze(1)
 
     def weights(self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor) -> Tensor:
         del answer_NT
         with recording(self._module, kinds=("pooling",)) as record:
-            self._network(_batch(source_NS, length_N))
+            self._network(_make_batch(source_NS, length_N))
         return record.weights("pooling").transpose(0, 1)
 
 
-def _read(answer_NT: Tensor) -> Tensor:
+def _shift_right(answer_NT: Tensor) -> Tensor:
     """Return the ids that the decoder has read when it writes each id."""
     return torch.cat([torch.full_like(answer_NT[:, :1], START), answer_NT[:, :-1]], 1)
 
 
-def _batch(ids_NS: Tensor, length_N: Tensor) -> TextBatch:
+def _make_batch(ids_NS: Tensor, length_N: Tensor) -> TextBatch:
     """Make a batch of texts without context."""
     row_N = torch.arange(len(ids_NS), device=ids_NS.device)
     speaker_N1 = torch.full_like(row_N, UNKNOWN_SPEAKER)[:, None]
@@ -135,8 +135,8 @@ def _batch(ids_NS: Tensor, length_N: Tensor) -> TextBatch:
 
 
 @contextmanager
-def _embeddings_kept(embedding: nn.Module, leaves: list[Tensor] | None) -> Iterator[None]:
-    """Inside the block the embedding's vectors are leaves and are appended to `leaves`; no hook stays."""
+def _keep_embeddings(embedding: nn.Module, leaves: list[Tensor] | None) -> Iterator[None]:
+    """Append the embedding's vectors to `leaves` inside the block, and remove the hook after it."""
 
     def keep(module: nn.Module, arguments: object, found: Tensor) -> Tensor | None:
         del module, arguments

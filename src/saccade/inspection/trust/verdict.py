@@ -1,4 +1,4 @@
-"""How far attention may be trusted: the figures of many texts, and one sentence that says what they come to."""
+"""Sums up how far attention may be trusted: the figures of many texts, and a verdict of one sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from saccade.errors import UserError
 from saccade.inspection.trust.counterfactual import WEIGHTS
-from saccade.inspection.trust.evidence import ORDERS, SHARES, Evidence, Moved
+from saccade.inspection.trust.evidence import ORDERS, SHARES, AnswerChange, Evidence
 
 TIE = 1e-4  # of the greatest value: what differs by less ranks the same
 NUM_CHANCES = 500  # rankings by chance, whose best twentieth is the floor
@@ -26,11 +26,11 @@ Against = dict[str, float]  # tau against each of MEASURES
 MEASURES = ("gradient", "erasure")
 
 
-def signs(value_NW: Tensor) -> Tensor:
-    """Which of two words ranks higher, for all pairs, as rows [N, W²] of length 1 (0 where all words rank the same).
+def compare_words(value_NW: Tensor) -> Tensor:
+    """Compare all pairs of words by rank, as rows [N, W²] of length 1 (or 0 if all words rank the same).
 
     The product of two rows is Kendall's tau-b: concordant less discordant pairs, over the root of those not tied in
-    the one times those not tied in the other. A ranking that tells nothing has tau 0 with every other.
+    the one times those not tied in the other. A ranking in which all words tie has tau 0 with every other.
     """
     difference_NWW = value_NW.unsqueeze(-1) - value_NW.unsqueeze(-2)
     least_N11 = TIE * value_NW.abs().amax(-1)[:, None, None]
@@ -39,8 +39,10 @@ def signs(value_NW: Tensor) -> Tensor:
 
 
 class Taus(NamedTuple):
-    """Kendall's tau of one text, means over its steps: of attention, of uniform weights (a word's share of pieces), of
-    gradient x input against erasing; of rankings by chance, one each; and of every head against erasing, [L, H].
+    """Kendall's tau of one text, as means over its steps.
+
+    Of attention and of uniform weights (a word's share of pieces) against both MEASURES, of gradient x input against
+    erasing, of each random ranking against both, and of every head against erasing, [L, H].
     """
 
     attention: Against
@@ -51,14 +53,16 @@ class Taus(NamedTuple):
 
     @classmethod
     def of(cls, found: Evidence, *, whole: bool, seed: int) -> Taus:
-        """Step by step, or of the whole answer: sums over its steps."""
+        """Compute the taus step by step, or for the whole answer from sums over its steps."""
         parts = [found.weight_TW, found.gradient_TW, found.erasure_TW]
-        weight, gradient, erasure = (signs(part.sum(0, keepdim=True).abs() if whole else part.abs()) for part in parts)
+        weight, gradient, erasure = (
+            compare_words(part.sum(0, keepdim=True).abs() if whole else part.abs()) for part in parts
+        )
         measures = {"gradient": gradient, "erasure": erasure}
         random_NW = torch.rand(NUM_CHANCES, len(found.words), generator=Generator().manual_seed(seed))
-        random, uniform = signs(random_NW), signs(found.share_W[None])
+        random, uniform = compare_words(random_NW), compare_words(found.share_W[None])
         heads_LHTW = found.weight_LHTW.sum(2, keepdim=True) if whole else found.weight_LHTW
-        heads = signs(heads_LHTW.flatten(0, 2)).unflatten(0, heads_LHTW.shape[:3])
+        heads = compare_words(heads_LHTW.flatten(0, 2)).unflatten(0, heads_LHTW.shape[:3])
         return cls(
             {name: float((weight * other).sum(-1).mean()) for name, other in measures.items()},
             {name: float((uniform * other).sum(-1).mean()) for name, other in measures.items()},
@@ -71,7 +75,7 @@ class Taus(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Agreement:
-    """Means of Taus over texts; `floor` is what only a twentieth of all rankings by chance exceed."""
+    """Means of Taus over texts; only a twentieth of all random rankings exceed `floor`."""
 
     attention: Against
     uniform: Against
@@ -82,11 +86,11 @@ class Agreement:
 
     @classmethod
     def of(cls, taus: Sequence[Taus]) -> Agreement:
-        """Every text counts the same."""
+        """Average the taus; every text counts the same."""
         chance = {name: torch.stack([one.chance[name] for one in taus]).mean(0) for name in MEASURES}
         return cls(
-            _means([one.attention for one in taus]),
-            _means([one.uniform for one in taus]),
+            _average([one.attention for one in taus]),
+            _average([one.uniform for one in taus]),
             {name: float(draws.mean()) for name, draws in chance.items()},
             {name: float(draws.quantile(0.95)) for name, draws in chance.items()},
             fmean(one.gradient for one in taus),
@@ -95,12 +99,12 @@ class Agreement:
 
     @property
     def bar(self) -> float:
-        """What attention must beat: chance, and weights that only count a word's pieces."""
+        """Return the tau that attention must beat: that of chance, or of uniform weights if it is higher."""
         return max(self.floor["erasure"], self.uniform["erasure"])
 
     @property
     def best_head(self) -> tuple[int, int] | None:
-        """The layer and head that agree most with erasing, where there are several."""
+        """Return the layer and head that agree most with erasing, or None if there is only one head."""
         if self.heads_LH.numel() == 1:
             return None
         return divmod(int(self.heads_LH.argmax()), self.heads_LH.shape[1])
@@ -111,7 +115,7 @@ class Agreement:
 
 
 class Verdict(NamedTuple):
-    """`trust` is "much", "some" or "none"; the sentence says why."""
+    """A level of trust, "much", "some" or "none", and a sentence that says why."""
 
     trust: str
     sentence: str
@@ -128,12 +132,12 @@ class Panel:
     steps: Agreement
     whole: Agreement
     curves: dict[str, list[float]]
-    moved: dict[str, Moved]
+    moved: dict[str, AnswerChange]
     alone: Evidence | None  # of a single text
 
     @classmethod
     def of(cls, texts: Iterable[Evidence]) -> Panel:
-        """From the evidence, of which little is kept; texts of one word are passed over, as they have no order."""
+        """Sum up the evidence in little memory; texts of one word are skipped, as they have no order."""
         first, by_step, whole, curves, moved, words, steps = None, [], [], [], [], 0, 0
         for number, found in enumerate(text for text in texts if len(text.words) > 1):
             first = found if number == 0 else None
@@ -151,38 +155,38 @@ class Panel:
             Agreement.of(by_step),
             Agreement.of(whole),
             {name: [fmean(at) for at in zip(*(one[name] for one in curves), strict=True)] for name in ORDERS},
-            {name: Moved(*map(fmean, zip(*(one[name] for one in moved), strict=True))) for name in WEIGHTS},
+            {name: AnswerChange(*map(fmean, zip(*(one[name] for one in moved), strict=True))) for name in WEIGHTS},
             first,
         )
 
     @property
     def has_steps(self) -> bool:
-        """An answer is more than one step, as it isn't of a label."""
+        """Return True if answers have more than one step; a label has only one."""
         return self.num_steps > self.num_texts
 
     def cost(self, order: str) -> float:
-        """What erasing in an order costs: the mean fall of log p over the SHARES, the area over the curve (AOPC)."""
+        """Return the mean fall of log p over the SHARES, which is the area over the curve (AOPC)."""
         first, *others = self.curves[order]
         return first - fmean(others)
 
     @property
     def reach(self) -> float:
-        """Where attention's cost lies: 0 at that of chance, 1 at that of erasing's own order."""
+        """Return where attention's cost lies between random order (0) and erasing's own order (1)."""
         floor, best = self.cost("random"), self.cost("erasure")
         return (self.cost("attention") - floor) / (best - floor) if best - floor > TIE * abs(best) else 0.0
 
     @property
     def verdict(self) -> Verdict:
-        """The thresholds, in order: do the weights matter, do they beat chance, how much do they tell?"""
+        """Apply the thresholds in order: do the weights matter, do they beat chance, how much do they tell?"""
         tau, moved = self.steps.attention["erasure"], self.moved["uniform"].distance
         if moved < LEAST_MOVE:
-            return _none(f"uniform weights give nearly the same answer (p moves by {moved:.2f} of 1)")
+            return _distrust(f"uniform weights give nearly the same answer (p moves by {moved:.2f} of 1)")
         if tau <= (floor := self.steps.bar):
-            return _none(
+            return _distrust(
                 f"it ranks words no better than chance or uniform weights do: tau {tau:.2f}, theirs {floor:.2f}"
             )
-        told = f"tau {tau:.2f} against {said(self.steps.random['erasure'])} by chance"
-        told += f" (gradient x input: {said(self.steps.gradient)}); erasing words in its order costs"
+        told = f"tau {tau:.2f} against {format_decimals(self.steps.random['erasure'])} by chance"
+        told += f" (gradient x input: {format_decimals(self.steps.gradient)}); erasing words in its order costs"
         told += f" {self.cost('attention'):.2f} of log p, at random {self.cost('random'):.2f},"
         told += f" by their own effect {self.cost('erasure'):.2f}"
         if tau >= MUCH and self.reach >= MUCH_REACH:
@@ -190,11 +194,13 @@ class Panel:
         if tau >= SOME and self.reach >= SOME_REACH:
             return Verdict("some", f"Attention here is a hint of which words matter, not an explanation: {told}.")
         if tau >= SOME:
-            return _none(f"it ranks words as erasing does, but erasing them in that order costs little more: {told}")
-        return _none(f"it has little to do with which words matter: {told}")
+            return _distrust(
+                f"it ranks words as erasing does, but erasing them in that order costs little more: {told}"
+            )
+        return _distrust(f"it has little to do with which words matter: {told}")
 
     def plain(self) -> dict[str, Any]:
-        """For JSON; of a single text also what each of its words is worth at each step."""
+        """Return all figures for JSON; a single text also has the values of each word at each step."""
         shown = {
             "texts": self.num_texts,
             "words": self.num_words,
@@ -212,14 +218,14 @@ class Panel:
         return {**shown, "text": {"words": self.alone.words, **{name: told.tolist() for name, told in say.items()}}}
 
 
-def _none(why: str) -> Verdict:
+def _distrust(why: str) -> Verdict:
     return Verdict("none", f"Don't read this model's attention as an explanation: {why}.")
 
 
-def said(tau: float) -> str:
-    """A number with two decimals, without the sign of a zero."""
-    return f"{round(tau, 2) + 0.0:.2f}"
+def format_decimals(number: float) -> str:
+    """Format a number with two decimals, and zero without a sign."""
+    return f"{round(number, 2) + 0.0:.2f}"
 
 
-def _means(several: Sequence[Mapping[str, float]]) -> Against:
+def _average(several: Sequence[Mapping[str, float]]) -> Against:
     return {name: fmean(one[name] for one in several) for name in MEASURES}
