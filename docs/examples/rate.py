@@ -19,7 +19,7 @@ from saccade.config.base import Positive, RunSection, Section, TrainingSection
 from saccade.data.batches import ShuffledBatches
 from saccade.data.text.corpus import read_lines
 from saccade.errors import UserError
-from saccade.tasks.base import Evaluation, Job, Predictor, ReportPart, Result, Task, Traits, Watch, several, unwatched
+from saccade.tasks.base import Evaluation, Job, Predictor, ReportPart, Result, Task, Traits, Watch, pass_on, several
 from saccade.tasks.devices import load_trained
 
 WORDS = "words.json"  # the file in a run folder that holds the vocabulary
@@ -159,7 +159,7 @@ class Rater(Predictor):
             batch = self.network.collate([RatedText(text, 0.0)])
             yield Rating(self.network(batch.to(device)).item())
 
-    def evaluate(self, paths: Sequence[Path], /, *, watch: Watch = unwatched) -> Evaluation:
+    def evaluate(self, paths: Sequence[Path], /, *, watch: Watch = pass_on) -> Evaluation:
         gold = [one for path in paths for one in read_rated(str(path))]
         found = watch(self.stream(one.text for one in gold), len(gold))
         error = sum((one.number - other.number) ** 2 for one, other in zip(found, gold, strict=True)) / len(gold)

@@ -84,7 +84,7 @@ def load_aligning(folder: Path) -> AligningRun:
 
 
 def _watch(pairs: list[Pair]) -> Iterator[Pair]:
-    return terminal.counted(iter(pairs), len(pairs), hidden=False)
+    return terminal.count_outputs(iter(pairs), len(pairs), hidden=False)
 
 
 def _choose_by_agreement(runs: list[AligningRun], pairs: list[Pair]) -> list[AligningRun]:
@@ -106,7 +106,7 @@ def _choose_by_coverage(run: AligningRun, pairs: list[Pair]) -> AligningRun:
 def _write(found: Iterator[Links], job: AlignJob) -> None:
     """A line a pair, to the file when all of it is there, or as it comes to the standard output."""
     is_shown = job.output is None and sys.stdout.isatty()
-    watched = terminal.counted(found, terminal.num_lines(job.source), hidden=is_shown)
+    watched = terminal.count_outputs(found, terminal.num_lines(job.source), hidden=is_shown)
     lines = map(_as_json, watched) if job.as_json else map(format_pharaoh, watched)
     if job.output is None:
         for line in lines:

@@ -17,7 +17,7 @@ from saccade.cli.flags import (
     LengthPenalty,
     NoRepeat,
     RunFolder,
-    grouped,
+    group_flags,
     options_given,
     refuse_others,
 )
@@ -39,7 +39,7 @@ class ScoringFlags:
     ] = None
 
 
-@grouped
+@group_flags
 def evaluate(
     model: RunFolder,
     files: Annotated[
@@ -62,7 +62,7 @@ def evaluate(
     if not files and predictor.traits.needs_files:
         raise UserError("files: none given; allowed: the files of a test set")
     with terminal.quiet():
-        watch = functools.partial(terminal.counted, hidden=as_json)
+        watch = functools.partial(terminal.count_outputs, hidden=as_json)
         found = predictor.evaluate(files or [], watch=watch, **options)
     typer.echo(json.dumps(dict(found.scores)) if as_json else "\n".join(found.lines))
     if plot is not None:

@@ -24,7 +24,7 @@ NoRepeat = Annotated[int | None, typer.Option(min=0, help="Never repeat an n-gra
 FLAGS = {"width": "--beam", "prefixes": "--prefix"}  # options that have another name on the command line
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
+def group_flags(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command take dataclasses of flags: Typer gets a function with a parameter for each of their fields."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}

@@ -103,7 +103,7 @@ def look(
     options = _options(predictor, request, target, {**given, "--kind": kind, "--heads": heads or None})
     with terminal.quiet():
         inputs = _inputs(predictor, texts, source)
-        found = _looked(predictor, inputs, options, targets=_targets(target, texts))
+        found = _look_at(predictor, inputs, options, targets=_targets(target, texts))
         if heads:
             request.heads(found)
         elif request.is_page:
@@ -174,7 +174,7 @@ def _targets(target: str | None, texts: list[str] | None) -> Iterator[str] | Non
     return iter([corpus.clean(target)] * len(texts)) if texts else corpus.read_lines(Path(target))
 
 
-def _looked(
+def _look_at(
     predictor: Predictor, texts: Iterable[Any], options: dict[str, Any], *, targets: Iterator[str] | None = None
 ) -> Iterator[Insight]:
     """In memory that doesn't grow with the number of texts, unless each is read with those before it."""

@@ -18,7 +18,7 @@ from saccade.cli.flags import (
     LengthPenalty,
     NoRepeat,
     RunFolder,
-    grouped,
+    group_flags,
     options_given,
     refuse_others,
 )
@@ -92,7 +92,7 @@ class PictureFlags:
             result.draw(self.pictures / f"{number}{self.ending}")
 
 
-@grouped
+@group_flags
 def predict(
     model: RunFolder,
     source: Annotated[Path | None, typer.Option("--input", help="The file to read. (default: standard input)")] = None,
@@ -121,7 +121,7 @@ def predict(
     if is_typed and "window" in allowed:
         options["window"] = 1
     found = predictor.stream_best(predictor.read(source), **options)
-    watched = terminal.counted(found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty())
+    watched = terminal.count_outputs(found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty())
     console = Console()
     with terminal.quiet():
         for number, best in enumerate(watched, 1):

@@ -56,14 +56,14 @@ class LookOutput:
 
     def each(self, found: Iterator[Insight]) -> None:
         for number, seen in enumerate(found, 1):
-            drawn = None if _is_blank(seen) or seen.draws_itself else self._chosen(seen)
+            drawn = None if _is_blank(seen) or seen.draws_itself else self._choose(seen)
             self._say(seen, drawn)
             if self.picture is not None and not _is_blank(seen):
                 self._draw(seen, drawn, self._path(number))
 
     def heads(self, found: Iterator[Insight]) -> None:
         """A table of what each head does, over all texts; as a picture, a grid of them all for each text."""
-        rows = head_statistics.rows(head_statistics.table(self._looked(found)))
+        rows = head_statistics.rows(head_statistics.table(self._head_weights(found)))
         if not rows:
             raise UserError("text: all are blank; there is nothing to look at")
         if self.as_json:
@@ -94,7 +94,7 @@ class LookOutput:
     def _say(self, seen: Insight, drawn: Drawn | None) -> None:
         """The answer, and where no page holds them the weights."""
         if self.as_json:
-            _print_json(self._asked(seen, drawn).plain())
+            _print_json(self._select_shown(seen, drawn).plain())
             return
         self.console.print(
             heatmap.make_printable(seen.answer.line(), self.console.encoding), highlight=False, markup=False
@@ -104,7 +104,7 @@ class LookOutput:
         elif not self.is_page:
             seen.answer.show(self.console)
 
-    def _asked(self, seen: Insight, drawn: Drawn | None) -> Insight:
+    def _select_shown(self, seen: Insight, drawn: Drawn | None) -> Insight:
         """Through the layers more was recorded than was asked for."""
         if drawn is None or self.view.name not in THROUGH_LAYERS:
             return seen
@@ -117,7 +117,7 @@ class LookOutput:
         names = {"rollout", self.view.name} & set(THROUGH_LAYERS)
         return with_views(seen, sorted(names), kind) if is_through(seen, kind) else seen
 
-    def _looked(self, found: Iterator[Insight]) -> Iterator[HeadWeights]:
+    def _head_weights(self, found: Iterator[Insight]) -> Iterator[HeadWeights]:
         for number, seen in enumerate(found, 1):
             if _is_blank(seen):
                 continue
@@ -132,14 +132,14 @@ class LookOutput:
         else:
             heatmap.to_file(drawn.weight_TS, path, title=seen.answer.line(), **drawn.names)
 
-    def _chosen(self, seen: Insight) -> Drawn:
+    def _choose(self, seen: Insight) -> Drawn:
         found = self.view.of(seen)
-        weight_LHTS, queries, keys = _named(seen, found, self.pieces)
+        weight_LHTS, queries, keys = _name_axes(seen, found, self.pieces)
         most = float(weight_LHTS.max()) if self.view.name in THROUGH_LAYERS else 1.0
         return Drawn(found, weight_LHTS[0, 0], {"queries": queries, "keys": keys, "most": most})
 
     def _draw_grid(self, seen: Insight, kind: str, path: Path) -> None:
-        weight_LHTS, queries, keys = _named(seen, seen.maps[kind], self.pieces)
+        weight_LHTS, queries, keys = _name_axes(seen, seen.maps[kind], self.pieces)
         head = seen.aligning if kind == "cross" else None
         marked = None if head is None or head.head is None else (head.layer, head.head)
         names = {"queries": queries, "keys": keys, "title": seen.answer.line()}
@@ -155,7 +155,7 @@ def _is_blank(seen: Insight) -> bool:
     return not seen.maps and not seen.sides and not seen.draws_itself
 
 
-def _named(seen: Insight, found: Map, pieces: bool) -> tuple[Tensor, list[str], list[str]]:
+def _name_axes(seen: Insight, found: Map, pieces: bool) -> tuple[Tensor, list[str], list[str]]:
     """Weights [L, H, T, S] with the names of their rows and columns."""
     queries, keys = seen.sides[found.queries], seen.sides[found.keys]
     if pieces:

@@ -27,7 +27,7 @@ def num_lines(path: Path | None) -> int | None:
         return sum(1 for _ in file)
 
 
-def counted(found: Iterator[Found], total: int | None, *, hidden: bool) -> Iterator[Found]:
+def count_outputs(found: Iterator[Found], total: int | None, *, hidden: bool) -> Iterator[Found]:
     """Pass outputs on and say how many there were: a bar in a terminal, elsewhere a line a minute."""
     console = Console(stderr=True)
     columns = (BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn())

@@ -56,7 +56,7 @@ def _panel(predictor: Predictor, asked: TrustRequest, *, hidden: bool) -> Panel:
     layer = -1 if asked.layer is None else asked.layer
     head = None if asked.layer is None and asked.head is None else Head(layer, asked.head)
     texts, targets, total = _read(predictor, asked)
-    watch = partial(terminal.counted, total=total, hidden=hidden or asked.source is None)
+    watch = partial(terminal.count_outputs, total=total, hidden=hidden or asked.source is None)
     return trust(predictor, texts, targets=targets, head=head, erase=asked.erase, watch=watch)
 
 

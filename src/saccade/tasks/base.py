@@ -40,7 +40,7 @@ def join_best(best: Sequence[Result]) -> dict[str, Any]:
     return {**first.plain(), **rest}
 
 
-def unwatched(found: Iterator[Any], total: int) -> Iterable[Any]:
+def pass_on(found: Iterator[Any], total: int) -> Iterable[Any]:
     """Pass outputs on: the `watch` of who doesn't want to see them."""
     del total
     return found

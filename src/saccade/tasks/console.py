@@ -15,7 +15,7 @@ DOTS = "⠋"  # of the wheel that rich turns where there are more letters than A
 T = TypeVar("T")
 
 
-def watched(console: Console, rows: Iterable[T], what: str) -> Iterator[T]:
+def show_progress(console: Console, rows: Iterable[T], what: str) -> Iterator[T]:
     """The same rows, counted on a terminal while they go by."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

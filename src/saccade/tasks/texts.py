@@ -12,7 +12,9 @@ from saccade.tasks.base import several
 WINDOW_CHARACTERS = 1 << 22  # a window has no more than this, however long its texts are
 
 
-def aligned(texts: Iterable[str], prefixes: Iterable[str] | None, name: str = "prefixes") -> Iterator[tuple[str, str]]:
+def pair_texts(
+    texts: Iterable[str], prefixes: Iterable[str] | None, name: str = "prefixes"
+) -> Iterator[tuple[str, str]]:
     """Each text with its prefix, or whatever goes with it."""
     texts = several(texts)
     if prefixes is None:

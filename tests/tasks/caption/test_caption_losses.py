@@ -11,7 +11,7 @@ from saccade.data.pictures.captions import CaptionBatch
 from saccade.layers.image_encoder import FeatureEncoder
 from saccade.models.captioner import Captioner, PlaceWeights
 from saccade.models.seq2seq import RecurrentSizes
-from saccade.tasks.caption.loss import Weights, caption_loss, policy_loss, uncovered
+from saccade.tasks.caption.loss import Weights, caption_loss, coverage_penalty, policy_loss
 
 
 def build(attention: str = "soft") -> Captioner:
@@ -41,7 +41,7 @@ def test_without_extras_it_is_cross_entropy_of_the_real_words() -> None:
 def test_what_is_not_covered_by_hand() -> None:
     weight_BTS = torch.tensor([[[0.5, 0.5, 0.0], [0.25, 0.0, 0.75], [9.0, 9.0, 9.0]]])
     real_BT = torch.tensor([[True, True, False]])
-    assert float(uncovered(weight_BTS, real_BT)) == pytest.approx(0.25**2 + 0.5**2 + 0.25**2)
+    assert float(coverage_penalty(weight_BTS, real_BT)) == pytest.approx(0.25**2 + 0.5**2 + 0.25**2)
 
 
 def test_coverage_and_padding() -> None:

@@ -166,7 +166,7 @@ def test_scores_by_length_by_hand() -> None:
     with pytest.raises(UserError, match="sources: 2 given for 5 outputs"):
         bleu.by_length(sources[:2], outputs, references)
     with pytest.raises(UserError, match="references: 3 given for 5 outputs"):
-        bleu.scored(outputs, references[:3])
+        bleu.score_texts(outputs, references[:3])
 
 
 def test_evaluate_reports_by_length_and_draws(run: Path, tmp_path: Path) -> None:

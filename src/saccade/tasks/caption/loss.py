@@ -28,14 +28,14 @@ def caption_loss(network: Captioner, batch: CaptionBatch, weights: Weights) -> t
     vectors_ND, write_N = vectors_BTD[real_BT], batch.write_BT[real_BT]
     loss, likelihood = smoothed_cross_entropy(vectors_ND, network.output.weight, write_N, smoothing=weights.smoothing)
     if weights.coverage:
-        loss = loss + weights.coverage * uncovered(attention.expected_BTS, real_BT)
+        loss = loss + weights.coverage * coverage_penalty(attention.expected_BTS, real_BT)
     if network.is_hard and network.training:
         log_p_BT = words_log_p(network, vectors_BTD, batch.write_BT, real_BT)
         loss = loss + policy_loss(network, log_p_BT, attention, real_BT, weights)
     return loss, likelihood
 
 
-def uncovered(weight_BTS: Tensor, real_BT: Tensor) -> Tensor:
+def coverage_penalty(weight_BTS: Tensor, real_BT: Tensor) -> Tensor:
     """sum_i (1 - sum_t a_ti)²: each place should be looked at once in all (doubly stochastic; Xu 2015, 4.2.1)."""
     return (1 - (weight_BTS * real_BT[..., None]).sum(1)).square().sum()
 

@@ -27,7 +27,7 @@ from saccade.inspection.draw import caption as drawing
 from saccade.inspection.insight import Insight, Map, TextSide, add_end
 from saccade.inspection.record import cross_weights
 from saccade.models.captioner import Captioner
-from saccade.tasks.base import Evaluation, PictureSize, Predictor, Traits, Watch, several, unwatched
+from saccade.tasks.base import Evaluation, PictureSize, Predictor, Traits, Watch, pass_on, several
 
 Given = CaptionSource | NDArray[Any] | Tensor | Path | str
 
@@ -146,7 +146,7 @@ class CaptionWriter(Predictor):
             raise UserError(f"--input: there is nothing at {source}")
         return self.reader.read_inputs(source)
 
-    def evaluate(self, paths: Sequence[Path], *, watch: Watch = unwatched, **options: Any) -> Evaluation:
+    def evaluate(self, paths: Sequence[Path], *, watch: Watch = pass_on, **options: Any) -> Evaluation:
         """Scores against the captions of a TSV file, for pictures in a folder or a file of feature maps.
 
         A model of shapes needs no files: it is tried on pictures that no training saw.
@@ -161,7 +161,7 @@ class CaptionWriter(Predictor):
             raise UserError(f"evaluate: {given} given; it needs a captions file and its pictures' folder or features")
         return self.judge(self.reader.read(str(paths[0]), str(paths[1]), field="evaluate"), watch=watch, **options)
 
-    def judge(self, told: CaptionSet, *, watch: Watch = unwatched, **options: Any) -> Evaluation:
+    def judge(self, told: CaptionSet, *, watch: Watch = pass_on, **options: Any) -> Evaluation:
         """BLEU-1 to 4 with all captions as references, the share that is one of them; of shapes, where nouns look."""
         seen = (told.item(row) for row in range(len(told)))
         found = watch(self.stream(seen, attention=False, **options), len(told))
@@ -194,7 +194,7 @@ class CaptionWriter(Predictor):
         found = search(self.model, source, places_B, way)
         rows = [row for row, best in enumerate(found) for _ in best]
         flat = [hypothesis for best in found for hypothesis in best]
-        weights = iter(self._looked(source[rows], places_B[rows], flat) if attention else [None] * len(flat))
+        weights = iter(self._look(source[rows], places_B[rows], flat) if attention else [None] * len(flat))
         for one, best in zip(seen, found, strict=True):
             yield [self._caption(one, hypothesis, next(weights)) for hypothesis in best]
 
@@ -208,7 +208,7 @@ class CaptionWriter(Predictor):
                 given, wanted = (" x ".join(map(str, size)) for size in (one.source.shape, self.model.encoder.size))
                 raise UserError(f"{one.name or 'input'}: {given} given; this model reads {wanted}")
 
-    def _looked(self, source: Tensor, places_B: Tensor, found: list[Hypothesis]) -> list[NDArray[np.float32]]:
+    def _look(self, source: Tensor, places_B: Tensor, found: list[Hypothesis]) -> list[NDArray[np.float32]]:
         """Read once more with the weights kept: [T, Y, X] of each."""
         read_BT = decoder_input([one.ids for one in found]).to(source.device)
         weight_BTS = cross_weights(self.model, source, places_B, read_BT)[:, 0, 0].float().cpu().numpy()

@@ -26,7 +26,7 @@ from saccade.inspection.trust.cases import TextAndAnswer, TrustTest, make_case
 from saccade.inspection.trust.evidence import TrustCase
 from saccade.inspection.trust.subjects import ClassifierSubject
 from saccade.models.classifier import ClassifierOutput, TextClassifier
-from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, several, unwatched
+from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on, several
 from saccade.tasks.classify.result import KeyTerm, Prediction, rank_terms
 
 WINDOW = 2048  # texts that are read before the first is judged
@@ -128,7 +128,7 @@ class Classifier(Predictor):
             judged = self.network(batch)
         own = int(batch.window_BW[0, batch.window_length_B[0] - 1])
         length = int(batch.length_U[own])
-        answer = self._named(judged.logits_BV[0].float().softmax(-1).cpu())
+        answer = self._name_labels(judged.logits_BV[0].float().softmax(-1).cpu())
         text, pieces = texts[-1].text, self.tokenizer.pieces(batch.ids_US[own, :length].tolist())
         source, label = TextSide.of(text, pieces, self.tokenizer.begins_word), TextSide.of(answer.label, [answer.label])
         maps = {
@@ -152,7 +152,7 @@ class Classifier(Predictor):
         lines = decode_lines("standard input", sys.stdin.buffer) if source is None else read_raw_lines(source)
         return parse_lines(lines, as_dialogue=self.context > 0)
 
-    def evaluate(self, paths: Sequence[Path], *, watch: Watch = unwatched) -> Evaluation:
+    def evaluate(self, paths: Sequence[Path], *, watch: Watch = pass_on) -> Evaluation:
         """Accuracy, macro-F1 and the confusion of labelled files; `watch` sees predictions go by."""
         texts = list(read_labelled(paths, self.columns))
         found = [one.label for one in watch(self.stream(texts), len(texts))]
@@ -186,18 +186,18 @@ class Classifier(Predictor):
         for batch, judged, rows in classify_batches(self.network, encoded, self.texts_per_batch):
             probability_BV = judged.logits_BV.float().softmax(-1).cpu()
             for index, row in enumerate(rows):
-                one = self._named(probability_BV[index])
+                one = self._name_labels(probability_BV[index])
                 if with_weights:
-                    one = self._weighed(one, texts[row], _weights_of(batch, judged, index), key_terms)
+                    one = self._weigh_words(one, texts[row], _weights_of(batch, judged, index), key_terms)
                 found[row] = one
         return [found[row] for row in range(len(texts))]
 
-    def _named(self, probability_V: Tensor) -> Prediction:
+    def _name_labels(self, probability_V: Tensor) -> Prediction:
         shares = probability_V.tolist()
         best = max(range(len(shares)), key=shares.__getitem__)
         return Prediction(self.labels[best], shares[best], dict(zip(self.labels, shares, strict=True)))
 
-    def _weighed(self, one: Prediction, text: Text, weight_TS: Tensor, key_terms: int) -> Prediction:
+    def _weigh_words(self, one: Prediction, text: Text, weight_TS: Tensor, key_terms: int) -> Prediction:
         """The pieces' weights summed into their words'; words behind a cut are left out."""
         words = self.spelling.words(text.text)
         numbers = self._words_of_pieces(words)[: weight_TS.shape[1]]

@@ -46,7 +46,7 @@ def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
     tokenizer = _tokenizer(config, train, folder)
     network = _network(config, tokenizer, labels)
     predictor = _predictor(config, network, tokenizer, labels)
-    encoded = {name: _encoded(predictor, texts) for name, texts in sets.items()}
+    encoded = {name: _encode_sets(predictor, texts) for name, texts in sets.items()}
     labelled.say(sets, encoded, labels, console)
     console.print(f"The vocabulary has {tokenizer.size:,} tokens.", highlight=False)
     objective = _objective(config, train, labels)
@@ -54,7 +54,7 @@ def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
         network=network,
         plan=_plan(config, encoded["train"]),
         loss=partial(classify_loss, network, objective=objective),
-        validate=lambda: _validated(config, predictor, encoded["valid"]),
+        validate=lambda: _make_validation(config, predictor, encoded["valid"]),
         data=[labelled.fingerprint(train)],
         stored={LABELS: json.dumps(labels, ensure_ascii=False)},
         unit="texts",
@@ -117,7 +117,7 @@ def _predictor(
     return Classifier(network, tokenizer, labels, data.spelling, data.places, data.context, data.max_length)
 
 
-def _encoded(predictor: Classifier, texts: list[Text]) -> EncodedTexts:
+def _encode_sets(predictor: Classifier, texts: list[Text]) -> EncodedTexts:
     return encode_texts(
         texts, predictor.encode, predictor.labels, context=predictor.context, max_length=predictor.max_length
     )
@@ -140,7 +140,7 @@ def _objective(config: ClassifyConfig, texts: list[Text], labels: list[str]) -> 
     return Objective(weight_V, training.label_smoothing, config.model.hop_penalty, training.consistency)
 
 
-def _validated(config: ClassifyConfig, predictor: Classifier, texts: EncodedTexts) -> dict[str, float]:
+def _make_validation(config: ClassifyConfig, predictor: Classifier, texts: EncodedTexts) -> dict[str, float]:
     found = measure(predictor.network, texts, predictor.labels, texts_per_batch=predictor.texts_per_batch)
     metric = config.training.metric
     score = -found["valid_loss"] if metric == "loss" else found[f"valid_{metric}"]

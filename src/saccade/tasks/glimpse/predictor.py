@@ -21,7 +21,7 @@ from saccade.inspection.draw import half_blocks
 from saccade.inspection.draw import path as glimpses
 from saccade.inspection.insight import Insight
 from saccade.models.glimpse_network import GlimpseNetwork
-from saccade.tasks.base import Evaluation, PictureSize, Predictor, Traits, Watch, several, unwatched
+from saccade.tasks.base import Evaluation, PictureSize, Predictor, Traits, Watch, pass_on, several
 from saccade.tasks.glimpse.loss import with_first
 from saccade.tasks.glimpse.pictures import FIXED_SEED, number_classes
 
@@ -177,7 +177,7 @@ class Glimpser(Predictor):
             100 * (1 - wrong_T[-1]), loss, [100 * wrong for wrong in wrong_T], share_TNV[-1].argmax(-1)
         )
 
-    def evaluate(self, paths: Sequence[Path], *, watch: Watch = unwatched, samples: int | None = None) -> Evaluation:
+    def evaluate(self, paths: Sequence[Path], *, watch: Watch = pass_on, samples: int | None = None) -> Evaluation:
         """The error on labelled pictures, on canvases like those of training that are the same every time."""
         del watch  # all are looked at together
         images = self.images(paths)

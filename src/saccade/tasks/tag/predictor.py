@@ -31,7 +31,7 @@ from saccade.inspection.draw.heatmap import to_file
 from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.record import recording
 from saccade.models.tagger import TagNetwork
-from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, several, unwatched
+from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on, several
 
 WINDOW = 2048  # sentences that are sorted by length together
 TOKENS_PER_BATCH = 8192
@@ -106,7 +106,7 @@ class Tagger(Predictor):
         `window` are read before the first is written; a model that reads documents waits for the end of one.
         """
         for part in _windows(self.read_together(map(_sentence, itertools.count(1), several(inputs))), window):
-            yield from self._tagged(part, probabilities)
+            yield from self._tag_window(part, probabilities)
 
     def look(
         self,
@@ -120,7 +120,7 @@ class Tagger(Predictor):
         found = []
         for sentence in map(_sentence, itertools.count(1), several(inputs)):
             with recording(self.network, kinds=kinds, norms=norms) as record:
-                (answer,) = self._tagged([[sentence]], probabilities)
+                (answer,) = self._tag_window([[sentence]], probabilities)
             side = TextSide.of(" ".join(sentence.words), sentence.words)
             maps = {
                 kind: Map(
@@ -149,14 +149,14 @@ class Tagger(Predictor):
         for first in lines:
             if clean(first):
                 lines = itertools.chain(blank, [first], lines)
-                tags = {"O", *self.lexicon.tags, *self._shown(self.lexicon.tags)}
+                tags = {"O", *self.lexicon.tags, *self._show_span(self.lexicon.tags)}
                 if looks_like_columns(first, tags):
                     return parse_sentences(name, lines, self.columns._replace(tag=None))
                 return _texts(lines)
             blank.append("")
         return iter(())
 
-    def evaluate(self, paths: Sequence[Path], *, watch: Watch = unwatched) -> Evaluation:
+    def evaluate(self, paths: Sequence[Path], *, watch: Watch = pass_on) -> Evaluation:
         """Spans and tags against those of CoNLL files, as conlleval prints them."""
         gold = [sentence for file in read_files(paths, self.columns) for sentence in file.sentences]
         return evaluation(
@@ -165,7 +165,7 @@ class Tagger(Predictor):
             has_spans=self.lexicon.spelling is not None,
         )
 
-    def _tagged(self, window: list[Document], probabilities: bool) -> Iterator[Tagged]:
+    def _tag_window(self, window: list[Document], probabilities: bool) -> Iterator[Tagged]:
         found: dict[int, list[Tagged]] = {}
         for rows in _batches(window):
             batch = [window[row] for row in rows]
@@ -197,12 +197,12 @@ class Tagger(Predictor):
         self, sentence: TaggedSentence, ids: list[int], log_probability: float, probability_TV: Tensor | None
     ) -> Tagged:
         words = sentence.words
-        tags = self._shown([self.lexicon.tags[index] for index in ids[: len(words)]])
+        tags = self._show_span([self.lexicon.tags[index] for index in ids[: len(words)]])
         if probability_TV is None:
             return Tagged(words, tuple(tags), log_probability)
         return Tagged(words, tuple(tags), log_probability, tuple(self.lexicon.tags), probability_TV[: len(words)])
 
-    def _shown(self, tags: Sequence[str]) -> list[str]:
+    def _show_span(self, tags: Sequence[str]) -> list[str]:
         return list(tags) if self.lexicon.spelling is None else convert_tags(tags, "bio")
 
 

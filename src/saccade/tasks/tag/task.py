@@ -79,7 +79,7 @@ def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
     gold = [sentence for file in files for sentence in file.sentences]
     found, has_spans = tagger.predict(gold), tagger.lexicon.spelling is not None
     scores = evaluation([one.tags for one in gold], [one.tags for one in found], has_spans=has_spans).scores
-    mark = _spans_marked if has_spans else _tags_marked
+    mark = _mark_spans if has_spans else _mark_tags
     marked = [(mark(one), mark(other)) for one, other in zip(gold, found, strict=True)]
     wrong = [pair for pair in marked if pair[0] != pair[1]]
     some = wrong[:: max(1, len(wrong) // NUM_MISTAKES)][:NUM_MISTAKES]
@@ -115,7 +115,7 @@ class _Validator:
         return {"score": score, **{f"valid_{name}": scores[name] for name in names}, "valid_loss": mean}
 
 
-def _spans_marked(one: TaggedSentence | Tagged) -> Markup:
+def _mark_spans(one: TaggedSentence | Tagged) -> Markup:
     """The sentence with its spans in brackets."""
     words = [escape(word) for word in one.words]
     for kind, first, last in find_spans(one.tags):
@@ -124,7 +124,7 @@ def _spans_marked(one: TaggedSentence | Tagged) -> Markup:
     return Markup(" ").join(words)
 
 
-def _tags_marked(one: TaggedSentence | Tagged) -> Markup:
+def _mark_tags(one: TaggedSentence | Tagged) -> Markup:
     marked = Markup("{}<small>/{}</small>")
     return Markup(" ").join(marked.format(word, tag) for word, tag in zip(one.words, one.tags, strict=True))
 

@@ -26,7 +26,7 @@ from saccade.training.options import Loss, Plan
 MULTIPLE = 8  # of the widths of even batches
 
 
-def settled(config: TranslateConfig, network: Network, stores: list[Store], console: Console) -> TranslateConfig:
+def settle_batches(config: TranslateConfig, network: Network, stores: list[Store], console: Console) -> TranslateConfig:
     """The config with what it leaves to be found here: the size of a batch, and its kind."""
     update: dict[str, Any] = {"batches": _kind(config)}
     if config.training.tokens_per_batch == "auto" and any(len(store) for store in stores):

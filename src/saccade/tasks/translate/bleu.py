@@ -45,7 +45,7 @@ def check_tokenize(tokenize: str) -> None:
         raise UserError(f"tokenize: {tokenize!r} given; allowed: {', '.join(sacrebleu.BLEU.TOKENIZERS)}")
 
 
-def scored(outputs: Sequence[str], references: Sequence[str], *, tokenize: str = "13a") -> TextScores:
+def score_texts(outputs: Sequence[str], references: Sequence[str], *, tokenize: str = "13a") -> TextScores:
     """BLEU and chrF as sacreBLEU counts them, and the word error rate."""
     check_tokenize(tokenize)
     if len(outputs) != len(references):
@@ -69,12 +69,12 @@ def by_length(
     for shortest, longest in zip((0, *(length + 1 for length in LENGTHS)), (*LENGTHS, None), strict=True):
         rows = [row for row, n in enumerate(lengths) if shortest <= n and (longest is None or n <= longest)]
         if rows:
-            part = scored([outputs[row] for row in rows], [references[row] for row in rows], tokenize=tokenize)
+            part = score_texts([outputs[row] for row in rows], [references[row] for row in rows], tokenize=tokenize)
             found.append(LengthScores(shortest, longest, len(rows), part.bleu, part.chrf))
     return found
 
 
-def said(scores: TextScores) -> list[str]:
+def describe_scores(scores: TextScores) -> list[str]:
     """Both scores with what is needed to compare them."""
     return [
         f"BLEU {scores.bleu:.2f}  ({scores.bleu_signature})",

@@ -59,23 +59,25 @@ def target_tokenizer(config: TranslateConfig, folder: Path, console: Console = Q
     stored = sorted(folder.glob("tokenizer.target.*"))
     if stored:
         return load_tokenizer(stored[0])
-    tokenizer = _learned(config, console, (1,), "targets")
+    tokenizer = _learn_tokenizer(config, console, (1,), "targets")
     tokenizer.save(folder / tokenizer_file_name(tokenizer, "tokenizer.target"))
     return tokenizer
 
 
 def _learned_both(config: TranslateConfig, console: Console) -> Tokenizers:
     if config.tokenizer.shared:
-        return (_learned(config, console, (0, 1), "training text"),) * 2
-    return _learned(config, console, (0,), "sources"), _learned(config, console, (1,), "targets")
+        return (_learn_tokenizer(config, console, (0, 1), "training text"),) * 2
+    return _learn_tokenizer(config, console, (0,), "sources"), _learn_tokenizer(config, console, (1,), "targets")
 
 
-def _learned(
+def _learn_tokenizer(
     config: TranslateConfig, console: Console, sides: tuple[int, ...], what: str
 ) -> SentencePiece | Vocabulary:
     section = config.tokenizer
     texts = (pair[side] for pairs in training_corpora(config.data) for pair in pairs.pairs() for side in sides)
-    chosen = sample_texts(watch.watched(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed)
+    chosen = sample_texts(
+        watch.show_progress(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed
+    )
     if len(chosen.texts) < chosen.num_seen:
         console.print(f"The tokenizer learns from {len(chosen.texts):,} of {chosen.num_seen:,} texts, by chance.")
     with watch.busy(console, f"learning a vocabulary of {section.vocabulary_size:,} ({section.kind}) from the {what}"):
@@ -90,7 +92,7 @@ def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Conso
         drawn = {"sampling": alpha, "variant": variant} if alpha else {}
         return prepare_store(
             root,
-            lambda: watch.watched(console, pairs.pairs(), f"preparing {pairs.name}"),
+            lambda: watch.show_progress(console, pairs.pairs(), f"preparing {pairs.name}"),
             pairs.files(),
             encode=(_encoder(both[0], alpha), _encoder(both[1], alpha)),
             identity={"files": {"source": pairs.source, "target": pairs.target}, "tokenizers": marks, **drawn},

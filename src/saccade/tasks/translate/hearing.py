@@ -66,7 +66,7 @@ def evaluation(
     rows, later = by_length(outputs, references), monotonic(translator, pairs)
     right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
     figures: dict[str, Any] = {"num_pairs": len(pairs), **scores._asdict(), "exactly_right": 100 * right / len(pairs)}
-    lines = [*bleu.said(scores), f"exactly right {figures['exactly_right']:.2f}%"]
+    lines = [*bleu.describe_scores(scores), f"exactly right {figures['exactly_right']:.2f}%"]
     if later is not None:
         figures["monotonic"] = None if math.isnan(later) else later
         lines.append(f"words that look later than the word before {later:.2f}%")
@@ -82,7 +82,7 @@ class SoundReport(NamedTuple):
     sections: list[tuple[str, str]]
 
 
-def examined(translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str]) -> SoundReport:
+def report_sound(translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str]) -> SoundReport:
     """Word errors by length, and where in the sound some outputs looked."""
     rows = by_length(outputs, [pair.target for pair in pairs])
     cells = [(row.num_words, f"{row.num_pairs:,}", f"{row.wer:.2f}") for row in rows]

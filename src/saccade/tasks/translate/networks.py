@@ -34,7 +34,7 @@ RNN_SIZES: dict[str, dict[str, int | float]] = {
 }
 
 
-def _filled(given: object, sizes: dict[str, dict[str, int | float]]) -> object:
+def _fill_sizes(given: object, sizes: dict[str, dict[str, int | float]]) -> object:
     """What isn't given is taken from the size."""
     if not isinstance(given, dict):
         return given
@@ -56,7 +56,7 @@ class TransformerModel(TransformerFields):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, given: object) -> object:
-        return _filled(given, TRANSFORMER_SIZES)
+        return _fill_sizes(given, TRANSFORMER_SIZES)
 
 
 class RnnModel(Section):
@@ -83,7 +83,7 @@ class RnnModel(Section):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, given: object) -> object:
-        return _filled(given, RNN_SIZES)
+        return _fill_sizes(given, RNN_SIZES)
 
     @model_validator(mode="after")
     def _check(self) -> RnnModel:

@@ -35,8 +35,8 @@ from saccade.inspection.insight import Head, Insight
 from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
-from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, unwatched
-from saccade.tasks.texts import aligned, by_length, windows
+from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on
+from saccade.tasks.texts import by_length, pair_texts, windows
 from saccade.tasks.translate import bleu, hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
 from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult
@@ -100,7 +100,7 @@ class Translator(Predictor):
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
     ) -> list[list[TranslationResult]]:
         """The `num_best` outputs for each text, best first."""
-        return self._predict(list(aligned(texts, prefixes)), 1, *_request(self.options, decoding))
+        return self._predict(list(pair_texts(texts, prefixes)), 1, *_request(self.options, decoding))
 
     def stream(
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
@@ -115,7 +115,7 @@ class Translator(Predictor):
         request = _request(self.options, decoding)
         number = 1
         size = min(window, WINDOW_SOUNDS) if isinstance(self.source, Sounds) else window
-        for part in windows(aligned(lines, prefixes), size):
+        for part in windows(pair_texts(lines, prefixes), size):
             yield from self._predict(part, number, *request)
             number += len(part)
 
@@ -135,7 +135,7 @@ class Translator(Predictor):
         if isinstance(self.model, Ensemble):
             raise UserError("look: an ensemble has no attention of its own; look at one run")
         options = choose_options(self.options, decoding)
-        given = [self._encode(*text, number) for number, text in enumerate(aligned(texts, targets, "targets"), 1)]
+        given = [self._encode(*text, number) for number, text in enumerate(pair_texts(texts, targets, "targets"), 1)]
         return look.look_at(self, given, options, kinds=kinds, norms=norms, is_given=targets is not None)
 
     def read(self, source: Path | None) -> Iterator[str]:
@@ -159,7 +159,7 @@ class Translator(Predictor):
         paths: Sequence[Path],
         *,
         tokenize: str = "13a",
-        watch: Watch = unwatched,
+        watch: Watch = pass_on,
         **decoding: Any,
     ) -> Evaluation:
         """BLEU, chrF and word errors of line-aligned files, or of one with both sides; `watch` sees outputs go by."""
@@ -169,14 +169,14 @@ class Translator(Predictor):
         pairs = list(self.pairs(Corpus(*map(str, paths))))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
         outputs = [found.text for found in watch(self.stream(sources, **decoding), len(pairs))]
-        scores = bleu.scored(outputs, references, tokenize=tokenize)
+        scores = bleu.score_texts(outputs, references, tokenize=tokenize)
         if isinstance(self.source, Sounds):
             return hearing.evaluation(self, pairs, outputs, scores)
         by_length = bleu.by_length(sources, outputs, references, tokenize=tokenize)
         rows = [{"label": row.label, **row._asdict()} for row in by_length]
         return Evaluation(
             {"num_pairs": len(pairs), **scores._asdict(), "by_length": rows},
-            [*bleu.said(scores), "", *bleu.table(by_length)],
+            [*bleu.describe_scores(scores), "", *bleu.table(by_length)],
             lambda path: bleu.plot(by_length, path),
         )
 

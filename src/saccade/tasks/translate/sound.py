@@ -12,14 +12,14 @@ from saccade.data.sound.recordings import Recordings, find_named_files, prepare_
 from saccade.data.store import Store, prepare_store
 from saccade.data.text.corpus import Corpus, Pair
 from saccade.data.text.tokenizer import SentencePiece, Vocabulary
-from saccade.tasks.console import busy, watched
+from saccade.tasks.console import busy, show_progress
 from saccade.tasks.translate import corpora
 from saccade.tasks.translate.config import TranslateConfig
 
 
 def recordings(corpus: Corpus, mel: Mel, root: Path, console: Console) -> Recordings:
     """The frames of every file that a list names; names are looked up from where the list lies."""
-    files = files_of(corpus, watched(console, corpus.pairs(), f"looking for the files of {corpus.name}"))
+    files = files_of(corpus, show_progress(console, corpus.pairs(), f"looking for the files of {corpus.name}"))
     with busy(console, f"making frames of {len(files):,} WAV files"):
         return prepare_recordings(root, files, mel)
 

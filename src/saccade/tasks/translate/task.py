@@ -41,7 +41,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config.data, stores[: len(config.data.corpora)], held_out, console)
     network = model(config, both)
-    config = batches.settled(config, network, stores, console)
+    config = batches.settle_batches(config, network, stores, console)
     return Job(
         config=config,
         network=network,
@@ -140,7 +140,7 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     written = [found.text for found in translator.predict(sources)]
     tokenize = config.training.bleu_tokenize
-    scores = bleu.scored(written, references, tokenize=tokenize)
+    scores = bleu.score_texts(written, references, tokenize=tokenize)
     return Outputs(name, pairs, written, scores, bleu.by_length(sources, written, references, tokenize=tokenize))
 
 
@@ -149,7 +149,7 @@ def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     found = outputs(config, translator)
     scores = {**found.scores._asdict(), "num_pairs": len(found.pairs)}
     if config.features is not None:
-        heard = hearing.examined(translator, found.pairs, found.texts)
+        heard = hearing.report_sound(translator, found.pairs, found.texts)
         return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)
     has_attention = getattr(config.model, "attention", "") != "none"
     lengths = [(part.label, part.num_pairs, part.bleu) for part in found.by_length]

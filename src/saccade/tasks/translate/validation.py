@@ -72,7 +72,7 @@ class Validator:
     def measure(self) -> dict[str, float]:
         """Scores and the loss; "score" is the chosen one, higher is better."""
         outputs = [found.text for found in self.translator.predict([pair.source for pair in self.pairs], width=1)]
-        scores = bleu.scored(outputs, [pair.target for pair in self.pairs], tokenize=self.judgement.tokenize)
+        scores = bleu.score_texts(outputs, [pair.target for pair in self.pairs], tokenize=self.judgement.tokenize)
         loss = self._loss()
         found = {"valid_bleu": scores.bleu, "valid_chrf": scores.chrf, "valid_loss": loss}
         if self.judgement.shows_word_errors or self.judgement.metric == "wer":
