@@ -120,7 +120,7 @@ def section(*corpora: str) -> str:
         ),
         ("seed: 1\n", r"data: missing"),
         ("- 1\n", r"a config is a mapping of sections"),
-        ("a: [1\n", r"run.yaml: not YAML"),
+        ("a: [1\n", r"run.yaml: this is not YAML"),
         ("", r"a config is a mapping"),
     ],
 )

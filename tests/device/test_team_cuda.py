@@ -89,7 +89,7 @@ def trained(folder: Path, dtype: torch.dtype, *, sharded: bool) -> tuple[list[fl
     Trainer(model, Rows(), loss, options, folder).run(validate, report)
     again = Trainer(model, Rows(), loss, options, folder)
     assert again.progress.step == 12
-    return found, {name: shards.joined(weight).detach() for name, weight in model.named_parameters()}
+    return found, {name: shards.join_shards(weight).detach() for name, weight in model.named_parameters()}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -13,7 +13,7 @@ from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.ops import float8
 from saccade.ops.linear import fused_linear
 from saccade.ops.relu_network import fused_network
-from saccade.training.distributed.shards import blocks
+from saccade.training.distributed.shards import transformer_blocks
 from saccade.training.losses import smoothed_cross_entropy
 
 
@@ -62,7 +62,7 @@ def network(**sizes: float) -> Transformer:
 def test_only_the_blocks_linear_layers_and_only_while_training(monkeypatch: pytest.MonkeyPatch) -> None:
     model, shapes = network(), []
     names = [*model.state_dict()]
-    float8.train_in_float8(blocks(model))
+    float8.train_in_float8(transformer_blocks(model))
     assert [*model.state_dict()] == names
 
     def seen(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ def test_only_the_blocks_linear_layers_and_only_while_training(monkeypatch: pyte
 def test_a_copy_computes_with_its_own_weights() -> None:
     """A model in training is written with by a copy of it, in another precision."""
     model = network()
-    float8.train_in_float8(blocks(model))
+    float8.train_in_float8(transformer_blocks(model))
     copied = copy.deepcopy(model).double()
     source_BS, length_B = torch.randint(4, 19, (2, 6)), torch.full((2,), 6)
     assert copied.eval()(source_BS, length_B, source_BS).dtype == torch.float64
@@ -127,7 +127,7 @@ def curve(model: Transformer, *, recomputes: bool = False) -> list[float]:
 
 def test_a_model_learns_as_in_float32() -> None:
     wide, narrow = network(), network()
-    float8.train_in_float8(blocks(narrow))
+    float8.train_in_float8(transformer_blocks(narrow))
     expected, found = torch.tensor(curve(wide)), torch.tensor(curve(narrow))
     assert not torch.equal(expected, found)
     assert expected[-1] < 0.8 * expected[0]
@@ -138,7 +138,7 @@ def test_a_model_learns_as_in_float32() -> None:
 def test_recomputed_blocks_are_as_narrow_the_second_time() -> None:
     models = [network() for _ in range(2)]
     for model in models:
-        float8.train_in_float8(blocks(model))
+        float8.train_in_float8(transformer_blocks(model))
     kept, made_again = (curve(model, recomputes=flag)[:5] for model, flag in zip(models, (False, True), strict=True))
     assert kept == made_again
 

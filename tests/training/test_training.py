@@ -21,7 +21,7 @@ from saccade.errors import NonFiniteLoss, UserError
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training import checkpoints, losses, precision
 from saccade.training.averages import MovingAverage
-from saccade.training.batch_size import largest_fitting
+from saccade.training.batch_size import find_batch_size
 from saccade.training.loop import Trainer
 from saccade.training.losses import disagreement, sequence_loss
 from saccade.training.options import TrainingOptions
@@ -177,7 +177,7 @@ def test_the_moving_average_is_the_equation() -> None:
         torch.testing.assert_close(average.weights["weight"], torch.full((1, 2), 0.1 * 1 + 0.9 * 3))
         average.update(model, 100)
     torch.testing.assert_close(average.weights["weight"], torch.full((1, 2), 0.5 * 2.8 + 0.5 * 3))
-    with average.in_place_of(model):
+    with average.swap_into(model):
         assert model.weight[0, 0].item() == pytest.approx(2.9)
     assert model.weight[0, 0].item() == 3.0
 
@@ -188,7 +188,7 @@ def test_the_mean_of_the_last_validated_weights_is_kept_only_if_it_is_better(tmp
         scores = iter([1.0, 2.0, 3.0, last_score])
         trainer.run(lambda: {"score": next(scores)}, lambda *_: None)  # noqa: B023
         stored = load_file(tmp_path / name / "model.safetensors")["encoder_norm.weight"]
-        files = checkpoints.steps(tmp_path / name / "validated")
+        files = checkpoints.list_checkpoints(tmp_path / name / "validated")
         assert [path.stem for path in files] == ["step-000000004", "step-000000006"]
         parts = [load_file(path)["encoder_norm.weight"] for path in files]
         assert torch.equal(stored, torch.stack(parts).mean(0)) is (name == "better")
@@ -239,18 +239,18 @@ def test_the_batch_size_is_found_by_trying() -> None:
         if batch.source_BS.numel() > 5000:
             raise torch.OutOfMemoryError
 
-    assert largest_fitting(step, longest=100, device=torch.device("cpu")) == 4096
+    assert find_batch_size(step, longest=100, device=torch.device("cpu")) == 4096
     assert tried[:2] == [(1, 100), (2, 100)]
 
 
 def test_a_truncated_checkpoint_costs_no_earlier_one(tmp_path: Path) -> None:
     run(build(tmp_path, 9))
-    *_, newest = checkpoints.steps(tmp_path / "checkpoints")
+    *_, newest = checkpoints.list_checkpoints(tmp_path / "checkpoints")
     newest.write_bytes(newest.read_bytes()[:1000])
     with pytest.warns(UserWarning, match=r"step-000000009.safetensors is damaged; the run goes on from step-0+6"):
         assert build(tmp_path, 9).progress.step == 6
     assert (tmp_path / "checkpoints" / "damaged-step-000000009.safetensors").exists()
-    (whole,) = checkpoints.steps(tmp_path / "checkpoints")
+    (whole,) = checkpoints.list_checkpoints(tmp_path / "checkpoints")
     whole.write_bytes(b"")
     with pytest.raises(UserError, match="is damaged, and so is every other checkpoint"):
         build(tmp_path, 9)
@@ -263,7 +263,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     model = build(tmp_path, 1).model
     checkpoints.save_weights(tmp_path / "model.safetensors", model)
     del model.encoder[0]  # type: ignore[operator, union-attr]
-    with pytest.raises(UserError, match=r"checkpoint: it is of another model; only one of them has encoder\.0"):
+    with pytest.raises(UserError, match=r"checkpoint: it belongs to another model; only one of them has encoder\.0"):
         checkpoints.load_weights(tmp_path / "model.safetensors", model)
 
 

@@ -28,7 +28,7 @@ class Sinusoidal(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         if width % 2:
-            raise ValueError(f"width: {width} given; sinusoidal positions need an even one")
+            raise ValueError(f"width: {width} given; sinusoidal positions need an even width")
         rate_half = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
         self.register_buffer("rate_half", rate_half, persistent=False)
         self._tables: dict[tuple[int, torch.device], Tensor] = {}

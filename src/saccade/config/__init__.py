@@ -1,1 +1,1 @@
-"""Configuration: a typed schema, loading with overrides, building objects."""
+"""Configuration: a typed schema, and loading with overrides."""

@@ -1,4 +1,4 @@
-"""What reads a text, step by step or all at once: the fields that the models of several tasks share."""
+"""Fields of text encoders, which the models of several tasks share."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from saccade.models.transformer import BlockSizes, Dropouts
 
 
 class RecurrentFields(Section):
-    """Recurrent layers over a text."""
+    """The fields of recurrent layers over a text."""
 
     cell: Literal["rnn", "gru", "lstm"] = "gru"
     direction: Literal["forward", "backward", "both"] = "both"
-    width: Positive = Field(default=256, description="Of both directions together.")
+    width: Positive = Field(default=256, description="Width of both directions together.")
     num_layers: Positive = 1
 
     @model_validator(mode="after")
     def _check_width(self) -> RecurrentFields:
         if self.direction == "both" and self.width % 2:
-            raise ValueError(f"width: {self.width} given; two directions need an even one")
+            raise ValueError(f"width: {self.width} given; two directions need an even width")
         return self
 
     def layers(self, input_width: int, *, num_layers: int, dropout: float) -> RecurrentTextEncoder:
-        """So many of them."""
+        """Build an encoder with this many layers."""
         return RecurrentTextEncoder(
             input_width,
             self.width,
@@ -38,7 +38,7 @@ class RecurrentFields(Section):
 
 
 class TransformerFields(Section):
-    """Blocks of self-attention and feed-forward."""
+    """The fields of Transformer blocks."""
 
     width: Positive = 128
     num_heads: Positive = 4
@@ -49,8 +49,8 @@ class TransformerFields(Section):
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     norm: Literal["pre", "post"] = "pre"
     positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
-    window: Positive | None = Field(default=None, description="How far self-attention sees to either side.")
-    score: ScoreName = Field(default="scaled_dot", description="Of the heads.")
+    window: Positive | None = Field(default=None, description="Steps that self-attention sees to either side.")
+    score: ScoreName = Field(default="scaled_dot", description="The score of the attention heads.")
     normalizer: NormalizerName = "softmax"
 
     @model_validator(mode="after")
@@ -62,7 +62,7 @@ class TransformerFields(Section):
         return self
 
     def block_sizes(self, dropout: float) -> BlockSizes:
-        """What a block is made of."""
+        """Return the sizes of a block."""
         return BlockSizes(
             self.width,
             self.num_heads,

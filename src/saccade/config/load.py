@@ -1,4 +1,4 @@
-"""A config from a file and overrides; what is wrong with it is said in one line."""
+"""Loads a config from a file and overrides; errors are one line."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def load(path: Path, overrides: Iterable[str], kinds: Kinds) -> Any:
     except FileNotFoundError:
         raise UserError(f"config: there is no file at {path}") from None
     except UnicodeDecodeError:
-        raise UserError(f"{path}: not UTF-8") from None
+        raise UserError(f"{path}: this is not UTF-8") from None
     except yaml.YAMLError as error:
-        raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+        raise UserError(f"{path}: this is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: a config is a mapping of sections (data, tokenizer, model, training, decoding)")
     for override in overrides:
@@ -43,11 +43,11 @@ def check(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        raise UserError(f"{where}: {'; '.join(_said(problem, kind) for problem in error.errors())}") from None
+        raise UserError(f"{where}: {'; '.join(_describe(problem, kind) for problem in error.errors())}") from None
 
 
 def save(config: RunSection, path: Path) -> None:
-    """The filled-in config, as YAML."""
+    """Write the filled-in config as YAML."""
     with replace_file(path) as draft:
         draft.write_text(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True), "utf-8")
 
@@ -68,7 +68,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
         raise UserError(f"{override!r}: {value!r} is not a YAML value") from None
 
 
-def _said(problem: Any, kind: type[RunSection]) -> str:
+def _describe(problem: Any, kind: type[RunSection]) -> str:
     places = [*_places(problem["loc"], kind)]
     where = ".".join(name for name, _ in places)
     if problem["type"] == "extra_forbidden":
@@ -80,7 +80,7 @@ def _said(problem: Any, kind: type[RunSection]) -> str:
 
 
 def _places(location: tuple[int | str, ...], kind: type[RunSection]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """The names a user wrote on the way to a problem, each with the section it stands in.
+    """Yield the names a user wrote on the way to a problem, each with the section it stands in.
 
     Pydantic also names which of several kinds of section was chosen; no user wrote that.
     """
@@ -97,14 +97,14 @@ def _places(location: tuple[int | str, ...], kind: type[RunSection]) -> Iterator
 
 
 def _sections(annotation: Any) -> list[type[BaseModel]]:
-    """The kinds of section that a field may hold, perhaps in a list."""
+    """Return the kinds of section that a field may hold, perhaps in a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return list(dict.fromkeys(section for part in get_args(annotation) for section in _sections(part)))
 
 
 def _suggestion(name: str, section: type[BaseModel]) -> str:
-    """The fields of the section, nearest first."""
+    """Suggest the field with the nearest name, or list all fields of the section."""
     names = list(section.model_fields)
     near = difflib.get_close_matches(name, names, n=1)
     return f" (did you mean {near[0]}?)" if near else f"; allowed: {', '.join(names)}"

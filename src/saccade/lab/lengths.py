@@ -58,8 +58,8 @@ def run(configs: Sequence[Path], *, seeds: int, jobs: int, out: Path, console: C
 
 def _outcome(config: Path, seed: int, out: Path, console: Console) -> Outcome:
     folder = out / f"{config.stem}-{seed}"
-    process.train([str(config), f"seed={seed}"], folder)
-    minutes = sum(row.get("seconds", 0.0) for row in report.rows(folder / "log.jsonl")) / 60
+    process.train_in_process([str(config), f"seed={seed}"], folder)
+    minutes = sum(row.get("seconds", 0.0) for row in report.read_log(folder / "log.jsonl")) / 60
     found = task.outputs(config_file.load(folder / "config.yaml"), load_run(folder))
     console.print(f"{folder.name}: BLEU {found.scores.bleu:.2f} after {minutes:.1f} minutes")
     by_length = {row.label: row.bleu for row in found.by_length if row.num_pairs >= FEWEST_PAIRS}

@@ -1,4 +1,4 @@
-"""The config of a run, of whichever task."""
+"""Loads the config of a run of any task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trained runs, ready to use."""
+"""Loads trained runs as predictors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def load_run(folder: Path | str, *others: Path | str) -> Any:
 
 def _load_one(folder: Path) -> Predictor:
     if not (folder / "config.yaml").exists():
-        raise UserError(f"{folder}: not a run folder (it has no config.yaml)")
+        raise UserError(f"{folder}: this is not a run folder (it has no config.yaml)")
     if not (folder / "model.safetensors").exists():
-        raise UserError(f"{folder}: no model yet; its training has not reached its first validation")
+        raise UserError(f"{folder}: there is no model yet; its training has not reached its first validation")
     config = config_file.load(folder / "config.yaml")
     return TASKS[config.task].load(config, folder)

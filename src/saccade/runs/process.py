@@ -1,4 +1,4 @@
-"""Training in a process of its own."""
+"""Trains in a process of its own."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from saccade.errors import UserError
 
 
-def command(arguments: list[str], folder: Path) -> list[str]:
-    """`saccade train ARGUMENTS --run FOLDER`, as this Python runs it."""
+def train_command(arguments: list[str], folder: Path) -> list[str]:
+    """Return the command `saccade train ARGUMENTS --run FOLDER` for this Python."""
     return [sys.executable, "-c", "from saccade.cli import main; main()", "train", *arguments, "--run", str(folder)]
 
 
-def train(arguments: list[str], folder: Path) -> None:
-    """Train to the end; what went wrong is raised here."""
-    done = subprocess.run(command(arguments, folder), capture_output=True, text=True, check=False)
+def train_in_process(arguments: list[str], folder: Path) -> None:
+    """Train to the end in a child process; raise its error here."""
+    done = subprocess.run(train_command(arguments, folder), capture_output=True, text=True, check=False)
     if done.returncode == 2:
         raise UserError(f"{folder}: {done.stderr.strip().removeprefix('saccade: ')}")
     if done.returncode:

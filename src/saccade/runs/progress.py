@@ -1,4 +1,4 @@
-"""What is shown and logged while a run goes on."""
+"""Shows and logs the progress of a run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TrainingBar:
         )
         self.log, self.device = trainer.folder / "log.jsonl", trainer.options.device
         _forget_after(self.log, trainer.progress)
-        self.board = _board(trainer.folder / "tensorboard", done) if tensorboard else None
+        self.tensorboard = _open_tensorboard(trainer.folder / "tensorboard", done) if tensorboard else None
         self.last_step = total
         self.smoothed: dict[str, float] = {}
         self.logged = time.monotonic()
@@ -55,11 +55,11 @@ class TrainingBar:
 
     def __exit__(self, *error: object) -> None:
         self.bar.stop()
-        if self.board is not None:
-            self.board.close()
+        if self.tensorboard is not None:
+            self.tensorboard.close()
 
     def report(self, progress: checkpoints.Progress, measured: dict[str, Any]) -> None:
-        """One step or one validation is done."""
+        """Show and log a step or a validation."""
         shown: dict[str, Any] = {"memory": _memory_held(self.device) / 2**30}
         if "loss" in measured:
             shown |= {"loss": self._smooth("loss", measured), "rate": self._smooth("items_per_second", measured)}
@@ -68,7 +68,7 @@ class TrainingBar:
             measured = {f"{self.unit}_per_second" if k == "items_per_second" else k: v for k, v in measured.items()}
         else:
             self.bar.console.print(_validation_line(progress, measured))
-            shown["valid"] = next(_judged(measured), "")
+            shown["valid"] = next(_format_figures(measured), "")
         if "skipped" in measured:
             what = f"the loss is not finite; skipped ({progress.skipped} so far)"
             self.bar.console.print(f"step {progress.step:,}: {what}")
@@ -89,21 +89,21 @@ class TrainingBar:
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
         with self.log.open("a", encoding="utf-8") as file:
             file.write(json.dumps(finite) + "\n")
-        if self.board is not None:
+        if self.tensorboard is not None:
             for name, value in finite.items():
                 if isinstance(value, float):
-                    self.board.add_scalar(name, value, row["step"])
+                    self.tensorboard.add_scalar(name, value, row["step"])
 
 
 def _validation_line(progress: checkpoints.Progress, measured: dict[str, Any]) -> str:
     what = f"mean of {measured['averaged']}" if "averaged" in measured else f"step {progress.step:,}"
     is_new = "averaged" in measured or progress.best_step == progress.step
     best = "  best so far" if is_new and measured["score"] == progress.best_score else ""
-    return f"{what}: {', '.join(_judged(measured))}{best}"
+    return f"{what}: {', '.join(_format_figures(measured))}{best}"
 
 
-def _judged(measured: dict[str, Any]) -> Iterator[str]:
-    """The figures of a validation in words; the loss only where there is no perplexity."""
+def _format_figures(measured: dict[str, Any]) -> Iterator[str]:
+    """Yield the figures of a validation in words; the loss only if there is no perplexity."""
     hidden = "valid_loss" if "valid_perplexity" in measured else ""
     figures = {name: value for name, value in measured.items() if name.startswith("valid_") and name != hidden}
     return (f"{name_of(name)} {value:.2f}" for name, value in figures.items())
@@ -113,7 +113,7 @@ def _memory_held(device: torch.device) -> int:
     return torch.cuda.memory_reserved(device) if device.type == "cuda" else psutil.Process().memory_info().rss
 
 
-def _board(folder: Path, step: int) -> Any:
+def _open_tensorboard(folder: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -122,7 +122,7 @@ def _board(folder: Path, step: int) -> Any:
 
 
 def _forget_after(path: Path, progress: checkpoints.Progress) -> None:
-    """Lines after the checkpoint will be written again."""
+    """Remove the lines after the checkpoint, which will be written again."""
     if path.exists():
         rows = [line for line in path.read_text("utf-8").splitlines() if _is_before(line, progress)]
         with replace_file(path) as draft:

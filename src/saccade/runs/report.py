@@ -1,4 +1,4 @@
-"""A run's report.html: its curves, its scores, and what its task has to show."""
+"""Writes a run's report.html: its curves, its scores, and its task's own part."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from saccade.runs.load import load_run
 from saccade.tasks import TASKS
 
 
-def write(folder: Path) -> Path:
-    """Write the report of a trained run, on its best model."""
+def write_report(folder: Path) -> Path:
+    """Write the report of a trained run's best model."""
     config, path = config_file.load(folder / "config.yaml"), folder / "report.html"
     examine = TASKS[config.task].examine
     found = None if examine is None else examine(config, load_run(folder))
-    log = rows(folder / "log.jsonl")
+    log = read_log(folder / "log.jsonl")
     report.write(
         path,
         title=folder.name,
@@ -31,6 +31,6 @@ def write(folder: Path) -> Path:
     return path
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
-    """The lines of a log."""
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a log."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

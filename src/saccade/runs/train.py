@@ -1,4 +1,4 @@
-"""A run from its config to a trained model: prepare, train, validate, keep the best."""
+"""Trains a run from its config: prepare, train, validate, keep the best model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from saccade.tasks import console as watch
 from saccade.tasks.base import Job
 from saccade.training import checkpoints
 from saccade.training.distributed import shards
-from saccade.training.distributed.team import Team, joined
+from saccade.training.distributed.team import Team, join_team
 from saccade.training.loop import Trainer
 from saccade.training.options import TrainingOptions
 
@@ -39,16 +39,16 @@ MAY_CHANGE: dict[str, Any] = {
     "decoding": True,
     "data": {"test": True},
 }
-FOUND_ONCE = ("tokens_per_batch", "precision", "batches")  # then part of the run
+CHOSEN_ONCE = ("tokens_per_batch", "precision", "batches")  # then part of the run
 LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 
 
 def train(config: Any, folder: Path, console: Console) -> checkpoints.Progress:
-    """Train in `folder`, or go on where it was left. The same config gives the same weights, interrupted or not.
+    """Train in `folder`, or go on with the run there. The same config gives the same weights, interrupted or not.
 
-    Under `torchrun`, several processes train together; the first one writes and speaks, the others end silently.
+    Under `torchrun` several processes train together; the first one writes and prints, the others end silently.
     """
-    with joined() as team:
+    with join_team() as team:
         if team.is_first:
             return _train_first(config, folder, console, team)
         try:
@@ -72,7 +72,7 @@ def _train_first(config: Any, folder: Path, console: Console, team: Team) -> che
 
 
 def _train(config: Any, folder: Path, console: Console, team: Team) -> checkpoints.Progress:
-    config, job, options = team.first(lambda: _prepared(config, folder, console, team))
+    config, job, options = team.run_first(lambda: _prepare(config, folder, console, team))
     if _is_sharded(config, team):
         shards.shard(job.network, team, options.device)
     trainer = Trainer(job.network, job.plan, job.loss, options, folder, team)
@@ -95,9 +95,9 @@ def _train(config: Any, folder: Path, console: Console, team: Team) -> checkpoin
     return progress
 
 
-def _prepared(config: Any, folder: Path, console: Console, team: Team) -> tuple[Any, Job, TrainingOptions]:
-    """What a run needs; the first process of a team leaves what the others find."""
-    config = _same_run(config, folder)
+def _prepare(config: Any, folder: Path, console: Console, team: Team) -> tuple[Any, Job, TrainingOptions]:
+    """Prepare config, job and options; the first process of a team leaves files that the others find."""
+    config = _check_same_run(config, folder)
     if team.is_first:
         config_file.save(config, folder / "config.yaml")  # before anything that depends on it is stored
     job = TASKS[config.task].prepare(config, folder, console)
@@ -105,7 +105,7 @@ def _prepared(config: Any, folder: Path, console: Console, team: Team) -> tuple[
     options = replace(options, capture=job.is_steady and not _is_sharded(config, team))
     config = job.config or config
     if config.training.precision == "float8":
-        train_in_float8(shards.blocks(job.network))
+        train_in_float8(shards.transformer_blocks(job.network))
     else:
         config = _with(config, "precision", str(options.dtype).removeprefix("torch."))
     if team.is_first:
@@ -114,12 +114,12 @@ def _prepared(config: Any, folder: Path, console: Console, team: Team) -> tuple[
 
 
 def _is_sharded(config: Any, team: Team) -> bool:
-    """Whether each process of several keeps a part of the model; alone it keeps all."""
+    """Return whether each of several processes keeps a part of the model."""
     return team.size > 1 and getattr(config.training, "shard", False)
 
 
 def _store(config: Any, job: Job, folder: Path) -> None:
-    """What a trained run needs beside its weights; not before: a refused run stays as it was."""
+    """Store what a trained run needs beside its weights; a run that was refused before stays as it was."""
     _check_same_data(job.data, folder)
     for name, text in job.stored.items():
         with replace_file(folder / name) as draft:
@@ -130,16 +130,16 @@ def _store(config: Any, job: Job, folder: Path) -> None:
 def _report(folder: Path, console: Console) -> None:
     if (folder / "model.safetensors").exists():
         with watch.busy(console, "writing the report"):
-            console.print(f"The report: {report.write(folder)}", soft_wrap=True)
+            console.print(f"The report: {report.write_report(folder)}", soft_wrap=True)
 
 
-def _same_run(config: RunSection, folder: Path) -> RunSection:
-    """A folder holds one run: going on with another model or other data is a mistake, not a surprise."""
+def _check_same_run(config: RunSection, folder: Path) -> RunSection:
+    """Refuse to go on in a folder with another model or other data; return the config with values chosen before."""
     path = folder / "config.yaml"
     if not path.exists():
         return config
     earlier = config_file.load(path)
-    for name in FOUND_ONCE:
+    for name in CHOSEN_ONCE:
         if getattr(config.training, name, None) == "auto" and earlier.task == config.task:
             config = _with(config, name, getattr(earlier.training, name))
     before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, config))
@@ -154,7 +154,7 @@ def _same_run(config: RunSection, folder: Path) -> RunSection:
 
 
 def _has_learned(folder: Path) -> bool:
-    return bool(checkpoints.steps(folder / "checkpoints")) or (folder / "model.safetensors").exists()
+    return bool(checkpoints.list_checkpoints(folder / "checkpoints")) or (folder / "model.safetensors").exists()
 
 
 def _with(config: RunSection, name: str, value: object) -> RunSection:
@@ -163,9 +163,9 @@ def _with(config: RunSection, name: str, value: object) -> RunSection:
 
 
 def _check_same_data(keys: list[str], folder: Path) -> None:
-    """Files may change under a run: going on with others would be another training."""
+    """Refuse to go on with training files that have changed since the run began."""
     path = folder / "data.json"
-    has_begun = bool(checkpoints.steps(folder / "checkpoints"))
+    has_begun = bool(checkpoints.list_checkpoints(folder / "checkpoints"))
     if has_begun and path.exists() and json.loads(path.read_text("utf-8")) != keys:
         raise UserError(f"{folder}: the training data have changed since this run began; give another folder (--run)")
     with replace_file(path) as draft:
@@ -173,7 +173,7 @@ def _check_same_data(keys: list[str], folder: Path) -> None:
 
 
 def _write_versions(path: Path, options: TrainingOptions) -> None:
-    """What this run was made with."""
+    """Write the versions of libraries, system and device."""
     versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
     device = torch.cuda.get_device_name() if options.device.type == "cuda" else platform.processor() or "cpu"
     place = {"python": platform.python_version(), "system": platform.platform(), "device": device}

@@ -1,4 +1,4 @@
-"""Proof on a user's own config that a run which is killed and resumed ends with bitwise the same weights."""
+"""Proves on a user's own config that a killed and resumed run ends with bitwise the same weights."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import NamedTuple
 from rich.console import Console
 
 from saccade.runs import config as config_file
-from saccade.runs import process as child
-from saccade.runs.train import FOUND_ONCE
+from saccade.runs.process import train_command, train_in_process
+from saccade.runs.train import CHOSEN_ONCE
 from saccade.training import checkpoints
 
 SHARE_BEFORE = 0.2  # of the kills come before the first step: while data are prepared or a checkpoint is read
 
 
 class ResumeVerdict(NamedTuple):
-    """What was seen."""
+    """Whether the weights were the same, after how many steps and kills."""
 
     is_same: bool
     num_steps: int
     num_kills: int
 
 
-class Times(NamedTuple):
+class RunTimes(NamedTuple):
     """Seconds from the start to the first step, and from there to the end."""
 
     before: float
@@ -45,7 +45,7 @@ def verify(config: Path, overrides: list[str], *, kills: int, steps: int, consol
         console.print(f"one run of {steps:,} steps, left alone ...")
         times = _run_to_end(arguments, whole)
         found = config_file.load(whole / "config.yaml").training  # what was found by trying must be the same
-        settled = {name: getattr(found, name, None) for name in FOUND_ONCE}
+        settled = {name: getattr(found, name, None) for name in CHOSEN_ONCE}
         arguments += [f"training.{name}={value}" for name, value in settled.items() if value is not None]
         num_kills, is_same = 0, True
         while num_kills < kills:
@@ -55,22 +55,22 @@ def verify(config: Path, overrides: list[str], *, kills: int, steps: int, consol
             else:  # it came to its end first: look at it, and begin another
                 is_same = is_same and _are_same(whole, killed)
                 shutil.rmtree(killed)
-        child.train(arguments, killed)
+        train_in_process(arguments, killed)
         return ResumeVerdict(is_same and _are_same(whole, killed), steps, num_kills)
 
 
-def _run_to_end(arguments: list[str], folder: Path) -> Times:
+def _run_to_end(arguments: list[str], folder: Path) -> RunTimes:
     started = time.monotonic()
-    child.train(arguments, folder)
+    train_in_process(arguments, folder)
     training = time.time() - (folder / "versions.json").stat().st_mtime
-    return Times(time.monotonic() - started - training, training)
+    return RunTimes(time.monotonic() - started - training, training)
 
 
-def _run_until_killed(arguments: list[str], folder: Path, times: Times) -> bool:
-    """Whether it was still at work when it was killed."""
+def _run_until_killed(arguments: list[str], folder: Path, times: RunTimes) -> bool:
+    """Return whether the run was still at work when it was killed."""
     since = time.time()
     with subprocess.Popen(
-        child.command(arguments, folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        train_command(arguments, folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         if random.random() < SHARE_BEFORE:
             time.sleep(random.uniform(0.0, times.before))
@@ -87,17 +87,17 @@ def _run_until_killed(arguments: list[str], folder: Path, times: Times) -> bool:
 
 
 def _has_begun(folder: Path, since: float) -> bool:
-    """Whether the first step has begun: the versions are written just before it."""
+    """Return whether the first step has begun: the versions are written just before it."""
     path = folder / "versions.json"
     return path.exists() and path.stat().st_mtime > since
 
 
 def _where(folder: Path) -> str:
-    found = checkpoints.steps(folder / "checkpoints")
+    found = checkpoints.list_checkpoints(folder / "checkpoints")
     return f"checkpoint {int(found[-1].stem.removeprefix('step-')):,}" if found else "no checkpoint yet"
 
 
 def _are_same(whole: Path, killed: Path) -> bool:
-    """The last checkpoint (weights, optimizer, where it stands) and the best model, byte by byte."""
-    names = [checkpoints.steps(whole / "checkpoints")[-1].relative_to(whole), Path("model.safetensors")]
+    """Compare the last checkpoint (weights, optimizer, progress) and the best model, byte by byte."""
+    names = [checkpoints.list_checkpoints(whole / "checkpoints")[-1].relative_to(whole), Path("model.safetensors")]
     return all((whole / name).read_bytes() == (killed / name).read_bytes() for name in names)

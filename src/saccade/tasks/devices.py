@@ -13,7 +13,7 @@ from saccade.config.base import RunSection
 from saccade.errors import UserError
 from saccade.ops import float8
 from saccade.training import checkpoints
-from saccade.training.distributed.shards import blocks
+from saccade.training.distributed.shards import transformer_blocks
 from saccade.training.distributed.team import ALONE, Team
 from saccade.training.options import TrainingOptions
 from saccade.training.precision import compute_dtype
@@ -48,7 +48,7 @@ def training_options(config: RunSection, network: nn.Module, team: Team = ALONE)
 
 
 def _check_float8(network: nn.Module, place: torch.device) -> None:
-    problem = float8.refusal(place) if blocks(network) else "it is for the blocks of Transformers"
+    problem = float8.refusal(place) if transformer_blocks(network) else "it is for the blocks of Transformers"
     if problem is not None:
         raise UserError(f"training.precision: 'float8' given, but {problem}; allowed here: auto, float32, bfloat16")
 

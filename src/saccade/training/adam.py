@@ -1,4 +1,4 @@
-"""Adam and AdamW (Kingma 2014; Loshchilov 2017): torch's, and where passes are captured one kernel for a step."""
+"""Adam and AdamW (Kingma 2014; Loshchilov 2017): torch's, or one kernel for a step where passes are captured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPTIMIZERS = {"adam": False, "adamw": True}  # whether weights decay apart from 
 
 
 class AdamRules(NamedTuple):
-    """What is the same for all of a group; the decay is Adam's (of the gradient), or AdamW's (of the weight)."""
+    """The settings of a parameter group; the decay is Adam's (of the gradient) or AdamW's (of the weight)."""
 
     beta: float
     beta_of_squares: float
@@ -27,7 +27,7 @@ class AdamRules(NamedTuple):
 
 
 class _Updates(NamedTuple):
-    """A step of certain weights: one update or two for each group, which has the rate."""
+    """The kernel launches of a step: one or two for each parameter group, which has the learning rate."""
 
     parts: list[tuple[dict[str, Any], Any]]
     steps: list[Tensor]
@@ -36,10 +36,10 @@ class _Updates(NamedTuple):
 
 @final
 class Adam(torch.optim.Adam):
-    """torch's fused Adam. Where passes are captured, a step is one kernel that writes weights in half precision, too.
+    """torch's fused Adam. Where passes are captured, a step is one kernel that also writes the half-precision weights.
 
-    State and equations are the same. torch writes clipped gradients back, which nobody reads; and it takes the first
-    step, in which it makes the moments.
+    State and equations are the same. torch also writes clipped gradients back, which no code reads; it takes the first
+    step, which creates the moments.
     """
 
     found_inf: Tensor | None = None  # not zero: the step changes nothing
@@ -51,8 +51,8 @@ class Adam(torch.optim.Adam):
         self._known: dict[Hashable, _Updates] = {}
 
     @classmethod
-    def of(cls, model: nn.Module, options: TrainingOptions) -> Adam:
-        """For a model: decay for matrices only, not for norms, biases or embeddings. The rate is set at each step."""
+    def for_model(cls, model: nn.Module, options: TrainingOptions) -> Adam:
+        """Build it for a model: matrices decay, but norms, biases and embeddings don't. Each step sets the rate."""
         embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
         matrices = [p for p in model.parameters() if p.dim() > 1 and id(p) not in embeddings]
         others = [p for p in model.parameters() if p.dim() <= 1 or id(p) in embeddings]
@@ -64,17 +64,17 @@ class Adam(torch.optim.Adam):
         return cls(groups, 1.0, options.adam_betas, fused=True, decoupled_weight_decay=decoupled)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Of another one, or of a checkpoint: nothing lies where it did."""
+        """Take the state of another one or of a checkpoint, and forget where the old tensors were."""
         super().__setstate__(state)
         self._known = {}
 
     def follow(self, captured: CapturedBackward) -> None:
-        """Gradients will be those of these passes, and their weights in half precision will be kept up to date."""
+        """Take the gradients of these captured passes, and keep their half-precision weights up to date."""
         self.half_weights = captured.half_weights
         self.half_weights.lasts = True
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update of all weights."""
+        """Update all weights once."""
         learned = [w for group in self.param_groups for w in group["params"] if w.grad is not None]
         found = None if closure is not None or self.half_weights is None else self._updates(self.half_weights, learned)
         if found is None or self.half_weights is None:
@@ -93,7 +93,7 @@ class Adam(torch.optim.Adam):
         return None
 
     def _updates(self, half_weights: HalfWeights, learned: list[Tensor]) -> _Updates | None:
-        """What the kernel needs to know of these weights; None if it is not for them."""
+        """Return the kernel launches for these weights, or None if the kernel can't update them."""
         if not learned or self.found_inf is None or self.grad_scale is None or not runs_on(learned[0].device):
             return None
         if any(group["amsgrad"] or group["maximize"] for group in self.param_groups):
@@ -101,11 +101,11 @@ class Adam(torch.optim.Adam):
         if not all(w.grad.dtype == torch.float32 and w.grad.is_contiguous() for w in learned):  # type: ignore[union-attr]
             return None
         key = len(half_weights.pairs), *map(_rules, self.param_groups), *map(id, learned)
-        if key not in self._known and (made := self._made(half_weights)) is not None:
+        if key not in self._known and (made := self._make_updates(half_weights)) is not None:
             self._known[key] = made
         return self._known.get(key)
 
-    def _made(self, half_weights: HalfWeights) -> _Updates | None:
+    def _make_updates(self, half_weights: HalfWeights) -> _Updates | None:
         from saccade.training.kernels.adam import AdamSlot, Update
 
         copies = {(weight.data_ptr(), weight.numel()): copy for weight, copy in half_weights.pairs}

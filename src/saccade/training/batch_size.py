@@ -1,4 +1,4 @@
-"""How many tokens a batch may hold: the largest power of two whose step fits well into the memory that is free."""
+"""Finds the batch size: the largest power of two of tokens whose step fits well into the free memory."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LARGEST = 1 << 14
 SHARE_OF_FREE = 0.6
 
 
-def largest_fitting(step: Callable[[PairBatch], object], *, longest: int, device: torch.device) -> int:
-    """Try ever larger batches of the longest sentences; `step` is a forward and a backward pass."""
-    free = _free(device)
+def find_batch_size(step: Callable[[PairBatch], object], *, longest: int, device: torch.device) -> int:
+    """Try larger and larger batches of the longest sentences; `step` is a forward and a backward pass."""
+    free = _free_memory(device)
     size = 1 << max(0, longest - 1).bit_length()  # one sentence must fit, whatever it takes
     while 2 * size <= LARGEST:
         batch = _worst_batch(size, longest)
@@ -37,5 +37,5 @@ def _worst_batch(tokens: int, longest: int) -> PairBatch:
     return collate(rows, rows)
 
 
-def _free(device: torch.device) -> int:
+def _free_memory(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file each, whole or not there; a damaged one costs no earlier one."""
+"""Checkpoints: one safetensors file each, complete or absent; a damaged one doesn't cost the earlier ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from saccade.errors import UserError
 from saccade.files import replace_file
-from saccade.training.distributed.shards import cut_like, gathered
+from saccade.training.distributed.shards import gather_shards, shard_like
 
 NAME = re.compile(r"step-(\d{9})\.safetensors")
 
@@ -25,7 +25,7 @@ NAME = re.compile(r"step-(\d{9})\.safetensors")
 @final
 @dataclass
 class Progress:
-    """Where a run stands. Everything random is a function of the seed and these numbers, so they are all it takes."""
+    """The progress of a run. All randomness is a function of the seed and these numbers, so nothing else is stored."""
 
     step: int = 0
     epoch: int = 0
@@ -49,39 +49,39 @@ def save(
     keep: int = 2,
     writes: bool = True,
 ) -> None:
-    """Write a checkpoint, then forget the oldest beyond `keep`; of a team everybody gives its part, and one writes."""
+    """Write a checkpoint and remove the oldest beyond `keep`. Every process of a team gives its part; one writes."""
     tensors = {f"model.{name}": value for name, value in unique_state(model).items()}
     state = optimizer.state_dict()["state"]
     tensors |= {f"optimizer.{index}.{key}": value for index, slots in state.items() for key, value in slots.items()}
     tensors |= {f"average.{name}": value for name, value in average.items()}
-    tensors = gathered(tensors, keep=writes)
+    tensors = gather_shards(tensors, keep=writes)
     if writes:
-        with replace_file(path_of(folder, progress.step)) as draft:
+        with replace_file(checkpoint_path(folder, progress.step)) as draft:
             _write(tensors, draft, {"progress": json.dumps(asdict(progress))})
-        forget_all_but(folder, keep)
+        remove_old(folder, keep)
 
 
-def forget_all_but(folder: Path, keep: int) -> None:
-    """Only the newest stay."""
-    for old in steps(folder)[:-keep]:
+def remove_old(folder: Path, keep: int) -> None:
+    """Remove all checkpoints but the newest `keep`."""
+    for old in list_checkpoints(folder)[:-keep]:
         old.unlink(missing_ok=True)
 
 
-def path_of(folder: Path, step: int) -> Path:
-    """Where a step's file lies."""
+def checkpoint_path(folder: Path, step: int) -> Path:
+    """Return the path of a step's checkpoint."""
     return folder / f"step-{step:09d}.safetensors"
 
 
 def save_weights(path: Path, model: nn.Module, *, writes: bool = True) -> None:
-    """The weights alone, for prediction."""
-    weights = gathered(unique_state(model), keep=writes)
+    """Write the weights alone, for prediction."""
+    weights = gather_shards(unique_state(model), keep=writes)
     if writes:
         with replace_file(path) as draft:
             _write(weights, draft, None)
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
-    """Weights into a model of the same shape."""
+    """Load weights into a model of the same shape."""
     try:
         with safe_open(path, framework="pt") as stored:
             weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
@@ -93,14 +93,14 @@ def load_weights(path: Path, model: nn.Module) -> None:
 def restore(
     folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, average: dict[str, Tensor]
 ) -> Progress | None:
-    """The newest whole checkpoint put back into model, optimizer and average; None if there is none.
+    """Load the newest complete checkpoint into model, optimizer and average; return None if there is none.
 
-    Drafts that a kill left behind go; a damaged checkpoint is put aside under another name, with a warning.
+    Drafts of killed processes are removed; a damaged checkpoint gets another name, with a warning.
     """
     for draft in folder.glob(".step-*"):
         draft.unlink(missing_ok=True)
     damaged: list[Path] = []
-    for path in reversed(steps(folder)):
+    for path in reversed(list_checkpoints(folder)):
         try:
             with safe_open(path, framework="pt") as stored:
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
@@ -111,9 +111,9 @@ def restore(
         for other in damaged:
             other.rename(other.with_name(f"damaged-{other.name}"))
             warnings.warn(f"{other} is damaged; the run goes on from {path.name}", stacklevel=2)
-        _put_back(tensors, model, optimizer)
+        _restore_state(tensors, model, optimizer)
         for name, weight in average.items():
-            weight.copy_(cut_like(tensors[f"average.{name}"], weight))
+            weight.copy_(shard_like(tensors[f"average.{name}"], weight))
         return progress
     if damaged:
         raise UserError(f"{damaged[0]} is damaged, and so is every other checkpoint there; give another folder (--run)")
@@ -121,20 +121,20 @@ def restore(
 
 
 def _write(tensors: dict[str, Tensor], draft: Path, metadata: dict[str, str] | None) -> None:
-    """A file of tensors; a full disk is the system's error, whoever says so."""
+    """Write a file of tensors; an error of safetensors, such as a full disk, becomes an OSError."""
     try:
         save_file(tensors, draft, metadata)
     except SafetensorError as error:
         raise OSError(errno.EIO, str(error)) from None
 
 
-def steps(folder: Path) -> list[Path]:
-    """The checkpoints there are, oldest first."""
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a folder, oldest first."""
     return sorted(path for path in folder.glob("step-*.safetensors") if NAME.fullmatch(path.name))
 
 
 def unique_state(model: nn.Module) -> dict[str, Tensor]:
-    """Each tensor once, under its first name: tied weights are one."""
+    """Return each tensor once, under its first name: tied weights are one."""
     names: dict[Tensor, str] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         names.setdefault(tensor, name)
@@ -142,15 +142,17 @@ def unique_state(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _load_unique(weights: dict[str, Tensor], model: nn.Module) -> None:
-    """Every tensor of the model, each once; nothing missing and nothing left over."""
+    """Load every tensor of the model once; none may be missing or left over."""
     own = unique_state(model)
     if different := weights.keys() ^ own.keys():
-        raise UserError(f"checkpoint: it is of another model; only one of them has {', '.join(sorted(different)[:3])}")
-    weights = {name: cut_like(tensor, own[name]) for name, tensor in weights.items()}
+        raise UserError(
+            f"checkpoint: it belongs to another model; only one of them has {', '.join(sorted(different)[:3])}"
+        )
+    weights = {name: shard_like(tensor, own[name]) for name, tensor in weights.items()}
     model.load_state_dict(weights, strict=False)  # the other names of tied tensors follow
 
 
-def _put_back(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def _restore_state(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     _load_unique(weights, model)
     learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -159,5 +161,5 @@ def _put_back(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.opt
         if name.startswith("optimizer."):
             _, index, key = name.split(".", 2)
             like = learned[int(index)] if key != "step" else tensor
-            slots.setdefault(int(index), {})[key] = cut_like(tensor, like)
+            slots.setdefault(int(index), {})[key] = shard_like(tensor, like)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})

@@ -19,7 +19,7 @@ from saccade.errors import NonFiniteLoss
 from saccade.ops.known_gradients import differentiate
 from saccade.training import checkpoints
 from saccade.training.adam import Adam
-from saccade.training.averages import MovingAverage, mean_of, put
+from saccade.training.averages import MovingAverage, average_files, copy_weights
 from saccade.training.captured import Backward, CapturedBackward
 from saccade.training.checkpoints import Progress
 from saccade.training.distributed import shards
@@ -27,7 +27,7 @@ from saccade.training.distributed.gradients import GradientSums
 from saccade.training.distributed.team import ALONE, Team
 from saccade.training.options import Batch, Loss, Plan, Report, TrainingOptions, Validate
 from saccade.training.schedules import SCHEDULES
-from saccade.training.signals import Interrupted, Wish, wishes
+from saccade.training.signals import Interrupted, StopRequest, stop_on_signals
 
 MANY_SKIPS = 10
 
@@ -83,7 +83,7 @@ class Trainer:
     ) -> None:
         self.model, self.plan = model.to(options.device), plan
         self.options, self.folder, self.team = options, folder, team
-        self.optimizer = Adam.of(model, options)
+        self.optimizer = Adam.for_model(model, options)
         self.schedule = SCHEDULES[options.schedule](options.warmup_steps, options.max_steps)
         self.average = MovingAverage(model, options.ema)
         found = checkpoints.restore(self.checkpoints, model, self.optimizer, self.average.weights)
@@ -131,7 +131,7 @@ class Trainer:
         Each process of a team has its share of the batches; a `spare` one counts for nothing.
         """
         rate = self._set_learning_rate()
-        (num_items,) = self.team.total(sum(batch.num_items for batch in batches))
+        (num_items,) = self.team.sum_numbers(sum(batch.num_items for batch in batches))
         excess = self.backward.excess(num_items)
         self.optimizer.zero_grad(set_to_none=self.options.accumulate == 1)
         shown = torch.zeros((), device=self.options.device)
@@ -146,7 +146,7 @@ class Trainer:
         self.optimizer.found_inf = (~norm.isfinite()).float()  # then the step changes nothing
         self.optimizer.step()
         self.average.update(self.model, self.progress.step)
-        return self._send(torch.stack([self.team.summed(shown), norm]), int(num_items), rate)
+        return self._send(torch.stack([self.team.sum_tensor(shown), norm]), int(num_items), rate)
 
     def _set_learning_rate(self) -> float:
         rate = self.options.learning_rate * self.schedule(self.progress.step + 1)
@@ -161,8 +161,8 @@ class Trainer:
         """
         learned = [parameter for parameter in self.model.parameters() if parameter.grad is not None]
         total = nn.utils.get_total_norm(cast(list[Tensor], [parameter.grad for parameter in learned]))
-        norm = shards.joined(total) / excess
-        if total.is_cuda and not shards.is_cut(total):
+        norm = shards.join_shards(total) / excess
+        if total.is_cuda and not shards.is_shard(total):
             self.optimizer.grad_scale = (norm / self.options.clip_norm).clamp(min=1.0) * excess
         else:
             assert excess == 1
@@ -182,10 +182,10 @@ class Trainer:
         torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step + (place << 40))
 
     def run(self, validate: Validate, report: Report) -> Progress:
-        """Train to the end. A wish to stop saves first; a kill costs the steps since the last checkpoint, no more."""
-        with wishes() as wish:
+        """Train to the end. A stop request saves first; a kill costs only the steps since the last checkpoint."""
+        with stop_on_signals() as stop:
             try:
-                self._run(validate, report, wish)
+                self._run(validate, report, stop)
             except KeyboardInterrupt:
                 self._settle(report)
                 self._save()
@@ -196,7 +196,7 @@ class Trainer:
         self._save()
         return self.progress
 
-    def _run(self, validate: Validate, report: Report, wish: Wish) -> None:
+    def _run(self, validate: Validate, report: Report, stop: StopRequest) -> None:
         epoch = -1
         batches: Sequence[Any] = ()
         while not self._has_ended:
@@ -204,7 +204,7 @@ class Trainer:
                 epoch, batches = self.progress.epoch, self.plan.epoch(self.progress.epoch)
             if self._must_validate:
                 self._settle(report)
-                report(self.progress, self._validate(validate, wish))
+                report(self.progress, self._validate(validate, stop))
                 self.read_at = time.perf_counter()
             else:
                 self._next_step(batches)
@@ -213,11 +213,11 @@ class Trainer:
                 self._settle(report)
                 if not self.skipped_in_a_row:
                     self._save()
-            if any(self.team.total(wish.is_stop)):
+            if any(self.team.sum_numbers(stop.is_requested)):
                 raise KeyboardInterrupt
         self._settle(report)
         if not self.is_finished:
-            report(self.progress, self._try_average(validate, wish))
+            report(self.progress, self._try_average(validate, stop))
 
     def _next_step(self, batches: Sequence[Any]) -> None:
         progress, size = self.progress, self.options.accumulate
@@ -258,10 +258,10 @@ class Trainer:
         pinned: Batch = pytree.tree_map_only(Tensor, Tensor.pin_memory, batch)
         return pinned
 
-    def _validate(self, validate: Validate, wish: Wish) -> dict[str, float]:
+    def _validate(self, validate: Validate, stop: StopRequest) -> dict[str, float]:
         progress = self.progress
-        with self.average.in_place_of(self.model):
-            found = self._measure(validate, wish)
+        with self.average.swap_into(self.model):
+            found = self._measure(validate, stop)
             if self.options.average_last > 1:
                 self._remember()
             if self._is_best(found["score"]):
@@ -276,17 +276,17 @@ class Trainer:
         best = self.progress.best_score
         return math.isfinite(score) and (best is None or score > best)
 
-    def _measure(self, validate: Validate, wish: Wish) -> dict[str, float]:
+    def _measure(self, validate: Validate, stop: StopRequest) -> dict[str, float]:
         """Validate on the first process with the weights as they are now, and tell the others."""
 
         def measure() -> dict[str, float]:
-            with wish.at_once():
+            with stop.at_once():
                 return validate()
 
         self.model.eval()
         try:
-            with shards.whole(self.model):
-                return self.team.told(measure)
+            with shards.unshard(self.model):
+                return self.team.broadcast(measure)
         finally:
             self.model.train()
 
@@ -297,22 +297,22 @@ class Trainer:
     def _remember(self) -> None:
         """Save the weights of this validation, for the average at the end."""
         folder, writes = self.folder / "validated", self.team.is_first
-        checkpoints.save_weights(checkpoints.path_of(folder, self.progress.step), self.model, writes=writes)
+        checkpoints.save_weights(checkpoints.checkpoint_path(folder, self.progress.step), self.model, writes=writes)
         if writes:
-            checkpoints.forget_all_but(folder, self.options.average_last)
+            checkpoints.remove_old(folder, self.options.average_last)
 
-    def _try_average(self, validate: Validate, wish: Wish) -> dict[str, float]:
+    def _try_average(self, validate: Validate, stop: StopRequest) -> dict[str, float]:
         """Validate the mean of the last validated weights; it becomes the model if it is better than the best."""
         self.team.wait()  # the first has written them
         own = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
-        put(self.model, mean_of(checkpoints.steps(self.folder / "validated")))
+        copy_weights(self.model, average_files(checkpoints.list_checkpoints(self.folder / "validated")))
         try:
-            found = self._measure(validate, wish)
+            found = self._measure(validate, stop)
             if self._is_best(found["score"]):
                 self.progress.best_score = found["score"]
                 self._keep()
         finally:
-            put(self.model, own)
+            copy_weights(self.model, own)
         self.progress.is_averaged = True
         return {**found, "averaged": self.options.average_last}
 

@@ -1,4 +1,4 @@
-"""How much memory a function takes, on a CPU or an accelerator."""
+"""Measures the memory that a function takes, on a CPU or an accelerator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 
 def peak_memory(function: Callable[[], object], device: torch.device) -> int | None:
-    """Bytes held at the worst moment of the run beyond those held before it; None where the system can't tell."""
+    """Return the most bytes held during a call beyond those held before it, or None if the system doesn't say."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -1,4 +1,4 @@
-"""What a loop is given: how to train, and on what."""
+"""The options and protocols of the training loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 @final
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How to train."""
+    """The settings of a training run."""
 
     max_steps: int
     learning_rate: float
@@ -46,19 +46,18 @@ class Batch(Protocol):
     def num_items(self) -> int:
         """What the loss is a mean over, and what the rate counts: tokens, sentences, pictures."""
 
-    def to(self, device: torch.device) -> Self:
-        """The same on a device."""
+    def to(self, device: torch.device) -> Self: ...
 
 
 class Plan(Protocol):
-    """Which rows go together in each epoch."""
+    """Decides which rows go together in each epoch."""
 
     def epoch(self, number: int) -> Sequence[Any]:
-        """The batches of an epoch, as rows: a function of the seed and the number."""
+        """Return the rows of an epoch's batches: a function of the seed and the number."""
 
     @property
     def load(self) -> Callable[[Any], Any]:
-        """From rows to a Batch."""
+        """A function that turns rows into a Batch."""
 
 
 Loss = Callable[[Any], tuple[Tensor, Tensor]]  # of a batch: the sum to differentiate, and the sum that is shown

@@ -1,4 +1,4 @@
-"""Whether bfloat16 works here and pays: asked of a child process, because on some CPUs it kills the one that tries."""
+"""Tests whether bfloat16 works here and is faster, in a child process: on some CPUs the attempt kills the process."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ assert seconds(x.bfloat16()) < 0.8 * seconds(x)
 
 
 def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:
-    """The dtype that matrix products run in; `auto` takes bfloat16 where it works and is quicker than float32."""
+    """Return the dtype of matrix products; `auto` takes bfloat16 where it works and is faster than float32."""
     if wanted == "auto":
-        return torch.bfloat16 if _pays(device) else torch.float32
+        return torch.bfloat16 if _is_faster(device) else torch.float32
     return torch.float32 if wanted == "float32" else torch.bfloat16  # float8 is for linear layers; the rest is this
 
 
-def _pays(device: torch.device) -> bool:
+def _is_faster(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if not torch.backends.mkldnn.is_available():

@@ -1,4 +1,4 @@
-"""How the learning rate moves: a factor of its peak for each step, counted from 1."""
+"""Learning rate schedules: a factor of the peak for each step, counted from 1."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ Schedule = Callable[[int], float]
 
 
 def inverse_square_root(warmup_steps: int, max_steps: int) -> Schedule:
-    """Linear to 1 at the end of the warm-up, then sqrt(warmup / step) (Vaswani 2017, section 5.3)."""
+    """Rise linearly to 1 at the end of the warm-up, then fall as sqrt(warmup / step) (Vaswani 2017, section 5.3)."""
     del max_steps
     return lambda step: min(step / max(1, warmup_steps), math.sqrt(max(1, warmup_steps) / step))
 
 
 def cosine(warmup_steps: int, max_steps: int) -> Schedule:
-    """Linear to 1, then half a cosine down to 0 (Loshchilov & Hutter 2017, section 3)."""
+    """Rise linearly to 1, then fall as half a cosine to 0 (Loshchilov & Hutter 2017, section 3)."""
 
     def factor(step: int) -> float:
         if step < warmup_steps:
@@ -27,7 +27,7 @@ def cosine(warmup_steps: int, max_steps: int) -> Schedule:
 
 
 def constant(warmup_steps: int, max_steps: int) -> Schedule:
-    """Linear to 1, then 1."""
+    """Rise linearly to 1, then stay there."""
     del max_steps
     return lambda step: min(1.0, step / max(1, warmup_steps))
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a wish to stop, granted between two steps, so that what is saved is whole."""
+"""Ctrl-C and SIGTERM stop training after the current step, so that everything that is saved is complete."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class Interrupted(KeyboardInterrupt):
 
 
 @final
-class Wish:
-    """Whether somebody asked to stop."""
+class StopRequest:
+    """Records whether a signal asked training to stop."""
 
     def __init__(self) -> None:
-        self.is_stop = False
+        self.is_requested = False
         self.may_raise = False  # nothing is half done: stop at once
 
     def stop(self, number: int, frame: FrameType | None) -> None:
-        """The first time a wish; the second time at once, and nothing is saved that may be half done."""
+        """Handle a signal: the first one requests a stop, the second one ends the process at once without saving."""
         del frame
-        again, self.is_stop = self.is_stop, True
+        again, self.is_requested = self.is_requested, True
         if self.may_raise:
             raise KeyboardInterrupt
         if again:
@@ -33,7 +33,7 @@ class Wish:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """In this block nothing changes that would be saved."""
+        """Let a signal raise at once in this block, in which nothing changes that would be saved."""
         self.may_raise = True
         try:
             yield
@@ -42,15 +42,15 @@ class Wish:
 
 
 @contextmanager
-def wishes() -> Iterator[Wish]:
-    """Signals become wishes in this block; outside the main thread they stay what they are."""
-    wish = Wish()
+def stop_on_signals() -> Iterator[StopRequest]:
+    """Turn signals into stop requests in this block; outside the main thread they keep their effect."""
+    request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
-        yield wish
+        yield request
         return
-    earlier = {number: signal.signal(number, wish.stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    earlier = {number: signal.signal(number, request.stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield wish
+        yield request
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)

@@ -142,7 +142,7 @@ def test_what_is_said_before_training(tmp_path: Path) -> None:
         ({"data": {"valid_share": 0}}, "data.valid_share: 0 given; input should be greater than 0"),
         ({"data": {"contxt": 2}}, r"data.contxt: unknown \(did you mean context\?\)"),
         ({"model": {"kind": "cnn"}}, "model: .* given; .*'recurrent', 'transformer', 'bag'"),
-        ({"model": {"width": 7}}, "width: 7 given; two directions need an even one"),
+        ({"model": {"width": 7}}, "width: 7 given; two directions need an even width"),
         (
             {"model": {"kind": "transformer", "width": 8, "num_heads": 3}},
             "num_heads: 3 given; it must divide",

@@ -19,7 +19,7 @@ from saccade.runs.progress import TrainingBar
 from saccade.tasks.glimpse import task
 from saccade.tasks.glimpse.config import GlimpseConfig
 from saccade.tasks.glimpse.pictures import read_sets
-from saccade.training.checkpoints import steps
+from saccade.training.checkpoints import list_checkpoints
 from saccade.training.signals import Interrupted
 
 QUIET = Console(quiet=True)
@@ -82,7 +82,7 @@ def test_a_run_that_was_stopped_goes_on_exactly(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(Interrupted):
             runs.train(config, tmp_path / "broken", QUIET)
     runs.train(config, tmp_path / "broken", QUIET)
-    whole, broken = (steps(tmp_path / name / "checkpoints")[-1].read_bytes() for name in ("whole", "broken"))
+    whole, broken = (list_checkpoints(tmp_path / name / "checkpoints")[-1].read_bytes() for name in ("whole", "broken"))
     assert whole == broken
 
 

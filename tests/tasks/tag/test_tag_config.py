@@ -100,7 +100,7 @@ def test_repairs_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         ({"model": {"reads_documents": True}}, r"no document of data\.train has two sentences"),
         ({"training": {"metric": "f1"}, "data": {"scheme": "none"}}, "training.metric: 'f1' given; without spans"),
         ({"model": {"kind": "transformer", "num_heads": 3}}, "num_heads: 3 given; it must divide the width, 8"),
-        ({"model": {"width": 7}}, "width: 7 given; two directions need an even one"),
+        ({"model": {"width": 7}}, "width: 7 given; two directions need an even width"),
         ({"model": {"characters": "none", "character_width": 9}}, "character_width: 9 given; it has no effect with"),
         ({"model": {"max_vectors": 9}}, "max_vectors: 9 given; it has no effect without vectors"),
         ({"model": {"kind": "transformer", "width": 6, "positions": "rotary"}}, "it needs heads of an even width"),

@@ -18,7 +18,7 @@ from saccade.data.batches import PairBatch, collate
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training.distributed import gradients, shards
 from saccade.training.distributed.gradients import GradientSums
-from saccade.training.distributed.team import Team, joined
+from saccade.training.distributed.team import Team, join_team
 from saccade.training.loop import EagerBackward, Trainer
 from saccade.training.losses import sequence_loss
 from saccade.training.options import TrainingOptions
@@ -90,11 +90,11 @@ def an_infinite_loss_changes_no_shard(team: Team, folder: Path) -> None:
     plain, backward.loss = backward.loss, lambda batch: (torch.inf * sequence_loss(made.model, batch)[0],) * 2
     assert not made.step([Rows().load(team.rank)]).figures[1].isfinite()
     for weight, was in zip(made.model.parameters(), before, strict=True):
-        assert torch.equal(shards.part(weight), shards.part(was))
+        assert torch.equal(shards.local_shard(weight), shards.local_shard(was))
     backward.loss = plain
     assert made.step([Rows().load(team.rank)]).figures[1].isfinite()
     assert any(
-        not torch.equal(shards.part(weight), shards.part(was))
+        not torch.equal(shards.local_shard(weight), shards.local_shard(was))
         for weight, was in zip(made.model.parameters(), before, strict=True)
     )
 
@@ -117,11 +117,11 @@ def signals_in_a_validation_stop_all_and_save(team: Team, folder: Path) -> None:
         again = trainer(folder, team)
     assert (again.progress.step, again.progress.validated) == (3, 0)
     for weight, was in zip(again.model.parameters(), made.model.parameters(), strict=True):
-        assert torch.equal(shards.part(weight), shards.part(was))
+        assert torch.equal(shards.local_shard(weight), shards.local_shard(was))
 
 
 if __name__ == "__main__":
-    with joined() as two:
+    with join_team() as two:
         sums_go_out_during_the_backward_pass(two)
         an_infinite_loss_changes_no_shard(two, Path(sys.argv[1]))
         signals_in_a_validation_stop_all_and_save(two, Path(sys.argv[1]))

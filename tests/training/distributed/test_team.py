@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from saccade.runs.process import command
+from saccade.runs.process import train_command
 
 ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
 LINES = [" ".join("abcdefgh"[(row + step) % 8] for step in range(2 + row % 5)) for row in range(60)]
@@ -45,7 +45,7 @@ def config(folder: Path) -> Path:
 
 def train(path: Path, name: str, *overrides: str, processes: int = 1) -> tuple[str, str]:
     """What some processes print that train together, with the variables that torchrun sets."""
-    call = command([str(path), *overrides], path.parent / name)
+    call = train_command([str(path), *overrides], path.parent / name)
     team = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     started = []
     for rank in range(processes):
@@ -110,7 +110,8 @@ def test_two_processes_sum_skip_and_stop_together(tmp_path: Path) -> None:
 
 def test_a_step_has_batches_for_everybody(tmp_path: Path) -> None:
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python", "--"]
-    call = [sys.executable, *launcher, *command([str(config(tmp_path)), "training.accumulate=1"], tmp_path / "run")]
+    trains = train_command([str(config(tmp_path)), "training.accumulate=1"], tmp_path / "run")
+    call = [sys.executable, *launcher, *trains]
     done = subprocess.run(call, capture_output=True, text=True, check=False, env=ALONE)
     assert done.returncode != 0
     wanted = "training.accumulate: 1 given for 2 processes; it must be a multiple of them"

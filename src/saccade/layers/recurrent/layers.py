@@ -83,7 +83,7 @@ class RecurrentEncoder(nn.Module):
         if direction not in DIRECTIONS:
             raise ValueError(f"direction: {direction!r} given; allowed: {', '.join(DIRECTIONS)}")
         if direction == "both" and width % 2:
-            raise ValueError(f"width: {width} given; two directions need an even one")
+            raise ValueError(f"width: {width} given; two directions need an even width")
         both = direction == "both"
         own = width // 2 if both else width
         self.from_the_end = direction == "backward"

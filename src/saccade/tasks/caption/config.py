@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from saccade.config import base
-from saccade.config.base import NormalizerName, Positive, RunSection, ScoreName, Section, Share, with_kind
+from saccade.config.base import NormalizerName, Positive, RunSection, ScoreName, Section, Share, fill_kind
 from saccade.decoding import BeamOptions
 from saccade.layers.image_encoder import ImageEncoder
 from saccade.tasks.base import MOST_BEAM, RequestOptions
@@ -154,7 +154,7 @@ class CaptionConfig(RunSection):
     @classmethod
     def _default_kind(cls, given: object) -> object:
         """Data that don't say their kind are shapes."""
-        return with_kind(given, "data", "shapes")
+        return fill_kind(given, "data", "shapes")
 
     @model_validator(mode="after")
     def _check(self) -> CaptionConfig:

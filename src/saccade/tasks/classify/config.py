@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from saccade.attention.scores import LOCATIONS
 from saccade.config import base
-from saccade.config.base import NormalizerName, Positive, RunSection, ScoreName, Section, Share, with_kind
+from saccade.config.base import NormalizerName, Positive, RunSection, ScoreName, Section, Share, fill_kind
 from saccade.config.fields import RecurrentFields, TransformerFields
 from saccade.data.labels import labelled
 from saccade.data.labels.labelled import Spelling
@@ -187,7 +187,7 @@ class ClassifyConfig(RunSection):
     @classmethod
     def _default_kind(cls, given: object) -> object:
         """A model that doesn't say its kind is recurrent."""
-        return with_kind(given, "model", "recurrent")
+        return fill_kind(given, "model", "recurrent")
 
     @model_validator(mode="after")
     def _check(self) -> ClassifyConfig:

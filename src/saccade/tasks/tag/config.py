@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from saccade.config import base
-from saccade.config.base import Positive, RunSection, Section, Share, with_kind
+from saccade.config.base import Positive, RunSection, Section, Share, fill_kind
 from saccade.config.fields import RecurrentFields, TransformerFields
 from saccade.models.text_encoder import RecurrentTextEncoder, TransformerTextEncoder
 from saccade.tasks.base import RequestOptions
@@ -61,7 +61,7 @@ class TaggerModel(Section):
         if self.characters == "none" and self.character_width != fields["character_width"].default:
             raise ValueError(f"character_width: {self.character_width} given; it has no effect with characters: none")
         if self.characters == "lstm" and self.character_width % 2:
-            raise ValueError(f"character_width: {self.character_width} given; two directions need an even one")
+            raise ValueError(f"character_width: {self.character_width} given; two directions need an even width")
         if self.vectors is None and self.max_vectors != fields["max_vectors"].default:
             raise ValueError(f"max_vectors: {self.max_vectors} given; it has no effect without vectors")
         return self
@@ -126,7 +126,7 @@ class TagConfig(RunSection):
     @classmethod
     def _default_kind(cls, given: object) -> object:
         """A model that doesn't say its kind is recurrent."""
-        return with_kind(given, "model", "recurrent")
+        return fill_kind(given, "model", "recurrent")
 
     @model_validator(mode="after")
     def _check(self) -> TagConfig:

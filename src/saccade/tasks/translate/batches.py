@@ -19,7 +19,7 @@ from saccade.tasks.devices import device_for
 from saccade.tasks.translate import corpora
 from saccade.tasks.translate.config import TranslateConfig
 from saccade.tasks.translate.networks import Network
-from saccade.training.batch_size import largest_fitting
+from saccade.training.batch_size import find_batch_size
 from saccade.training.losses import packed_loss, sequence_loss
 from saccade.training.options import Loss, Plan
 
@@ -117,4 +117,4 @@ def _fitting(config: TranslateConfig, network: Network, stores: list[Store]) -> 
         loss(batch.to(device))[0].backward()
         network.zero_grad(set_to_none=True)
 
-    return largest_fitting(step, longest=max(int(lengths.max()) for lengths in sides) + 1, device=device)
+    return find_batch_size(step, longest=max(int(lengths.max()) for lengths in sides) + 1, device=device)

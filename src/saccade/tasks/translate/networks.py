@@ -88,7 +88,7 @@ class RnnModel(Section):
     @model_validator(mode="after")
     def _check(self) -> RnnModel:
         if self.direction == "both" and self.width % 2:
-            raise ValueError(f"width: {self.width} given; two directions need an even one")
+            raise ValueError(f"width: {self.width} given; two directions need an even width")
         self._refuse_what_has_no_effect()
         return self
 

@@ -1,8 +1,8 @@
-"""A model cut over the processes of a team (FSDP2): each keeps its part of every weight, gradient and moment.
+"""Shards a model over the processes of a team (FSDP2): each keeps its part of every weight, gradient and moment.
 
 A block's weights are whole only while it computes; embeddings, one matrix in up to three roles, belong to the model
 itself and are whole from its forward pass to the end of its backward pass. Elsewhere weights are `DTensor`s, which the
-functions here turn into whole tensors and back; a model that is not sharded passes through them as it is.
+functions here turn into whole tensors and back; they return the tensors of a model without shards unchanged.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ ALSO_FORWARD = ("read", "forward_packed")  # methods that compute with a module'
 
 
 def shard(model: nn.Module, team: Team, device: torch.device) -> None:
-    """Cut a model, the same in every process, block by block and then the rest; gradients will be sums."""
+    """Shard a model, the same in every process, block by block and then the rest; gradients will be sums."""
     from torch.distributed.device_mesh import init_device_mesh  # a second of imports, which only who shards waits for
     from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)  # nobody writes into it
     mesh = init_device_mesh(device.type, (team.size,))
-    for module in [*blocks(model), model]:
+    for module in [*transformer_blocks(model), model]:
         cut = fully_shard(module, mesh=mesh)
         cut.set_gradient_divide_factor(1.0)
         cut.set_force_sum_reduction_for_comms(True)  # gloo knows no other
@@ -39,24 +39,24 @@ def shard(model: nn.Module, team: Team, device: torch.device) -> None:
     model._get_fsdp_state()._lazy_init()  # it is the root, even if a block is asked first
 
 
-def blocks(model: nn.Module) -> list[nn.Module]:
-    """The blocks of its Transformers."""
+def transformer_blocks(model: nn.Module) -> list[nn.Module]:
+    """Return the blocks of the Transformers in a model."""
     return [module for module in model.modules() if isinstance(module, EncoderBlock | DecoderBlock)]
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether each process has only a part of it."""
+    """Return whether each process has only a part of a model."""
     return hasattr(model, "unshard")
 
 
-def is_cut(tensor: Tensor) -> bool:
-    """Whether this is a `DTensor`."""
+def is_shard(tensor: Tensor) -> bool:
+    """Return whether a tensor is a `DTensor`."""
     return hasattr(tensor, "full_tensor")
 
 
 @contextmanager
-def whole(model: nn.Module) -> Iterator[None]:
-    """Every process has all weights in this block, and may compute with them alone."""
+def unshard(model: nn.Module) -> Iterator[None]:
+    """Give every process all weights in this block, so that it may compute with them alone."""
     if not is_sharded(model):
         yield
         return
@@ -72,19 +72,19 @@ def whole(model: nn.Module) -> Iterator[None]:
             module.set_reshard_after_forward(module is not model, recurse=False)
 
 
-def part(tensor: Tensor) -> Tensor:
-    """What this process has of it."""
-    return cast(Any, tensor).to_local() if is_cut(tensor) else tensor
+def local_shard(tensor: Tensor) -> Tensor:
+    """Return this process's part of a tensor."""
+    return cast(Any, tensor).to_local() if is_shard(tensor) else tensor
 
 
-def joined(tensor: Tensor) -> Tensor:
-    """All of it; everybody must ask."""
-    return cast(Any, tensor).full_tensor() if is_cut(tensor) else tensor
+def join_shards(tensor: Tensor) -> Tensor:
+    """Return the whole tensor; all processes must call it."""
+    return cast(Any, tensor).full_tensor() if is_shard(tensor) else tensor
 
 
-def cut_like(tensor: Tensor, other: Tensor) -> Tensor:
-    """A whole tensor, which everybody has, cut as another is."""
-    if not is_cut(other) or is_cut(tensor):
+def shard_like(tensor: Tensor, other: Tensor) -> Tensor:
+    """Shard a whole tensor, which all processes have, as another is sharded."""
+    if not is_shard(other) or is_shard(tensor):
         return tensor
     from torch.distributed.tensor import distribute_tensor
 
@@ -92,11 +92,11 @@ def cut_like(tensor: Tensor, other: Tensor) -> Tensor:
     return distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
 
 
-def gathered(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
-    """All of every tensor, joined one after the other; whoever doesn't `keep` them gets nothing."""
+def gather_shards(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
+    """Return every tensor whole, joined one after the other; processes that don't `keep` them get nothing."""
     found = {}
     for name, tensor in tensors.items():
-        one = joined(tensor)
+        one = join_shards(tensor)
         if keep:
-            found[name] = one.cpu() if is_cut(tensor) else one  # together they may not fit the device
+            found[name] = one.cpu() if is_shard(tensor) else one  # together they may not fit the device
     return found

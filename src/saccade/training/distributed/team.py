@@ -1,7 +1,7 @@
 """Several processes that train one model (`torchrun`): each takes some batches of a step; gradients are summed.
 
-A step's batches are counted the same way however many processes there are, and all chance is a function of the step
-and a batch's place in it. So the loss curve is that of one process, and a run goes on with another number of them.
+A step's batches are counted the same way with any number of processes, and all randomness is a function of the step and
+a batch's place in it. So the loss curve is that of one process, and a run can go on with another number of processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 @final
 @dataclass(frozen=True)
 class Team:
-    """This process among its like; `rank` 0 prepares, validates, writes and speaks for all."""
+    """This process among the others; `rank` 0 prepares, validates, writes files and prints."""
 
     rank: int = 0
     size: int = 1
@@ -34,29 +34,29 @@ class Team:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process speaks for all."""
+        """Whether this process writes files and prints for all."""
         return self.rank == 0
 
     def share(self, rows: Sequence[T]) -> list[tuple[int, T]]:
-        """The rows of a step that are this process's, with their places."""
+        """Return this process's rows of a step, with their places."""
         return [*enumerate(rows)][self.rank :: self.size]
 
-    def total(self, *numbers: float) -> list[float]:
-        """The sums of everybody's numbers."""
+    def sum_numbers(self, *numbers: float) -> list[float]:
+        """Return the sums of the numbers of all processes."""
         if self.size == 1:
             return list(numbers)
         summed = torch.tensor(numbers, dtype=torch.float64)
         distributed.all_reduce(summed)
         return summed.tolist()
 
-    def summed(self, tensor: Tensor) -> Tensor:
-        """The sum of everybody's tensor; the device is not waited for."""
+    def sum_tensor(self, tensor: Tensor) -> Tensor:
+        """Sum a tensor over all processes, without waiting for the device."""
         if self.size > 1:
             distributed.all_reduce(tensor)
         return tensor
 
-    def told(self, work: Callable[[], T]) -> T:
-        """What the first process finds, told to all; so is what stopped it, and all of them stop."""
+    def broadcast(self, work: Callable[[], T]) -> T:
+        """Do work in the first process and return its result in all; an error that stops it stops all of them."""
         if self.size == 1:
             return work()
         found: list[Any] = [None, None]
@@ -70,16 +70,16 @@ class Team:
             raise found[1]
         return cast(T, found[0])
 
-    def first(self, work: Callable[[], T]) -> T:
-        """Work that leaves files which the others then find: the first process does it before them."""
+    def run_first(self, work: Callable[[], T]) -> T:
+        """Do work that leaves files first in the first process, then in the others, which find them."""
         found: list[T] = []
-        self.told(lambda: found.append(work()))
+        self.broadcast(lambda: found.append(work()))
         result = found[0] if found else work()
         self.wait()
         return result
 
     def wait(self) -> None:
-        """Until everybody is here."""
+        """Wait until all processes are here."""
         if self.size > 1:
             distributed.barrier()
 
@@ -88,8 +88,8 @@ ALONE = Team()
 
 
 @contextmanager
-def joined() -> Iterator[Team]:
-    """The team that `torchrun` started this process in; without it, alone."""
+def join_team() -> Iterator[Team]:
+    """Join the team that `torchrun` started this process in; without `torchrun` the process is alone."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield ALONE
