@@ -33,7 +33,13 @@ def config(folder: Path, *overrides: str) -> TranslateConfig:
         "data": {"train": sides, "valid": sides},
         "tokenizer": {"kind": "words"},
         "model": {"width": 12, "num_heads": 2, "hidden_width": 14, "num_layers": 2, "dropout": 0.2},
-        "training": {"max_steps": 6, "tokens_per_batch": 64, "warmup_steps": 2, "validate_every": 3},
+        "training": {
+            "precision": "float32",
+            "max_steps": 6,
+            "tokens_per_batch": 64,
+            "warmup_steps": 2,
+            "validate_every": 3,
+        },
     }
     path = folder / "run.yaml"
     path.write_text(json.dumps(content), encoding="utf-8")

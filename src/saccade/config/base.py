@@ -36,7 +36,7 @@ NormalizerName = Annotated[str, one_of(NORMALIZERS)]
 
 
 class TokenizerSection(Section):
-    """How texts become ids."""
+    """The section of a config that says how texts become ids."""
 
     kind: Literal["unigram", "bpe", "words", "characters"] = Field(
         default="unigram", description="SentencePiece unigram or BPE with byte fallback, white-space words, characters."

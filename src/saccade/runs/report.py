@@ -32,5 +32,5 @@ def write_report(folder: Path) -> Path:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a log."""
+    """Return the rows of a run's log."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

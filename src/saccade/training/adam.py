@@ -74,7 +74,6 @@ class Adam(torch.optim.Adam):
         self.half_weights.lasts = True
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update all weights once."""
         learned = [w for group in self.param_groups for w in group["params"] if w.grad is not None]
         found = None if closure is not None or self.half_weights is None else self._updates(self.half_weights, learned)
         if found is None or self.half_weights is None:

@@ -42,7 +42,7 @@ def _one_or_several(given: object) -> str:
 
 
 class TranslateData(Section):
-    """Where texts come from."""
+    """The section that names the files of texts."""
 
     train: Annotated[
         Annotated[TrainingCorpus, Tag(ONE_OR_SEVERAL[0])]
