@@ -113,10 +113,10 @@ class Buckets:
     def epoch(self, number: int) -> list[Rows]:
         """Return the rows of every batch of an epoch."""
         random = np.random.default_rng([self._seed, number])
-        batches = list(self._cut(self._sorted(draw_rows(self._parts, random), random), random))
+        batches = list(self._cut(self._sort(draw_rows(self._parts, random), random), random))
         return [batches[index] for index in random.permutation(len(batches))]
 
-    def _sorted(self, rows: Rows, random: np.random.Generator) -> Rows:
+    def _sort(self, rows: Rows, random: np.random.Generator) -> Rows:
         """Sort rows by the longer side, the budget's measure, then by the difference of the sides, up and down in turn.
 
         In turn, neighbours are alike on both sides. The directions are random, so that batches vary.

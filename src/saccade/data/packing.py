@@ -17,8 +17,8 @@ from saccade.data.text.tokenizer import END, PAD, START
 from saccade.errors import UserError
 
 IGNORED = -1  # the target of a step that is padding
-ROOM = 1.02  # of the side that is shorter on the whole: its share of a batch varies
-SLOTS = 1.2  # sentences that a row has room for, to those of average length
+ROOM = 1.02  # extra space on the shorter side, whose share of a batch varies
+SLOTS = 1.2  # slots of a row for each sentence of average length
 MULTIPLE = 64  # of a row's size, which matrix products like
 
 

@@ -21,7 +21,7 @@ class Prefetcher:
         """Return the batch of these rows, which the thread may have loaded already."""
         if self._thread is None:
             return self._load(rows)
-        while self._queue and self._queue[0][0] is not rows:  # announced, but not what came
+        while self._queue and self._queue[0][0] is not rows:  # loaded in advance, but other rows came
             self._queue.popleft()[1].cancel()
         batch = self._queue.popleft()[1].result() if self._queue else self._load(rows)
         for following in later[len(self._queue) : self._depth]:

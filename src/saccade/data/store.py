@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from saccade.data.text.corpus import Pair
 
-FORMAT = 3  # another number, and every store is made anew
+FORMAT = 3  # raise it, and every store is made again
 BUFFERED_BYTES = 1 << 22
 A_DAY = 86_400.0
 HASHES_AT_ONCE = 1 << 20
@@ -134,7 +134,7 @@ def make_once(root: Path, key: str, write: Callable[[Path], None]) -> Path:
             write(draft)
             draft.rename(folder)
         except OSError:
-            if not (folder / "meta.json").exists():  # else another run made the same meanwhile
+            if not (folder / "meta.json").exists():  # another run may have made it meanwhile
                 raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from saccade.ops.precision import widened
 
-FORBIDDEN = -1e4  # of a transition: exp() of it is 0, and sums of it stay finite in every precision
+FORBIDDEN = -1e4  # a transition's score: its exp() is 0, and sums of it stay finite in every precision
 HOPELESS = 1e-30  # of the likeliest tag's share: what has less is not learned from
 
 

@@ -53,7 +53,7 @@ class ImageEncoder(nn.Module):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
                 assert module.bias is not None
-                nn.init.zeros_(module.bias)  # what is dark stays dark, until it learns otherwise
+                nn.init.zeros_(module.bias)  # black pixels give zeros at first
         self.places = GridPositions(width, *self.shape)
 
     def forward(self, picture_BCYX: Tensor) -> Tensor:

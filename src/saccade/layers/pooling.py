@@ -95,7 +95,7 @@ class AttentionPooling(WeighedPooling):
         self.width = width
         self.query_1D = nn.Parameter(torch.randn(1, width) * width**-0.5)
         self.score: Score = SCORES[score](width, width)
-        # a sampled one-hot must hand the query a gradient
+        # the straight-through estimator gives the query a gradient
         self.normalizer = Hard("straight_through") if normalizer == "hard" else NORMALIZERS[normalizer]()
 
     def forward(self, memory_BSD: Tensor, last_BD: Tensor, length_B: Tensor) -> Pooled:

@@ -74,7 +74,7 @@ class LazySum:
         return y
 
     def end(self, norm: nn.Module) -> Tensor:
-        """Compute the norm of a sum that nobody reads again."""
+        """Compute the norm of a sum that is not read again."""
         if self.dropped is None or not isinstance(norm, Norm):
             return cast(Tensor, norm(self.total()))
         return add(self.x, *self.dropped, norm)

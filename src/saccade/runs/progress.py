@@ -21,7 +21,7 @@ from saccade.training import checkpoints
 from saccade.training.loop import Trainer
 
 LOG_EVERY = 10
-SMOOTHING = 0.9  # of the rate and loss shown: a single step says little
+SMOOTHING = 0.9  # of the rate and loss that are shown
 FIELDS = (
     "loss {task.fields[loss]:.3f}{task.fields[perplexity]} {task.fields[rate]:,.0f} {task.fields[unit]}/s "
     "{task.fields[memory]:.1f} GiB {task.fields[valid]}"
@@ -133,5 +133,5 @@ def _is_before(line: str, progress: checkpoints.Progress) -> bool:
     try:
         row = json.loads(line)
     except ValueError:
-        return False  # cut off by a kill
+        return False  # a kill cut the line off
     return int(row["step"]) <= (progress.step if "loss" in row else progress.validated)

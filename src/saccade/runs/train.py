@@ -39,7 +39,7 @@ MAY_CHANGE: dict[str, Any] = {
     "decoding": True,
     "data": {"test": True},
 }
-CHOSEN_ONCE = ("tokens_per_batch", "precision", "batches")  # then part of the run
+CHOSEN_ONCE = ("tokens_per_batch", "precision", "batches")  # fields with "auto": the first choice stays part of the run
 LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 
 
@@ -87,7 +87,7 @@ def _train(config: Any, folder: Path, console: Console, team: Team) -> checkpoin
     if trainer.progress.step:
         console.print(f"Going on from step {trainer.progress.step:,}.")
     _write_versions(folder / "versions.json", options)
-    (folder / "report.html").unlink(missing_ok=True)  # it will be another
+    (folder / "report.html").unlink(missing_ok=True)  # it will be written again
     with TrainingBar(console, trainer, unit=job.unit, tensorboard=config.training.tensorboard) as bar:
         job.network.train()
         progress = trainer.run(job.validate, bar.report)
@@ -145,7 +145,7 @@ def _check_same_run(config: RunSection, folder: Path) -> RunSection:
     before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, config))
     changed = [section for section in now if now[section] != before.get(section)]
     if changed and not _has_learned(folder):
-        for tokenizer in folder.glob("tokenizer.*"):  # nothing was learned yet: begin anew
+        for tokenizer in folder.glob("tokenizer.*"):  # nothing was learned yet: start again
             tokenizer.unlink()
     elif changed:
         what = ", ".join(changed)

@@ -17,7 +17,7 @@ from saccade.runs.process import train_command, train_in_process
 from saccade.runs.train import CHOSEN_ONCE
 from saccade.training import checkpoints
 
-SHARE_BEFORE = 0.2  # of the kills come before the first step: while data are prepared or a checkpoint is read
+SHARE_BEFORE = 0.2  # of kills that come before the first step, while data are prepared or a checkpoint is read
 
 
 class ResumeVerdict(NamedTuple):
@@ -44,7 +44,7 @@ def verify(config: Path, overrides: list[str], *, kills: int, steps: int, consol
         whole, killed = Path(name) / "whole", Path(name) / "killed"
         console.print(f"one run of {steps:,} steps, left alone ...")
         times = _run_to_end(arguments, whole)
-        found = config_file.load(whole / "config.yaml").training  # what was found by trying must be the same
+        found = config_file.load(whole / "config.yaml").training  # both runs must use the same chosen values
         settled = {name: getattr(found, name, None) for name in CHOSEN_ONCE}
         arguments += [f"training.{name}={value}" for name, value in settled.items() if value is not None]
         num_kills, is_same = 0, True
@@ -52,7 +52,7 @@ def verify(config: Path, overrides: list[str], *, kills: int, steps: int, consol
             if _run_until_killed(arguments, killed, times):
                 num_kills += 1
                 console.print(f"killed at {_where(killed)} ({num_kills} of {kills})")
-            else:  # it came to its end first: look at it, and begin another
+            else:  # it ended before the kill: compare it, and start another
                 is_same = is_same and _are_same(whole, killed)
                 shutil.rmtree(killed)
         train_in_process(arguments, killed)

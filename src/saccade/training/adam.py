@@ -82,7 +82,7 @@ class Adam(torch.optim.Adam):
             return loss
         was_fresh, bad = self.half_weights.is_fresh, cast(Tensor, self.found_inf)
         with torch.no_grad():
-            counted = [1.0 - bad] * len(found.steps)  # torch would read a tensor alone, and wait for the device
+            counted = [1.0 - bad] * len(found.steps)  # a list: a single tensor would be read by the host, which waits
             torch._foreach_add_(found.steps, counted)
             for group, update in found.parts:
                 update(group["lr"], bad, self.grad_scale)

@@ -18,7 +18,7 @@ SHARE_OF_FREE = 0.6
 def find_batch_size(step: Callable[[PairBatch], object], *, longest: int, device: torch.device) -> int:
     """Try larger and larger batches of the longest sentences; `step` is a forward and a backward pass."""
     free = _free_memory(device)
-    size = 1 << max(0, longest - 1).bit_length()  # one sentence must fit, whatever it takes
+    size = 1 << max(0, longest - 1).bit_length()  # at least one sentence
     while 2 * size <= LARGEST:
         batch = _worst_batch(size, longest)
         try:

@@ -32,7 +32,7 @@ class Progress:
     batch: int = 0  # the next one of this epoch
     items: int = 0  # seen so far: tokens, sentences, pictures
     skipped: int = 0
-    validated: int = 0  # the last step that was
+    validated: int = 0  # the last step that was validated
     best_score: float | None = None
     best_step: int = 0
     patience_used: int = 0

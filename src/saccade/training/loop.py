@@ -170,7 +170,7 @@ class Trainer:
         return norm
 
     def _send(self, figures: Tensor, num_items: int, rate: float) -> Stepped:
-        """Send the figures to the host; nobody waits for them."""
+        """Send the figures to the host, without waiting."""
         figures = figures.to("cpu", non_blocking=True)
         ready = torch.cuda.Event() if self.lag else None
         if ready is not None:

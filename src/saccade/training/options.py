@@ -36,7 +36,7 @@ class TrainingOptions:
     seed: int = 1
     device: torch.device = CPU
     dtype: torch.dtype = torch.float32  # of matrix products; weights stay float32
-    capture: bool = False  # forward and backward as a CUDA graph; the loss must not ask the device anything
+    capture: bool = False  # forward and backward as a CUDA graph; the loss must not wait for the device
 
 
 class Batch(Protocol):
@@ -44,7 +44,7 @@ class Batch(Protocol):
 
     @property
     def num_items(self) -> int:
-        """What the loss is a mean over, and what the rate counts: tokens, sentences, pictures."""
+        """Number of items that the loss is a mean over and the rate counts: tokens, sentences, pictures."""
 
     def to(self, device: torch.device) -> Self: ...
 

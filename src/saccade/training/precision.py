@@ -24,7 +24,9 @@ def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:
     """Return the dtype of matrix products; `auto` takes bfloat16 where it works and is faster than float32."""
     if wanted == "auto":
         return torch.bfloat16 if _is_faster(device) else torch.float32
-    return torch.float32 if wanted == "float32" else torch.bfloat16  # float8 is for linear layers; the rest is this
+    return (
+        torch.float32 if wanted == "float32" else torch.bfloat16
+    )  # with float8, all but the linear layers is bfloat16
 
 
 def _is_faster(device: torch.device) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 from saccade.data.labels.labelled import Text
 from saccade.data.text.tokenizer import END, PAD
 
-RUN = 32  # texts of a dialogue that are judged together in training
+RUN = 32  # texts of a dialogue that are classified together in training
 NO_LABEL = -1
 OTHER, SAME, UNKNOWN_SPEAKER = 0, 1, 2
 
@@ -52,7 +52,7 @@ class EncodedTexts:
     label: NDArray[np.int64]
     speaker: NDArray[np.int64]  # -1: not known
     first: NDArray[np.int64]  # the first text of each one's dialogue
-    context: int  # texts before it that one sees
+    context: int  # number of texts before it that a text sees
     num_cut: int  # texts that were too long
 
     def __len__(self) -> int:

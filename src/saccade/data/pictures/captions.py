@@ -102,15 +102,17 @@ class CaptionReader:
 
     def read(self, captions: str, source: str, *, field: str = "data") -> CaptionSet:
         """Read captions, and the picture or feature map of every name in them."""
-        told = self._captions(Path(captions).expanduser(), field)
-        names, path = list(told), Path(source).expanduser()
+        captions_of = self._captions(Path(captions).expanduser(), field)
+        names, path = list(captions_of), Path(source).expanduser()
         if self.side is not None:
             if not path.is_dir():
                 raise UserError(f"{field}.pictures: there is no folder at {source}")
             pictures = [read_picture(path / name, channels=3, resize=self.side) for name in names]
-            return CaptionSet(names, list(told.values()), np.stack(pictures))
+            return CaptionSet(names, list(captions_of.values()), np.stack(pictures))
         found = self._features(path, field)
-        return CaptionSet(names, list(told.values()), found.rows(names, captions, source), found.grid, found.scale)
+        return CaptionSet(
+            names, list(captions_of.values()), found.rows(names, captions, source), found.grid, found.scale
+        )
 
     def read_inputs(self, path: Path) -> Iterator[CaptionSource]:
         """Yield the pictures or feature maps of a file or folder, without captions."""

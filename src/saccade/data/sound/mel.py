@@ -85,7 +85,7 @@ def read_wav(path: Path) -> tuple[NDArray[np.float32], int]:
 
 def _decode_samples(raw: bytes, width: int) -> NDArray[np.float32]:
     kind, full = PCM[width]
-    if width == 3:  # the three bytes on top of an empty one
+    if width == 3:  # shift the three bytes by one, so that they fill four
         wide = np.zeros((len(raw) // 3, 4), np.uint8)
         wide[:, 1:] = np.frombuffer(raw, np.uint8).reshape(-1, 3)
         raw = wide.tobytes()

@@ -17,7 +17,7 @@ from saccade.data.sound.mel import Mel, join_frames, parse_source, read_frames
 from saccade.data.store import Ragged, RaggedWriter, content_hash, make_once
 from saccade.errors import UserError
 
-FORMAT = 1  # another number, and every store is made anew
+FORMAT = 1  # raise it, and every store is made again
 
 
 @final
@@ -102,7 +102,7 @@ class Sounds:
     """Turns names of files into frames, as a tokenizer turns text into ids."""
 
     mel: Mel
-    frames_a_step: int = 4  # of those that can be looked at
+    frames_a_step: int = 4  # a step is what attention can point to
     stored: Recordings | None = None  # files that need not be read again
 
     def encode(self, text: str) -> NDArray[np.float32]:

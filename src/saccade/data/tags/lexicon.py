@@ -20,7 +20,7 @@ from saccade.data.tags.columns import TaggedSentence
 from saccade.data.text.tokenizer import END, SPECIAL, START, UNKNOWN, Vocabulary
 from saccade.errors import UserError
 
-LONGEST_WORD = 40  # characters that are read of a word: its beginning and its end
+LONGEST_WORD = 40  # characters; of a longer word the beginning and the end are read
 LONGEST_SHAPE = 8
 MOST_PLACES = 16  # of one word that are compared with each other; memory is linear in the document
 Document = Sequence[TaggedSentence]

@@ -152,6 +152,6 @@ def _touch(before: Span, span: Span) -> bool:
 def _follows(before: str, tag: str, *, is_bioes: bool) -> bool:
     (part_before, _, kind_before), (part, _, kind) = before.partition("-"), tag.partition("-")
     goes_on = part_before in "BI" and part in "IE" and kind == kind_before
-    if is_bioes and part_before in "BI":  # it must be ended
+    if is_bioes and part_before in "BI":  # the open span must end first
         return goes_on
     return goes_on or part not in "IE"

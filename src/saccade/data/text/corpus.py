@@ -39,7 +39,7 @@ class Corpus:
 
     def pairs(self) -> Iterator[Pair]:
         """Yield every pair in order; a blank side is an empty string. A corpus without a line raises a UserError."""
-        self.files()  # they are there
+        self.files()  # raises if one is missing
         found = self._pairs()
         first = next(found, None)
         if first is None:

@@ -35,16 +35,16 @@ class TextSample(NamedTuple):
 
 def sample_texts(texts: Iterable[str], *, most: int, seed: int = 0) -> TextSample:
     """Return all texts that aren't blank, or a random sample with at most `most` characters, all equally likely."""
-    chance, share = random.Random(seed), 1.0
+    generator, share = random.Random(seed), 1.0
     kept: list[str] = []
     seen = size = 0
     for text in filter(None, texts):
         seen += 1
-        if chance.random() < share:
+        if generator.random() < share:
             kept.append(text)
             size += len(text)
         while size > most:  # forget every other one, and take half as many from now on
-            kept = [text for text in kept if chance.random() < 0.5]
+            kept = [text for text in kept if generator.random() < 0.5]
             size, share = sum(map(len, kept)), share / 2
     return TextSample(kept, seen)
 
@@ -102,7 +102,7 @@ class SentencePiece:
                 eos_id=END,
                 unk_id=UNKNOWN,
                 max_sentence_length=1 << 20,
-                num_threads=1,  # more threads, another vocabulary
+                num_threads=1,  # the vocabulary depends on it
                 minloglevel=2,
             )
         except RuntimeError as error:

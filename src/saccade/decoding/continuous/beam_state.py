@@ -14,7 +14,7 @@ from saccade.decoding.continuous.greedy_state import DecodingState, StateSize, T
 from saccade.decoding.options import DecodingOptions
 from saccade.ops.kernels.availability import HAS_TRITON
 
-WIDEST_KERNEL = 16  # hypotheses, whose candidates a warp holds
+WIDEST_KERNEL = 16  # most hypotheses whose candidates fit in a warp
 
 
 @final

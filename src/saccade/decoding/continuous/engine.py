@@ -20,7 +20,7 @@ from saccade.decoding.continuous.step import SlotBatch
 from saccade.decoding.options import DecodingOptions, Hypothesis
 from saccade.decoding.stepper import Slotted
 
-WIDEST = 255  # hypotheses of a sentence, which are numbered by bytes
+WIDEST = 255  # most hypotheses of a sentence: their numbers are bytes
 MAX_BATCHES = 16  # slot batches that are kept; each has memory for its sentences
 
 
@@ -39,7 +39,7 @@ class DecodingEngine:
         self._encoder: SourceEncoder | None = None
         self._versions: list[tuple[int, int]] = []  # of the weights that the copy has
         parts = (getattr(module, kept) for module in model.modules() for kept in ("_parameters", "_buffers"))
-        self._tensors = [part for part in parts if part]  # where they are, found once: a walk takes a millisecond
+        self._tensors = [part for part in parts if part]  # found once: a walk through the modules takes a millisecond
         self._batches: dict[BeamOptions, dict[StateSize, SlotBatch]] = {}
 
     @property

@@ -48,7 +48,7 @@ def collect_beam(columns: Columns, options: BeamOptions, guarded_B: Flags) -> li
         written = _trace_back(columns, at_N, *cut_BX2[at_N, rank_N].T)
         shorter = written.without_loops(options, guarded_B[at_N])
         may_N = _may_be_best(shorter, at_N, rank_N, num_wanted_B, options)
-        may_N |= np.isin(at_N, at_N[shorter.length_N < written.length_N])  # two loops may be cut to the same
+        may_N |= np.isin(at_N, at_N[shorter.length_N < written.length_N])  # two loops may be cut to the same output
         at_N, shorter = at_N[may_N], shorter.select(may_N)
         for at, one in zip(at_N.tolist(), shorter.hypotheses(options, np.zeros_like(at_N, np.bool_)), strict=True):
             cut.setdefault(at, []).append(one)

@@ -12,7 +12,7 @@ from saccade.decoding.stepper import Slotted
 from saccade.ops.cuda_graphs import recorded, warmed
 
 SHORTEST = 8  # steps
-MAX_GRAPHS = 32  # whose graphs are kept
+MAX_GRAPHS = 32  # that are kept
 
 
 class _EncoderGraph(NamedTuple):
@@ -30,7 +30,7 @@ class SourceEncoder:
 
     def __init__(self, model: Slotted, device: torch.device) -> None:
         self._model, self._device = model, device
-        self._graphs: dict[torch.Size, _EncoderGraph | None] = {}  # None: once, and that was not recorded
+        self._graphs: dict[torch.Size, _EncoderGraph | None] = {}  # None: seen once, not captured
 
     def accepts(self, source: Tensor) -> bool:
         """Return whether these are ids, [E, S]."""

@@ -59,7 +59,7 @@ def _select_plain(
     if is_short_R is not None:
         log_p_RV[:, END].masked_fill_(is_short_R, -torch.inf)
     best_RM, token_RM = log_p_RV.topk(count, dim=1) if count > 1 else log_p_RV.max(1, keepdim=True)
-    if is_short_R is not None:  # nothing else is left to write: rather short than never
+    if is_short_R is not None:  # no other id is allowed: rather too short than none
         stuck_R = is_short_R & best_RM[:, 0].isneginf()
         token_RM[:, 0] = token_RM[:, 0].masked_fill(stuck_R, END)
         best_RM[:, 0] = torch.where(stuck_R, end_R, best_RM[:, 0])

@@ -18,7 +18,7 @@ from saccade.ops.aligned import aligned, filled
 from saccade.ops.dropout import dropout
 
 Hidden = tuple[Tensor, ...]  # h, and c of an LSTM; each [L, B, D]
-CLOSED = 1e4  # a gate this far from 0 is shut (or open) to the last bit
+CLOSED = 1e4  # the sigmoid of a gate this far from 0 is exactly 0 or 1
 FLAGS = 8  # columns, so that rows stay aligned
 
 

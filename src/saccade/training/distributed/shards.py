@@ -23,20 +23,20 @@ ALSO_FORWARD = ("read", "forward_packed")  # methods that compute with a module'
 
 def shard(model: nn.Module, team: Team, device: torch.device) -> None:
     """Shard a model, the same in every process, block by block and then the rest; gradients will be sums."""
-    from torch.distributed.device_mesh import init_device_mesh  # a second of imports, which only who shards waits for
+    from torch.distributed.device_mesh import init_device_mesh  # imports take a second
     from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
-    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)  # nobody writes into it
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)  # no code writes into it
     mesh = init_device_mesh(device.type, (team.size,))
     for module in [*transformer_blocks(model), model]:
         cut = fully_shard(module, mesh=mesh)
         cut.set_gradient_divide_factor(1.0)
-        cut.set_force_sum_reduction_for_comms(True)  # gloo knows no other
+        cut.set_force_sum_reduction_for_comms(True)  # gloo can only sum
         for name in ALSO_FORWARD:
             if hasattr(module, name):
                 register_fsdp_forward_method(module, name)
     assert isinstance(model, FSDPModule)
-    model._get_fsdp_state()._lazy_init()  # it is the root, even if a block is asked first
+    model._get_fsdp_state()._lazy_init()  # makes it the root, even if a block runs first
 
 
 def transformer_blocks(model: nn.Module) -> list[nn.Module]:
@@ -98,5 +98,5 @@ def gather_shards(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Ten
     for name, tensor in tensors.items():
         one = join_shards(tensor)
         if keep:
-            found[name] = one.cpu() if is_shard(tensor) else one  # together they may not fit the device
+            found[name] = one.cpu() if is_shard(tensor) else one  # together they may not fit on the device
     return found
