@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from saccade.cli import align, terminal, trust
 from saccade.cli.align import AlignJob
-from saccade.cli.flags import RunFolder
+from saccade.cli.flags import RunFolder, group_flags, options_given
 from saccade.cli.show import LookOutput
 from saccade.data.text import corpus
 from saccade.errors import UserError
@@ -28,10 +29,60 @@ WINDOW = 32  # texts that are looked at together
 FITS = {  # what goes with each way of looking; the first is the plain one
     "": ("text", "--input", "--target", "--kind", "--view", "--layer", "--head", "--pieces", "--heads", "--draw"),
     "--trust": ("--trust", "text", "--input", "--target", "--layer", "--head", "--erase", "--draw"),
-    "--align": ("--input", "--target", "--gold", "--reverse", "--symmetrize", "--output"),
+    "--align": ("--align", "--input", "--target", "--gold", "--reverse", "--symmetrize", "--output"),
 }
 
 
+@dataclass(frozen=True)
+class ViewFlags:
+    """Which weights to show, and how."""
+
+    kind: Annotated[
+        str | None, typer.Option(help=f"The attention to show: {', '.join(KINDS)}. (default: the first)")
+    ] = None
+    view: Annotated[str | None, typer.Option(help=f"How to show it: {', '.join(VIEWS)}. (default: weights)")] = None
+    layer: Annotated[
+        int | None, typer.Option(help="Layer, from 0. (default: of the head that aligns best, or the last)")
+    ] = None
+    head: Annotated[int | None, typer.Option(help="Head, from 0. (default: the mean of the layer)")] = None
+    pieces: Annotated[bool, typer.Option("--pieces", help="Show pieces of the tokenizer, not words.")] = False
+    heads: Annotated[bool, typer.Option("--heads", help="Print a table of what each head does, over all texts.")] = (
+        False
+    )
+
+    @property
+    def choice(self) -> ViewChoice:
+        return ViewChoice(self.view or "weights", self.kind, self.layer, self.head)
+
+
+@dataclass(frozen=True)
+class TrustFlags:
+    """Whether to test the attention."""
+
+    trust: Annotated[bool, typer.Option("--trust", help="Test whether the attention explains the answers.")] = False
+    erase: Annotated[
+        str | None, typer.Option(help="With --trust: delete words, or replace them (unknown). (default: delete)")
+    ] = None
+
+
+@dataclass(frozen=True)
+class AlignFlags:
+    """Whether to align words, and how."""
+
+    align: Annotated[
+        bool, typer.Option("--align", help="Write the word alignments of two files, or of pairs in one.")
+    ] = False
+    gold: Annotated[Path | None, typer.Option(help="With --align: gold links; finds and stores the best head.")] = None
+    reverse: Annotated[Path | None, typer.Option(help="With --align: a run of the opposite direction.")] = None
+    symmetrize: Annotated[str | None, typer.Option(help=f"With --reverse, how to join: {', '.join(SYMMETRIZERS)}.")] = (
+        None
+    )
+    output: Annotated[Path | None, typer.Option(help="With --align: the file to write. (default: standard output)")] = (
+        None
+    )
+
+
+@group_flags
 def look(
     model: RunFolder,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts, or picture files.")] = None,
@@ -41,70 +92,49 @@ def look(
     target: Annotated[
         str | None, typer.Option(help="Read this output instead of the model's own; with --input, a file of outputs.")
     ] = None,
-    kind: Annotated[
-        str | None, typer.Option(help=f"The attention to show: {', '.join(KINDS)}. (default: the first)")
-    ] = None,
-    view: Annotated[str | None, typer.Option(help=f"How to show it: {', '.join(VIEWS)}. (default: weights)")] = None,
-    layer: Annotated[
-        int | None, typer.Option(help="Layer, from 0. (default: of the head that aligns best, or the last)")
-    ] = None,
-    head: Annotated[int | None, typer.Option(help="Head, from 0. (default: the mean of the layer)")] = None,
-    pieces: Annotated[bool, typer.Option("--pieces", help="Show pieces of the tokenizer, not words.")] = False,
-    heads: Annotated[
-        bool, typer.Option("--heads", help="Print a table of what each head does, over all texts.")
-    ] = False,
     picture: Annotated[
         Path | None, typer.Option("--draw", help="Write a PNG, SVG or PDF (with --heads all heads), or an HTML page.")
-    ] = None,
-    trusted: Annotated[bool, typer.Option("--trust", help="Test whether the attention explains the answers.")] = False,
-    erase: Annotated[
-        str | None, typer.Option(help="With --trust: delete words, or replace them (unknown). (default: delete)")
-    ] = None,
-    aligned: Annotated[
-        bool, typer.Option("--align", help="Write the word alignments of two files, or of pairs in one.")
-    ] = False,
-    gold: Annotated[Path | None, typer.Option(help="With --align: gold links; finds and stores the best head.")] = None,
-    opposite: Annotated[
-        Path | None, typer.Option("--reverse", help="With --align: a run of the opposite direction.")
-    ] = None,
-    symmetrize: Annotated[
-        str | None, typer.Option(help=f"With --reverse, how to join: {', '.join(SYMMETRIZERS)}.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="With --align: the file to write. (default: standard output)")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object for each text, with every layer and head.")
     ] = False,
+    *,
+    view: ViewFlags,
+    trusting: TrustFlags,
+    aligning: AlignFlags,
 ) -> None:
     """Show the attention of a model: the words, or the parts of a picture, that it read."""
-    given = {
-        "text": texts, "--input": source, "--target": target, "--kind": kind, "--view": view, "--layer": layer,
-        "--head": head, "--pieces": pieces or None, "--heads": heads or None, "--draw": picture, "--erase": erase,
-        "--gold": gold, "--reverse": opposite, "--symmetrize": symmetrize, "--output": output,
-        "--trust": trusted or None,
-    }  # fmt: skip
-    _refuse_what_does_not_fit(given, "--align" if aligned else "--trust" if trusted else "")
-    if aligned:
-        job = AlignJob(source, None if target is None else Path(target), gold, opposite, symmetrize, output, as_json)
+    given = {"text": texts, "--input": source, "--target": target, "--draw": picture}
+    flags = {f"--{name}": value for name, value in options_given(view, trusting, aligning).items()}
+    _refuse_what_does_not_fit({**given, **flags}, "--align" if aligning.align else "--trust" if trusting.trust else "")
+    if aligning.align:
+        other = None if target is None else Path(target)
+        job = AlignJob(source, other, aligning.gold, aligning.reverse, aligning.symmetrize, aligning.output, as_json)
         with terminal.quiet():
             align.run(model, job, Console())
-        return
-    if trusted:
-        asked = trust.TrustRequest(texts or [], source, target, layer, head, erase or "delete")
+    elif trusting.trust:
+        asked = trust.TrustRequest(texts or [], source, target, view.layer, view.head, trusting.erase or "delete")
         trust.run(model, asked, picture=picture, as_json=as_json)
-        return
-    request = LookOutput(
-        ViewChoice(view or "weights", kind, layer, head), pieces, picture, as_json, is_one=len(texts or ()) == 1
-    )
-    given = {"--view": view, "--layer": layer, "--head": head, "--pieces": pieces or None}
-    _check(request, given, heads=heads)
+    else:
+        request = LookOutput(view.choice, view.pieces, picture, as_json, is_one=len(texts or ()) == 1)
+        _check(request, flags)
+        _show(model, request, flags, texts, source, target)
+
+
+def _show(
+    model: Path,
+    request: LookOutput,
+    flags: dict[str, Any],
+    texts: list[str] | None,
+    source: Path | None,
+    target: str | None,
+) -> None:
     predictor: Predictor = load_run(model)
-    options = _options(predictor, request, target, {**given, "--kind": kind, "--heads": heads or None})
+    options = _options(predictor, request, target, flags)
     with terminal.quiet():
         inputs = _inputs(predictor, texts, source)
         found = _look_at(predictor, inputs, options, targets=_targets(target, texts))
-        if heads:
+        if "--heads" in flags:
             request.heads(found)
         elif request.is_page:
             request.page(found, title=model.resolve().name)
@@ -120,10 +150,10 @@ def _refuse_what_does_not_fit(given: dict[str, Any], way: str) -> None:
             raise UserError(f"{flag}: given {why}")
 
 
-def _check(request: LookOutput, given: dict[str, Any], *, heads: bool) -> None:
+def _check(request: LookOutput, flags: dict[str, Any]) -> None:
     """What would have no effect is refused, not ignored."""
     request.view.check()
-    named = [flag for flag, value in given.items() if value is not None]
+    named, heads = [flag for flag in flags if flag not in ("--kind", "--heads")], "--heads" in flags
     if request.is_page:
         if heads:
             raise UserError("--heads: given with an HTML page, which has them all")
@@ -132,7 +162,7 @@ def _check(request: LookOutput, given: dict[str, Any], *, heads: bool) -> None:
         for flag in (flag for flag in named if flag != "--pieces" or request.picture is None):
             raise UserError(f"{flag}: given with --heads, which is about every head, by pieces")
     elif request.as_json and request.picture is None:
-        for flag in (flag for flag in named if flag != "--view" or given[flag] not in (*THROUGH_LAYERS, "norms")):
+        for flag in (flag for flag in named if flag != "--view" or flags[flag] not in (*THROUGH_LAYERS, "norms")):
             raise UserError(f"{flag}: given with --json, which holds every layer and head, by pieces and words")
 
 
@@ -149,13 +179,14 @@ def _inputs(predictor: Predictor, texts: list[str] | None, source: Path | None) 
     raise UserError(f"{source}: it is empty; there is nothing to look at")
 
 
-def _options(predictor: Predictor, request: LookOutput, target: str | None, given: dict[str, Any]) -> dict[str, Any]:
+def _options(predictor: Predictor, request: LookOutput, target: str | None, flags: dict[str, Any]) -> dict[str, Any]:
     """The keywords of the predictor's own `look`; what its task has no use for is refused."""
     allowed = predictor.traits.look_options
-    of_no_use = [*([] if "kinds" in allowed else given), *([] if "targets" in allowed else ["--target"])]
-    for flag in of_no_use:
-        if {**given, "--target": target}[flag] is not None:
-            raise UserError(f"{flag}: given, but this model's task has no use for it")
+    useless = [] if "kinds" in allowed else list(flags)
+    if target is not None and "targets" not in allowed:
+        useless.append("--target")
+    for flag in useless:
+        raise UserError(f"{flag}: given, but this model's task has no use for it")
     if "kinds" not in allowed:
         return {}
     if request.picture is not None and not request.is_page and request.picture.suffix not in PICTURES:
