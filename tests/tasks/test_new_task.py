@@ -13,6 +13,7 @@ from saccade.cli import app
 from saccade.errors import UserError
 from saccade.serving.models import load_runs
 from saccade.tasks import TASKS
+from saccade.tasks.base import Route
 from servers import serving
 
 CONFIG = """\
@@ -78,6 +79,12 @@ def test_a_server_offers_it(run: Path) -> None:
         assert served.client.get("/openapi.json").json()["paths"]["/v1/rate"]["post"]["description"] == "Answer texts."
         refused = served.post("/translate", q="fine", source="en", target="fr")
         assert (refused.status_code, refused.json()["error"]) == (400, "en is not supported")
+
+
+def test_a_route_that_reads_something_else_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TASKS, "rate", TASKS["rate"]._replace(route=Route(reads="picture")))
+    with pytest.raises(UserError, match="it reads a text, but the route of its task reads a picture"):
+        load_runs([run])
 
 
 def test_a_task_that_does_not_translate_has_no_languages(run: Path) -> None:

@@ -14,7 +14,7 @@ from saccade.runs.load import load_run
 from saccade.serving.batcher import Batcher
 from saccade.serving.libretranslate.languages import CODE, NAMES
 from saccade.tasks import TASKS
-from saccade.tasks.base import Predictor, Traits
+from saccade.tasks.base import Predictor, Route, Traits
 
 MAX_EXAMPLES = 8
 
@@ -102,9 +102,10 @@ def _parse_languages(one: str) -> tuple[str, LanguagePair]:
 
 def _load(folder: Path, given: Mapping[str, LanguagePair]) -> ServedRun:
     predictor: Predictor = load_run(folder)
-    _check_input(folder, predictor.traits)
     config = config_file.load(folder / "config.yaml")
-    find_languages = TASKS[config.task].route.languages
+    route = TASKS[config.task].route
+    _check_input(folder, predictor.traits, route)
+    find_languages = route.languages
     pair = given.get(str(folder))
     if find_languages is None and pair is not None:
         raise UserError(f"--languages: {folder} is a run of the task {config.task}, which does not translate")
@@ -113,9 +114,11 @@ def _load(folder: Path, given: Mapping[str, LanguagePair]) -> ServedRun:
     return ServedRun(folder.resolve().name, config.task, predictor, pair, _examples(folder))
 
 
-def _check_input(folder: Path, traits: Traits) -> None:
+def _check_input(folder: Path, traits: Traits, route: Route) -> None:
     if traits.reads not in ("text", "picture"):
         raise UserError(f"{folder}: it reads {traits.reads}; a server reads pictures and texts")
+    if traits.reads != route.reads:
+        raise UserError(f"{folder}: it reads a {traits.reads}, but the route of its task reads a {route.reads}")
     if traits.reads == "picture" and traits.picture is None:
         raise UserError(f"{folder}: it reads pictures, but its task does not state their size")
 

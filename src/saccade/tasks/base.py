@@ -160,7 +160,9 @@ class Predictor(Protocol):
     def read(self, source: Path | None) -> Iterator[Any]:
         """Read the inputs of a file, or of the standard input: a text a line."""
         if self.traits.reads != "text":
-            raise UserError(f"--input: this model reads {self.traits.reads}, and its task says not how from a file")
+            raise UserError(
+                f"--input: this model reads {self.traits.reads}, but its task does not say how to read that from a file"
+            )
         return decode_clean_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
 
     def evaluate(self, paths: Sequence[Path], /, *args: Any, **options: Any) -> Evaluation:
