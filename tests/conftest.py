@@ -37,12 +37,22 @@ hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=No
 hypothesis.settings.load_profile("repeatable")
 torch.set_num_threads(1)
 SEED = int(os.environ.get("SACCADE_TEST_SEED", "20"))
+# torch.manual_seed writes down the whole stack for every kind of accelerator that isn't there
+set_seed = torch.manual_seed if torch.cuda.is_available() else torch.default_generator.manual_seed
+
+DEVICE_TESTS = [] if torch.cuda.is_available() else sorted((Path(__file__).parent / "device").glob("test_*.py"))
+collect_ignore = [str(path) for path in DEVICE_TESTS]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if DEVICE_TESTS:
+        terminalreporter.write_line(f"tests/device: {len(DEVICE_TESTS)} files left out; they need a CUDA device")
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """What a module draws while it is imported depends on no other module."""
     del collector
-    torch.manual_seed(SEED)
+    set_seed(SEED)
 
 
 def pytest_collection_finish() -> None:
@@ -54,7 +64,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Each test starts from the same seed."""
     del item
-    torch.manual_seed(SEED)
+    set_seed(SEED)
 
 
 @pytest.fixture(scope="session")

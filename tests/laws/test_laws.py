@@ -89,11 +89,16 @@ def check_exactness(
 ) -> None:
     inputs = draw(size, dtype)
     score, mask = build_score(score_name, size["width"], dtype), MASKS[mask_name](*extents(size))
-    exact = results(inputs, score, normalizer_name, mask, "reference", torch.float64)
     plain = results(inputs, score, normalizer_name, mask, "reference", dtype)
+    backends = kernels_for(inputs, score, normalizer_name, mask)
+    if not backends:
+        return
+    exact = (
+        plain if dtype == torch.float64 else results(inputs, score, normalizer_name, mask, "reference", torch.float64)
+    )
     rounding = torch.finfo(dtype).eps * max(true.abs().amax() for true in exact)
     steps = normalizer_name != "softmax" and dtype.itemsize == 2  # a key at the edge of the support: its slope jumps
-    for backend in kernels_for(inputs, score, normalizer_name, mask):
+    for backend in backends:
         fused = results(inputs, score, normalizer_name, mask, backend, dtype)
         for index, (true, ours, theirs) in enumerate(zip(exact, fused, plain, strict=True)):
             # gradients pass more roundings, also where the true one is 0 and the reference happens to hit it
@@ -205,7 +210,7 @@ def extents(size: dict[str, int]) -> tuple[int, int, int]:
 
 
 def draw(size: dict[str, int], dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    torch.manual_seed(size["seed"])
+    torch.default_generator.manual_seed(size["seed"])
     widths = {"width": size["width"], "value_width": size["value_width"]}
     batch, num_queries, num_keys = extents(size)
     return random_inputs(batch, num_queries=num_queries, num_keys=num_keys, **widths, dtype=dtype)
