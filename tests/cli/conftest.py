@@ -20,7 +20,7 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with runs that tell (shapes) and glimpse (digits), and with shapes.png and digits.png."""
     folder = tmp_path_factory.mktemp("seeing")
     for name, content in {"shapes": shapes(), "digits": digits(folder)}.items():
-        train.train(config_file.check({"device": "cpu", **content}, name), folder / name, Console(quiet=True))
+        train.train(config_file.check_config({"device": "cpu", **content}, name), folder / name, Console(quiet=True))
     Image.fromarray(paint_shapes(1, side=24).picture_NCYX[0].transpose(1, 2, 0)).save(folder / "shapes.png")
     Image.fromarray(np.full((40, 40), 255, np.uint8)).save(folder / "digits.png")
     return folder

@@ -27,31 +27,31 @@ MINIMAL = "data: {train: {source: a.tsv}, valid: {source: b.tsv}}\n"
 
 
 def test_a_size_fills_in_what_is_not_given(tmp_path: Path) -> None:
-    config = config_file.load(written(tmp_path, MINIMAL + "model: {size: base, width: 256}\n"))
+    config = config_file.load_config(written(tmp_path, MINIMAL + "model: {size: base, width: 256}\n"))
     assert isinstance(config.model, TransformerModel)
     assert (config.model.width, config.model.num_heads, config.model.hidden_width) == (256, 8, 2048)
     assert config.training.label_smoothing == 0.1
 
 
 def test_overrides_win_and_the_filled_config_comes_back(tmp_path: Path) -> None:
-    config = config_file.load(written(tmp_path, MINIMAL), ["training.max_steps=7", "model.size=tiny", "seed=3"])
+    config = config_file.load_config(written(tmp_path, MINIMAL), ["training.max_steps=7", "model.size=tiny", "seed=3"])
     assert (config.training.max_steps, config.model.width, config.seed) == (7, 128, 3)
-    config_file.save(config, tmp_path / "saved.yaml")
-    assert config_file.load(tmp_path / "saved.yaml") == config
+    config_file.save_config(config, tmp_path / "saved.yaml")
+    assert config_file.load_config(tmp_path / "saved.yaml") == config
 
 
 def test_one_corpus_or_several(tmp_path: Path) -> None:
-    one = config_file.load(written(tmp_path, MINIMAL), ["data.train.weight=2"])
+    one = config_file.load_config(written(tmp_path, MINIMAL), ["data.train.weight=2"])
     assert {name: files.weight for name, files in one.data.corpora.items()} == {"data.train": 2.0}
     text = "data: {train: [{source: a.tsv}, {source: b.tsv, weight: 0.5}], valid: {source: c.tsv}}\n"
-    several = config_file.load(written(tmp_path, text))
+    several = config_file.load_config(written(tmp_path, text))
     assert {name: files.weight for name, files in several.data.corpora.items()} == {
         "data.train.0": 1.0,
         "data.train.1": 0.5,
     }
     for config in (one, several):
-        config_file.save(config, tmp_path / "saved.yaml")
-        assert config_file.load(tmp_path / "saved.yaml") == config
+        config_file.save_config(config, tmp_path / "saved.yaml")
+        assert config_file.load_config(tmp_path / "saved.yaml") == config
 
 
 def test_the_schema_is_printed_and_says_what_fields_mean() -> None:
@@ -126,7 +126,7 @@ def section(*corpora: str) -> str:
 )
 def test_mistakes_are_named(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
-        config_file.load(written(tmp_path, text))
+        config_file.load_config(written(tmp_path, text))
 
 
 @pytest.mark.parametrize(
@@ -139,19 +139,19 @@ def test_mistakes_are_named(text: str, message: str, tmp_path: Path) -> None:
 )
 def test_wrong_overrides_are_named(override: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
-        config_file.load(written(tmp_path, "seed: 1\n" + MINIMAL), [override])
+        config_file.load_config(written(tmp_path, "seed: 1\n" + MINIMAL), [override])
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"config: there is no file at .*none.yaml"):
-        config_file.load(tmp_path / "none.yaml")
+        config_file.load_config(tmp_path / "none.yaml")
 
 
 def test_rnns_train_in_float32_on_a_cpu(tmp_path: Path) -> None:
     network = nn.GRU(2, 2)
     for precision in ("auto", "float32"):
-        config = config_file.load(written(tmp_path, MINIMAL), ["device=cpu", f"training.precision={precision}"])
+        config = config_file.load_config(written(tmp_path, MINIMAL), ["device=cpu", f"training.precision={precision}"])
         assert devices.training_options(config, network).dtype == torch.float32
-    config = config_file.load(written(tmp_path, MINIMAL), ["device=cpu", "training.precision=bfloat16"])
+    config = config_file.load_config(written(tmp_path, MINIMAL), ["device=cpu", "training.precision=bfloat16"])
     with pytest.raises(UserError, match=r"training.precision: 'bfloat16' given; on a CPU RNNs train in float32"):
         devices.training_options(config, network)

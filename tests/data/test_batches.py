@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.data.batches import bucket_pairs, collate, decoder_input
+from saccade.data.batches import bucket_pairs, collate_pairs, decoder_input
 from saccade.data.grouping import group_by_length, split_by_budget
 from saccade.data.store import Store, count_duplicates, prepare_store
 from saccade.data.text.corpus import Corpus, Pair
@@ -60,7 +60,7 @@ def test_batches_are_gathered_from_several_stores(tmp_path: Path) -> None:
     plan = bucket_pairs(*stores, tokens_per_batch=90, seed=2)
     sources, targets = ([row for store in stores for row in getattr(store, side)] for side in ("source", "target"))
     for rows in plan.epoch(0):
-        expected = collate([sources[row] for row in rows], [targets[row] for row in rows])
+        expected = collate_pairs([sources[row] for row in rows], [targets[row] for row in rows])
         for one, other in zip(plan.load(rows), expected, strict=True):
             assert torch.equal(one, other)
 

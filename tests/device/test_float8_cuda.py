@@ -59,11 +59,12 @@ def test_a_run_tracks_bfloat16(tmp_path: Path) -> None:
     }
     curves = {}
     for precision in ("bfloat16", "float8"):
-        made = config_file.check({**content, "training": {**content["training"], "precision": precision}}, "test")  # type: ignore[dict-item]
+        training = {**content["training"], "precision": precision}  # type: ignore[dict-item]
+        made = config_file.check_config({**content, "training": training}, "test")
         train.train(made, tmp_path / precision, Console(quiet=True))
         logged = [json.loads(line) for line in (tmp_path / precision / "log.jsonl").read_text("utf-8").splitlines()]
         curves[precision] = torch.tensor([row["loss"] for row in logged if "loss" in row])
-        assert config_file.load(tmp_path / precision / "config.yaml").training.precision == precision
+        assert config_file.load_config(tmp_path / precision / "config.yaml").training.precision == precision
     assert not torch.equal(curves["bfloat16"], curves["float8"])
     assert curves["float8"][-1] < 0.7 * curves["float8"][0]
     assert (curves["float8"] - curves["bfloat16"]).abs().max() < 0.15

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, distributed
 
-from saccade.data.batches import PairBatch, collate
+from saccade.data.batches import PairBatch, collate_pairs
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
 from saccade.training.distributed import gradients, shards
 from saccade.training.distributed.gradients import GradientSums
@@ -46,7 +46,7 @@ class Rows:
     def load(self, row: int) -> PairBatch:
         random = np.random.default_rng(row)
         source, target = ([random.integers(4, 19, 3 + row % 5).astype(np.int32) for _ in range(4)] for _ in range(2))
-        return collate(source, target)
+        return collate_pairs(source, target)
 
 
 def network() -> Transformer:

@@ -35,7 +35,7 @@ def test_it_trains_and_predicts(name: str, tmp_path: Path) -> None:
         "model": MODELS[name],
         "training": {**training, "validate_every": 60, "metric": "chrf"},
     }
-    progress = train.train(config_file.check(content, "test"), tmp_path / "run", Console(quiet=True))
+    progress = train.train(config_file.check_config(content, "test"), tmp_path / "run", Console(quiet=True))
     assert progress.best_score is not None
     assert progress.best_score > 50
     model = saccade.load(tmp_path / "run")

@@ -18,7 +18,7 @@ from saccade.data.text.tokenizer import START
 from saccade.layers.image_encoder import FeatureEncoder
 from saccade.models.captioner import Captioner
 from saccade.models.seq2seq import RecurrentSizes
-from saccade.runs.config import check
+from saccade.runs.config import check_config
 from saccade.tasks.caption import task
 from saccade.tasks.caption.loss import Weights, caption_loss
 from saccade.training.loop import Trainer
@@ -43,7 +43,7 @@ def test_it_learns_to_tell_shapes(tmp_path: Path) -> None:
         "model": {"width": 32, "embedding_width": 32, "dropout": 0.0, "start": "zeros", "forgetting": 0.5},
         "training": {"tokens_per_batch": 192},
     }
-    config = check(plain, "test")
+    config = check_config(plain, "test")
     job = task.prepare(config, tmp_path, Console(quiet=True))
     options = TrainingOptions(
         max_steps=300, learning_rate=0.006, warmup_steps=40, schedule="constant", validate_every=300

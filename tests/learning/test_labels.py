@@ -22,9 +22,9 @@ TRAINING = {"learning_rate": 0.01, "warmup_steps": 10, "schedule": "cosine", "pr
 
 def trained(folder: Path, content: dict[str, Any]) -> Classifier:
     (folder / "config.yaml").write_text(json.dumps({"task": "classify", "device": "cpu", **content}), "utf-8")
-    config = config_file.load(folder / "config.yaml")
+    config = config_file.load_config(folder / "config.yaml")
     train.train(config, folder / "run", Console(quiet=True))
-    return load(config_file.load(folder / "run" / "config.yaml"), folder / "run")
+    return load(config_file.load_config(folder / "run" / "config.yaml"), folder / "run")
 
 
 def document(chance: random.Random) -> tuple[str, str, str]:

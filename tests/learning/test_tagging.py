@@ -82,7 +82,7 @@ def test_predicting_a_file_and_texts(folder: Path) -> None:
 def test_the_report_has_scores_and_mistakes(folder: Path) -> None:
     page = (folder / "run" / "report.html").read_text("utf-8")
     assert "F1" in page
-    examined = task.examine(config_file.load(folder / "run" / "config.yaml"), saccade.load(folder / "run"))
+    examined = task.examine(config_file.load_config(folder / "run" / "config.yaml"), saccade.load(folder / "run"))
     assert examined.name == "test"
     assert examined.scores["f1"] > 95
 

@@ -49,7 +49,7 @@ def test_it_hears_strings_of_tones(tmp_path: Path) -> None:
     heard, unheard = ([words[row] for row in range(60) if (row % 12 > 2) is known] for known in (True, False))
     train = write_list(tmp_path / "train.tsv", heard, count=1200, seed=1, shortest=1)
     valid = write_list(tmp_path / "valid.tsv", unheard, count=60, seed=2, shortest=2)
-    config = config_file.check(
+    config = config_file.check_config(
         {
             "input": "features",
             "data": {"train": {"source": str(train)}, "valid": {"source": str(valid)}},

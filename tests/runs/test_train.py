@@ -55,7 +55,7 @@ def glimpses(folder: Path, words: str) -> dict[str, Any]:
 
 
 def trained(content: dict[str, Any], folder: Path) -> dict[str, bytes]:
-    train.train(config_file.check(content, "test"), folder, QUIET)
+    train.train(config_file.check_config(content, "test"), folder, QUIET)
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix in (".json", ".yaml")}
 
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_is_said_at_once(tmp_path: Path, task: Any, changes: dict
 
 def test_shapes_are_told_in_words() -> None:
     with pytest.raises(UserError, match="where nouns look is measured in shapes"):
-        config_file.check({"task": "caption", "tokenizer": {"kind": "characters"}}, "test")
+        config_file.check_config({"task": "caption", "tokenizer": {"kind": "characters"}}, "test")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_shapes_are_told_in_words() -> None:
 def test_masks_that_are_never_drawn_have_no_size(count: str, size: str) -> None:
     data = {"train": {"source": "a.tsv"}, "valid": {"source": "b.tsv"}}
     with pytest.raises(UserError, match=f"{size}: 3 given; it has no effect with {count}: 0"):
-        config_file.check({"input": "features", "data": data, "features": {count: 0, size: 3}}, "test")
+        config_file.check_config({"input": "features", "data": data, "features": {count: 0, size: 3}}, "test")
 
 
 def test_shapes_are_tried_on_as_many_as_the_config_says(tmp_path: Path) -> None:

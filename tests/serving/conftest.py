@@ -68,12 +68,12 @@ SHAPES: dict[str, Any] = {
 
 def untrained(content: dict[str, Any], folder: Path) -> None:
     """A run as training leaves it, without the training."""
-    config = config_file.check(content, folder.name)
+    config = config_file.check_config(content, folder.name)
     folder.mkdir()
     job = TASKS[config.task].prepare(config, folder, Console(quiet=True))
     for name, text in job.stored.items():
         (folder / name).write_text(text, encoding="utf-8")
-    config_file.save(config, folder / "config.yaml")
+    config_file.save_config(config, folder / "config.yaml")
     checkpoints.save_weights(folder / "model.safetensors", job.network)
 
 

@@ -45,7 +45,7 @@ def test_languages_are_given_or_written_in_the_config_or_seen_in_file_names(tmp_
 
 def test_languages_in_a_config_are_checked_and_may_be_added_later(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
-    before = config_file.load(run / "config.yaml")
+    before = config_file.load_config(run / "config.yaml")
     after = before.model_copy(update={"languages": LanguageCodes(source="en", target="fr")})
     kept = [config.model_dump(exclude=MAY_CHANGE) for config in (before, after)]
     assert kept[0] == kept[1]
@@ -56,7 +56,7 @@ def test_languages_in_a_config_are_checked_and_may_be_added_later(tmp_path: Path
 def make_named(folder: Path, files: list[str]) -> Path:
     """A run whose config names other files than it was made from."""
     make_run(folder)
-    config_file.save(config_file.load(folder / "config.yaml", files), folder / "config.yaml")
+    config_file.save_config(config_file.load_config(folder / "config.yaml", files), folder / "config.yaml")
     return folder
 
 

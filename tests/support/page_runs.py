@@ -37,7 +37,7 @@ def make_all(folder: Path) -> None:
     )
     contents = {"pieces": _pieces(draft), "labels": _labels(draft), "tags": _tags(draft), "shapes": shapes()}
     for name, content in {**contents, "digits": digits(draft)}.items():
-        train.train(config_file.check({"device": "cpu", **content}, name), draft / name, Console(quiet=True))
+        train.train(config_file.check_config({"device": "cpu", **content}, name), draft / name, Console(quiet=True))
     chosen_head.save(draft / "words", Head(0, 0, shift=1))
     (draft / "pieces" / "examples.txt").write_text("\n".join(EXAMPLES), encoding="utf-8")
     draft.rename(folder)

@@ -39,8 +39,8 @@ def make_run(
     }
     folder.mkdir()
     (folder / "draft.yaml").write_text(json.dumps(content), encoding="utf-8")
-    config = config_file.load(folder / "draft.yaml", overrides)
-    config_file.save(config, folder / "config.yaml")
+    config = config_file.load_config(folder / "draft.yaml", overrides)
+    config_file.save_config(config, folder / "config.yaml")
     network = translate_config.model(config, corpora.tokenizers(config, folder))
     torch.nn.init.normal_(network.get_parameter("target.weight"), std=0.5)
     checkpoints.save_weights(folder / "model.safetensors", network)

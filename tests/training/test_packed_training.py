@@ -43,7 +43,7 @@ def config(folder: Path, *overrides: str) -> TranslateConfig:
     }
     path = folder / "run.yaml"
     path.write_text(json.dumps(content), encoding="utf-8")
-    return config_file.load(path, list(overrides))
+    return config_file.load_config(path, list(overrides))
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -77,12 +77,12 @@ def test_a_run_on_packed_batches_goes_on_and_learns(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()]
     losses = [row["loss"] for row in rows if "loss" in row]
     assert losses[-1] < losses[0]
-    assert config_file.load(tmp_path / "run" / "config.yaml").training.batches == "packed"
+    assert config_file.load_config(tmp_path / "run" / "config.yaml").training.batches == "packed"
 
 
 def test_auto_means_padded_on_a_cpu(tmp_path: Path) -> None:
     train.train(config(tmp_path, "device=cpu"), tmp_path / "run", Console(quiet=True))
-    assert config_file.load(tmp_path / "run" / "config.yaml").training.batches == "padded"
+    assert config_file.load_config(tmp_path / "run" / "config.yaml").training.batches == "padded"
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def trainer(folder: Path, **model: object) -> tuple[Trainer, Any]:
         "model": {"num_layers": 2, **model},
         "training": {"precision": "float32"},
     }
-    config = config_file.check(json.loads(json.dumps(content)), "test")
+    config = config_file.check_config(json.loads(json.dumps(content)), "test")
     job = TASKS[config.task].prepare(config, folder / "run", Console(quiet=True))
     options = TrainingOptions(max_steps=3, learning_rate=1e-3, warmup_steps=1)
     made = Trainer(job.network, job.plan, job.loss, options, folder / "run")

@@ -125,7 +125,7 @@ def _measure_eflomal(plan: AlignPlan, pairs: Sequence[Pair], gold: Sequence[Gold
 
 def read_training_text(folder: Path) -> Iterator[Pair]:
     """Read the sentence pairs that a run was trained on."""
-    data = config_file.load(folder / "config.yaml").data
+    data = config_file.load_config(folder / "config.yaml").data
     return itertools.chain.from_iterable(corpus.pairs() for corpus in corpora.training_corpora(data))
 
 

@@ -44,7 +44,7 @@ def train(
         raise UserError(f"--{'kills' if kills else 'steps'}: it goes with --verify-resume; training.max_steps=N trains")
     try:
         with terminal.one_line_warnings():
-            runs.train(config_file.load(config, overrides or ()), folder, console)
+            runs.train(config_file.load_config(config, overrides or ()), folder, console)
     except Interrupted:
         console.print("\nInterrupted and saved. The same command continues the run.")
         raise typer.Exit(130) from None
@@ -55,7 +55,7 @@ def train(
 
 
 def _verify_resume(config: Path, overrides: list[str], *, kills: int, steps: int, console: Console) -> None:
-    config_file.load(config, overrides)
+    config_file.load_config(config, overrides)
     verdict = verify.verify(config, overrides, kills=kills, steps=steps, console=console)
     if not verdict.is_same:
         console.print("The weights differ: this run does not resume exactly. Please report it, with the config.")

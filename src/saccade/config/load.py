@@ -17,7 +17,7 @@ from saccade.files import replace_file
 Kinds = Mapping[str, type[RunSection]]  # the config of each task by its name; the first is the default
 
 
-def load(path: Path, overrides: Iterable[str], kinds: Kinds) -> Any:
+def load_config(path: Path, overrides: Iterable[str], kinds: Kinds) -> Any:
     """Read a YAML file, apply `section.field=value` overrides, and check it against the config of its task."""
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
@@ -31,10 +31,10 @@ def load(path: Path, overrides: Iterable[str], kinds: Kinds) -> Any:
         raise UserError(f"{path}: a config is a mapping of sections (data, tokenizer, model, training, decoding)")
     for override in overrides:
         _apply(content, override)
-    return check(content, str(path), kinds)
+    return check_config(content, str(path), kinds)
 
 
-def check(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
+def check_config(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
     """Build the config of its task from plain data."""
     name = content.get("task", next(iter(kinds)))
     if not isinstance(name, str) or name not in kinds:
@@ -46,7 +46,7 @@ def check(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
         raise UserError(f"{where}: {'; '.join(_describe(problem, kind) for problem in error.errors())}") from None
 
 
-def save(config: RunSection, path: Path) -> None:
+def save_config(config: RunSection, path: Path) -> None:
     """Write the filled-in config as YAML."""
     with replace_file(path) as draft:
         draft.write_text(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True), "utf-8")

@@ -234,7 +234,9 @@ def _lengths(side: FlatSentences) -> Tensor:
     return torch.from_numpy(side.length_N + 1)
 
 
-def collate(sources: Sequence[NDArray[Any]], targets: Sequence[NDArray[np.int32]], pad: Pad | None = None) -> PairBatch:
+def collate_pairs(
+    sources: Sequence[NDArray[Any]], targets: Sequence[NDArray[np.int32]], pad: Pad | None = None
+) -> PairBatch:
     """Pad the ids of pairs into one batch; `pad` pads sources that aren't ids."""
     source_BS, source_length_B = (pad or pad_sources)(sources)
     write_BT = _pad([np.concatenate([target, [END]]) for target in targets])

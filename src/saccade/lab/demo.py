@@ -68,7 +68,7 @@ def config(data: Path, *, steps: int, sentences: int, seed: int) -> TranslateCon
     def files(name: str) -> dict[str, str]:
         return {"source": str(data / f"{name}.en"), "target": str(data / f"{name}.fr")}
 
-    return config_file.check(
+    return config_file.check_config(
         {
             "seed": seed,
             "languages": {"source": "en", "target": "fr"},

@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
 
 def run(configs: Sequence[Path], *, seeds: int, jobs: int, out: Path, console: Console) -> list[Outcome]:
     """Train every config with every seed, `jobs` at a time; write a table, a picture and a JSON file of the scores."""
-    tests = {path: config_file.load(path).data.test for path in configs}
+    tests = {path: config_file.load_config(path).data.test for path in configs}
     for path, test in tests.items():
         if test is None or test != tests[configs[0]]:
             what = "is missing" if test is None else f"is another than that of {configs[0]}"
@@ -60,7 +60,7 @@ def _outcome(config: Path, seed: int, out: Path, console: Console) -> Outcome:
     folder = out / f"{config.stem}-{seed}"
     process.train_in_process([str(config), f"seed={seed}"], folder)
     minutes = sum(row.get("seconds", 0.0) for row in report.read_log(folder / "log.jsonl")) / 60
-    found = task.outputs(config_file.load(folder / "config.yaml"), load_run(folder))
+    found = task.outputs(config_file.load_config(folder / "config.yaml"), load_run(folder))
     console.print(f"{folder.name}: BLEU {found.scores.bleu:.2f} after {minutes:.1f} minutes")
     by_length = {row.label: row.bleu for row in found.by_length if row.num_pairs >= FEWEST_PAIRS}
     return Outcome(config.stem, seed, found.scores.bleu, by_length, minutes)

@@ -8,18 +8,18 @@ from typing import Any
 
 from saccade.config import load as config_file
 from saccade.config.base import RunSection
-from saccade.config.load import save as save
+from saccade.config.load import save_config as save_config
 from saccade.tasks import TASKS
 
 
-def load(path: Path, overrides: Iterable[str] = ()) -> Any:
+def load_config(path: Path, overrides: Iterable[str] = ()) -> Any:
     """Read a YAML file plus `section.field=value` overrides."""
-    return config_file.load(path, overrides, _kinds())
+    return config_file.load_config(path, overrides, _kinds())
 
 
-def check(content: dict[str, Any], where: str) -> Any:
+def check_config(content: dict[str, Any], where: str) -> Any:
     """Build a config from plain data; `where` names its origin in messages."""
-    return config_file.check(content, where, _kinds())
+    return config_file.check_config(content, where, _kinds())
 
 
 def _kinds() -> dict[str, type[RunSection]]:

@@ -27,5 +27,5 @@ def _load_one(folder: Path) -> Predictor:
         raise UserError(f"{folder}: this is not a run folder (it has no config.yaml)")
     if not (folder / "model.safetensors").exists():
         raise UserError(f"{folder}: there is no model yet; its training has not reached its first validation")
-    config = config_file.load(folder / "config.yaml")
+    config = config_file.load_config(folder / "config.yaml")
     return TASKS[config.task].load(config, folder)

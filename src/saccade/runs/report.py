@@ -14,7 +14,7 @@ from saccade.tasks import TASKS
 
 def write_report(folder: Path) -> Path:
     """Write the report of a trained run's best model."""
-    config, path = config_file.load(folder / "config.yaml"), folder / "report.html"
+    config, path = config_file.load_config(folder / "config.yaml"), folder / "report.html"
     examine = TASKS[config.task].examine
     found = None if examine is None else examine(config, load_run(folder))
     log = read_log(folder / "log.jsonl")

@@ -99,7 +99,7 @@ def _prepare(config: Any, folder: Path, console: Console, team: Team) -> tuple[A
     """Prepare config, job and options; the first process of a team leaves files that the others find."""
     config = _check_same_run(config, folder)
     if team.is_first:
-        config_file.save(config, folder / "config.yaml")  # before anything that depends on it is stored
+        config_file.save_config(config, folder / "config.yaml")  # before anything that depends on it is stored
     job = TASKS[config.task].prepare(config, folder, console)
     options = devices.training_options(job.config or config, job.network, team)
     options = replace(options, capture=job.is_steady and not _is_sharded(config, team))
@@ -124,7 +124,7 @@ def _store(config: Any, job: Job, folder: Path) -> None:
     for name, text in job.stored.items():
         with replace_file(folder / name) as draft:
             draft.write_text(text, "utf-8")
-    config_file.save(config, folder / "config.yaml")
+    config_file.save_config(config, folder / "config.yaml")
 
 
 def _report(folder: Path, console: Console) -> None:
@@ -138,7 +138,7 @@ def _check_same_run(config: RunSection, folder: Path) -> RunSection:
     path = folder / "config.yaml"
     if not path.exists():
         return config
-    earlier = config_file.load(path)
+    earlier = config_file.load_config(path)
     for name in CHOSEN_ONCE:
         if getattr(config.training, name, None) == "auto" and earlier.task == config.task:
             config = _with(config, name, getattr(earlier.training, name))

@@ -44,7 +44,7 @@ def verify(config: Path, overrides: list[str], *, kills: int, steps: int, consol
         whole, killed = Path(name) / "whole", Path(name) / "killed"
         console.print(f"one run of {steps:,} steps, left alone ...")
         times = _run_to_end(arguments, whole)
-        found = config_file.load(whole / "config.yaml").training  # both runs must use the same chosen values
+        found = config_file.load_config(whole / "config.yaml").training  # both runs must use the same chosen values
         settled = {name: getattr(found, name, None) for name in CHOSEN_ONCE}
         arguments += [f"training.{name}={value}" for name, value in settled.items() if value is not None]
         num_kills, is_same = 0, True

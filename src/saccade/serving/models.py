@@ -102,7 +102,7 @@ def _parse_languages(one: str) -> tuple[str, LanguagePair]:
 
 def _load(folder: Path, given: Mapping[str, LanguagePair]) -> ServedRun:
     predictor: Predictor = load_run(folder)
-    config = config_file.load(folder / "config.yaml")
+    config = config_file.load_config(folder / "config.yaml")
     route = TASKS[config.task].route
     _check_input(folder, predictor.traits, route)
     find_languages = route.languages

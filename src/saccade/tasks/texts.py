@@ -41,7 +41,7 @@ def windows(texts: Iterator[tuple[str, str]], size: int) -> Iterator[list[tuple[
         yield window
 
 
-def by_length(lengths: list[int], budget: int) -> Iterator[list[int]]:
+def batch_by_length(lengths: list[int], budget: int) -> Iterator[list[int]]:
     """Yield rows of like lengths within the token budget; blank ones are left out."""
     rows = [row for row, length in enumerate(lengths) if length]
     for batch in group_by_length([(lengths[row] + 1,) for row in rows], budget):

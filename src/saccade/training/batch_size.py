@@ -8,7 +8,7 @@ import numpy as np
 import psutil
 import torch
 
-from saccade.data.batches import PairBatch, collate
+from saccade.data.batches import PairBatch, collate_pairs
 from saccade.training.memory import peak_memory
 
 LARGEST = 1 << 14
@@ -34,7 +34,7 @@ def find_batch_size(step: Callable[[PairBatch], object], *, longest: int, device
 def _worst_batch(tokens: int, longest: int) -> PairBatch:
     row = np.full(longest - 1, 4, np.int32)  # and </s>
     rows = [row] * max(1, tokens // longest)
-    return collate(rows, rows)
+    return collate_pairs(rows, rows)
 
 
 def _free_memory(device: torch.device) -> int:

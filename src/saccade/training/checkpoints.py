@@ -39,7 +39,7 @@ class Progress:
     is_averaged: bool = False  # the average at the end has been tried
 
 
-def save(
+def save_checkpoint(
     folder: Path,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -90,7 +90,7 @@ def load_weights(path: Path, model: nn.Module) -> None:
     _load_unique(weights, model)
 
 
-def restore(
+def restore_checkpoint(
     folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, average: dict[str, Tensor]
 ) -> Progress | None:
     """Load the newest complete checkpoint into model, optimizer and average; return None if there is none.

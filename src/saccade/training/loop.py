@@ -86,7 +86,7 @@ class Trainer:
         self.optimizer = Adam.for_model(model, options)
         self.schedule = SCHEDULES[options.schedule](options.warmup_steps, options.max_steps)
         self.average = MovingAverage(model, options.ema)
-        found = checkpoints.restore(self.checkpoints, model, self.optimizer, self.average.weights)
+        found = checkpoints.restore_checkpoint(self.checkpoints, model, self.optimizer, self.average.weights)
         self.progress = found or Progress()
         self.skipped_in_a_row = 0
         self.sums = GradientSums(model, team)
@@ -318,7 +318,7 @@ class Trainer:
 
     def _save(self) -> None:
         state = (self.model, self.optimizer, self.average.weights, self.progress)
-        checkpoints.save(self.checkpoints, *state, writes=self.team.is_first)
+        checkpoints.save_checkpoint(self.checkpoints, *state, writes=self.team.is_first)
 
     def _count_skips(self, is_finite: bool) -> None:
         self.skipped_in_a_row = 0 if is_finite else self.skipped_in_a_row + 1

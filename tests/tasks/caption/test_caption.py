@@ -21,7 +21,7 @@ from saccade.layers.image_encoder import ImageEncoder
 from saccade.models.captioner import Captioner
 from saccade.models.seq2seq import RecurrentSizes
 from saccade.runs import train
-from saccade.runs.config import check
+from saccade.runs.config import check_config
 from saccade.tasks.caption.predictor import CaptionWriter, noun_attention, score
 
 QUIET = Console(quiet=True)
@@ -41,7 +41,7 @@ def changed(**sections: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "shapes"
-    train.train(check(changed(model={"attention": "hard"}, training={"entropy": 0.1}), "test"), folder, QUIET)
+    train.train(check_config(changed(model={"attention": "hard"}, training={"entropy": 0.1}), "test"), folder, QUIET)
     return folder
 
 
@@ -176,7 +176,8 @@ def test_a_run_on_feature_maps(tmp_path: Path) -> None:
         np.save(tmp_path / f"{name}.npy", random.integers(-9, 9, (5, count, 4), np.int8))
         files[name] = {"captions": str(tmp_path / f"{name}.tsv"), "features": str(tmp_path / f"{name}.npy")}
     plain = {**SMALL, "data": {"kind": "features", "axes": "CNS", "scale": 0.5, **files}}
-    train.train(check({**plain, "model": {**SMALL["model"], "feature_dropout": 0.1}}, "test"), tmp_path / "run", QUIET)
+    config = check_config({**plain, "model": {**SMALL["model"], "feature_dropout": 0.1}}, "test")
+    train.train(config, tmp_path / "run", QUIET)
     writer = saccade.load(tmp_path / "run")
     encoder = writer.model.encoder
     flat = 0.5 * np.load(tmp_path / "train.npy").reshape(5, -1)
@@ -207,7 +208,7 @@ def test_a_run_on_feature_maps(tmp_path: Path) -> None:
 )
 def test_mistakes_of_a_config_are_named(sections: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        check(changed(**sections), "test")
+        check_config(changed(**sections), "test")
 
 
 def test_unknown_words_are_not_written() -> None:
@@ -216,7 +217,7 @@ def test_unknown_words_are_not_written() -> None:
     model = Captioner(ImageEncoder(8, rows=8, columns=8), vocabulary=tokenizer.size, sizes=sizes).eval()
     with torch.no_grad():
         model.output.weight.zero_()  # all alike: ties go to the first id that may be written
-    options = check(SMALL, "test").decoding.options()
+    options = check_config(SMALL, "test").decoding.options()
     writer = CaptionWriter(model, tokenizer, options, CaptionReader(side=8))
     assert "<unk>" not in writer.predict([np.zeros((3, 8, 8), np.uint8)], width=3, min_length=2)[0].text
 
@@ -228,7 +229,7 @@ def test_a_run_on_pictures_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "captions.tsv").write_text("".join(lines), "utf-8")
     files = {"captions": str(tmp_path / "captions.tsv"), "pictures": str(tmp_path)}
     plain = {**SMALL, "data": {"kind": "pictures", "side": 16, "train": files, "valid": files}}
-    train.train(check(plain, "test"), tmp_path / "run", QUIET)
+    train.train(check_config(plain, "test"), tmp_path / "run", QUIET)
     writer = saccade.load(tmp_path / "run")
     assert writer.predict([tmp_path / "3.png"])[0].attention.shape[1:] == (4, 4)
     assert writer.evaluate([tmp_path / "captions.tsv", tmp_path]).scores["num_pictures"] == 5

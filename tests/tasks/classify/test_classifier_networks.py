@@ -44,7 +44,7 @@ def written(folder: Path, **changes: dict[str, Any]) -> Path:
 
 
 def config_of(folder: Path, **changes: dict[str, Any]) -> ClassifyConfig:
-    config = config_file.load(written(folder, **changes))
+    config = config_file.load_config(written(folder, **changes))
     assert isinstance(config, ClassifyConfig)
     return config
 
@@ -66,7 +66,7 @@ def test_every_part_trains_and_is_loaded_again(tmp_path: Path, model: dict[str, 
     content = json.loads(path.read_text("utf-8"))
     content["model"] = {name: value for name, value in content["model"].items() if value is not None}
     path.write_text(json.dumps(content), "utf-8")
-    config = config_file.load(path)
+    config = config_file.load_config(path)
     train.train(config, tmp_path / "run", CONSOLE)
     predictor = saccade.load(tmp_path / "run")
     assert predictor.labels == ["answer", "claim", "question"]
@@ -77,7 +77,7 @@ def test_every_part_trains_and_is_loaded_again(tmp_path: Path, model: dict[str, 
     assert "Confusion" in (tmp_path / "run" / "report.html").read_text("utf-8")
     torch.testing.assert_close(
         predictor.network.state_dict(),
-        load(config_file.load(tmp_path / "run" / "config.yaml"), tmp_path / "run").network.state_dict(),
+        load(config_file.load_config(tmp_path / "run" / "config.yaml"), tmp_path / "run").network.state_dict(),
     )
 
 
@@ -180,4 +180,4 @@ def test_one_label_is_no_choice(tmp_path: Path) -> None:
 def test_a_number_is_a_label(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.write_text("task: classify\ndata: {train: a.txt}\ntraining: {class_weights: {0: 2.5}}\n", "utf-8")
-    assert config_file.load(path).training.class_weights == {"0": 2.5}
+    assert config_file.load_config(path).training.class_weights == {"0": 2.5}

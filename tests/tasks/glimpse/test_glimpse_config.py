@@ -50,7 +50,7 @@ def content(folder: Path, **sections: Any) -> dict[str, Any]:
 
 
 def checked(folder: Path, **sections: Any) -> GlimpseConfig:
-    found: GlimpseConfig = config_file.check(content(folder, **sections), "x.yaml")
+    found: GlimpseConfig = config_file.check_config(content(folder, **sections), "x.yaml")
     return found
 
 
@@ -109,7 +109,7 @@ def test_the_pictures_decide_whether_a_run_goes_on(tmp_path: Path) -> None:
     assert keys == task.prepare(checked(tmp_path, seed=7), tmp_path / "run", QUIET).data
     other = content(tmp_path)
     pictures(tmp_path / "train.npz", 29)
-    assert keys != task.prepare(config_file.check(other, "x"), tmp_path / "run", QUIET).data
+    assert keys != task.prepare(config_file.check_config(other, "x"), tmp_path / "run", QUIET).data
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_run_without_its_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_recipes(path: Path) -> None:
     """The paper's glimpses, and a network that can be built."""
-    config = config_file.load(path)
+    config = config_file.load_config(path)
     assert config.task == "glimpse"
     network = task._network(config, 10)
     side = config.data.canvas or 28

@@ -20,7 +20,7 @@ def config_of(root: Path, **sections: dict[str, object]) -> TagConfig:
     data = {"train": f"{root}/train.txt", "valid": f"{root}/valid.txt", **sections.pop("data", {})}
     model = {"width": 8, "word_width": 5, "num_heads": 2, "reads_documents": False, **sections.pop("model", {})}
     training = {"max_steps": 1, "validate_every": 1, **sections.pop("training", {})}
-    return config_file.check({"task": "tag", "data": data, "model": model, "training": training}, "x.yaml")
+    return config_file.check_config({"task": "tag", "data": data, "model": model, "training": training}, "x.yaml")
 
 
 def prepared(root: Path, folder: Path, **sections: dict[str, object]) -> Job:
@@ -129,5 +129,5 @@ def test_tags_that_are_not_learned(tmp_path: Path) -> None:
 
 def test_the_recipes_are_configs() -> None:
     for name in ("conll2003", "wnut17"):
-        config = config_file.load(Path(__file__).parents[3] / "configs" / f"{name}.yaml")
+        config = config_file.load_config(Path(__file__).parents[3] / "configs" / f"{name}.yaml")
         assert isinstance(config, TagConfig)

@@ -35,7 +35,7 @@ def config_of(folder: Path, *train: str, **sections: object) -> TranslateConfig:
         "max_length": 4,
     }
     tokenizer = {"kind": "words", "vocabulary_size": 20}
-    return config_file.check({"data": data, "tokenizer": tokenizer, **sections}, "test")
+    return config_file.check_config({"data": data, "tokenizer": tokenizer, **sections}, "test")
 
 
 def said(config: TranslateConfig, folder: Path) -> str:
@@ -75,7 +75,8 @@ def test_each_of_several_corpora_has_its_line(tmp_path: Path) -> None:
 def test_held_out_pairs_that_were_seen_are_a_warning(tmp_path: Path) -> None:
     written(tmp_path, train=PAIRS, valid=["red blue\tblue red", "a\t", "new\tnew"], test=["new\tnew", PAIRS[0]])
     data = config_of(tmp_path, "train").data.model_dump() | {"test": {"source": f"{tmp_path}/test.tsv"}}
-    lines = said(config_file.check({"data": data, "tokenizer": {"kind": "words"}}, "test"), tmp_path).splitlines()
+    config = config_file.check_config({"data": data, "tokenizer": {"kind": "words"}}, "test")
+    lines = said(config, tmp_path).splitlines()
     assert lines[1:] == [
         f"data.valid: 1 of its 3 pairs is left out, blank on a side; the first at {tmp_path}/valid.tsv:2",
         "data.valid: 1 of its 3 pairs is also in the training text",
@@ -114,7 +115,7 @@ def test_a_mistake_in_the_data_leaves_no_run_behind(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing is left"):  # after the tokenizers were learned
         runs.train(config_of(tmp_path, "train", tokenizer={"kind": "characters"}), folder, quiet)
     runs.train(config_of(tmp_path, "train", training=training, model=model), folder, quiet)
-    assert config_file.load(folder / "config.yaml").tokenizer.kind == "words"
+    assert config_file.load_config(folder / "config.yaml").tokenizer.kind == "words"
     assert len(load_run(folder).source.encode("red")) == 1
     with pytest.raises(UserError, match="holds a run with another tokenizer"):
         runs.train(config_of(tmp_path, "train", training=training, model=model, tokenizer={}), folder, quiet)
@@ -135,7 +136,7 @@ def test_pieces_drawn_at_random_are_repeatable_and_read_in_turn(tmp_path: Path) 
         "data": {"train": files, "valid": files},
         "tokenizer": {"kind": "bpe", "vocabulary_size": 300, "sampling": 0.5},
     }
-    config = config_file.check(content, "test")
+    config = config_file.check_config(content, "test")
     both = corpora.tokenizers(config, tmp_path)
     first, again = (corpora.stores(config, both, tmp_path / name) for name in ("one", "two"))
     assert len(first) == corpora.VARIANTS

@@ -56,7 +56,8 @@ def content(folder: Path, model: dict[str, Any] | None = None, **sections: Any) 
 
 
 def trained(folder: Path, model: dict[str, Any] | None = None, name: str = "run", **sections: Any) -> Path:
-    train.train(config_file.check(content(folder, model, **sections), "test"), folder / name, Console(quiet=True))
+    config = config_file.check_config(content(folder, model, **sections), "test")
+    train.train(config, folder / name, Console(quiet=True))
     return folder / name
 
 
@@ -104,7 +105,7 @@ def test_batch_mates_change_nothing_and_weights_come_with_seconds(place: Path) -
 
 
 def test_what_is_stored_is_what_is_read_anew(place: Path) -> None:
-    config = config_file.load(place / "run" / "config.yaml")
+    config = config_file.load_config(place / "run" / "config.yaml")
     valid = corpus(config.data.valid, "data.valid")
     stored = sound.recordings(valid, config.features.mel, place / ".data", Console(quiet=True))
     source = load_run(place / "run").source
@@ -149,7 +150,7 @@ def test_an_ensemble_of_equals_is_the_run_and_frames_must_agree(place: Path) -> 
 def test_errors_by_length_by_hand() -> None:
     references = ["one two", "one two three", "four five"]
     outputs = ["one", "one two three", "four five"]
-    assert hearing.by_length(outputs, references) == [(2, 2, 25.0), (3, 1, 0.0)]
+    assert hearing.errors_by_length(outputs, references) == [(2, 2, 25.0), (3, 1, 0.0)]
     assert hearing.LengthErrors(2, 2, 25.0) == (2, 2, 25.0)
 
 
@@ -223,7 +224,9 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     with (tmp_path / "train.tsv").open("a", encoding="utf-8") as lines:
         lines.write("sounds/long.wav\tlow\n")
     text = io.StringIO()
-    config = config_file.check(content(tmp_path) | {"data": {**content(tmp_path)["data"], "max_length": 300}}, "test")
+    config = config_file.check_config(
+        content(tmp_path) | {"data": {**content(tmp_path)["data"], "max_length": 300}}, "test"
+    )
     train.train(config, tmp_path / "run", Console(file=text, width=200))
     assert f"11 pairs (left out: 1 too long, the first at {tmp_path}/train.tsv:12) to train on" in text.getvalue()
 
@@ -245,13 +248,13 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
 )
 def test_configs_that_cannot_be(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
-        config_file.check(content(tmp_path) | changes, "test")
+        config_file.check_config(content(tmp_path) | changes, "test")
 
 
 def test_sound_has_its_own_defaults(tmp_path: Path) -> None:
     given = content(tmp_path)
     del given["features"], given["tokenizer"]
-    found = config_file.check(given, "test")
+    found = config_file.check_config(given, "test")
     assert (found.data.max_length, found.tokenizer.shared, found.features.num_mels) == (3000, False, 80)
-    text = config_file.check({"data": given["data"]}, "test")
+    text = config_file.check_config({"data": given["data"]}, "test")
     assert (text.data.max_length, text.tokenizer.shared, text.features) == (256, True, None)

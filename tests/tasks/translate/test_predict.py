@@ -160,11 +160,11 @@ def test_scores_by_length_by_hand() -> None:
     sources = ["a b c d e", "a", "a b c d e f", "x " * 200, ""]
     outputs = ["one two three four five", "one two three four", "wrong", "six seven eight nine", ""]
     references = [outputs[0], outputs[1], "one two three four five six", outputs[3], ""]
-    found = bleu.by_length(sources, outputs, references)
+    found = bleu.score_by_length(sources, outputs, references)
     assert [(row.label, row.num_pairs) for row in found] == [("0-5", 3), ("6-10", 1), ("over 100", 1)]
     assert [row.bleu for row in found] == pytest.approx([100, 0, 100])
     with pytest.raises(UserError, match="sources: 2 given for 5 outputs"):
-        bleu.by_length(sources[:2], outputs, references)
+        bleu.score_by_length(sources[:2], outputs, references)
     with pytest.raises(UserError, match="references: 3 given for 5 outputs"):
         bleu.score_texts(outputs, references[:3])
 

@@ -191,7 +191,7 @@ def right_answers(plan: LoadPlan, say: Say) -> tuple[dict[str, str], LanguagePai
 def _lines(plan: LoadPlan) -> Iterator[str]:
     if plan.texts is not None:
         return read_lines(plan.texts)
-    data = config_file.load(plan.run / "config.yaml").data
+    data = config_file.load_config(plan.run / "config.yaml").data
     return (pair.source for pair in corpora.corpus(data.test or data.valid).pairs())
 
 

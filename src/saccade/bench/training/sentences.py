@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.data.batches import collate
+from saccade.data.batches import collate_pairs
 from saccade.data.store import Ragged, RaggedWriter, Store
 from saccade.data.text.tokenizer import PAD, SPECIAL
 from saccade.errors import UserError
@@ -144,7 +144,7 @@ def _cut(rows: Integers, size: int) -> list[Integers]:
 
 
 def _pad(store: Store, width: int, rows: Sequence[int] | Integers) -> Padded:
-    batch = collate([store.source[row] for row in rows], [store.target[row] for row in rows])
+    batch = collate_pairs([store.source[row] for row in rows], [store.target[row] for row in rows])
     real_BS = torch.arange(width) < batch.source_length_B[:, None]
     sides = (_widen(ids, width) for ids in (batch.source_BS, batch.read_BT, batch.write_BT))
     source_BS, read_BT, write_BT = sides

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from saccade.data.text.corpus import clean, kind_of, read_raw_lines
+from saccade.data.text.corpus import clean, file_kind, read_raw_lines
 from saccade.errors import UserError
 
 TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
@@ -87,7 +87,7 @@ def parse_lines(lines: Iterable[str], *, as_dialogue: bool) -> Iterator[Text]:
 
 
 def _reader(path: Path) -> Callable[[Path, LabelColumns, bool], Iterator[Text]]:
-    return {".jsonl": _jsonl, ".csv": _csv, ".tsv": _tsv}.get(kind_of(path), _label_first)
+    return {".jsonl": _jsonl, ".csv": _csv, ".tsv": _tsv}.get(file_kind(path), _label_first)
 
 
 def _tsv(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]:

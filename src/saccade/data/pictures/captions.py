@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.data.batches import collate
+from saccade.data.batches import collate_pairs
 from saccade.data.pictures import shapes
 from saccade.data.pictures.images import Pixels, read_picture, read_pictures
 from saccade.data.text.corpus import clean, read_raw_lines
@@ -235,6 +235,6 @@ class CaptionRows:
 
     def load(self, rows: NDArray[np.int64]) -> CaptionBatch:
         ids = [self.ids[row] for row in rows]
-        _, _, read_BT, write_BT, length_B = collate(ids, ids)
+        _, _, read_BT, write_BT, length_B = collate_pairs(ids, ids)
         source = self.pictures.load(self.picture_N[rows])
         return CaptionBatch(source, torch.full((len(ids),), self.places), read_BT, write_BT, length_B)

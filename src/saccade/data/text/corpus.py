@@ -49,7 +49,7 @@ class Corpus:
 
     def files(self) -> list[Path]:
         """Return all files it reads, in order."""
-        if self.target is not None and kind_of(Path(self.source)) in (".tsv", ".jsonl"):
+        if self.target is not None and file_kind(Path(self.source)) in (".tsv", ".jsonl"):
             raise UserError(f"{self.source}: it holds both sides, so there must be no target ({self.target} given)")
         return [path for side in self.sides() for path in side]
 
@@ -146,13 +146,13 @@ def _names(paths: list[Path]) -> str:
     return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
 
 
-def kind_of(path: Path) -> str:
+def file_kind(path: Path) -> str:
     """Return the ending that names a file's format, without .gz."""
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
 
 
 def _both_sides(path: Path) -> Iterator[Pair]:
-    kind = kind_of(path)
+    kind = file_kind(path)
     if kind == ".jsonl":
         return _jsonl(path)
     if kind == ".tsv":

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from saccade.data.text.corpus import Corpus, Pair, clean, kind_of, read_raw_lines
+from saccade.data.text.corpus import Corpus, Pair, clean, file_kind, read_raw_lines
 from saccade.errors import UserError
 from saccade.inspection.align.heads import (
     AgreementTally,
@@ -102,7 +102,7 @@ def swap(pairs: Iterable[Pair]) -> Iterator[Pair]:
 
 def read_pairs(source: Path, target: Path | None) -> Iterator[Pair]:
     """Read two line-aligned files, or one with both sides: `source ||| target`, TSV or JSONL."""
-    if target is not None or kind_of(source) in (".tsv", ".jsonl"):
+    if target is not None or file_kind(source) in (".tsv", ".jsonl"):
         return Corpus(str(source), None if target is None else str(target)).pairs()
     return _read_barred(source)
 

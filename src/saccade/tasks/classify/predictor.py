@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from saccade.data.labels.labelled import LabelColumns, Spelling, Text, parse_lines, read_labelled
 from saccade.data.labels.windows import NO_LABEL, EncodedTexts, TextBatch, encode_texts
-from saccade.data.text.corpus import clean, decode_lines, kind_of, read_raw_lines
+from saccade.data.text.corpus import clean, decode_lines, file_kind, read_raw_lines
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import UserError
 from saccade.inspection.draw.confusion import Confusion
@@ -147,7 +147,7 @@ class Classifier(Predictor):
 
     def read(self, source: Path | None) -> Iterator[Text]:
         """The inputs of a file: with columns as in training, its label not needed; else a text a line."""
-        if source is not None and kind_of(source) in WITH_COLUMNS:
+        if source is not None and file_kind(source) in WITH_COLUMNS:
             return read_labelled([source], self.columns, needs_label=False)
         lines = decode_lines("standard input", sys.stdin.buffer) if source is None else read_raw_lines(source)
         return parse_lines(lines, as_dialogue=self.context > 0)

@@ -58,7 +58,7 @@ def score_texts(outputs: Sequence[str], references: Sequence[str], *, tokenize: 
     return TextScores(bleu_score.score, signatures[0], chrf_score.score, signatures[1], wer)
 
 
-def by_length(
+def score_by_length(
     sources: Sequence[str], outputs: Sequence[str], references: Sequence[str], *, tokenize: str = "13a"
 ) -> list[LengthScores]:
     """Corpus scores of the pairs in each class of source length, counted in words; empty classes are left out."""

@@ -35,7 +35,7 @@ class LengthErrors(NamedTuple):
     wer: float
 
 
-def by_length(outputs: Sequence[str], references: Sequence[str]) -> list[LengthErrors]:
+def errors_by_length(outputs: Sequence[str], references: Sequence[str]) -> list[LengthErrors]:
     """Word error rates by the number of words that were said."""
     classes: dict[int, list[int]] = defaultdict(list)
     for row, reference in enumerate(references):
@@ -63,7 +63,7 @@ def evaluation(
 ) -> Evaluation:
     """The scores of a set of sounds."""
     references = [pair.target for pair in pairs]
-    rows, later = by_length(outputs, references), monotonic(translator, pairs)
+    rows, later = errors_by_length(outputs, references), monotonic(translator, pairs)
     right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
     figures: dict[str, Any] = {"num_pairs": len(pairs), **scores._asdict(), "exactly_right": 100 * right / len(pairs)}
     lines = [*bleu.describe_scores(scores), f"exactly right {figures['exactly_right']:.2f}%"]
@@ -84,7 +84,7 @@ class SoundReport(NamedTuple):
 
 def report_sound(translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str]) -> SoundReport:
     """Word errors by length, and where in the sound some outputs looked."""
-    rows = by_length(outputs, [pair.target for pair in pairs])
+    rows = errors_by_length(outputs, [pair.target for pair in pairs])
     cells = [(row.num_words, f"{row.num_pairs:,}", f"{row.wer:.2f}") for row in rows]
     head = ["words said", "sounds", "word error, %"]
     caption = "Word errors by the number of words that were said"

@@ -14,7 +14,7 @@ from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Started, 
 from saccade.errors import UserError
 from saccade.inspection.insight import Insight, Map, TextSide, add_end
 from saccade.inspection.record import KINDS, recording
-from saccade.tasks.texts import by_length
+from saccade.tasks.texts import batch_by_length
 from saccade.tasks.translate.result import TranslationResult
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def look_at(
         if len(text.ids) > MOST_TOKENS and not isinstance(translator.source, Sounds):
             raise UserError(f"line {number:,} has {len(text.ids):,} tokens; at most {MOST_TOKENS:,} can be looked at")
     found = [Insight(translator.traits.task, TranslationResult("", 0.0, [], []), {}, {}) for _ in texts]
-    for rows in by_length([len(text.ids) for text in texts], translator.tokens_per_batch):
+    for rows in batch_by_length([len(text.ids) for text in texts], translator.tokens_per_batch):
         batch = [texts[row] for row in rows]
         best = _score_prefixes(translator, batch) if is_given else None
         for row, one in zip(rows, _look_at_batch(translator, batch, options, best, kinds, norms), strict=True):

@@ -36,7 +36,7 @@ from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on
-from saccade.tasks.texts import by_length, pair_texts, windows
+from saccade.tasks.texts import batch_by_length, pair_texts, windows
 from saccade.tasks.translate import bleu, hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
 from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult
@@ -172,7 +172,7 @@ class Translator(Predictor):
         scores = bleu.score_texts(outputs, references, tokenize=tokenize)
         if isinstance(self.source, Sounds):
             return hearing.evaluation(self, pairs, outputs, scores)
-        by_length = bleu.by_length(sources, outputs, references, tokenize=tokenize)
+        by_length = bleu.score_by_length(sources, outputs, references, tokenize=tokenize)
         rows = [{"label": row.label, **row._asdict()} for row in by_length]
         return Evaluation(
             {"num_pairs": len(pairs), **scores._asdict(), "by_length": rows},
@@ -229,7 +229,7 @@ class Translator(Predictor):
             return self._engine.generate(work, options)
         found: list[list[Hypothesis]] = [[] for _ in texts]
         hypotheses = options.width if isinstance(options, BeamOptions) else options.num_best
-        for rows in by_length([len(text.ids) for text in texts], self.tokens_per_batch // hypotheses):
+        for rows in batch_by_length([len(text.ids) for text in texts], self.tokens_per_batch // hypotheses):
             for row, best in zip(rows, self._search_batch([texts[row] for row in rows], options), strict=True):
                 found[row] = best
         return found

@@ -141,7 +141,7 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     written = [found.text for found in translator.predict(sources)]
     tokenize = config.training.bleu_tokenize
     scores = bleu.score_texts(written, references, tokenize=tokenize)
-    return Outputs(name, pairs, written, scores, bleu.by_length(sources, written, references, tokenize=tokenize))
+    return Outputs(name, pairs, written, scores, bleu.score_by_length(sources, written, references, tokenize=tokenize))
 
 
 def examine(config: TranslateConfig, translator: Translator) -> ReportPart:

@@ -9,7 +9,7 @@ from typing import NamedTuple, final
 import numpy as np
 import torch
 
-from saccade.data.batches import Pad, PairBatch, collate, pad_sources
+from saccade.data.batches import Pad, PairBatch, collate_pairs, pad_sources
 from saccade.data.grouping import group_by_length
 from saccade.data.sound.recordings import Recordings, pad_frames
 from saccade.data.store import Encode, Measure
@@ -89,4 +89,4 @@ class Validator:
     def _batches(self) -> Iterator[PairBatch]:
         for run in self.runs:
             sources, targets = ([np.asarray(one[side], np.int32) for one in run] for side in (1, 2))
-            yield collate(sources, targets, self.pad)
+            yield collate_pairs(sources, targets, self.pad)
