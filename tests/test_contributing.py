@@ -23,7 +23,7 @@ from saccade.attention.kernels.select import Kernel
 from saccade.attention.scores import Score
 from saccade.cli import app
 from saccade.errors import UserError
-from saccade.ops.precision import widened
+from saccade.ops.precision import widen
 from saccade.runs.load import load_run
 from saccade.serving.models import load_runs
 from servers import serving
@@ -40,7 +40,7 @@ def code_of(section: str) -> str:
 
 @pytest.fixture
 def distance() -> type[Score]:
-    names = {**vars(scores), "widened": widened}
+    names = {**vars(scores), "widen": widen}
     exec(code_of("Add a score"), names)
     made = names["Distance"]
     assert isinstance(made, type)

@@ -19,7 +19,7 @@ from saccade.attention.kernels.additive import weights as additive_kept
 from saccade.attention.kernels.additive.fractions import Tiling
 from saccade.attention.kernels.additive.scope import Dropout, Scope
 from saccade.attention.kernels.additive.tiles import additive_score
-from saccade.ops.cuda_graphs import recorded, warmed
+from saccade.ops.cuda_graphs import record, warm_up
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 CUDA = torch.device("cuda")
@@ -105,8 +105,8 @@ def test_it_runs_in_a_graph_and_is_repeatable(operator: additive_fused.Operator)
         return [output.detach(), *torch.autograd.grad(output.square().sum(), inputs)]
 
     first = both_ways()
-    warmed(both_ways, CUDA)
-    graph, captured = recorded(both_ways)
+    warm_up(both_ways, CUDA)
+    graph, captured = record(both_ways)
     graph.replay()
     for one, other in zip(first, captured, strict=True):
         assert torch.equal(one, other)
@@ -179,7 +179,7 @@ def test_a_decoders_step_in_a_graph() -> None:
         return answer
 
     first = step()
-    warmed(step, CUDA)
-    graph, captured = recorded(step)
+    warm_up(step, CUDA)
+    graph, captured = record(step)
     graph.replay()
     assert torch.equal(first, captured)

@@ -15,7 +15,7 @@ from saccade.runs import train
 
 CUDA = torch.device("cuda")
 pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available() or float8.refusal(CUDA) is not None, reason="no CUDA device with float8 here"
+    not torch.cuda.is_available() or float8.refuses(CUDA) is not None, reason="no CUDA device with float8 here"
 )
 
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.parametrize("wide", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(256, 512), (61, 48), (4099, 80)])
 def test_the_kernel_rounds_as_torch_does(shape: tuple[int, int], wide: torch.dtype, dtype: torch.dtype) -> None:
-    x_NK = torch.randn(shape, device=CUDA).to(wide)
-    ours, theirs = float8.narrow(x_NK, dtype), float8.narrow(x_NK.cpu(), dtype)
+    x_RD = torch.randn(shape, device=CUDA).to(wide)
+    ours, theirs = float8.narrow(x_RD, dtype), float8.narrow(x_RD.cpu(), dtype)
     torch.testing.assert_close(ours.scale.cpu(), theirs.scale, rtol=1e-6, atol=0.0)
     for mine, other in zip(ours[:2], theirs[:2], strict=True):
         assert mine.shape == other.shape

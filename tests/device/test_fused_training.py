@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from saccade.data.packing import IGNORED
 from saccade.layers import feed_forward, residual
 from saccade.models.transformer import BlockSizes, Dropouts, Transformer
-from saccade.ops.cuda_graphs import recorded, warmed
+from saccade.ops.cuda_graphs import record, warm_up
 from saccade.ops.embedding import embedding_backward
 from saccade.ops.linear import fused_linear
 from saccade.ops.pass_context import Seeds, draw_seed
@@ -174,18 +174,18 @@ def test_a_replayed_pass_draws_other_seeds() -> None:
         with seeds:
             return torch.cat([draw_seed(device) for _ in range(5)])
 
-    warmed(step, device)
-    graph, seed_N = recorded(step)
+    warm_up(step, device)
+    graph, seed_5 = record(step)
     found = set()
     for _ in range(3):
         graph.replay()
-        found |= {*seed_N.tolist()}
+        found |= {*seed_5.tolist()}
     assert len(found) == 15
     torch.manual_seed(3)
     eagerly = step().tolist()
     torch.manual_seed(3)
     graph.replay()
-    assert seed_N.tolist() == eagerly
+    assert seed_5.tolist() == eagerly
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -198,12 +198,12 @@ def test_column_sums(num_rows: int, width: int, dtype: torch.dtype) -> None:
 
 
 def test_narrowed_weights_are_rounded_as_torch_does() -> None:
-    from saccade.ops.kernels.narrow import narrowed
+    from saccade.ops.kernels.narrow import join_narrow
 
     for widths in ([512], [512, 512, 512], [5, 300, 7]):
         weights = [rows(width, 512, dtype=torch.float32) for width in widths]
         biases = [rows(width, dtype=torch.float32) for width in widths]
-        weight, bias = narrowed(weights, biases, torch.bfloat16)
+        weight, bias = join_narrow(weights, biases, torch.bfloat16)
         assert bias is not None
         assert torch.equal(weight, torch.cat(weights).bfloat16())
         assert torch.equal(bias, torch.cat(biases).bfloat16())

@@ -12,7 +12,7 @@ from torch import Tensor
 from saccade import attend, explain, masks
 from saccade.attention.kernels.decode.step import attend_step
 from saccade.attention.masks import Mask
-from saccade.ops.cuda_graphs import recorded, warmed
+from saccade.ops.cuda_graphs import record, warm_up
 from saccade.ops.kernels.launch import fork_stream
 from saccade.ops.linear import split
 
@@ -87,8 +87,8 @@ def test_a_captured_step_replays_with_other_lengths_and_draws_again() -> None:
         return output.detach(), torch.autograd.grad(output, joint, direction)[0]
 
     for dropout in (0.0, 0.3):
-        warmed(partial(attended, dropout), rows.device)
-        graph, captured = recorded(partial(attended, dropout))
+        warm_up(partial(attended, dropout), rows.device)
+        graph, captured = record(partial(attended, dropout))
         for lengths in ([28, 0, 50, 60], [100, 3, 1, 0], [5, 5, 5, 5]):
             start.copy_(starts(lengths))
             graph.replay()

@@ -127,7 +127,7 @@ def rows_of_logits() -> Iterator[tuple[Any, dict[str, Any], cross_entropy.LossBl
         blocks = cross_entropy.blocks_for(torch.empty(1, width, dtype=torch.bfloat16)[:, :vocabulary])
         columns = min(blocks.columns, triton.next_power_of_2(width))
         parts = {"STRIDE": width, "VOCABULARY": vocabulary, "WIDTH": width, "COLUMNS": columns}
-        yield cross_entropy._kept if blocks.keeps else cross_entropy._read_twice, parts, blocks
+        yield cross_entropy._read_once if blocks.keeps else cross_entropy._read_twice, parts, blocks
 
 
 def product_that_is_masked() -> str:

@@ -68,14 +68,14 @@ def networks(monkeypatch: pytest.MonkeyPatch) -> list[Network]:
     made.append(copy.deepcopy(made[0]))
     for module in (linear, relu_network, losses):
         monkeypatch.setattr(module, "is_fused", lambda _: True)
-    monkeypatch.setattr(captured, "warmed", lambda call, _: (call(), call()))
+    monkeypatch.setattr(captured, "warm_up", lambda call, _: (call(), call()))
 
     def recorded(call: Callable[[], Tensor], pool: None) -> tuple[Played, Tensor]:
         del pool
         played = Played(call, made[0])
         return played, played.shown
 
-    monkeypatch.setattr(captured, "recorded", recorded)
+    monkeypatch.setattr(captured, "record", recorded)
     for name in ("get_rng_state", "set_rng_state", "empty_cache"):
         monkeypatch.setattr(torch.cuda, name, lambda *_: None)
     return made

@@ -20,13 +20,14 @@ CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 def _five(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that wants multiples of 5."""
     for module in (aligned, scan):
-        monkeypatch.setattr(module, "aligned", lambda width, *_: -(-width // 5) * 5)
+        monkeypatch.setattr(module, "align_width", lambda width, *_: -(-width // 5) * 5)
 
 
 def test_which_rows_grow() -> None:
-    assert [aligned.aligned(width, CUDA, torch.bfloat16) for width in (500, 504, 620, 1000)] == [512, 504, 640, 1000]
-    assert [aligned.aligned(width, CUDA, torch.float32) for width in (500, 3)] == [500, 64]
-    assert aligned.aligned(3, CPU, torch.bfloat16) == 3
+    widths = [aligned.align_width(width, CUDA, torch.bfloat16) for width in (500, 504, 620, 1000)]
+    assert widths == [512, 504, 640, 1000]
+    assert [aligned.align_width(width, CUDA, torch.float32) for width in (500, 3)] == [500, 64]
+    assert aligned.align_width(3, CPU, torch.bfloat16) == 3
 
 
 @pytest.mark.usefixtures("_five")
@@ -34,7 +35,7 @@ def test_a_product() -> None:
     first, second, weight, bias = (
         torch.randn(*shape).double().requires_grad_() for shape in ((2, 3), (2, 4), (6, 7), (6,))
     )
-    rows = aligned.joined(first, second)
+    rows = aligned.join(first, second)
     assert rows.shape == (2, 10)
     found, expected = aligned.linear(rows, weight, bias), F.linear(torch.cat([first, second], -1), weight, bias)
     torch.testing.assert_close(found, expected)

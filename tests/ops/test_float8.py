@@ -144,4 +144,4 @@ def test_recomputed_blocks_are_as_narrow_the_second_time() -> None:
 
 
 def test_it_is_refused_on_a_cpu() -> None:
-    assert float8.refusal(torch.device("cpu")) == "it needs a CUDA device"
+    assert float8.refuses(torch.device("cpu")) == "it needs a CUDA device"

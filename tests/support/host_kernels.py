@@ -57,7 +57,7 @@ class HostCompiler:
         flags = [f"-D{name}={value}" for name, value in defines.items()]
         key = "_".join([*(path.stem for path in files), *flags])
         if key not in self._modules:
-            self._modules[key] = HostModule(self._compile(key, nvrtc.joined(files), flags))
+            self._modules[key] = HostModule(self._compile(key, nvrtc.join_sources(files), flags))
         return self._modules[key]
 
     def _compile(self, name: str, text: str, flags: list[str]) -> Path:

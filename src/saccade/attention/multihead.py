@@ -22,7 +22,7 @@ from saccade.attention.normalizers import NORMALIZERS
 from saccade.attention.positions import Positions
 from saccade.attention.scores import SCORES, Score
 from saccade.attention.slots import SharedMemory, SlotMemory, Slots
-from saccade.ops.lazy_norm import Rows, given
+from saccade.ops.lazy_norm import Rows, tensor_of
 from saccade.ops.linear import Linear, linear, split
 
 MANY_STEPS = 256
@@ -204,7 +204,7 @@ class MultiHeadAttention(nn.Module):
         if self._joined is not None and "query" in names:
             weight, bias = self._joined
             return linear(x_BTD, [weight], [bias]).split([part.out_features for part in parts.values()], -1)
-        if given(x_BTD).shape[:-1].numel() < MANY_STEPS or self.query.bias is None:
+        if tensor_of(x_BTD).shape[:-1].numel() < MANY_STEPS or self.query.bias is None:
             return tuple(_project(name, part, x_BTD) for name, part in parts.items())
         for name, part in parts.items():
             _check_width(name, part, x_BTD)
@@ -254,7 +254,7 @@ def _project(name: str, linear: nn.Linear, rows: Rows) -> Tensor:
 
 
 def _check_width(name: str, linear: nn.Linear, rows: Rows) -> None:
-    tensor = given(rows)
+    tensor = tensor_of(rows)
     check_tensor(name, tensor)
     if tensor.shape[-1] != linear.in_features:
         raise ValueError(f"{name}: width {tensor.shape[-1]} given; this attention was built for {linear.in_features}")

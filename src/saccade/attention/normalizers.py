@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.ops.precision import widened
+from saccade.ops.precision import widen
 
 
 @final
@@ -92,7 +92,7 @@ class Hard(nn.Module):
 
     def log_probability(self, score_BTS: Tensor, mask_BTS: Tensor | None, weight_BTS: Tensor) -> Tensor:
         """Return log p(picked key) under softmax(score), [..., T], for REINFORCE; 0 where nothing could be picked."""
-        score_BTS = widened(score_BTS)
+        score_BTS = widen(score_BTS)
         if mask_BTS is not None:
             score_BTS = score_BTS.masked_fill(~mask_BTS, torch.finfo(score_BTS.dtype).min)
         picked_BT1 = weight_BTS.detach().argmax(-1, keepdim=True)
@@ -135,7 +135,7 @@ def _entmax15_thresholds(ordered: Tensor, rank: Tensor) -> Tensor:
 
 def _shift(score_BTS: Tensor, mask_BTS: Tensor | None) -> Tensor:
     """Shift the best allowed score to 0 and raise what is below -2 to -2: outside of any sparse support, and finite."""
-    score_BTS = widened(score_BTS)
+    score_BTS = widen(score_BTS)
     if mask_BTS is not None:
         score_BTS = score_BTS.masked_fill(~mask_BTS, torch.finfo(score_BTS.dtype).min)
     best_BT1 = score_BTS.detach().amax(-1, keepdim=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from saccade.ops.cuda_graphs import recorded, warmed
+from saccade.ops.cuda_graphs import record, warm_up
 
 
 def medians_side_by_side(
@@ -34,8 +34,8 @@ def queued_seconds(function: Callable[[], object], *, at_least: float = 0.02, ro
 
 def captured_seconds(function: Callable[[], object]) -> float:
     """Measure the same without the host's time, by replaying a captured graph."""
-    warmed(function, torch.device("cuda"))
-    graph, _ = recorded(function)
+    warm_up(function, torch.device("cuda"))
+    graph, _ = record(function)
     return queued_seconds(graph.replay)
 
 

@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from saccade.ops.precision import widened
+from saccade.ops.precision import widen
 
 FORBIDDEN = -1e4  # a transition's score: its exp() is 0, and sums of it stay finite in every precision
 HOPELESS = 1e-30  # of the likeliest tag's share: what has less is not learned from
@@ -37,14 +37,14 @@ class LinearChain(nn.Module):
         real_BT = _real(tag_BT, length_B)
         tag_BT = tag_BT.where(real_BT, edge)
         before_BT = torch.cat([torch.full_like(tag_BT[:, :1], edge), tag_BT[:, :-1]], 1)
-        emitted_BT = widened(emission_BTV).gather(2, tag_BT.clamp(max=edge - 1)[..., None])[..., 0]
+        emitted_BT = widen(emission_BTV).gather(2, tag_BT.clamp(max=edge - 1)[..., None])[..., 0]
         last_B = tag_BT.gather(1, length_B[:, None] - 1)[:, 0]
         return ((emitted_BT + pair_VV[before_BT, tag_BT]) * real_BT).sum(1) + pair_VV[last_B, edge]
 
     def log_partition(self, emission_BTV: Tensor, length_B: Tensor) -> Tensor:
         """Return log Z(x), [B]: alpha_t[y] = emission[t, y] + log sum_x exp(alpha_t-1[x] + transition[x, y])."""
         pair_VV, edge = self._pairs(), self.num_tags
-        factor_VV, emission_BTV = pair_VV[:edge, :edge].exp(), widened(emission_BTV)
+        factor_VV, emission_BTV = pair_VV[:edge, :edge].exp(), widen(emission_BTV)
         real_TB1 = _real(emission_BTV[..., 0], length_B).mT[..., None]
         alpha_BV = pair_VV[edge, :edge] + emission_BTV[:, 0]
         for emission_BV, real_B1 in zip(emission_BTV.unbind(1)[1:], real_TB1[1:], strict=True):
@@ -57,7 +57,7 @@ class LinearChain(nn.Module):
     def best(self, emission_BTV: Tensor, length_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best tags [B, T], 0 behind the length, and their scores [B] (Viterbi 1967)."""
         pair_VV, edge = self._pairs(), self.num_tags
-        inner_VV, emission_BTV = pair_VV[:edge, :edge], widened(emission_BTV)
+        inner_VV, emission_BTV = pair_VV[:edge, :edge], widen(emission_BTV)
         real_BT = _real(emission_BTV[..., 0], length_B)
         stay_V = torch.arange(edge, device=emission_BTV.device)
         best_BV, came_from = pair_VV[edge, :edge] + emission_BTV[:, 0], []
@@ -75,7 +75,7 @@ class LinearChain(nn.Module):
     @torch.enable_grad()
     def marginals(self, emission_BTV: Tensor, length_B: Tensor) -> Tensor:
         """Return p(y_t = v | x), [B, T, V], 0 behind the length: the gradient of log Z by the emissions."""
-        emission_BTV = widened(emission_BTV.detach()).requires_grad_()
+        emission_BTV = widen(emission_BTV.detach()).requires_grad_()
         (marginal_BTV,) = torch.autograd.grad(self.log_partition(emission_BTV, length_B).sum(), emission_BTV)
         return marginal_BTV
 

@@ -13,7 +13,7 @@ from saccade.layers.recurrent.layers import Recurrent, RecurrentEncoder
 from saccade.layers.recurrent.scan import Hidden
 from saccade.layers.recurrent.unrolled import stack_states
 from saccade.models.seq2seq_attention import ADDITIVE, AttentionOptions, Source, SourceAttention, StepwiseAttention
-from saccade.ops.aligned import joined, linear
+from saccade.ops.aligned import join, linear
 from saccade.ops.dropout import dropout
 from saccade.ops.kernels.availability import is_fused
 from saccade.ops.shared_gradients import StepLinear
@@ -100,7 +100,7 @@ class BahdanauDecoder(nn.Module):
             contexts.append(attention(states[-1].read_BD))
             output_BD, states = cells(step, contexts[-1], states)
             outputs.append(output_BD)
-        all_BTD = joined(torch.stack(outputs, 1), x_BTD, torch.stack(contexts, 1))
+        all_BTD = join(torch.stack(outputs, 1), x_BTD, torch.stack(contexts, 1))
         all_BTD = dropout(all_BTD, self.dropout, self.training)
         vectors_BTD = maxout(linear(all_BTD, self.readout.weight, self.readout.bias))
         return vectors_BTD, state._replace(hidden=stack_states(states))

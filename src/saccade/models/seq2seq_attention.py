@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from saccade.attention import NORMALIZERS, SCORES, attend, masks
 from saccade.attention.scores import Score
-from saccade.ops.precision import computed_in
-from saccade.ops.shared_gradients import Gradients, Note, Noted, anchored
+from saccade.ops.precision import compute_dtype
+from saccade.ops.shared_gradients import Gradients, Note, Noted, anchor
 
 SCOPES = ("global", "local_m", "local_p")
 Module = TypeVar("Module", bound=nn.Module)
@@ -121,12 +121,12 @@ class StepwiseAttention:
     """
 
     def __init__(self, aligner: SourceAttention, source: Source, first: int) -> None:
-        dtype = computed_in(source.value_BSD)
+        dtype = compute_dtype(source.value_BSD)
         value_BSD, memory_BSD = source.value_BSD.to(dtype), source.memory_BSD.to(dtype)
         self._frozen, self._num_steps = _freeze(aligner), first
         self._source = Source(value_BSD.detach(), memory_BSD.detach(), source.length_B)
         self._ledger = _Steps(aligner, self._source, first)
-        self._token = anchored(self._ledger, value_BSD, memory_BSD, *aligner.parameters())
+        self._token = anchor(self._ledger, value_BSD, memory_BSD, *aligner.parameters())
 
     def __call__(self, query_BD: Tensor) -> Tensor:
         """Return the context of the next step, [B, D]."""
@@ -161,6 +161,6 @@ def _freeze(module: Module) -> Module:
     parts = {name: part if part is None else _freeze(part) for name, part in module._modules.items()}
     kept = {name: None if p is None else p.detach() for name, p in module._parameters.items()}
     if isinstance(module, Score):
-        kept = {name: p.to(computed_in(p)) if p is not None and p.dim() else p for name, p in kept.items()}
+        kept = {name: p.to(compute_dtype(p)) if p is not None and p.dim() else p for name, p in kept.items()}
     twin.__dict__ |= {"_modules": parts, "_parameters": kept}
     return twin

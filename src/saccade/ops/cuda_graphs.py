@@ -1,4 +1,4 @@
-"""A call as one CUDA graph: what it launches is recorded once, and replayed as often as wanted."""
+"""CUDA graphs: what a call launches is recorded once, and replayed as often as wanted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ WARM_UPS = 2
 Result = TypeVar("Result")
 
 
-def warmed(call: Callable[[], object], device: torch.device) -> None:
-    """Call it where nothing is recorded: what libraries set up on first use must not be."""
+def warm_up(call: Callable[[], object], device: torch.device) -> None:
+    """Call it a few times on a side stream, so that a graph does not record what libraries set up on first use."""
     current, side = torch.cuda.current_stream(device), torch.cuda.Stream(device)
     side.wait_stream(current)
     with torch.cuda.stream(side):
@@ -21,8 +21,8 @@ def warmed(call: Callable[[], object], device: torch.device) -> None:
     current.wait_stream(side)
 
 
-def recorded(call: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUDAGraph, Result]:
-    """The graph of a call, and where its results are written. Other threads may use the device meanwhile."""
+def record(call: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUDAGraph, Result]:
+    """Record a call; return the graph and the results that it writes. Other threads may use the device meanwhile."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
         result = call()

@@ -1,4 +1,4 @@
-"""What a linear layer reads: rows, or the norm of a sum that nobody has computed yet."""
+"""What a linear layer reads: rows, or the norm of a sum that it computes itself."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ WIDEST = 4096  # a program holds whole rows in registers
 
 
 class Normed(NamedTuple):
-    """norm(x + branch) of few rows, [..., D]: linear layers compute it on their way, and leave x + branch in `total`.
+    """norm(x + branch) of few rows, [..., D]: its reader, a linear layer, computes it and writes x + branch to `total`.
 
-    Where there is no branch, `total` is x.
+    Without a branch, `total` is x.
     """
 
     x: Tensor
@@ -32,13 +32,13 @@ class Normed(NamedTuple):
 Rows = Tensor | Normed
 
 
-def given(rows: Rows) -> Tensor:
-    """A tensor that is like them."""
+def tensor_of(rows: Rows) -> Tensor:
+    """Return the tensor whose shape, dtype and device these rows have."""
     return rows.x if isinstance(rows, Normed) else rows
 
 
 def are_few(x: Tensor, num_outputs: int = 0) -> bool:
-    """Whether there is a kernel for linear layers of such rows: a decoder's, that writes a sentence or two."""
+    """Return True if the kernel for few rows computes linear layers of x: when a decoder writes a sentence or two."""
     if torch.is_grad_enabled() or not is_fused(x) or torch.is_autocast_enabled(x.device.type):
         return False
     if x.shape[-1] > WIDEST:

@@ -1,5 +1,7 @@
 """Linear layers. With Triton on a CUDA device, gradients of weights and biases are written in their own dtype.
 
+R: rows. F: outputs of a layer.
+
 Under autocast torch would write a weight's gradient in half precision and widen it, and sum a bias's slowly.
 """
 
@@ -18,7 +20,7 @@ from saccade.ops.half_weights import current_copies
 from saccade.ops.kernels.availability import is_fused
 from saccade.ops.known_gradients import take_sums
 from saccade.ops.lazy_norm import Normed, Rows, are_few
-from saccade.ops.precision import computed_in, product
+from saccade.ops.precision import compute_dtype, product
 
 
 @final
@@ -26,18 +28,17 @@ class Linear(nn.Linear):
     """`nn.Linear`, computed by `linear`."""
 
     def forward(self, x: Rows, relu: bool = False) -> Tensor:
-        """[..., D] to [..., F]."""
         return linear(x, [self.weight], [] if self.bias is None else [self.bias], relu=relu)
 
 
 def linear(x: Rows, weights: Sequence[Tensor], biases: Sequence[Tensor], *, relu: bool = False) -> Tensor:
-    """x Wᵀ + b [..., F], F the rows of all weights together; there are as many biases, or none."""
+    """Compute x Wᵀ + b [..., F], F the rows of all weights together; there are as many biases, or none."""
     if isinstance(x, Normed) or are_few(x, len(weights[0])):
         from saccade.ops.kernels import few_rows
 
         return few_rows.product(x, _together(weights), _together(biases) if biases else None, relu)
     if is_fused(x) and (relu or torch.is_grad_enabled()):
-        dtype = computed_in(x)
+        dtype = compute_dtype(x)
         return fused_linear(x.to(dtype), weights, biases, relu, current_copies(weights, biases, dtype))[0]
     y = F.linear(x, _together(weights), _together(biases) if biases else None)
     return F.relu(y) if relu else y
@@ -61,18 +62,18 @@ def _together(parts: Sequence[Tensor]) -> Tensor:
 def fused_linear(
     x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], relu: bool, narrow: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """x Wᵀ + b in x's dtype, its relu where it is written; and W in x's dtype (empty if it was given).
+    """Compute x Wᵀ + b in x's dtype, or its relu; and W in x's dtype (empty if it was given).
 
-    `narrow`: W and b in x's dtype, where they are at hand.
+    `narrow`: W and b in x's dtype, if there are copies.
     """
     if narrow:
         weight, bias = narrow[0], narrow[1] if biases else None
     elif weights[0].dtype == x.dtype:
         weight, bias = _together(weights), _together(biases).to(x.dtype) if biases else None
     else:
-        from saccade.ops.kernels.narrow import narrowed
+        from saccade.ops.kernels.narrow import join_narrow
 
-        weight, bias = narrowed(weights, biases, x.dtype)
+        weight, bias = join_narrow(weights, biases, x.dtype)
     rows = x.reshape(-1, x.shape[-1])
     if relu and bias is not None:
         y = torch._addmm_activation(bias, rows, weight.mT)
@@ -97,16 +98,16 @@ def _(
 def linear_backward(
     grad: Tensor, y: Tensor | None, x: Tensor, weight: Tensor, dtype: torch.dtype, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients for x, for W in `dtype`, and for b in float32 (empty if there is none); y only if it is a relu's."""
-    from saccade.ops.kernels.columns import column_sums, masked
+    """Compute the gradients for x, W (in `dtype`) and b (in float32; empty if there is none). y: a relu's output."""
+    from saccade.ops.kernels.columns import column_sums, mask_gradient
 
-    grad_NF = grad.reshape(-1, len(weight)).contiguous()
-    bias = grad_NF.new_empty(0, dtype=torch.float32)
+    grad_RF = grad.reshape(-1, len(weight)).contiguous()
+    bias = grad_RF.new_empty(0, dtype=torch.float32)
     if y is not None:
-        grad_NF, bias = masked(grad_NF, y.reshape(grad_NF.shape).contiguous())
+        grad_RF, bias = mask_gradient(grad_RF, y.reshape(grad_RF.shape).contiguous())
     elif has_bias:
-        bias = column_sums(grad_NF)
-    return (grad_NF @ weight).view(x.shape), product(grad_NF.mT, x.reshape(-1, x.shape[-1]), dtype), bias
+        bias = column_sums(grad_RF)
+    return (grad_RF @ weight).view(x.shape), product(grad_RF.mT, x.reshape(-1, x.shape[-1]), dtype), bias
 
 
 @linear_backward.register_fake

@@ -1,6 +1,8 @@
 """Two linear layers with a relu between them: backwards, one kernel makes the gradient that reaches the relu.
 
 With Triton on a CUDA device; elsewhere, and where nothing learns, it is one layer after the other.
+
+R: rows. F: width of the inner layer.
 """
 
 from __future__ import annotations
@@ -17,15 +19,15 @@ from saccade.ops.known_gradients import take_sums
 from saccade.ops.lazy_norm import Normed, Rows
 from saccade.ops.linear import Linear, fused_linear, linear_backward
 from saccade.ops.operator import operator
-from saccade.ops.precision import computed_in, product
+from saccade.ops.precision import compute_dtype, product
 
 
 def relu_network(x: Rows, inner: Linear, outer: Linear) -> Tensor:
-    """outer(relu(inner(x))) [..., D] of layers with biases."""
+    """Compute outer(relu(inner(x))) [..., D]; both layers have biases."""
     if isinstance(x, Normed) or not (is_fused(x) and torch.is_grad_enabled()):
         y: Tensor = outer(inner(x, relu=True))
         return y
-    dtype, layers = computed_in(x), [(layer.weight, layer.bias) for layer in (inner, outer)]
+    dtype, layers = compute_dtype(x), [(layer.weight, layer.bias) for layer in (inner, outer)]
     return fused_network(x.to(dtype), *layers, *(current_copies([weight], [bias], dtype) for weight, bias in layers))[0]
 
 
@@ -36,7 +38,7 @@ def _forward(
     narrow_inner: Sequence[Tensor],
     narrow_outer: Sequence[Tensor],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The network in x's dtype, the relu, and each W in x's dtype (empty if it was given): layers are W and b."""
+    """Compute the network in x's dtype, the relu, and each W in x's dtype (empty if given). A layer is W and b."""
     hidden, inner_weight = fused_linear(x, inner[:1], inner[1:], True, narrow_inner)
     y, outer_weight = fused_linear(hidden, outer[:1], outer[1:], False, narrow_outer)
     return y, hidden, inner_weight, outer_weight
@@ -72,12 +74,12 @@ def network_backward(given: NetworkGradientInputs) -> tuple[Tensor, Tensor, Tens
     from saccade.ops.kernels.masked_product import masked_product
 
     grad, hidden, x, inner_weight, outer_weight, dtype, sums = given
-    grad_ND, hidden_NF = grad.reshape(-1, len(outer_weight)).contiguous(), hidden.reshape(-1, len(inner_weight))
-    outer, outer_bias = product(grad_ND.mT, hidden_NF, dtype), grad_ND.new_empty(0, dtype=torch.float32)
+    grad_RD, hidden_RF = grad.reshape(-1, len(outer_weight)).contiguous(), hidden.reshape(-1, len(inner_weight))
+    outer, outer_bias = product(grad_RD.mT, hidden_RF, dtype), grad_RD.new_empty(0, dtype=torch.float32)
     if sums:
-        outer_bias = column_sums(grad_ND)
-    grad_NF, inner_bias = masked_product(grad_ND, outer_weight, hidden_NF)
-    grad_x, inner, _ = linear_backward(grad_NF, None, x, inner_weight, dtype, False)
+        outer_bias = column_sums(grad_RD)
+    grad_RF, inner_bias = masked_product(grad_RD, outer_weight, hidden_RF)
+    grad_x, inner, _ = linear_backward(grad_RF, None, x, inner_weight, dtype, False)
     return grad_x, inner, inner_bias, outer, outer_bias
 
 

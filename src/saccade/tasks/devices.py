@@ -48,7 +48,7 @@ def training_options(config: RunSection, network: nn.Module, team: Team = ALONE)
 
 
 def _check_float8(network: nn.Module, place: torch.device) -> None:
-    problem = float8.refusal(place) if transformer_blocks(network) else "it is for the blocks of Transformers"
+    problem = float8.refuses(place) if transformer_blocks(network) else "it is for the blocks of Transformers"
     if problem is not None:
         raise UserError(f"training.precision: 'float8' given, but {problem}; allowed here: auto, float32, bfloat16")
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from saccade.ops.cuda_graphs import recorded, warmed
+from saccade.ops.cuda_graphs import record, warm_up
 from saccade.ops.half_weights import HalfWeights
 from saccade.ops.pass_context import Seeds
 
@@ -100,12 +100,12 @@ class CapturedBackward:
             if self.adds and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         step, chance = partial(self._step, batch, scale), torch.cuda.get_rng_state(self.device)
-        warmed(step, self.device)
+        warm_up(step, self.device)
         if not self.adds:
             for parameter in self.parameters:
                 parameter.grad = None
         torch.cuda.empty_cache()
-        graph, shown = recorded(step, self._pool)
+        graph, shown = record(step, self._pool)
         torch.cuda.set_rng_state(chance, self.device)  # a replay draws what this pass would have drawn
         self._pool = self._pool or graph.pool()
         return _Graph(graph, _tensors(batch), scale, shown, [parameter.grad for parameter in self.parameters])

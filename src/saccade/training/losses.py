@@ -22,7 +22,7 @@ from saccade.data.packing import IGNORED, PackedBatch, PackedRow
 from saccade.ops.half_weights import current_copies
 from saccade.ops.kernels.availability import is_fused, num_multiprocessors
 from saccade.ops.known_gradients import is_one
-from saccade.ops.precision import widened
+from saccade.ops.precision import widen
 
 CHUNK_LOGITS = 1 << 22
 CHUNK_BYTES = 640 << 20  # of logits on a CUDA device
@@ -91,7 +91,7 @@ def disagreement(vectors_2ND: Tensor, matrix_VD: Tensor) -> Tensor:
 
 
 def _disagreement(vectors_2ND: Tensor, matrix_VD: Tensor) -> Tensor:
-    first_NV, second_NV = torch.log_softmax(widened(vectors_2ND @ matrix_VD.mT), -1)
+    first_NV, second_NV = torch.log_softmax(widen(vectors_2ND @ matrix_VD.mT), -1)
     return ((first_NV.exp() - second_NV.exp()) * (first_NV - second_NV)).sum() / 2
 
 
@@ -114,13 +114,13 @@ def _plain(vectors: Tensor, matrix: Tensor, target: Tensor, smoothing: float) ->
     if not real.all():
         loss, likelihood, grad, grad_matrix = _plain(vectors[real], matrix, target[real], smoothing)
         return loss, likelihood, torch.zeros_like(vectors).masked_scatter_(real[:, None], grad), grad_matrix
-    grad_vectors, grad_matrix = torch.empty_like(vectors), torch.zeros_like(matrix, dtype=widened(matrix).dtype)
+    grad_vectors, grad_matrix = torch.empty_like(vectors), torch.zeros_like(matrix, dtype=widen(matrix).dtype)
     loss, likelihood = (grad_matrix.new_zeros(()) for _ in range(2))
     vocabulary, uniform = matrix.shape[0], smoothing / matrix.shape[0]
     size = max(1, CHUNK_LOGITS // vocabulary)
     buffer = matrix.new_empty(min(size, len(vectors)), vocabulary)
     for part in _parts(len(vectors), size):
-        logits = widened(torch.mm(vectors[part], matrix.mT, out=buffer[: len(vectors[part])]))
+        logits = widen(torch.mm(vectors[part], matrix.mT, out=buffer[: len(vectors[part])]))
         picked = target[part, None]
         at_target, largest, total = logits.gather(1, picked), logits.amax(1), logits.sum()
         share = torch.softmax(logits, 1, out=logits)

@@ -74,9 +74,9 @@ def test_readings_and_entries_that_are_replayed(positions: str, monkeypatch: pyt
 
         return SimpleNamespace(replay=replay), first
 
-    monkeypatch.setattr(reader, "recorded", recorded)
-    monkeypatch.setattr(reader, "warmed", lambda call, device: call())
-    monkeypatch.setattr(step, "recorded", recorded)
+    monkeypatch.setattr(reader, "record", recorded)
+    monkeypatch.setattr(reader, "warm_up", lambda call, device: call())
+    monkeypatch.setattr(step, "record", recorded)
     torch.manual_seed(4)
     model, options = small_model(positions=positions), BeamOptions(width=2)
     made: dict[StateSize, step.SlotBatch] = {}

@@ -165,7 +165,7 @@ def test_a_decoders_step_of_several_axes(shape: tuple[int, ...], is_strided: boo
 
 def projected(query: Tensor, weight: Tensor) -> Tensor:
     module = nvrtc.load(single.FILES, {"INPUT": fractions.INPUTS[query.dtype]}, query.device)
-    made, parts = project.projected(query, weight, module)
+    made, parts = project.project(query, weight, module)
     assert parts == len(made)
     assert parts > 1 or query.shape[-1] < 64
     return made.double().sum(0)
@@ -593,7 +593,7 @@ def test_what_ships_compiles_for_an_h200() -> None:
 
 def compile_for_hopper(files: tuple[Path, ...], defines: dict[str, int]) -> None:
     flags = [f"-D{name}={value}" for name, value in defines.items()]
-    assert nvrtc.compile_cubin(nvrtc.joined(files), ["--gpu-architecture=sm_90", *flags])
+    assert nvrtc.compile_cubin(nvrtc.join_sources(files), ["--gpu-architecture=sm_90", *flags])
 
 
 def test_sources_are_packaged() -> None:

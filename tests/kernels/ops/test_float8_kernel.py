@@ -15,13 +15,13 @@ def test_it_is_torchs(shape: tuple[int, int], dtype: torch.dtype) -> None:
 
     for wide in (torch.float32, torch.bfloat16):
         for factor in (1.0, 1e-6, 3e4, 0.0):
-            x_NK = (factor * torch.randn(shape)).to(wide)
-            theirs = float8.narrow(x_NK, dtype)
-            ours = float8.Narrow(*kernel.narrow(x_NK, kernel.largest(x_NK), dtype, float8.SMALLEST))
-            assert ours.turned_KN.shape == theirs.turned_KN.shape
+            x_RD = (factor * torch.randn(shape)).to(wide)
+            theirs = float8.narrow(x_RD, dtype)
+            ours = float8.Narrow(*kernel.narrow(x_RD, kernel.largest(x_RD), dtype, float8.SMALLEST))
+            assert ours.turned_DR.shape == theirs.turned_DR.shape
             assert ours.scale == theirs.scale
-            assert_same(ours.rows_NK, theirs.rows_NK)
-            assert_same(ours.turned_KN, theirs.turned_KN)
+            assert_same(ours.rows_RD, theirs.rows_RD)
+            assert_same(ours.turned_DR, theirs.turned_DR)
 
 
 def assert_same(mine: torch.Tensor, other: torch.Tensor) -> None:
@@ -39,9 +39,9 @@ def assert_same(mine: torch.Tensor, other: torch.Tensor) -> None:
 def test_what_is_not_finite_stays_so(bad: float) -> None:
     from saccade.ops.kernels import float8 as kernel
 
-    x_NK = torch.randn(20, 16)
-    x_NK[3, 5] = bad
-    ours = kernel.narrow(x_NK, kernel.largest(x_NK), torch.float8_e4m3fn, float8.SMALLEST)
-    for narrow in (float8.Narrow(*ours), float8.narrow(x_NK, torch.float8_e4m3fn)):
-        assert not (narrow.rows_NK.float() * narrow.scale)[3, 5].isfinite()
-        assert not (narrow.turned_KN.float() * narrow.scale)[5, 3].isfinite()
+    x_RD = torch.randn(20, 16)
+    x_RD[3, 5] = bad
+    ours = kernel.narrow(x_RD, kernel.largest(x_RD), torch.float8_e4m3fn, float8.SMALLEST)
+    for narrow in (float8.Narrow(*ours), float8.narrow(x_RD, torch.float8_e4m3fn)):
+        assert not (narrow.rows_RD.float() * narrow.scale)[3, 5].isfinite()
+        assert not (narrow.turned_DR.float() * narrow.scale)[5, 3].isfinite()

@@ -72,21 +72,21 @@ def test_where_the_relu_is_zero_nothing_flows() -> None:
 
 @pytest.mark.parametrize("widths", [[64], [5, 300, 7]])
 def test_all_parts_are_narrowed_at_once(widths: list[int]) -> None:
-    from saccade.ops.kernels.narrow import narrowed
+    from saccade.ops.kernels.narrow import join_narrow
 
     weights, biases = [torch.randn(width, 37) for width in widths], [torch.randn(width) for width in widths]
-    weight, bias = narrowed(weights, biases, torch.bfloat16)
+    weight, bias = join_narrow(weights, biases, torch.bfloat16)
     assert bias is not None
     for found, wanted in ((weight, torch.cat(weights)), (bias, torch.cat(biases))):
         assert found.dtype == torch.bfloat16
         torch.testing.assert_close(found.float(), wanted, atol=0.0, rtol=2.0**-7)  # interpreted, it cuts bits off
-    without, none = narrowed(weights, [], torch.bfloat16)
+    without, none = join_narrow(weights, [], torch.bfloat16)
     assert torch.equal(without, weight)
     assert none is None
 
 
 def test_sums_over_many_rows_are_the_same_every_time() -> None:
-    from saccade.ops.kernels.columns import ColumnBlocks, column_sums, totals
+    from saccade.ops.kernels.columns import ColumnBlocks, column_sums, sum_rows
 
     x = torch.randn(1500, 70)
     for blocks in (ColumnBlocks(32, 128, 4), ColumnBlocks(4, 16, 4, waves=40)):
@@ -94,7 +94,7 @@ def test_sums_over_many_rows_are_the_same_every_time() -> None:
         torch.testing.assert_close(found, x.double().sum(0).float(), atol=1e-4, rtol=1e-5)
         assert torch.equal(found, column_sums(x, blocks))
     assert not column_sums(x[:0]).any()
-    assert torch.equal(totals(x[:1]), x[0])
+    assert torch.equal(sum_rows(x[:1]), x[0])
 
 
 def test_only_a_layer_that_may_learn_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,17 +186,17 @@ def test_a_gradient_that_was_changed_is_summed_again() -> None:
 @pytest.mark.parametrize("width", [16, 5])
 def test_a_pass_begins_with_a_copy_of_all_weights(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "is_fused", lambda _: True)
-    monkeypatch.setattr(module, "computed_in", lambda _: torch.bfloat16)
+    monkeypatch.setattr(module, "compute_dtype", lambda _: torch.bfloat16)
     weights, biases = [narrow(3, width), narrow(4, width)], [narrow(3), narrow(4)]
     leaves, half_weights = [*weights, *biases], HalfWeights()
     x, singly, found = torch.randn(6, width), [], []
-    alone = narrow_kernel.narrowed
+    alone = narrow_kernel.join_narrow
 
     def counted(*given: Any) -> Any:
         singly.append(1)
         return alone(*given)
 
-    monkeypatch.setattr(narrow_kernel, "narrowed", counted)
+    monkeypatch.setattr(narrow_kernel, "join_narrow", counted)
     for number in range(3):
         with half_weights:
             y = linear(x, weights, biases).float() @ torch.ones(7, 1) + linear(x, weights[:1], []).float().sum(1, True)

@@ -34,7 +34,7 @@ def test_the_product_is_masked_and_summed_on_its_way(num_rows: int, depth: int, 
         kernel.WIDE,
         kernel.ProductBlocks(rows=16, columns=32, step=16, group=2, warps=4, stages=2),
     ):
-        found, sums = kernel.launched(grad, weight, hidden, blocks)
+        found, sums = kernel.launch(grad, weight, hidden, blocks)
         torch.testing.assert_close(found.double(), exact, atol=1e-5, rtol=2.0**-7)  # interpreted, it cuts bits off
         torch.testing.assert_close(sums.double(), exact.sum(0), atol=1e-3, rtol=1e-5)
         assert (found[hidden == 0] == 0).all()
@@ -43,13 +43,13 @@ def test_the_product_is_masked_and_summed_on_its_way(num_rows: int, depth: int, 
 @pytest.mark.usefixtures("widened_products")
 def test_what_cannot_be_copied_by_tiles_is_multiplied_first(monkeypatch: pytest.MonkeyPatch) -> None:
     launches: list[torch.Size] = []
-    launched = kernel.launched
+    launched = kernel.launch
 
     def counted(grad: Tensor, *others: Any) -> Any:
         launches.append(grad.shape)
         return launched(grad, *others)
 
-    monkeypatch.setattr(kernel, "launched", counted)
+    monkeypatch.setattr(kernel, "launch", counted)
 
     def ask(num_rows: int, depth: int, width: int, dtype: torch.dtype = torch.bfloat16, first: int = 0) -> None:
         grad = torch.ones(num_rows * depth + first, dtype=dtype)[first:].view(num_rows, depth)
@@ -119,7 +119,7 @@ def test_a_layer_that_may_learn_uses_it(share: float, monkeypatch: pytest.Monkey
 
 def test_a_pass_begins_with_a_copy_of_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "is_fused", lambda _: True)
-    monkeypatch.setattr(module, "computed_in", lambda _: torch.bfloat16)
+    monkeypatch.setattr(module, "compute_dtype", lambda _: torch.bfloat16)
     x, layer, half_weights, found = torch.randn(6, 16), FeedForward(16, 24), HalfWeights(), []
     with torch.no_grad():
         for parameter in layer.parameters():

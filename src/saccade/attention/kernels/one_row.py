@@ -15,7 +15,7 @@ REASON = "the weights are the same for every query, so one row is computed"
 
 
 def refuses(call: Call) -> str | None:
-    """Why this call can't run here."""
+    """Return why the kernel can't run this call, or None."""
     if call.bias is not None:
         return "a bias was given"
     if not isinstance(call.score, Score) or call.score.reads_query:
@@ -36,9 +36,9 @@ def run(call: Call, attend: Callable[[Call], Attended]) -> Attended:
     one = attend(replace(call, query=call.query[..., :1, :]))
     output, weights, log_probability = one
 
-    def repeated(row: Tensor | None, axis: int) -> Tensor | None:
+    def repeat(row: Tensor | None, axis: int) -> Tensor | None:
         return None if row is None else row.repeat_interleave(call.num_queries, axis)
 
-    everywhere = repeated(output, -2)
+    everywhere = repeat(output, -2)
     assert everywhere is not None
-    return Attended(everywhere, repeated(weights, -2), repeated(log_probability, -1))
+    return Attended(everywhere, repeat(weights, -2), repeat(log_probability, -1))

@@ -16,7 +16,7 @@ REASON = "the score is a dot product, which torch's fused attention computes"
 
 
 def refuses(call: Call) -> str | None:
-    """Why this call can't run here."""
+    """Return why the kernel can't run this call, or None."""
     if (refusal := refuses_dot(call)) is not None:
         return refusal
     if not isinstance(call.normalizer, Softmax):
@@ -36,7 +36,7 @@ def refuses_dot(call: Call) -> str | None:
 
 
 def run(call: Call) -> Attended:
-    """softmax(scale q·k) v, in one kernel."""
+    """Compute softmax(scale q·k) v in one kernel."""
     assert isinstance(call.score, Score)
     form = call.score.as_dot(call.query, call.memory)
     assert form is not None
@@ -48,7 +48,7 @@ def run(call: Call) -> Attended:
     ):  # a branch: compiled sizes may be symbols
         causal = True
     mask = None if causal else call.dense_mask()
-    added = mask if call.bias is None else _biased(call.bias.to(query.dtype), mask)
+    added = mask if call.bias is None else _add_mask(call.bias.to(query.dtype), mask)
     shares_keys = len(leading) > 2 and leading[-1] > 1 and key.dim() > 2 and key.shape[-3] == 1  # grouped heads
     output = F.scaled_dot_product_attention(
         _fold(query, leading, shares_keys),
@@ -66,23 +66,23 @@ def run(call: Call) -> Attended:
     return Attended(output)
 
 
-def _biased(bias: Tensor, mask: Tensor | None) -> Tensor:
-    """The bias with -inf at forbidden keys; a row that allows none is left finite, and zeroed afterwards."""
+def _add_mask(bias: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the bias with -inf at forbidden keys; a row that allows none stays finite, and is zeroed afterwards."""
     return bias if mask is None else bias.masked_fill(~mask & mask.any(-1, keepdim=True), -torch.inf)
 
 
 def _same_width(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Zeros behind the narrower ones: the fused kernels want one width, and zeros change no product."""
+    """Pad the narrower ones with zeros: the fused kernels want one width, and zeros change no product."""
     width = max(query.shape[-1], value.shape[-1])
-    return _widened(query, width), _widened(key, width), _widened(value, width)
+    return _pad_to(query, width), _pad_to(key, width), _pad_to(value, width)
 
 
-def _widened(tensor: Tensor, width: int) -> Tensor:
+def _pad_to(tensor: Tensor, width: int) -> Tensor:
     return tensor if tensor.shape[-1] == width else F.pad(tensor, (0, width - tensor.shape[-1]))
 
 
 def _fold(tensor: Tensor, leading: tuple[int, ...], last_apart: bool) -> Tensor:
-    """Any leading axes as the two that fused kernels take."""
+    """Fold any leading axes to the two that fused kernels take."""
     rows = tensor.shape[-2:]
     if last_apart:  # what grouped heads share keeps a stride of 0: nothing is copied for each of them
         shared = tensor.shape[-3] if tensor.dim() > 2 else 1
@@ -94,7 +94,7 @@ def _fold(tensor: Tensor, leading: tuple[int, ...], last_apart: bool) -> Tensor:
 
 
 def _fold_mask(mask: Tensor, leading: tuple[int, ...], last_apart: bool) -> Tensor:
-    """The same two axes for a mask, but axes it doesn't read stay 1: torch would make a float of every entry."""
+    """Fold a mask to the same two axes, but axes it doesn't read stay 1: torch would make a float of every entry."""
     own = (*(1,) * (len(leading) + 2 - mask.dim()), *mask.shape[:-2])
     split = len(leading) - 1 if last_apart else 1
     first, second = (

@@ -44,10 +44,10 @@ def select(call: Call, backend: str = "auto") -> Choice:
     """Return the quickest implementation of this call, or the named one; ValueError with the reason if it can't."""
     if backend not in BACKENDS:
         raise ValueError(f"backend: {backend!r} given; allowed: {', '.join(BACKENDS)}")
-    return _first(call, KERNELS) if backend == "auto" else _named(call, backend)
+    return _choose_first(call, KERNELS) if backend == "auto" else _choose_named(call, backend)
 
 
-def _first(call: Call, kernels: tuple[Kernel, ...]) -> Choice:
+def _choose_first(call: Call, kernels: tuple[Kernel, ...]) -> Choice:
     refusal = ""
     for kernel in kernels:
         if kernel.pays is None or kernel.device not in (None, call.query.device.type):
@@ -59,7 +59,7 @@ def _first(call: Call, kernels: tuple[Kernel, ...]) -> Choice:
     raise AssertionError("the last kernel of the table refuses no call")
 
 
-def _named(call: Call, name: str) -> Choice:
+def _choose_named(call: Call, name: str) -> Choice:
     kernel = _BY_NAME[name]
     if (refusal := kernel.refuses(call)) is not None:
         raise ValueError(f"backend: {name!r} can't run this call: {refusal}")
@@ -68,7 +68,7 @@ def _named(call: Call, name: str) -> Choice:
 
 def _attend_part(call: Call) -> Attended:
     """Run a part of a call that another kernel has cut into parts."""
-    return _first(call, _FOR_PARTS).run(call)
+    return _choose_first(call, _FOR_PARTS).run(call)
 
 
 def _pays_at_once(call: Call) -> bool:

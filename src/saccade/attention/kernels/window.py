@@ -1,6 +1,6 @@
 """Restricted attention in O(r n d): blocks of queries against the overlapping slices of keys they may see.
 
-The slices are views, not copies, and all blocks run as one batched call of whatever kernel the score has.
+The slices are views, not copies, and all blocks run as one batched call of the score's kernel.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Attend = Callable[[Call], Attended]
 
 
 def refuses(call: Call) -> str | None:
-    """Why this call can't run here."""
+    """Return why the kernel can't run this call, or None."""
     if call.bias is not None:
         return "a bias was given"
     if None in call.mask.band:
@@ -36,7 +36,7 @@ def refuses(call: Call) -> str | None:
 
 
 def pays(call: Call) -> bool:
-    """Whether the band is narrow enough to be quicker than all pairs."""
+    """Return True if the band is narrow enough to be quicker than all pairs."""
     low, high = _band(call)
     return 2 * (_block_size(call) + high - low) <= call.num_keys
 
@@ -80,7 +80,7 @@ def _blocks(call: Call, start: int, num_blocks: int, attend: Attend) -> Tensor:
 
 
 def _slice(call: Call, start: int, stop: int, attend: Attend) -> Tensor:
-    """Queries start..stop with the keys that any of them may see."""
+    """Attend with queries start..stop to the keys that any of them may see."""
     low, high = _band(call)
     first_key, end_key = max(0, start + low), min(call.num_keys, stop + high)
     query = call.query[..., start:stop, :]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from saccade.attention.masks.mask import Index, Local, Mask, Packing, same_start
-from saccade.ops.precision import widened
+from saccade.ops.precision import widen
 
 __all__ = [
     "Index",
@@ -159,7 +159,7 @@ def where(predicate: Callable[[Tensor, Tensor], Tensor]) -> Mask:
 def around(centre: Tensor, radius: int) -> Mask:
     """Allow |s - centre_t| <= radius, weighed by a Gaussian of sigma = radius / 2 (Luong 2015, equation 10)."""
     _need_positive("radius", radius)
-    centre = widened(centre)
+    centre = widen(centre)
 
     def gaussian(index: Index) -> Tensor:
         distance = index.s - index.pick(centre, index.t)
@@ -197,8 +197,8 @@ class LocalP(torch.nn.Module):
         if query.shape[-1] != self.W.shape[-1]:
             raise ValueError(f"query: width {query.shape[-1]} given; LocalP was built for {self.W.shape[-1]}")
         with torch.autocast(query.device.type, enabled=False):  # half precision can't tell position 1001 from 1002
-            hidden = torch.tanh(widened(query) @ widened(self.W).mT)
-            share = torch.sigmoid(hidden @ widened(self.v))
+            hidden = torch.tanh(widen(query) @ widen(self.W).mT)
+            share = torch.sigmoid(hidden @ widen(self.v))
         return length.view(*length.shape, *(1,) * (share.dim() - length.dim())) * share
 
     def forward(self, query: Tensor, length: Tensor) -> Mask:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from saccade.data.text.tokenizer import PAD
 from saccade.decoding.stepper import Slotted
-from saccade.ops.cuda_graphs import recorded, warmed
+from saccade.ops.cuda_graphs import record, warm_up
 
 SHORTEST = 8  # steps
 MAX_GRAPHS = 32  # that are kept
@@ -66,8 +66,8 @@ class SourceEncoder:
         def read() -> Any:
             return self._model.start(source_ES, length_E)
 
-        warmed(read, self._device)
-        return _EncoderGraph(source_ES, length_E, *recorded(read))
+        warm_up(read, self._device)
+        return _EncoderGraph(source_ES, length_E, *record(read))
 
     def _round_up(self, source_ES: Tensor, length_E: Tensor) -> tuple[Tensor, Tensor]:
         """Pad the sources, and repeat the last one, up to powers of two."""

@@ -15,7 +15,7 @@ from saccade.decoding.continuous.greedy_state import DecodingState, GreedyState,
 from saccade.decoding.continuous.sources import to_device
 from saccade.decoding.continuous.top_tokens import top_tokens
 from saccade.decoding.stepper import Slotted
-from saccade.ops.cuda_graphs import recorded, warmed
+from saccade.ops.cuda_graphs import record, warm_up
 from saccade.ops.kernels.launch import start_early
 
 MAX_GRAPHS = 8  # of sentences that enter
@@ -103,7 +103,7 @@ class _EntryGraphs:
             return self._enter(rows_EX, started)
         if not isinstance(entry, _EntryGraph):
             kept_EX = rows_EX.clone()
-            graph, _ = recorded(lambda: self._enter(kept_EX, started))
+            graph, _ = record(lambda: self._enter(kept_EX, started))
             entry = self._graphs[key] = _EntryGraph(kept_EX, started, graph)
         entry.rows_EX.copy_(rows_EX)
         return entry.graph.replay()
@@ -119,5 +119,5 @@ def to_host(tensor: Tensor) -> Tensor:
 def _capture(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
     """Capture the step as one CUDA graph."""
     with start_early():
-        warmed(step, device)
-        return recorded(step)[0].replay
+        warm_up(step, device)
+        return record(step)[0].replay

@@ -23,7 +23,7 @@ from saccade.errors import UserError
 from saccade.inspection.insight import Head
 from saccade.inspection.trust.counterfactual import WEIGHTS, make_uniform_weights, replace_weights
 from saccade.inspection.trust.subjects import Subject
-from saccade.ops.precision import widened
+from saccade.ops.precision import widen
 
 ERASURES = ("delete", "unknown")
 ORDERS = ("attention", "gradient", "erasure", "random")
@@ -178,13 +178,13 @@ def _measure_changes(subject: Subject, cases: Sequence[TrustCase], seed: int) ->
     rows = [Reading(case.source, case.answer) for case in cases]
     for batch in _batches(subject, rows):
         given = _pad_rows(subject, [rows[row] for row in batch])
-        own_NTV = widened(subject.logits(*given)).log_softmax(-1)
+        own_NTV = widen(subject.logits(*given)).log_softmax(-1)
         for name, make in WEIGHTS.items():
             draws = 1 if make is make_uniform_weights else DRAWS
             moved_KNT = torch.zeros(len(AnswerChange._fields), *given[2].shape)
             for draw in range(draws):
                 with replace_weights(subject.attention, make, seed=seed + draw):
-                    other_NTV = widened(subject.logits(*given)).log_softmax(-1)
+                    other_NTV = widen(subject.logits(*given)).log_softmax(-1)
                 moved_KNT += _compare(own_NTV, other_NTV, given[2]).cpu() / draws
             for index, row in enumerate(batch):
                 found[row][name] = AnswerChange(*moved_KNT[:, index, : len(rows[row].answer)].mean(-1).tolist())
@@ -285,4 +285,4 @@ def _pad_rows(subject: Subject, rows: Sequence[Reading]) -> tuple[Tensor, Tensor
 
 def _pick_answers(logits_NTV: Tensor, answer_NT: Tensor) -> Tensor:
     """Return log p of the answers, [N, T]."""
-    return widened(logits_NTV).log_softmax(-1).gather(-1, answer_NT.unsqueeze(-1)).squeeze(-1)
+    return widen(logits_NTV).log_softmax(-1).gather(-1, answer_NT.unsqueeze(-1)).squeeze(-1)

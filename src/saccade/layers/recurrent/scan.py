@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from saccade.ops.aligned import aligned, filled
+from saccade.ops.aligned import align_width, pad_width
 from saccade.ops.dropout import dropout
 
 Hidden = tuple[Tensor, ...]  # h, and c of an LSTM; each [L, B, D]
@@ -28,7 +28,7 @@ def scan(
     """Return the top layer's outputs, 0 behind the length, and the states after each row's last step, [L, B, D]."""
     states: list[Sequence[Tensor]] = []
     for layer in range(cells.num_layers):
-        x_BSD = filled(dropout(x_BSD, cells.dropout, cells.training) if layer else x_BSD)
+        x_BSD = pad_width(dropout(x_BSD, cells.dropout, cells.training) if layer else x_BSD)
         outputs = []
         for is_turned in (False, True) if cells.bidirectional else (False,):
             place = len(states)
@@ -85,7 +85,7 @@ def _scan(
     all zeros, stay 0 in every kind of cell: they make the state as wide as products want it.
     """
     dtype, width = x_BSD.dtype, cells.hidden_size
-    more = aligned(width, x_BSD.device, dtype) - width
+    more = align_width(width, x_BSD.device, dtype) - width
     is_lstm = cells.mode == "LSTM"
     weights = [
         _pad_weight(weight, width, x_BSD.shape[-1] if i == 0 else width + more, more)

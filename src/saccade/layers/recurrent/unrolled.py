@@ -12,7 +12,7 @@ from saccade.layers.recurrent.gru_cell import gru_cell
 from saccade.ops.aligned import linear
 from saccade.ops.dropout import dropout
 from saccade.ops.kernels.availability import is_fused
-from saccade.ops.precision import computed_in, widened
+from saccade.ops.precision import compute_dtype, widen
 from saccade.ops.shared_gradients import StepLinear
 
 
@@ -37,7 +37,7 @@ class UnrolledCells:
         width, (first, *others) = x_BTD.shape[-1], cells.all_weights
         x_GD, fed_GD = first[0].split([width, first[0].shape[1] - width], 1)
         self._cells, self._cell = cells, CELLS[cells.mode]
-        self._dtype = computed_in(x_BTD)
+        self._dtype = compute_dtype(x_BTD)
         self._x_TBG = linear(x_BTD, x_GD, first[2]).unbind(1)
         inputs = [(fed_GD, None), *((weight, bias) for weight, _, bias, _ in others)]
         self._inputs = [StepLinear(weight, bias) for weight, bias in inputs]
@@ -45,7 +45,7 @@ class UnrolledCells:
 
     def begin(self, hidden: tuple[Tensor, ...]) -> States:
         """Turn [L, B, D] into a loop's states; these stay wide, whatever dtype the products have."""
-        wide, read = (widened(state).unbind(0) for state in hidden), hidden[0].to(self._dtype).unbind(0)
+        wide, read = (widen(state).unbind(0) for state in hidden), hidden[0].to(self._dtype).unbind(0)
         return [LayerState(tuple(state), read_BD) for *state, read_BD in zip(*wide, read, strict=True)]
 
     def __call__(self, step: int, fed_BD: Tensor, states: States) -> tuple[Tensor, States]:

@@ -16,21 +16,21 @@ INTERPRETED = False  # tests of kernels say otherwise: interpreted, everything e
 
 
 def runs_on(device: torch.device) -> bool:
-    """Whether a Triton kernel may be launched on tensors there."""
+    """Return True if Triton kernels can run on the device."""
     return HAS_TRITON and (device.type == "cuda" or INTERPRETED)
 
 
 def is_fused(x: Tensor) -> bool:
-    """Whether the kernels around matrix products are for such rows: nobody asks for them by name."""
+    """Return True if x takes the fused Triton path (CUDA, Triton present, float32, bfloat16 or float16)."""
     return x.device.type == "cuda" and HAS_TRITON and x.dtype in KERNEL_DTYPES
 
 
 def is_hopper(device: torch.device) -> bool:
-    """Whether it is a Hopper chip, or a later one of its family."""
+    """Return True if the device is an NVIDIA Hopper or newer."""
     is_nvidia = device.type == "cuda" and torch.version.hip is None
     return is_nvidia and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def num_multiprocessors(device: torch.device) -> int:
-    """Of a CUDA device; in the interpreter a few."""
+    """Return how many multiprocessors a CUDA device has; a few in the interpreter."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 3

@@ -1,4 +1,6 @@
-"""Sums over rows in one pass over memory: of a gradient (that is a bias's), or of one that a relu masks as well.
+"""Sums over rows in one pass over memory: of a gradient (for the bias), or of one that a relu masks as well.
+
+R: rows. F: columns. P: programs, each with a partial sum.
 
 Each program sums some rows of a strip of columns, then a few programs sum what those found: always in the same order.
 """
@@ -57,41 +59,41 @@ def _columns_kernel(  # type: ignore[no-untyped-def]
     tl.store(sum_ptr + tl.program_id(1) * WIDTH + column, tl.sum(total, 0), column < WIDTH)
 
 
-def column_sums(x_NF: Tensor, blocks: ColumnBlocks = SUMS) -> Tensor:
-    """The float32 sum over rows [F]."""
-    return totals(_partial_sums(x_NF, None, None, blocks))
+def column_sums(x_RF: Tensor, blocks: ColumnBlocks = SUMS) -> Tensor:
+    """Sum over rows in float32, [F]."""
+    return sum_rows(_partial_sums(x_RF, None, None, blocks))
 
 
-def masked(grad_NF: Tensor, hidden_NF: Tensor, blocks: ColumnBlocks = MASKED_SUMS) -> tuple[Tensor, Tensor]:
-    """The gradient [N, F] where hidden = relu(.) is not zero, and its float32 sum over rows [F]."""
-    masked_NF = torch.empty_like(hidden_NF)
-    return masked_NF, totals(_partial_sums(grad_NF, hidden_NF, masked_NF, blocks))
+def mask_gradient(grad_RF: Tensor, hidden_RF: Tensor, blocks: ColumnBlocks = MASKED_SUMS) -> tuple[Tensor, Tensor]:
+    """Return the gradient [R, F] where hidden = relu(.) is not zero, and its float32 sum over rows [F]."""
+    masked_RF = torch.empty_like(hidden_RF)
+    return masked_RF, sum_rows(_partial_sums(grad_RF, hidden_RF, masked_RF, blocks))
 
 
-def totals(partial_PF: Tensor, blocks: ColumnBlocks = TOTALS) -> Tensor:
-    """The sum over few rows [F]: what programs found."""
-    return _launched(partial_PF, None, None, blocks, 1)[0] if len(partial_PF) > 1 else partial_PF[0]
+def sum_rows(partial_PF: Tensor, blocks: ColumnBlocks = TOTALS) -> Tensor:
+    """Sum over a few rows, [F]: the partial sums of programs."""
+    return _launch(partial_PF, None, None, blocks, 1)[0] if len(partial_PF) > 1 else partial_PF[0]
 
 
-def _partial_sums(grad_NF: Tensor, hidden_NF: Tensor | None, masked_NF: Tensor | None, blocks: ColumnBlocks) -> Tensor:
-    num_rows, width = grad_NF.shape
-    wanted = blocks.waves * num_multiprocessors(grad_NF.device) // triton.cdiv(width, blocks.columns)
-    return _launched(grad_NF, hidden_NF, masked_NF, blocks, max(1, min(triton.cdiv(num_rows, blocks.rows), wanted)))
+def _partial_sums(grad_RF: Tensor, hidden_RF: Tensor | None, masked_RF: Tensor | None, blocks: ColumnBlocks) -> Tensor:
+    num_rows, width = grad_RF.shape
+    wanted = blocks.waves * num_multiprocessors(grad_RF.device) // triton.cdiv(width, blocks.columns)
+    return _launch(grad_RF, hidden_RF, masked_RF, blocks, max(1, min(triton.cdiv(num_rows, blocks.rows), wanted)))
 
 
-def _launched(
-    grad_NF: Tensor, hidden_NF: Tensor | None, masked_NF: Tensor | None, blocks: ColumnBlocks, num_programs: int
+def _launch(
+    grad_RF: Tensor, hidden_RF: Tensor | None, masked_RF: Tensor | None, blocks: ColumnBlocks, num_programs: int
 ) -> Tensor:
-    num_rows, width = grad_NF.shape
-    sum_PF = torch.empty(num_programs, width, dtype=torch.float32, device=grad_NF.device)
+    num_rows, width = grad_RF.shape
+    sum_PF = torch.empty(num_programs, width, dtype=torch.float32, device=grad_RF.device)
     _columns_kernel[(triton.cdiv(width, blocks.columns), num_programs)](
-        grad_NF,
-        hidden_NF,
-        masked_NF,
+        grad_RF,
+        hidden_RF,
+        masked_RF,
         sum_PF,
         num_rows,
         WIDTH=width,
-        MASKS=hidden_NF is not None,
+        MASKS=hidden_RF is not None,
         ROWS=blocks.rows,
         COLUMNS=blocks.columns,
         STAGES=blocks.stages,

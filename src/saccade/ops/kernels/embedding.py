@@ -13,7 +13,7 @@ from saccade.ops.embedding import EmbeddingInputs
 from saccade.ops.kernels import residual
 from saccade.ops.kernels.follow import follow
 from saccade.ops.kernels.launch import launch_options
-from saccade.ops.kernels.residual import kept_rows
+from saccade.ops.kernels.residual import draw_row_mask
 
 
 @triton.jit
@@ -46,7 +46,7 @@ def _kernel(  # type: ignore[no-untyped-def]
         place = tl.load(place_ptr + row % num_places, row < num_rows, 0).to(tl.int64)
         y += tl.load(position_ptr + place[:, None] * WIDTH + column[None, :], inside, 0.0).to(tl.float32)
     if DROPS:
-        y = tl.where(kept_rows(tl.load(seed_ptr), num_before + row, threshold, ROWS, PADDED), y * factor, 0.0)
+        y = tl.where(draw_row_mask(tl.load(seed_ptr), num_before + row, threshold, ROWS, PADDED), y * factor, 0.0)
     tl.store(y_ptr + row.to(tl.int64)[:, None] * WIDTH + column[None, :], y, inside)
 
 
@@ -70,7 +70,7 @@ def forward(given: EmbeddingInputs) -> list[Tensor]:
                 num_rows,
                 num_before,
                 1 if place is None else place.numel(),
-                *residual.dropping(share),
+                *residual.dropout_threshold(share),
                 scale,
                 WIDTH=width,
                 PLACED=place is not None,

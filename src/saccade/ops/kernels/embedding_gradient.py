@@ -3,6 +3,8 @@
 Places are sorted by id and cut into chunks of equal size, however often an id occurs: a product with a matrix of zeros
 and ones sums the chunk's places of the same id. What lies within a chunk is written at once; what crosses a border is
 joined afterwards. What was dropped is drawn again from the seed.
+
+R: places of all ids, one behind the other. P: partial sums.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from torch import Tensor
 
 from saccade.ops.embedding import EmbeddingGradientInputs
 from saccade.ops.kernels.columns import ColumnBlocks
-from saccade.ops.kernels.residual import dropping, kept_of
+from saccade.ops.kernels.residual import draw_mask, dropout_threshold
 
 SUMS = ColumnBlocks(rows=32, columns=128, warps=4)  # places and columns of a program
 EXACT_SUMS = ColumnBlocks(rows=32, columns=64, warps=4)  # in float32 without tensor cores: short products
@@ -24,7 +26,7 @@ SHORT = 1 << 16  # ids below it are told apart by 16 bits, which are sorted in h
 
 @triton.jit
 def _id(key_ptr, at, num_places):  # type: ignore[no-untyped-def]
-    """The id at places of the sorted order; -1 where there is none."""
+    """Read the id at places of the sorted order; -1 where there is none."""
     exists = (at >= 0) & (at < num_places)
     key = tl.load(key_ptr + at, exists, 0).to(tl.int32)
     if key_ptr.dtype.element_ty == tl.int16:
@@ -65,7 +67,7 @@ def _sums_kernel(  # type: ignore[no-untyped-def]
     if DROPS:
         eight = strip * (COLUMNS // 8) + tl.arange(0, COLUMNS // 8)
         word = row[:, None] * (PADDED // 8) + eight[None, :]
-        grad = tl.where(kept_of(tl.load(seed_ptr), word, threshold, ROWS, COLUMNS), grad, 0.0)
+        grad = tl.where(draw_mask(tl.load(seed_ptr), word, threshold, ROWS, COLUMNS), grad, 0.0)
     identity = _id(key_ptr, at, num_places)
     same = tl.where(identity[:, None] == identity[None, :], 1.0, 0.0).to(grad.dtype)
     total = tl.dot(same, grad, input_precision="ieee") * scale  # at each place the sum of the whole run
@@ -114,20 +116,20 @@ def backward(given: EmbeddingGradientInputs, blocks: ColumnBlocks | None = None)
     grad, *second = (grad.contiguous() for grad in grads)
     width = grad.shape[-1]
     table_VD = torch.zeros(vocabulary, width, dtype=dtype, device=grad.device)
-    all_N = torch.cat([one.flatten() for one in ids]) if second else ids[0].flatten()
-    num_places = len(all_N)
+    all_R = torch.cat([one.flatten() for one in ids]) if second else ids[0].flatten()
+    num_places = len(all_R)
     if not num_places:
         return table_VD
-    key_N, order_N = all_N.to(torch.int16 if vocabulary <= SHORT else torch.int32).sort(stable=True)
+    key_R, order_R = all_R.to(torch.int16 if vocabulary <= SHORT else torch.int32).sort(stable=True)
     blocks = blocks or (EXACT_SUMS if grad.dtype == torch.float32 else SUMS)
-    threshold, factor = (0, 1.0) if seed is None else dropping(share)
+    threshold, factor = (0, 1.0) if seed is None else dropout_threshold(share)
     num_chunks, strips = triton.cdiv(num_places, blocks.rows), triton.cdiv(width, blocks.columns)
     partial_PD = torch.empty(2 * num_chunks, width, dtype=torch.float32, device=grad.device)
     _sums_kernel[(num_chunks * strips,)](
         grad,
         second[0] if second else None,
-        key_N,
-        order_N,
+        key_R,
+        order_R,
         seed,
         table_VD,
         partial_PD,
@@ -145,7 +147,7 @@ def backward(given: EmbeddingGradientInputs, blocks: ColumnBlocks | None = None)
     )
     if num_chunks > 1:
         _join_kernel[((num_chunks - 1) * triton.cdiv(width, JOINED.columns),)](
-            key_N,
+            key_R,
             partial_PD,
             table_VD,
             num_places,

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def"
 """Linear layers of few rows: a program has a few outputs of a few rows, and all of their weights at once.
 
-Where the rows are a norm that nobody has computed yet, every program computes it for itself.
+If the rows are a norm that is not computed yet (`lazy_norm`), every program computes it for itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from saccade.ops.kernels.follow import follow
 from saccade.ops.kernels.launch import launch_options
-from saccade.ops.lazy_norm import Normed, Rows, given
+from saccade.ops.lazy_norm import Normed, Rows, tensor_of
 
 NUMBERS = 2048  # weights of a warp
 
@@ -28,15 +28,15 @@ class Tile(NamedTuple):
 
 
 def tile_for(num_rows: int, padded: int) -> Tile:
-    """Of one row, programs of one warp; several rows share the weights that are read."""
+    """Choose the tile: programs of one warp for one row; several rows share the weights that are read."""
     rows = min(4, triton.next_power_of_2(num_rows))
     outputs = max(1 if rows == 1 else 4, NUMBERS // padded)
     return Tile(rows, outputs, max(1, min(16, outputs * padded // NUMBERS)))
 
 
 def product(rows: Rows, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-    """x Wᵀ + b, or its relu, [..., F] in the rows' dtype."""
-    normed, x = rows if isinstance(rows, Normed) else None, given(rows).contiguous()
+    """Compute x Wᵀ + b, or its relu, [..., F] in the rows' dtype. F: outputs of the layer."""
+    normed, x = rows if isinstance(rows, Normed) else None, tensor_of(rows).contiguous()
     branch = None if normed is None or normed.branch is None else normed.branch.contiguous()
     (num_outputs, width), weight = weight.shape, weight.contiguous()
     num_rows, padded = x.numel() // width, max(32, triton.next_power_of_2(width))

@@ -1,4 +1,7 @@
-"""A matrix in float8: one pass finds its largest entry, one writes it scaled, as it is and turned."""
+"""A matrix in float8: one pass finds its largest entry, one writes it scaled, as it is and transposed.
+
+R: rows.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ def _narrow_kernel(  # type: ignore[no-untyped-def]
 
 
 def largest(x: Tensor, blocks: Float8Blocks = BLOCKS) -> Tensor:
-    """The bits of the largest |x| in float32, [1]."""
+    """Return the bits of the largest |x| in float32, [1]."""
     bits = torch.zeros(1, dtype=torch.int32, device=x.device)
     wanted = blocks.waves * num_multiprocessors(x.device)
     num_programs = max(1, min(triton.cdiv(x.numel(), blocks.entries), wanted))
@@ -77,19 +80,19 @@ def largest(x: Tensor, blocks: Float8Blocks = BLOCKS) -> Tensor:
 
 
 def narrow(
-    x_NK: Tensor, bits: Tensor, dtype: torch.dtype, smallest: float, blocks: Float8Blocks = BLOCKS
+    x_RD: Tensor, bits: Tensor, dtype: torch.dtype, smallest: float, blocks: Float8Blocks = BLOCKS
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """x / scale as it is [N, K] and turned [K, N'], N' the next multiple of 16 (zeros), and the scale."""
-    num_rows, width = x_NK.shape
+    """Return x / scale as it is [R, D] and transposed [D, R'], R' the next multiple of 16 (zeros), and the scale."""
+    num_rows, width = x_RD.shape
     num_turned = triton.cdiv(num_rows, TILE) * TILE
-    rows_NK = torch.empty_like(x_NK, dtype=dtype)
-    turned_KN = x_NK.new_empty(width, num_turned, dtype=dtype)
-    scale = x_NK.new_empty((), dtype=torch.float32)
+    rows_RD = torch.empty_like(x_RD, dtype=dtype)
+    turned_DR = x_RD.new_empty(width, num_turned, dtype=dtype)
+    scale = x_RD.new_empty((), dtype=torch.float32)
     _narrow_kernel[(triton.cdiv(num_turned, blocks.rows), triton.cdiv(width, blocks.columns))](
-        x_NK,
+        x_RD,
         bits,
-        rows_NK,
-        turned_KN,
+        rows_RD,
+        turned_DR,
         scale,
         num_rows,
         num_turned,
@@ -100,4 +103,4 @@ def narrow(
         COLUMNS=blocks.columns,
         num_warps=blocks.warps,
     )
-    return rows_NK, turned_KN, scale
+    return rows_RD, turned_DR, scale

@@ -10,9 +10,9 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 @triton.jit
 def follow(EARLY: tl.constexpr):
-    """What the kernel before wrote can be read now, and the next one may begin.
+    """Wait until the kernel before has written everything, and let the next one begin.
 
-    Whoever began early reads before this only what was written two kernels ago or earlier, and writes nothing.
+    Before this, a kernel that began early reads only what was written two kernels ago or earlier, and writes nothing.
     """
     if EARLY:
         gdc_wait()

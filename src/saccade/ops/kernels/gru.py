@@ -29,7 +29,7 @@ def _tanh(x):
 
 @triton.jit
 def _three(start, inside, WIDTH: tl.constexpr):
-    """What a row has for r, z and n."""
+    """Read a row's numbers for r, z and n."""
     r = tl.load(start, inside, 0.0).to(tl.float32)
     z = tl.load(start + WIDTH, inside, 0.0).to(tl.float32)
     return r, z, tl.load(start + 2 * WIDTH, inside, 0.0).to(tl.float32)
@@ -37,7 +37,7 @@ def _three(start, inside, WIDTH: tl.constexpr):
 
 @triton.jit
 def _gates(known, given, hidden, row, column, num_steps, WIDTH: tl.constexpr):
-    """r, z, n and the state's part in n."""
+    """Compute r, z, n and the state's part in n."""
     inside, at = column < WIDTH, row * (3 * WIDTH) + column
     g_r, g_z, g_n = _three(given + at, inside, WIDTH)
     u_r, u_z, u_n = _three(hidden + at, inside, WIDTH)
@@ -124,7 +124,7 @@ def backward(
 
 
 def rows(x_BG: Tensor | None) -> tuple[Tensor | None, int]:
-    """As it is, if it is a step of some [B, T, G]; and T."""
+    """Return x, copied unless it is a step of some [B, T, G], and T."""
     if x_BG is None:
         return None, 0
     width = x_BG.shape[1]
@@ -134,10 +134,10 @@ def rows(x_BG: Tensor | None) -> tuple[Tensor | None, int]:
 
 
 def grid(h_BD: Tensor) -> tuple[int, int]:
-    """Rows, and parts of them."""
+    """Return the grid of programs: rows, and parts of a row."""
     return len(h_BD), triton.cdiv(h_BD.shape[1], COLUMNS)
 
 
 def constants(h_BD: Tensor) -> dict[str, int]:
-    """Of the compiled kernels: the width, so that they know how rows are aligned."""
+    """Return what the kernels are compiled for: the width, so that they know how rows are aligned."""
     return {"WIDTH": h_BD.shape[1], "COLUMNS": COLUMNS, "num_warps": WARPS}

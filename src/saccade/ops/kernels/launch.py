@@ -47,7 +47,7 @@ def fork_stream(device: torch.device) -> Iterator[AbstractContextManager[object]
 
 @cache
 def _side(stream: torch.cuda.Stream) -> torch.cuda.Stream:
-    """Each stream has its own: one that is captured must not draw in the work of another.
+    """Return a stream's own side stream: a stream that is captured must not draw in the work of another.
 
     Ordinary streams are handed out again and again; among those of a higher priority no one else's is met.
     """

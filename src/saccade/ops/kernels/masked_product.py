@@ -1,6 +1,8 @@
-"""The gradient that reaches a relu, out of the product that brings it: masked where it is written, and summed.
+"""The gradient that reaches a relu, in the kernel of the product before it: masked and summed as it is written.
 
 Copies of tiles by the tensor memory accelerator leave threads their registers for sums, so it is for Hopper and later.
+
+R: rows. F: width of the relu. P: partial sums.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from saccade.ops.kernels.availability import is_hopper
-from saccade.ops.kernels.columns import masked, totals
+from saccade.ops.kernels.columns import mask_gradient, sum_rows
 
 ALIGNMENT = 16  # bytes, of what is copied and of each of its rows
 
@@ -63,32 +65,32 @@ def _masked_product_kernel(  # type: ignore[no-untyped-def]
     tl.store(sum_ptr + slot * WIDTH + at, tl.sum(total, 0), at < WIDTH)
 
 
-def masked_product(grad_ND: Tensor, weight_DF: Tensor, hidden_NF: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient's product [N, F] where hidden = relu(.) is not zero, and its float32 sum over rows [F]."""
-    if not all(_is_copied(x) for x in (grad_ND, weight_DF, hidden_NF)):
-        return masked(grad_ND @ weight_DF, hidden_NF)
-    return launched(grad_ND, weight_DF, hidden_NF, WIDE if hidden_NF.shape[1] > 2048 else BLOCKS)
+def masked_product(grad_RD: Tensor, weight_DF: Tensor, hidden_RF: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the gradient's product [R, F] where hidden = relu(.) is not zero, and its float32 sum over rows [F]."""
+    if not all(_is_copied(x) for x in (grad_RD, weight_DF, hidden_RF)):
+        return mask_gradient(grad_RD @ weight_DF, hidden_RF)
+    return launch(grad_RD, weight_DF, hidden_RF, WIDE if hidden_RF.shape[1] > 2048 else BLOCKS)
 
 
 def _is_copied(x: Tensor) -> bool:
-    """Whether the accelerator copies tiles of it; sums of float32 are exact elsewhere."""
+    """Return True if the tensor memory accelerator can copy tiles of x. (Sums of float32 are exact elsewhere.)"""
     is_even = x.data_ptr() % ALIGNMENT == x.shape[-1] * x.itemsize % ALIGNMENT == 0
     return is_even and x.numel() > 0 and x.is_contiguous() and x.itemsize == 2 and is_hopper(x.device)
 
 
-def launched(
-    grad_ND: Tensor, weight_DF: Tensor, hidden_NF: Tensor, blocks: ProductBlocks = BLOCKS
+def launch(
+    grad_RD: Tensor, weight_DF: Tensor, hidden_RF: Tensor, blocks: ProductBlocks = BLOCKS
 ) -> tuple[Tensor, Tensor]:
-    """The same by the kernel."""
-    (num_rows, depth), width = grad_ND.shape, weight_DF.shape[1]
+    """Compute the product by the kernel."""
+    (num_rows, depth), width = grad_RD.shape, weight_DF.shape[1]
     num_slots, tile = triton.cdiv(num_rows, blocks.rows), [blocks.rows, blocks.columns]
-    masked_NF = torch.empty_like(hidden_NF)
-    sum_PF = torch.empty(num_slots, width, dtype=torch.float32, device=hidden_NF.device)
+    masked_RF = torch.empty_like(hidden_RF)
+    sum_PF = torch.empty(num_slots, width, dtype=torch.float32, device=hidden_RF.device)
     _masked_product_kernel[(num_slots * triton.cdiv(width, blocks.columns),)](
-        TensorDescriptor.from_tensor(grad_ND, [blocks.rows, blocks.step]),
+        TensorDescriptor.from_tensor(grad_RD, [blocks.rows, blocks.step]),
         TensorDescriptor.from_tensor(weight_DF, [blocks.step, blocks.columns]),
-        TensorDescriptor.from_tensor(hidden_NF, tile),
-        TensorDescriptor.from_tensor(masked_NF, tile),
+        TensorDescriptor.from_tensor(hidden_RF, tile),
+        TensorDescriptor.from_tensor(masked_RF, tile),
         sum_PF,
         num_rows,
         DEPTH=depth,
@@ -100,4 +102,4 @@ def launched(
         num_warps=blocks.warps,
         num_stages=blocks.stages,
     )
-    return masked_NF, totals(sum_PF)
+    return masked_RF, sum_rows(sum_PF)

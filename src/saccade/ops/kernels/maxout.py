@@ -41,7 +41,7 @@ def _backward_kernel(grad, x, grad_x, num_pairs, BLOCK: tl.constexpr):
 
 
 def forward(x: Tensor) -> Tensor:
-    """[..., 2 D] to [..., D]."""
+    """Take the larger of each two neighbours, [..., 2 D] to [..., D]."""
     y = x.new_empty(*x.shape[:-1], x.shape[-1] // 2)
     if y.numel():
         _forward_kernel[(triton.cdiv(y.numel(), BLOCK),)](x.contiguous(), y, y.numel(), BLOCK=BLOCK, num_warps=WARPS)
@@ -49,7 +49,7 @@ def forward(x: Tensor) -> Tensor:
 
 
 def backward(grad: Tensor, x: Tensor) -> Tensor:
-    """The gradient for x."""
+    """Compute the gradient for x, [..., 2 D]."""
     grad_x, count = torch.empty_like(x, memory_format=torch.contiguous_format), grad.numel()
     if count:
         _backward_kernel[(triton.cdiv(count, BLOCK),)](

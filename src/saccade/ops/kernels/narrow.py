@@ -39,8 +39,10 @@ def _narrow_kernel(  # type: ignore[no-untyped-def]
         above += heights[part]
 
 
-def narrowed(weights: Sequence[Tensor], biases: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """All of them in one matrix and one vector (None if there are no biases)."""
+def join_narrow(
+    weights: Sequence[Tensor], biases: Sequence[Tensor], dtype: torch.dtype
+) -> tuple[Tensor, Tensor | None]:
+    """Copy weights into one matrix and biases into one vector (None if there are none), in `dtype`."""
     heights, width = tuple(len(weight) for weight in weights), weights[0].shape[1]
     weight = weights[0].new_empty(sum(heights), width, dtype=dtype)
     bias = weight.new_empty(sum(heights)) if biases else None
@@ -85,7 +87,6 @@ class Copy:
         self.is_even = all(number % 16 == 0 for row in table for number in row)
 
     def __call__(self) -> None:
-        """Copy."""
         target = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}[self.pairs[0][1].dtype]
         options = {"EVEN": self.is_even, "TARGET": target, "NUMBERS": NUMBERS, "num_warps": WARPS}
         _many_kernel[(len(self.piece),)](self.table, self.piece, self.first, **options)

@@ -23,7 +23,7 @@ _MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SI
 _CLUSTER, _PROGRAMMATIC = 4, 6  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .._PROGRAMMATIC_STREAM_SERIALIZATION
 _MODULES: dict[tuple[object, ...], Module] = {}
 _REFUSALS: dict[torch.device, str | None] = {}
-_THREAD = threading.local()
+_THREAD = threading.local()  # has_context: the driver keeps a current context for each thread
 
 Arguments = Sequence[Any]  # ctypes values and structures
 
@@ -37,11 +37,11 @@ class Turn(enum.Enum):
 
 
 class Module(Protocol):
-    """Compiled kernels by name."""
+    """The compiled kernels of some sources, by name."""
 
     @property
     def has_clusters(self) -> bool:
-        """Whether blocks can join to clusters."""
+        """True if blocks can form clusters."""
 
     def launch(
         self,
@@ -77,20 +77,20 @@ _EARLY = _Attribute(_PROGRAMMATIC, 0, (1,))
 
 
 @functools.lru_cache(1024)
-def _configured(sizes: tuple[int, ...], stream: int, cluster: int, early: bool) -> _Launch:
-    """What a launch with attributes is told; making it takes longer than the launch."""
-    joined = [_Attribute(_CLUSTER, 0, (1, cluster, 1))] if cluster > 1 else []
-    given = [*joined, *([_EARLY] if early else [])]
+def _configure(sizes: tuple[int, ...], stream: int, cluster: int, early: bool) -> _Launch:
+    """Make the configuration of a launch with attributes; that takes longer than the launch, so it is kept."""
+    join_sources = [_Attribute(_CLUSTER, 0, (1, cluster, 1))] if cluster > 1 else []
+    given = [*join_sources, *([_EARLY] if early else [])]
     return _Launch(sizes, stream, (_Attribute * len(given))(*given), len(given))
 
 
 def pointer(tensor: Tensor | None) -> ctypes.c_void_p:
-    """A tensor's address; of None, the null pointer."""
+    """Return a tensor's address; for None, the null pointer."""
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
 
 
 def refuses(device: torch.device) -> str | None:
-    """Why kernels can't be compiled for tensors there."""
+    """Return why kernels can't be compiled for the device, or None."""
     if device.type != "cuda" or torch.version.cuda is None:
         return f"the device is {device.type}, not an NVIDIA one"
     if device not in _REFUSALS:
@@ -109,23 +109,23 @@ def _refusal(device: torch.device) -> str | None:
 
 
 def load(files: tuple[Path, ...], defines: dict[str, int], device: torch.device) -> Module:
-    """The kernels in these sources (joined in this order), compiled once for the device's architecture."""
+    """Return the kernels in these sources (joined in this order), compiled once for the device's architecture."""
     key = (files, *defines.items(), device.index)
     if key not in _MODULES:
         major, minor = torch.cuda.get_device_capability(device)
         options = [f"--gpu-architecture=sm_{major}{minor}", *(f"-D{name}={x}" for name, x in defines.items())]
         with torch.cuda.device(device):
-            _MODULES[key] = _Loaded(compile_cubin(joined(files), options), torch.cuda.current_device())
+            _MODULES[key] = _Loaded(compile_cubin(join_sources(files), options), torch.cuda.current_device())
     return _MODULES[key]
 
 
-def joined(files: tuple[Path, ...]) -> str:
-    """One source of several, with lines that say where an error is."""
+def join_sources(files: tuple[Path, ...]) -> str:
+    """Join several sources to one, with lines that say where an error is."""
     return "\n".join(f'#line 1 "{path.name}"\n{path.read_text()}' for path in files)
 
 
 def compile_cubin(source: str, options: Sequence[str]) -> bytes:
-    """Machine code by NVRTC; RuntimeError with its log if it can't."""
+    """Compile a source to machine code by NVRTC; RuntimeError with its log if it can't."""
     nvrtc = _nvrtc()
     assert nvrtc is not None
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
@@ -146,7 +146,7 @@ def compile_cubin(source: str, options: Sequence[str]) -> bytes:
 
 @functools.cache
 def _array(size: int) -> type[ctypes.Array[ctypes.c_void_p]]:
-    """ctypes makes such a type anew when nobody holds it, and that takes longer than a launch."""
+    """Return the type of an array of pointers; ctypes would make it anew each time, which is slower than a launch."""
     return ctypes.c_void_p * size
 
 
@@ -196,13 +196,13 @@ class _Loaded:
             self._make_current()
             _THREAD.has_context = True
         if early or cluster > 1:
-            launch = _configured(sizes, stream, cluster, early)
+            launch = _configure(sizes, stream, cluster, early)
             self._check(self._launch_configured(ctypes.byref(launch), kernel, given, None))
         else:
             self._check(self._launch(kernel, *sizes, ctypes.c_void_p(stream), given, None))
 
     def _make_current(self) -> None:
-        """The device's context in this thread, if it has none."""
+        """Make the device's context this thread's, if the thread has none."""
         context = ctypes.c_void_p()
         self._check(self._driver.cuCtxGetCurrent(ctypes.byref(context)))
         if not context:
@@ -240,7 +240,7 @@ def _nvrtc() -> ctypes.CDLL | None:
 
 
 def _libraries() -> Iterator[ctypes.CDLL]:
-    """NVRTC of torch's CUDA version: in the packages that came with torch, in a toolkit, or where the loader looks."""
+    """Find NVRTC of torch's CUDA version: in packages that came with torch, in a toolkit, or where the loader looks."""
     major = "*" if torch.version.cuda is None else torch.version.cuda.split(".")[0]
     names = (f"nvrtc64_{major}0_0.dll",) if os.name == "nt" else (f"libnvrtc.so.{major}",)
     spec = importlib.util.find_spec("nvidia")
@@ -258,7 +258,7 @@ def _libraries() -> Iterator[ctypes.CDLL]:
 
 
 def _works(nvrtc: ctypes.CDLL) -> bool:
-    """Whether it compiles an empty kernel: a library without its parts loads, and fails only then."""
+    """Return True if it compiles an empty kernel: a library without its parts loads, and fails only then."""
     program, flag = ctypes.c_void_p(), b"--gpu-architecture=sm_80"
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), b"__global__ void empty() {}", b"empty.cu", 0, None, None)
     failed = nvrtc.nvrtcCompileProgram(program, 1, (ctypes.c_char_p * 1)(flag))

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from saccade.ops.kernels.availability import num_multiprocessors
-from saccade.ops.kernels.columns import totals
+from saccade.ops.kernels.columns import sum_rows
 from saccade.ops.kernels.follow import follow
 from saccade.ops.kernels.launch import launch_options
 from saccade.ops.residual import NormInputs, ResidualInputs
@@ -35,12 +35,12 @@ class ResidualBlocks(NamedTuple):
 
 
 def forward_blocks(width: int) -> ResidualBlocks:
-    """Sixteen numbers a thread, and few warps in a row's sums."""
+    """Cut the forward pass: sixteen numbers a thread, and few warps in a row's sums."""
     return _blocks(width, 1024 if width <= 512 else 2048, 512)
 
 
 def backward_blocks(width: int) -> ResidualBlocks:
-    """Of long rows eight numbers a thread, because it holds five such things; every program goes through many rows."""
+    """Cut the backward pass: eight numbers of long rows a thread, since it holds five such; a program has many rows."""
     if 128 <= width <= 512:
         return _blocks(width, 2048, 512, waves=2, stages=3)
     return _blocks(width, 1024, 256, waves=4, stages=3 if width <= 2048 else 2)
@@ -53,14 +53,14 @@ def _blocks(width: int, numbers: int, for_each_warp: int, waves: int = 1, stages
 
 
 @triton.jit
-def kept_rows(seed, row, threshold, ROWS: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Which numbers of the rows stay."""
-    return kept_of(seed, row[:, None] * (PADDED // 8) + tl.arange(0, PADDED // 8)[None, :], threshold, ROWS, PADDED)
+def draw_row_mask(seed, row, threshold, ROWS: tl.constexpr, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Draw which numbers of the rows stay."""
+    return draw_mask(seed, row[:, None] * (PADDED // 8) + tl.arange(0, PADDED // 8)[None, :], threshold, ROWS, PADDED)
 
 
 @triton.jit
-def kept_of(seed, eight, threshold, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Which of the eights of numbers [ROWS, COLUMNS // 8] stay: sixteen bits for each number."""
+def draw_mask(seed, eight, threshold, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Draw which numbers stay, for eights of them [ROWS, COLUMNS // 8]: sixteen bits for each number."""
     a, b, c, d = tl.randint4x(seed, eight, n_rounds=7)  # seven rounds pass BigCrush (Salmon 2011, table 2)
     words = tl.reshape(tl.join(tl.join(a, b), tl.join(c, d)), (ROWS, COLUMNS // 2)).to(tl.uint32, bitcast=True)
     return tl.reshape(tl.join(words & 0xFFFF, words >> 16), (ROWS, COLUMNS)) >= threshold
@@ -68,7 +68,7 @@ def kept_of(seed, eight, threshold, ROWS: tl.constexpr, COLUMNS: tl.constexpr): 
 
 @triton.jit
 def _in_eights(flag, PADDED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Any of the eight numbers that are loaded together."""
+    """Flag all eight numbers that are loaded together if any of them is flagged."""
     of_eight = tl.max(tl.reshape(flag.to(tl.int32), (PADDED // 8, 8)), 1)
     return tl.reshape(tl.broadcast_to(of_eight[:, None], (PADDED // 8, 8)), (PADDED,)) > 0
 
@@ -103,7 +103,7 @@ def _forward_kernel(  # type: ignore[no-untyped-def]
     inside = (row < num_rows)[:, None] & (column < WIDTH)[None, :]
     y = tl.load(branch_ptr + at, inside, 0.0).to(tl.float32)
     if DROPS:
-        y = tl.where(kept_rows(tl.load(seed_ptr), row, threshold, ROWS, PADDED), y * factor, 0.0)
+        y = tl.where(draw_row_mask(tl.load(seed_ptr), row, threshold, ROWS, PADDED), y * factor, 0.0)
     if ADDS:
         y += tl.load(x_ptr + at, inside, 0.0).to(tl.float32)
     if KEEPS:
@@ -167,7 +167,7 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         again = tl.max_constancy(inside & unclear[None, :], [1, 8]) if ADDS else inside
         total = tl.load(branch_ptr + at, again, 0.0).to(tl.float32)
         if DROPS:
-            kept = kept_rows(seed, row, threshold, ROWS, PADDED)
+            kept = draw_row_mask(seed, row, threshold, ROWS, PADDED)
             if not KEPT:
                 total = tl.where(kept, total * factor, 0.0)
         if ADDS:
@@ -197,8 +197,8 @@ def _backward_kernel(  # type: ignore[no-untyped-def]
         tl.store(partial_ptr + 2 * WIDTH + column, tl.sum(branch_sum, 0), column < WIDTH)
 
 
-def dropping(share: float) -> tuple[int, float]:
-    """Below which of 65,536 levels a number is dropped, and what the others are multiplied by."""
+def dropout_threshold(share: float) -> tuple[int, float]:
+    """Return the level of 65,536 below which a number is dropped, and the factor of the others."""
     threshold = round(share * LEVELS)
     return threshold, LEVELS / (LEVELS - threshold)
 
@@ -224,7 +224,7 @@ def forward(given: ResidualInputs, blocks: ResidualBlocks | None = None) -> tupl
             *moments,
             total,
             num_rows,
-            *dropping(share),
+            *dropout_threshold(share),
             epsilon,
             WIDTH=width,
             ADDS=x is not None,
@@ -265,7 +265,7 @@ def backward(
         grad_branch,
         partial,
         num_rows,
-        *dropping(share),
+        *dropout_threshold(share),
         WIDTH=width,
         ADDS=x is not None,
         DROPS=seed is not None,
@@ -276,4 +276,4 @@ def backward(
         STAGES=blocks.stages,
         num_warps=blocks.warps,
     )
-    return grad_sum, grad_branch, totals(partial.view(num_programs, -1)).view(-1, width)
+    return grad_sum, grad_branch, sum_rows(partial.view(num_programs, -1)).view(-1, width)

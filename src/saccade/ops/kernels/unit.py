@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from saccade.ops.precision import widened
+from saccade.ops.precision import widen
 
 CHUNK_ELEMENTS = 1 << 17
 
 
 def unit(vector: Tensor, length: Tensor | None = None) -> Tensor:
-    """c v / |v| over the last axis, with c = 1 or `length` [..., 1]; a zero vector stays zero and learns nothing."""
+    """Compute c v / |v| over the last axis, c = 1 or `length` [..., 1]; a zero vector stays zero and learns nothing."""
     rows = (*vector.shape[:-1], 1)
     length = vector.new_ones(()) if length is None else length
     scaled, _ = set_length(vector, length.expand(rows))
@@ -22,11 +22,11 @@ def unit(vector: Tensor, length: Tensor | None = None) -> Tensor:
 
 @torch.library.custom_op("saccade::set_length", mutates_args=())
 def set_length(vector: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """c v / |v| [..., D] and 1 / |v| [..., 1]."""
-    rows, lengths = vector.reshape(-1, vector.shape[-1]), widened(length.reshape(-1, 1))
+    """Compute c v / |v| [..., D] and 1 / |v| [..., 1]."""
+    rows, lengths = vector.reshape(-1, vector.shape[-1]), widen(length.reshape(-1, 1))
     scaled, inverse = rows.new_empty(rows.shape), lengths.new_empty(lengths.shape)
     for part in _chunks(rows):
-        wide = widened(rows[part])
+        wide = widen(rows[part])
         norm = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
         inverse[part] = norm.reciprocal().masked_fill_(norm == 0, 0)
         torch.mul(wide, inverse[part] * lengths[part], out=scaled[part])
@@ -41,13 +41,13 @@ def _(vector: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.library.custom_op("saccade::set_length_backward", mutates_args=())
 def set_length_backward(grad: Tensor, vector: Tensor, length: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
-    """With u = v / |v|: (g - u (u·g)) c / |v|, what of the gradient is not along the vector; and u·g for the length."""
+    """Compute, with u = v / |v|, (g - u (u·g)) c / |v| for the vector and u·g for the length."""
     width = vector.shape[-1]
     grads, rows = grad.reshape(-1, width), vector.reshape(-1, width)
-    lengths, inverses = widened(length.reshape(-1, 1)), inverse.reshape(-1, 1)
+    lengths, inverses = widen(length.reshape(-1, 1)), inverse.reshape(-1, 1)
     result, along = rows.new_empty(rows.shape), lengths.new_empty(lengths.shape)
     for part in _chunks(rows):
-        g, v = widened(grads[part]), widened(rows[part])
+        g, v = widen(grads[part]), widen(rows[part])
         along[part] = torch.linalg.vecdot(g, v).unsqueeze(-1) * inverses[part]
         across = torch.addcmul(g, v, along[part] * inverses[part], value=-1)
         torch.mul(across, inverses[part] * lengths[part], out=result[part])

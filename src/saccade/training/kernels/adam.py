@@ -31,19 +31,19 @@ class AdamSlot(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the kernel can read it: contiguous, of float32, and on one device."""
+        """True if the kernel can read it: contiguous, of float32, and on one device."""
         given = [x for x in self[:-1] if x is not None]
         alike = all(x.dtype == torch.float32 and x.device == self.weight.device for x in given)
         return len(given) == len(self) - 1 and alike and all(x.is_contiguous() for x in given)
 
     @property
     def is_even(self) -> bool:
-        """Whether all of it can be read 16 bytes at a time."""
+        """True if all of it can be read 16 bytes at a time."""
         read = (self.weight, self.mean, self.square, *([] if self.copy is None else [self.copy]))
         return self.weight.numel() % 16 == 0 and all(x.data_ptr() % 16 == 0 for x in read)
 
     def row(self) -> list[int]:
-        """Its addresses, 0 for none, and its size."""
+        """Return its addresses, 0 for none, and its size."""
         return [0 if x is None else x.data_ptr() for x in self] + [self.weight.numel()]
 
 
@@ -105,7 +105,7 @@ def _adam_kernel(  # type: ignore[no-untyped-def]
 
 @final
 class Update:
-    """Steps of weights that stay where they are: one kernel, however often."""
+    """Steps of weights that stay where they are, by one kernel."""
 
     def __init__(self, slots: Sequence[AdamSlot], rules: AdamRules) -> None:
         self.weights, self.rules, self.device = [slot.weight for slot in slots], rules, slots[0].weight.device
@@ -119,7 +119,7 @@ class Update:
         self._sent = functools.lru_cache(MOST_PLACES)(self._send)
 
     def __call__(self, rate: float, bad: Tensor, divisor: Tensor) -> None:
-        """A step at this rate, which has been counted already, unless it is `bad`; gradients are divided."""
+        """Take a step, which has been counted already, unless it is `bad`. Gradients are divided by `divisor`."""
         rules, addresses = self.rules, tuple(weight.grad.data_ptr() for weight in self.weights)  # type: ignore[union-attr]
         _adam_kernel[(len(self.piece),)](
             self.table,

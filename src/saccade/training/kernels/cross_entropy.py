@@ -1,7 +1,9 @@
-"""Label-smoothed cross-entropy of rows of logits: a program turns a row into its gradient where it lies.
+"""Label-smoothed cross-entropy of rows of logits: a program replaces a row by its gradient.
 
 A row is read once and kept in registers until its gradient is known: its largest logit first, then the sum of
 exponentials and the sum of logits. Rows that are too long for that, or wider than bfloat16, are read twice.
+
+R: rows of logits.
 """
 
 from __future__ import annotations
@@ -24,41 +26,41 @@ class LossBlocks(NamedTuple):
     columns: int
     warps: int
     registers: int | None = None
-    keeps: bool = True  # the row, from the first look to the last
+    keeps: bool = True  # the row stays in registers
 
 
 TWICE = LossBlocks(4096, 16, keeps=False)
 
 
-def blocks_for(logits_NV: Tensor) -> LossBlocks:
-    """The row in registers where it fits: of 64 a thread, so that 32 warps run on a multiprocessor, or of 128."""
-    vocabulary = logits_NV.shape[1]
-    if logits_NV.dtype != torch.bfloat16 or vocabulary > 88 << 10 or not _is_aligned(logits_NV):
+def blocks_for(logits_RV: Tensor) -> LossBlocks:
+    """Choose blocks: the row in registers if it fits, 64 a thread, so that 32 warps run on a multiprocessor, or 128."""
+    vocabulary = logits_RV.shape[1]
+    if logits_RV.dtype != torch.bfloat16 or vocabulary > 88 << 10 or not _is_aligned(logits_RV):
         return TWICE
     warps = min(16, triton.next_power_of_2(triton.cdiv(vocabulary, 2560)))  # 40 registers of pairs, 24 to work with
     return LossBlocks(256 * warps, warps, 64 if vocabulary <= 40 << 10 else 128)
 
 
-def _is_aligned(logits_NV: Tensor) -> bool:
-    return logits_NV.stride(0) % ALIGNMENT == 0 and logits_NV.storage_offset() % ALIGNMENT == 0
+def _is_aligned(logits_RV: Tensor) -> bool:
+    return logits_RV.stride(0) % ALIGNMENT == 0 and logits_RV.storage_offset() % ALIGNMENT == 0
 
 
 def differentiate_(
-    logits_NV: Tensor, target_N: Tensor, smoothing: float, answer_2N: Tensor, *, blocks: LossBlocks | None = None
+    logits_RV: Tensor, target_R: Tensor, smoothing: float, loss_2R: Tensor, *, blocks: LossBlocks | None = None
 ) -> None:
-    """The logits become their gradients; losses and negative log-likelihoods go to `answer_2N`. A target < 0 is none.
+    """Replace logits by their gradients; write losses and negative log-likelihoods to `loss_2R`. A target < 0 is none.
 
     Rows that begin at multiples of 8 entries are filled up to one: what lies there belongs to the row, and is lost.
     """
-    num_rows, vocabulary = logits_NV.shape
-    blocks = blocks or blocks_for(logits_NV)
-    width = triton.cdiv(vocabulary, ALIGNMENT) * ALIGNMENT if _is_aligned(logits_NV) else vocabulary
-    (_kept if blocks.keeps else _read_twice)[(num_rows,)](
-        logits_NV,
-        target_N,
-        *answer_2N,
+    num_rows, vocabulary = logits_RV.shape
+    blocks = blocks or blocks_for(logits_RV)
+    width = triton.cdiv(vocabulary, ALIGNMENT) * ALIGNMENT if _is_aligned(logits_RV) else vocabulary
+    (_read_once if blocks.keeps else _read_twice)[(num_rows,)](
+        logits_RV,
+        target_R,
+        *loss_2R,
         smoothing,
-        STRIDE=logits_NV.stride(0),
+        STRIDE=logits_RV.stride(0),
         VOCABULARY=vocabulary,
         WIDTH=width,
         COLUMNS=min(blocks.columns, triton.next_power_of_2(width)),
@@ -68,7 +70,7 @@ def differentiate_(
 
 
 @triton.jit
-def _kept(  # type: ignore[no-untyped-def]
+def _read_once(  # type: ignore[no-untyped-def]
     logits_ptr,
     target_ptr,
     loss_ptr,
@@ -80,7 +82,7 @@ def _kept(  # type: ignore[no-untyped-def]
     WIDTH: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Pairs of bfloat16 are widened anew for each look: a row in float32 would fill the registers.
+    """Widen pairs of bfloat16 anew for each use: a row in float32 would fill the registers.
 
     So that the compiler doesn't keep what it widened before, the number of bits, 16, is spelled in three ways.
     """
@@ -104,12 +106,12 @@ def _kept(  # type: ignore[no-untyped-def]
             tiles = tiles + (pairs,)  # type: ignore[assignment]  # noqa: RUF005, Triton knows no star
         largest = tl.full((PAIRS,), float("-inf"), tl.float32)
         for tile in tl.static_range(len(tiles)):
-            low, high = _widened(tiles[tile], 16)
+            low, high = _widen(tiles[tile], 16)
             largest = tl.maximum(largest, tl.maximum(low, high))
         largest = tl.max(largest, 0)
         share, total = tl.zeros((PAIRS,), tl.float32), tl.zeros((PAIRS,), tl.float32)
         for tile in tl.static_range(len(tiles)):
-            low, high = _widened(tiles[tile], half)
+            low, high = _widen(tiles[tile], half)
             share += _rough_share(low, largest) + _rough_share(high, largest)
             if (tile + 1) * COLUMNS > VOCABULARY:
                 low = tl.where(tile * COLUMNS + 2 * pair < VOCABULARY, low, 0.0)
@@ -118,7 +120,7 @@ def _kept(  # type: ignore[no-untyped-def]
         log_sum = largest + tl.log(tl.sum(share, 0))
         uniform = smoothing / VOCABULARY
         for tile in tl.static_range(len(tiles)):
-            low, high = _widened(tiles[tile], 32 - half)
+            low, high = _widen(tiles[tile], 32 - half)
             low, high = _rough_share(low, log_sum) - uniform, _rough_share(high, log_sum) - uniform
             gradient = tl.interleave(low.to(tl.bfloat16), high.to(tl.bfloat16))
             tl.store(logits_ptr + tile * COLUMNS + column, gradient, tile * COLUMNS + column < WIDTH)
@@ -166,26 +168,26 @@ def _read_twice(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _widened(pairs, bits):  # type: ignore[no-untyped-def]
-    """Two bfloat16 in one number, as two float32."""
+def _widen(pairs, bits):  # type: ignore[no-untyped-def]
+    """Convert two bfloat16 in one number to two float32."""
     return (pairs << bits).to(tl.float32, bitcast=True), (pairs & (-1 << bits)).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def _share(logit, of):  # type: ignore[no-untyped-def]
-    """exp(logit - of), of the difference: a product of each would be rounded as they are large."""
+    """Compute exp(logit - of) from the difference: a product of each would be rounded as they are large."""
     return tl.exp2((logit - of) * LOG2_E)
 
 
 @triton.jit
 def _rough_share(logit, of):  # type: ignore[no-untyped-def]
-    """The same in one operation less, for logits that were rounded to 2^-8."""
+    """Compute `_share` in one operation less, for logits that were rounded to 2^-8."""
     return tl.exp2(logit * LOG2_E - of * LOG2_E)
 
 
 @triton.jit
 def _leave_out(logits_ptr, loss_ptr, likelihood_ptr, WIDTH: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A row that doesn't count."""
+    """Write zeros for a row that doesn't count."""
     column = tl.arange(0, COLUMNS)
     for first in range(0, WIDTH, COLUMNS):
         tl.store(logits_ptr + first + column, tl.zeros((COLUMNS,), tl.float32), first + column < WIDTH)
@@ -195,7 +197,7 @@ def _leave_out(logits_ptr, loss_ptr, likelihood_ptr, WIDTH: tl.constexpr, COLUMN
 
 @triton.jit
 def _answer(pointers, at_target, share, log_sum, total, smoothing, uniform):  # type: ignore[no-untyped-def]
-    """Loss, likelihood, and the gradient at the target, over the one that was written there as if it were none."""
+    """Write loss, likelihood, and the gradient at the target, over the one that was written there as for other ids."""
     loss_ptr, likelihood_ptr, gradient_ptr = pointers
     tl.store(loss_ptr, log_sum - (1.0 - smoothing) * at_target - uniform * total)
     tl.store(likelihood_ptr, log_sum - at_target)

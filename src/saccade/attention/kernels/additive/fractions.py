@@ -32,23 +32,22 @@ class Tiling(NamedTuple):
 
     @property
     def threads(self) -> int:
-        """Of a block."""
         return 32 * self.warps_t * self.warps_s * self.split
 
     def stages(self, at_least: int = 0) -> int:
-        """Floats of shared memory for two stages of both sides."""
+        """Count the floats of shared memory for two stages of both sides."""
         width = DEPTH * self.split
         return 2 * max(32 * (self.warps_t + self.warps_s) * (width + 4) + width, at_least)
 
     def bytes_to_attend(self, value_width: int, raw_width: int = 0) -> int:
-        """Stages (or both halves of the weights), sums, four rows; what v says, if nothing was prepared."""
+        """Count the bytes of shared memory: stages (or both halves of the weights), sums, four rows, v of raw terms."""
         tile_t, tile_s = 32 * self.warps_t, 32 * self.warps_s
         sums = tile_t * (-(-value_width // 32) * 32)
         folded = 2 * raw_width + self.threads // 16 + 1 if raw_width else 0
         return 4 * (self.stages(tile_t * tile_s) + sums + 4 * tile_t + folded)
 
     def defines(self, dtype: torch.dtype, *, raw: bool = False) -> dict[str, int]:
-        """For the compiler."""
+        """Return the definitions for the compiler."""
         shape = {"WARPS_T": self.warps_t, "WARPS_S": self.warps_s, "SPLIT": self.split}
         return {"INPUT": INPUTS[dtype], **shape, "RAW": int(raw)}
 
@@ -81,7 +80,6 @@ class Beyond(NamedTuple):
     limit: float = 0.0
 
     def struct(self) -> _Beyond:
-        """The C++ struct."""
         return _Beyond(pointer(self.range_B2), self.limit)
 
 
@@ -94,12 +92,12 @@ class RawTerms(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """B, T, S."""
+        """The numbers of entries, queries and keys."""
         return self.query.shape[0], self.query.shape[1], self.key.shape[1]
 
     @property
     def padded(self) -> int:
-        """A, as a whole number of fours."""
+        """The hidden width A, rounded up to a multiple of four."""
         return -(-self.query.shape[-1] // 4) * 4
 
     def scores(self, *made: Tensor) -> _Scores:
@@ -125,11 +123,11 @@ class Prepared(NamedTuple):
 
     @property
     def raw(self) -> RawTerms:
-        """What it was made of."""
+        """The terms that it was made of."""
         return RawTerms(self.query, self.key, self.v)
 
     def part(self, count: slice, steps: slice) -> Prepared:
-        """Some batch entries, or some queries (whole blocks of them) of one."""
+        """Return some batch entries, or some queries (whole blocks of them) of one."""
         blocks = slice(steps.start // ROWS, -(-steps.stop // ROWS))
         cuts = (steps, None, None, steps, None, None, None, blocks, None)
         parts = [tensor[count] if cut is None else tensor[count, cut] for tensor, cut in zip(self, cuts, strict=True)]
@@ -138,7 +136,7 @@ class Prepared(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """B, T, S."""
+        """The numbers of entries, queries and keys."""
         return self.raw.sizes
 
     def scores(self) -> _Scores:
@@ -147,7 +145,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(query_BTA: Tensor, key_BSA: Tensor, v_BA: Tensor, *, beyond: Beyond | None = None) -> Prepared:
-    """Exponentials of queries and keys, v folded into the queries', and bounds on their products."""
+    """Compute the exponentials of queries and keys, with v in the queries', and bounds on their products."""
     (count, num_queries, width), num_keys = query_BTA.shape, key_BSA.shape[1]
     padded = -(-width // 4) * 4
     query_blocks, key_blocks = -(-num_queries // ROWS), -(-num_keys // ROWS)
@@ -173,7 +171,7 @@ def prepare(query_BTA: Tensor, key_BSA: Tensor, v_BA: Tensor, *, beyond: Beyond 
 
 
 def scores(prepared: Prepared) -> Tensor:
-    """e_ts = v·tanh(q_t + k_s), [B, T, S] in float32."""
+    """Compute e_ts = v·tanh(q_t + k_s), [B, T, S] in float32."""
     count, num_queries, num_keys = prepared.sizes
     score_BTS = prepared.v.new_empty(prepared.sizes)
     tiles = count * -(-num_queries // 64) * -(-num_keys // 64)
@@ -187,7 +185,7 @@ def scores(prepared: Prepared) -> Tensor:
 
 
 def tiling_to_attend(count: int, num_queries: int, value_width: int) -> Tiling | None:
-    """The larger tile where it fills the device and two fit a multiprocessor; None: nothing fits."""
+    """Choose the larger tile if it fills the device and two fit a multiprocessor; None if no tile fits."""
     tiles = count * -(-num_queries // 32)
     if FEW.bytes_to_attend(value_width) <= SHARED_LIMIT and tiles <= ONE_EACH:
         return FEW
@@ -197,7 +195,7 @@ def tiling_to_attend(count: int, num_queries: int, value_width: int) -> Tiling |
 
 
 def tiling_to_attend_raw(query_BTA: Tensor, key_BSA: Tensor, value_BSD: Tensor) -> Tiling | None:
-    """For entries whose keys are one tile, with nothing prepared; None: it must be, or nothing fits."""
+    """Choose a tile for entries whose keys fit in it, from raw terms; None if they must be prepared first."""
     (count, num_queries, width), (_, num_keys, value_width) = query_BTA.shape, value_BSD.shape
     size = 4 * query_BTA.element_size()
     if width % 4 or any(x.data_ptr() % size for x in (query_BTA, key_BSA)):
@@ -220,7 +218,7 @@ def attend(
     beyond: Beyond | None = None,
     kept: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The weighted sums [B, T, D], and the logarithm of each row's sum of e^score [B, T] (no key: infinite).
+    """Compute the weighted sums [B, T, D], and the log of each row's sum of e^score [B, T] (infinite without keys).
 
     `over`: where they are written, if `beyond` leaves some entries as they are. `kept`: where the weights [B, T, S] are
     written, before dropout, if all keys are one tile.
@@ -233,7 +231,7 @@ def attend(
     defines = {**tiling.defines(value_BSD.dtype, raw=raw_width > 0), "BLOCKS": max(1, 512 // tiling.threads)}
     module = nvrtc.load((*TILED, *sources("additive_attend.cu")), defines, value_BSD.device)
     grid = (-(-num_queries // (32 * tiling.warps_t)), count, 1)
-    structs = [prepared.scores(), scope.allowed(), dropout.drawing()]
+    structs = [prepared.scores(), scope.struct(), dropout.struct()]
     tensors = [pointer(x) for x in (value_BSD, *over, kept)]
     arguments = [*structs, *tensors, ctypes.c_int(width), (beyond or Beyond()).struct()]
     shared = tiling.bytes_to_attend(width, raw_width)
@@ -250,7 +248,7 @@ def attend_prepared_or_raw(
     over: tuple[Tensor, Tensor] | None = None,
     beyond: Beyond | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """As `attend`, by what is quicker."""
+    """Attend from raw or prepared terms, whichever is quicker."""
     count, num_queries, _ = raw.sizes
     prepared: RawTerms | Prepared = raw
     tiling = tiling_to_attend_raw(raw.query, raw.key, value_BSD)

@@ -39,7 +39,7 @@ Operator = Callable[..., tuple[Tensor, Tensor]]
 
 
 def refuses(call: Call) -> str | None:
-    """Why this call can't run here."""
+    """Return why the kernel can't run this call, or None."""
     if not isinstance(call.score, Additive):
         return "the score is not additive"
     if not isinstance(call.normalizer, Softmax):
@@ -74,14 +74,14 @@ def run(call: Call, attend: Operator | None = None) -> Attended:
     heads_lead = len(call.score.heads) > 0 and len(leading) == 1 + len(call.score.heads)
     projected = call.score.project(call.query)
     query, key, value = (
-        _folded(tensor.to(projected.dtype).expand(*leading, -1, -1), heads_lead)
+        _fold(tensor.to(projected.dtype).expand(*leading, -1, -1), heads_lead)
         for tensor in (projected, call.memory, call.value)
     )
-    v = _folded(call.score.v.float().unsqueeze(-2).expand(*leading, -1, -1), heads_lead).squeeze(-2)
+    v = _fold(call.score.v.float().unsqueeze(-2).expand(*leading, -1, -1), heads_lead).squeeze(-2)
     seed = draw_seed(query.device) if call.dropout else None
     unpacked = unpack(call)
     if unpacked is None:
-        scope = scope_of(call).turned(leading[0]) if heads_lead else scope_of(call)
+        scope = scope_of(call).swap_axes(leading[0]) if heads_lead else scope_of(call)
     else:
         scope = unpacked.scope(*call.mask.band)
         query, key, value = unpacked.queries(query), unpacked.keys(key), unpacked.keys(value)
@@ -94,8 +94,8 @@ def run(call: Call, attend: Operator | None = None) -> Attended:
     return Attended(output.view(*leading, *output.shape[-2:]))
 
 
-def _folded(x: Tensor, heads_lead: bool) -> Tensor:
-    """[*leading, T, D] -> [B, T, D]; heads first, as a product with a matrix for each head leaves them."""
+def _fold(x: Tensor, heads_lead: bool) -> Tensor:
+    """Fold [*leading, T, D] to [B, T, D]; heads first, as a product with a matrix for each head leaves them."""
     count = math.prod(x.shape[:-2])
     return (x.movedim(0, -3) if heads_lead else x).reshape(count, *x.shape[-2:]).contiguous()
 
@@ -154,7 +154,7 @@ def additive_attention_backward(grad_BTD: Tensor, given: AdditiveInputs) -> tupl
 
 
 def parts(count: int, num_queries: int, num_keys: int) -> Iterator[tuple[slice, slice]]:
-    """Whole batch entries, as many as PAIRS allow, or blocks of queries of one."""
+    """Yield whole batch entries, as many as PAIRS allow, or blocks of queries of one."""
     if num_queries * num_keys <= PAIRS:
         size = max(1, PAIRS // (num_queries * num_keys))
         for first in range(0, count, size):

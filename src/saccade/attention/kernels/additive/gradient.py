@@ -25,12 +25,12 @@ class _Target(ctypes.Structure):
 
 
 def warps_for(num_keys: int) -> int:
-    """Of a block."""
+    """Choose the warps of a block."""
     return next((warps for warps in WARPS if warps * LANE_KEYS >= num_keys), WARPS[-1])
 
 
 def bytes_of(warps: int) -> int:
-    """Of shared memory: two stages of queries, g, and the warps' sums."""
+    """Count the bytes of shared memory: two stages of queries, g, and the warps' sums."""
     queries = 2 * warps
     return 4 * 2 * queries * (SLICE + warps * LANE_KEYS + warps * SLICE)
 
@@ -45,10 +45,10 @@ def gradients(
     *,
     add: bool = False,
 ) -> tuple[Callable[[], None], Tensor]:
-    """From g = d / d score (float32): what will write the gradients of query and key, and that of v, [B, A].
+    """Return a call that writes the gradients of query and key from g = d / d score (float32), and v's gradient [B, A].
 
-    It may be called on another stream, and holds the memory that it needs. All tensors are contiguous. The gradients
-    may be float32 or as the inputs are. `add`: to what `of_key`, float32, holds.
+    The call may be made on another stream, and holds the memory that it needs. All tensors are contiguous. The
+    gradients may be float32 or in the inputs' dtype. `add`: to what `of_key`, float32, holds.
     """
     (count, num_queries, width), num_keys = query_BTA.shape, key_BSA.shape[1]
     if not num_queries or not num_keys:

@@ -1,4 +1,4 @@
-"""W q of few rows by a small kernel, in parts of the width: who reads them adds them up, and may begin beside it."""
+"""W q of few rows by a small kernel, in parts of the width: their reader adds them up, and may begin early."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class _Plan(NamedTuple):
     shared: int
 
 
-def projected(query_B1D: Tensor, weight_AD: Tensor, module: nvrtc.Module) -> tuple[Tensor, int]:
-    """W q, [..., 1, A], and 0; of few rows in parts [parts, B, A] (float32), and how many they are."""
+def project(query_B1D: Tensor, weight_AD: Tensor, module: nvrtc.Module) -> tuple[Tensor, int]:
+    """Compute W q, [..., 1, A], and return it with 0; few rows in parts [parts, B, A] (float32), with their number."""
     num_outputs, width = weight_AD.shape
     count = query_B1D.numel() // width
     if count > FEW_ROWS or weight_AD.dtype != query_B1D.dtype or not weight_AD.is_contiguous():

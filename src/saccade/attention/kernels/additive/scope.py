@@ -1,4 +1,4 @@
-"""What a query and a key may do, as kernels in CUDA C++ read it: whether they meet, whether they are dropped."""
+"""Which queries and keys meet and which weights are dropped, as kernels in CUDA C++ read it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Scope(NamedTuple):
     mask: Tensor | None = None
     inner: int = 1
 
-    def allowed(self) -> Allowed:
-        """The C++ struct."""
+    def struct(self) -> Allowed:
+        """Return the C++ struct."""
         low = -UNBOUNDED if self.low is None else self.low
         high = UNBOUNDED if self.high is None else self.high
         if self.mask is None:
@@ -46,13 +46,13 @@ class Scope(NamedTuple):
         strides = (stride if size > 1 else 0 for size, stride in zip(self.mask.shape, self.mask.stride(), strict=True))
         return Allowed(pointer(self.mask), self.inner, *strides, low, high)
 
-    def turned(self, outer: int) -> Scope:
-        """The same for entries in the other order: what was the inner of both axes leads."""
+    def swap_axes(self, outer: int) -> Scope:
+        """Return the same for entries in the other order: the inner of both axes leads."""
         return self._replace(mask=None if self.mask is None else self.mask.transpose(0, 1), inner=outer)
 
 
 def scope_of(call: Call) -> Scope:
-    """The mask as a kernel reads it: the band alone, or also booleans no larger than they must be."""
+    """Return the mask as a kernel reads it: the band alone, or also booleans no larger than they must be."""
     low, high = call.mask.band
     if call.mask.is_band:
         return Scope(low, high)
@@ -73,8 +73,8 @@ class Dropout(NamedTuple):
     share: float = 0.0
     seed: Tensor | None = None
 
-    def drawing(self) -> Drawing:
-        """The C++ struct."""
+    def struct(self) -> Drawing:
+        """Return the C++ struct."""
         return Drawing(pointer(self.seed), round(self.share * (1 << 32)), 1 / (1 - self.share))
 
 
@@ -110,7 +110,7 @@ NO_OPTION_GRADIENTS = (None,) * (len(AdditiveInputs._fields) - 4)  # for all but
 
 
 class Masked(NamedTuple):
-    """What a part of the pairs, beginning at a batch entry and a query, may see and drops."""
+    """The scope and dropout of a part of the pairs, which begins at a batch entry and a query."""
 
     scope: Scope
     dropout: Dropout

@@ -1,8 +1,8 @@
 """The additive score on the tensor cores: a sine series of tanh separates queries from keys (docs/additive.md).
 
 |score error| <= ERROR * sum |v| + the rounding of its float16 features, as long as max |q| + max |k| <= RANGE in a
-batch entry. That is found out on the device; entries beyond it are computed again by the exact kernel, which returns
-at once for the others. The gradients are the exact ones.
+batch entry. The device checks this; entries beyond it are computed again by the exact kernel, which returns at once
+for the others. The gradients are the exact ones.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ refuses = fused.refuses  # what the exact kernel can't take over, this one doesn
 
 
 def run(call: Call) -> Attended:
-    """As the exact kernel, by the series."""
+    """Attend as the exact kernel does, by the series."""
     return fused.run(call, additive_series)
 
 
 def features(query_BTA: Tensor, key_BSA: Tensor, v_BA: Tensor) -> SineFeatures:
-    """Sines and cosines of both sides, v and the coefficients folded into the queries'."""
+    """Compute sines and cosines of both sides; v and the coefficients go into the queries'."""
     count, _, width = query_BTA.shape
     range_B2 = v_BA.new_zeros(count, 2)
     series = _Series(BASE, (ctypes.c_float * TERMS)(*COEFFICIENTS))
@@ -92,7 +92,7 @@ additive_series.register_autograd(fused.differentiate, setup_context=fused.keep)
 def _weights(score_BTS: Tensor, log_sum_BT: Tensor, masked: Masked, dtype: torch.dtype) -> Tensor:
     count, num_queries, num_keys = score_BTS.shape
     weight = score_BTS.new_empty(score_BTS.shape, dtype=dtype)
-    structs = [masked.scope.allowed(), masked.dropout.drawing()]
+    structs = [masked.scope.struct(), masked.dropout.struct()]
     sizes = [ctypes.c_int(x) for x in (num_queries, num_keys, masked.first_n, masked.first_t)]
     tensors = [pointer(x) for x in (score_BTS, weight, log_sum_BT)]
     module = nvrtc.load(FILES, _defines(dtype), score_BTS.device)

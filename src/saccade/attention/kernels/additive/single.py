@@ -1,4 +1,4 @@
-"""Additive attention of one query at a time, as a recurrent decoder asks: one kernel, and one for W q."""
+"""Additive attention of one query at a time, as a recurrent decoder needs it: one kernel, and one for W q."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.autograd.function import FunctionCtx
 from saccade.attention.call import Attended, Call
 from saccade.attention.kernels.additive import sources
 from saccade.attention.kernels.additive.fractions import INPUTS, SHARED_LIMIT
-from saccade.attention.kernels.additive.project import ONE_EACH, projected
+from saccade.attention.kernels.additive.project import ONE_EACH, project
 from saccade.attention.kernels.additive.scope import (
     NO_OPTION_GRADIENTS,
     AdditiveInputs,
@@ -40,7 +40,7 @@ MOST_SPAN, MANY_KEYS = 256, 1024  # threads that share a key; with more keys tha
 
 _SIZES = ("num_keys", "width", "value_width", "v_stride", "v_is_wide", "parts", "joined", "span")
 _DEFINES = {dtype: {"INPUT": number} for dtype, number in INPUTS.items()}
-_ANY_KEY, _NO_DROPOUT = Scope().allowed(), Dropout().drawing()
+_ANY_KEY, _NO_DROPOUT = Scope().struct(), Dropout().struct()
 
 
 class _Step(ctypes.Structure):
@@ -53,7 +53,7 @@ class _Step(ctypes.Structure):
 
 
 def refuses(call: Call) -> str | None:
-    """Why this call can't run here."""
+    """Return why the kernel can't run this call, or None."""
     if not isinstance(call.score, Additive):
         return "the score is not additive"
     if call.num_queries != 1:
@@ -64,13 +64,13 @@ def refuses(call: Call) -> str | None:
         return "a bias or a mask that weighs its keys was given"
     if call.query.dtype not in INPUTS or not math.prod(call.leading) or not call.value.shape[-1]:
         return f"it takes float32, bfloat16 and float16, a row and values of some width, not {call.query.dtype}"
-    if _shared(call.num_keys, call.score.v.shape[-1], call.value.shape[-1]) > SHARED_LIMIT:
+    if _shared_bytes(call.num_keys, call.score.v.shape[-1], call.value.shape[-1]) > SHARED_LIMIT:
         return "the keys don't fit its shared memory"
     return nvrtc.refuses(call.query.device)
 
 
 def run(call: Call) -> Attended:
-    """Project, fold the leading axes, attend; the weights come with it."""
+    """Project, fold the leading axes, attend; the kernel also writes the weights."""
     assert isinstance(call.score, Additive)
     if is_plain(call):
         return at_once(call)
@@ -92,7 +92,7 @@ def run(call: Call) -> Attended:
 
 
 def is_plain(call: Call) -> bool:
-    """A step that nobody differentiates, compiles or traces: an operator would cost more than its kernel."""
+    """Return True if no gradient, compiler or tracer wants the step: an operator would cost more than its kernel."""
     score, mask, (query, memory, value) = call.score, call.mask, (call.query, call.memory, call.value)
     assert isinstance(score, Additive)
     length = mask.length
@@ -112,14 +112,14 @@ def is_plain(call: Call) -> bool:
 
 
 def pays(call: Call) -> bool:
-    """Whether a plain step is quickest here: with many rows a Triton kernel is, where the host doesn't count."""
+    """Return True if a plain step is quickest here: in a captured graph, a Triton kernel is quicker for many rows."""
     query = call.query
     is_few = query.numel() <= ONE_EACH * query.shape[-1]
     return is_few or query.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
 
 
 def at_once(call: Call) -> Attended:
-    """Two kernels, one behind the other, and nothing else on the host."""
+    """Launch two kernels, one behind the other, and do nothing else on the host."""
     score, query, memory, value, length = call.score, call.query, call.memory, call.value, call.mask.length
     assert isinstance(score, Additive)
     dtype, leading, (num_keys, width), value_width = query.dtype, query.shape[:-2], memory.shape[-2:], value.shape[-1]
@@ -132,7 +132,7 @@ def at_once(call: Call) -> Attended:
     v: Tensor = score.v
     if v.dtype != dtype:
         v = v.float()
-    made, parts = projected(query, score.W, module)
+    made, parts = project(query, score.W, module)
     plan = _plan_of(memory, value, math.prod(leading), module)
     step = _Step(
         made.data_ptr(),
@@ -169,7 +169,7 @@ class _Plan(NamedTuple):
 
 
 def _plan_of(key_BSA: Tensor, value_BSD: Tensor, count: int, module: nvrtc.Module) -> _Plan:
-    """Whether a block has its keys in shared memory is said by where they lie, too."""
+    """Plan a launch; where keys and values lie decides, too, whether a block has them in shared memory."""
     lies_well = not (key_BSA.data_ptr() | value_BSD.data_ptr()) % 16
     sizes = (count, *key_BSA.shape[-2:], value_BSD.shape[-1], key_BSA.itemsize)
     return _plan(*sizes, lies_well, module.has_clusters)
@@ -183,7 +183,7 @@ def _plan(
     most = max(1, min(ONE_EACH // count, MOST_SHARERS, value_width // LEAST_COLUMNS))
     sharers = -(-quads // -(-quads // most))
     cluster = sharers if has_clusters else 1
-    shared, of_keys = _shared_forward(num_keys, width), -(-num_keys // cluster) * width * itemsize
+    shared, of_keys = _forward_bytes(num_keys, width), -(-num_keys // cluster) * width * itemsize
     # where others wait for a multiprocessor, they'd wait longer
     holds = lies_well and count <= ONE_EACH and not (width % 4 or value_width % 4) and shared + of_keys <= SHARED_LIMIT
     kernel, shared = ("step_beside", shared + of_keys) if holds else ("step", shared)
@@ -206,7 +206,7 @@ def additive_single(given: AdditiveInputs) -> tuple[Tensor, Tensor]:
     module = nvrtc.load(FILES, _DEFINES[value_BSD.dtype], value_BSD.device)
     plan = _plan_of(key_BSA, value_BSD, count, module)
     sizes = (num_keys, width, value_width, _stride(v), 1, 0, plan.cluster > 1, plan.span)  # in the order of _SIZES
-    step = _Step(*tensors, *sizes, given.scope.allowed(), given.dropout.drawing())
+    step = _Step(*tensors, *sizes, given.scope.struct(), given.dropout.struct())
     module.launch(plan.kernel, plan.grid, FORWARD_THREADS, plan.shared, [step], cluster=plan.cluster)
     return output, weight
 
@@ -224,12 +224,12 @@ def additive_single_backward(
     grad_B1D = grad_B1D.contiguous()
     grad_weight_BS = None if grad_weight_BS is None else grad_weight_BS.contiguous()
     inputs = (grad_B1D, grad_weight_BS, query_B1A, key_BSA, v, value_BSD, weight_BS)
-    structs = [given.scope.allowed(), given.dropout.drawing()]
+    structs = [given.scope.struct(), given.dropout.struct()]
     outputs = [pointer(x) for x in (of_query, of_key, of_v, of_value)]
     sizes = [ctypes.c_int(x) for x in (num_keys, width, value_width, _stride(v))]
     module = nvrtc.load(FILES, _DEFINES[value_BSD.dtype], value_BSD.device)
     arguments = [*(pointer(x) for x in inputs), *structs, *outputs, *sizes]
-    shared = _shared(num_keys, width, value_width)
+    shared = _shared_bytes(num_keys, width, value_width)
     module.launch("step_backward", (count, 1, 1), THREADS, shared, arguments)
     return of_query, of_key, of_v.sum(0, keepdim=True) if v.shape[0] < count else of_v, of_value
 
@@ -238,19 +238,19 @@ def _stride(v: Tensor) -> int:
     return v.shape[-1] if v.shape[0] > 1 else 0
 
 
-def _shared(num_keys: int, width: int, value_width: int) -> int:
-    """Bytes of the larger pass; backward the gradients of scores and output, and scratch."""
-    return max(4 * (num_keys + THREADS + value_width), _shared_forward(num_keys, width))
+def _shared_bytes(num_keys: int, width: int, value_width: int) -> int:
+    """Count the bytes of the larger pass; the backward pass holds the gradients of scores and output, and scratch."""
+    return max(4 * (num_keys + THREADS + value_width), _forward_bytes(num_keys, width))
 
 
-def _shared_forward(num_keys: int, width: int) -> int:
-    """Bytes: the query, v, sums of four columns a thread, parts of the scores and weights; without the keys."""
+def _forward_bytes(num_keys: int, width: int) -> int:
+    """Count the bytes of the query, v, sums of four columns a thread, parts of scores and weights; without the keys."""
     rows = 1 + _span(num_keys, width) // 32
     return 16 * (2 * -(-width // 4) + FORWARD_THREADS + -(-rows * num_keys // 4))
 
 
 def _span(num_keys: int, width: int) -> int:
-    """Threads that share a key, in whole warps, each with four dimensions at a time."""
+    """Choose how many threads share a key, in whole warps, each with four dimensions at a time."""
     if num_keys > MANY_KEYS:
         return 32
     quads = -(-width // 4)

@@ -1,4 +1,4 @@
-"""One additive look of a decoder, which asks step by step: scores, softmax and context in one Triton kernel.
+"""One step of a decoder's additive attention: scores, softmax and context in one Triton kernel.
 
 The keys, the values and v are constants here: a loop makes their gradients once, for all its steps
 (`ops.shared_gradients`). The backward kernel computes the scores' tanh again and returns the query's gradient alone.
@@ -41,7 +41,7 @@ class AdditiveStepOutputs(NamedTuple):
 
 
 def refuses(call: Call) -> str | None:
-    """Why this call can't run here."""
+    """Return why the kernel can't run this call, or None."""
     if not isinstance(call.score, Additive) or call.score.heads:
         return "the score is not additive, or has heads"
     if (
@@ -69,7 +69,7 @@ def refuses(call: Call) -> str | None:
 
 
 def run(call: Call) -> Attended:
-    """W q as everywhere, then one kernel."""
+    """Project the query, then attend in one kernel."""
     assert isinstance(call.score, Additive)
     query_BA = call.score.project(call.query).squeeze(-2)
     length_B = call.mask.length

@@ -45,7 +45,7 @@ TILES = {True: StepBlocks(8192, 4, 3), False: StepBlocks(8192, 4, 2)}  # few row
 
 @triton.jit
 def _tanh(x, FAST: tl.constexpr):
-    """To the last bits; or as the device's own instruction has it, to 2^-11, which half precision doesn't see."""
+    """Compute tanh to the last bits; or by the device's own instruction, to 2^-11, which half precision doesn't see."""
     if FAST:
         y = tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
     else:
@@ -60,7 +60,7 @@ def _vector(start, column, width: tl.constexpr):
 
 @triton.jit
 def _rows(start, row, is_real, column, width: tl.constexpr):
-    """Real rows, [KEYS, BLOCK]; zeros elsewhere."""
+    """Read real rows, [KEYS, BLOCK]; zeros elsewhere."""
     is_there = is_real[:, None] & (column < width)[None, :]
     return tl.load(start + row[:, None] * width + column[None, :], is_there, 0.0).to(tl.float32)
 

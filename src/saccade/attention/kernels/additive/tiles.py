@@ -7,7 +7,7 @@ On a CPU the hyperbolic tangent costs about twenty times a division. It separate
 so the exponentials are taken once per query and once per key, and a term costs one multiply-add and one
 reciprocal. Where |q| or |k| is so large that an exponential could overflow on its way (or isn't a number), the
 tiles compute tanh itself. The backward pass computes each tile again instead of keeping it. On an NVIDIA
-device `additive_fused` and `additive_cuda` do the same in CUDA C++ (docs/additive.md).
+device `fused` and `fractions` do the same in CUDA C++ (docs/additive.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from saccade.attention.kernels.additive import fractions, fused, gradient, singl
 from saccade.attention.reference import reference
 from saccade.attention.scores import Additive
 from saccade.ops.kernels import nvrtc
-from saccade.ops.precision import widened
+from saccade.ops.precision import widen
 
 REASON = "the additive score is computed in tiles that fit the cache"
 TILE_ELEMENTS = {"cpu": 1 << 19}  # 2 MiB of float32: what two cores' second-level caches hold
@@ -35,21 +35,21 @@ FEW_TERMS = 1 << 16
 
 
 def refuses(call: Call) -> str | None:
-    """Why this call can't run here."""
+    """Return why the kernel can't run this call, or None."""
     if not isinstance(call.score, Additive):
         return "the score is not additive"
     return None
 
 
 def pays(call: Call) -> bool:
-    """Whether the call is more than a handful of terms, which the plain equation computes sooner."""
+    """Return True if the call has more than a handful of terms, which the plain equation computes sooner."""
     assert isinstance(call.score, Additive)
     terms = math.prod(call.leading) * call.num_queries * call.num_keys * call.score.v.shape[-1]
     return terms > FEW_TERMS
 
 
 def run(call: Call) -> Attended:
-    """In one kernel where there is one; else the tiled score, then mask, normaliser and weighted sum as everywhere."""
+    """Run one kernel where there is one; else the tiled score, then mask, normaliser and weighted sum as everywhere."""
     assert isinstance(call.score, Additive)
     if single.refuses(call) is None:
         return single.run(call)
@@ -74,7 +74,7 @@ def _score(score: Additive, leading: tuple[int, ...], query: Tensor, memory: Ten
 
 @torch.library.custom_op("saccade::additive_score", mutates_args=())
 def additive_score(query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> Tensor:
-    """e_ts = vᵀ tanh(q_t + k_s), [B, T, S]."""
+    """Compute e_ts = vᵀ tanh(q_t + k_s), [B, T, S]."""
     with torch.autocast(query_BTD.device.type, enabled=False):
         return _forward(query_BTD, key_BSD, v_BD)
 
@@ -89,7 +89,7 @@ def _(query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> Tensor:
 def additive_score_backward(
     grad_BTS: Tensor, query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor, wants_query: bool, wants_key: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients for q, k and v; zeros for q, or for k and v, where they aren't wanted."""
+    """Compute the gradients for q, k and v; zeros for q, or for k and v, where they aren't wanted."""
     with torch.autocast(query_BTD.device.type, enabled=False):
         return _backward(grad_BTS, query_BTD, key_BSD, v_BD, wants_query, wants_key)
 
@@ -142,7 +142,7 @@ class _Tiles(NamedTuple):
             tile.tanh_()
 
     def bend_(self, tile: Tensor) -> None:
-        """r -> r - r²; tanh -> 1 - tanh²."""
+        """Replace r by r - r², or tanh by 1 - tanh², in place."""
         if self.separated:
             tile.addcmul_(tile, tile, value=-1)
         else:
@@ -158,7 +158,7 @@ def _forward(query_BTD: Tensor, key_BSD: Tensor, v_BD: Tensor) -> Tensor:
     if _is_native(query_BTD):
         inputs = (query_BTD.contiguous(), key_BSD.contiguous(), v_BD.float().contiguous())
         return fractions.scores(fractions.prepare(*inputs)).to(query_BTD.dtype)
-    query, key, v = (widened(tensor) for tensor in (query_BTD, key_BSD, v_BD))
+    query, key, v = (widen(tensor) for tensor in (query_BTD, key_BSD, v_BD))
     tiles = _separate(query, key)
     score_BTS = query.new_empty(*query.shape[:2], key.shape[1])
     for tile, b, t, s in _tiling(query, key):
@@ -178,7 +178,7 @@ def _backward(
         launch, of_v = gradient.gradients(*inputs, grad_BTS.float().contiguous(), of_query, of_key)
         launch()
         return of_query, of_key, of_v.to(v_BD.dtype)
-    grad, query, key, v = (widened(tensor) for tensor in (grad_BTS, query_BTD, key_BSD, v_BD))
+    grad, query, key, v = (widen(tensor) for tensor in (grad_BTS, query_BTD, key_BSD, v_BD))
     tiles = _separate(query, key)
     grad_query, grad_key, grad_v = (torch.zeros_like(tensor) for tensor in (query, key, v))
     intercept, slope = tiles.line
@@ -200,7 +200,7 @@ def _backward(
 
 
 def _separate(query: Tensor, key: Tensor) -> _Tiles:
-    """Exponentials where they pay and can't overflow on their own, else the arguments themselves.
+    """Return exponentials where they pay and can't overflow on their own, else the arguments themselves.
 
     With one query a key's exponential serves one pair: tanh takes no longer, and is the more exact.
     """
@@ -212,7 +212,7 @@ def _separate(query: Tensor, key: Tensor) -> _Tiles:
 
 
 def _tiling(query: Tensor, key: Tensor) -> Iterator[tuple[Tensor, slice, slice, slice]]:
-    """Scratch tiles [b, t, s, D] over one buffer, with the slices they stand for."""
+    """Yield scratch tiles [b, t, s, D] over one buffer, with the slices they stand for."""
     (count, num_queries, width), num_keys = query.shape, key.shape[1]
     room = max(1, TILE_ELEMENTS.get(query.device.type, ACCELERATOR_TILE_ELEMENTS) // width)
     s_size = min(num_keys, TILE_KEYS, room)

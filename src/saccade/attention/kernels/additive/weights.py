@@ -27,30 +27,30 @@ ROW_LANES = (8, 32, ROW_THREADS)  # threads of a row: as few as hold it, else al
 
 
 def weights_and_gradient(score_BTS: Tensor, g_BTS: Tensor, masked: Masked, dtype: torch.dtype) -> Tensor:
-    """The weights as they met the values, in `dtype`; in `g_BTS` the gradient of the weights becomes the scores'."""
+    """Return the weights after dropout, in `dtype`; replace the weights' gradient in `g_BTS` by the scores'."""
     weight = score_BTS.new_empty(score_BTS.shape, dtype=dtype)
-    structs = [masked.scope.allowed(), masked.dropout.drawing()]
+    structs = [masked.scope.struct(), masked.dropout.struct()]
     first = [ctypes.c_int(masked.first_n), ctypes.c_int(masked.first_t)]
     _launch_rows("weights_and_gradient", [score_BTS, g_BTS, weight], structs, dtype, *first)
     return weight
 
 
 def softmax(score_BTS: Tensor, scope: Scope, dropout: Dropout, dtype: torch.dtype) -> Tensor:
-    """Scores become weights, in place; returned as they meet the values, in `dtype`."""
-    weight = _met(score_BTS, dropout, dtype)
+    """Replace scores by weights, in place; return them after dropout, in `dtype`."""
+    weight = _weights_like(score_BTS, dropout, dtype)
     tensors = [score_BTS, None if weight is score_BTS else weight]
-    _launch_rows("softmax", tensors, [scope.allowed(), dropout.drawing()], dtype)
+    _launch_rows("softmax", tensors, [scope.struct(), dropout.struct()], dtype)
     return weight
 
 
 def softmax_backward(a_BTS: Tensor, g_BTS: Tensor, dropout: Dropout, dtype: torch.dtype) -> Tensor:
-    """In `g_BTS` the gradient of the weights becomes the scores'; returns the weights as they met the values."""
-    weight = _met(a_BTS, dropout, dtype)
-    _launch_rows("softmax_backward", [a_BTS, g_BTS, None if weight is a_BTS else weight], [dropout.drawing()], dtype)
+    """Replace the weights' gradient in `g_BTS` by the scores'; return the weights after dropout."""
+    weight = _weights_like(a_BTS, dropout, dtype)
+    _launch_rows("softmax_backward", [a_BTS, g_BTS, None if weight is a_BTS else weight], [dropout.struct()], dtype)
     return weight
 
 
-def _met(a_BTS: Tensor, dropout: Dropout, dtype: torch.dtype) -> Tensor:
+def _weights_like(a_BTS: Tensor, dropout: Dropout, dtype: torch.dtype) -> Tensor:
     return a_BTS if dtype == torch.float32 and not dropout.share else torch.empty_like(a_BTS, dtype=dtype)
 
 
@@ -68,7 +68,7 @@ def _launch_rows(
 
 
 def wide_product(a: Tensor, b: Tensor) -> Tensor:
-    """a b in float32, whatever they are stored in."""
+    """Multiply two batches of matrices; the product is float32 whatever they are."""
     if a.dtype == torch.float32:
         return a @ b
     if a.device.type == "cuda":

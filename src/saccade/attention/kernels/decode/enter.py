@@ -1,5 +1,8 @@
 # mypy: disable-error-code="no-untyped-def"
-"""Keys and values of sources copied into slots, from wherever a projection left them."""
+"""Copies keys and values of sources into slots, from wherever a projection left them.
+
+E: sentences that enter. G: key/value heads.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ ROWS = 64  # a head's at a step, of keys and of values, that a program copies
 
 
 def enter(kept: tuple[Tensor, Tensor], index_E: Tensor, entering: tuple[Tensor, Tensor]) -> None:
-    """The first steps of some sentences of `kept`, [B, S, G, K], become those that enter, [E, S, G, K]."""
+    """Copy what enters, [E, S, G, K], over the first steps of some sentences of `kept`, [B, S, G, K]."""
     new_key, new_value = (tensor if tensor.stride(-1) == 1 else tensor.contiguous() for tensor in entering)
     (count, num_steps, heads, width), tensors = new_key.shape, (*kept, new_key, new_value)
     assert kept[0].shape == kept[1].shape
@@ -56,7 +59,7 @@ def enter_kernel(
     PADDED: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Some steps of one sentence; a slot that is named twice is given the same twice."""
+    """Copy some steps of one sentence; a slot that is named twice gets the same twice."""
     new = tl.program_id(0).to(tl.int64)
     slot = tl.load(index + new * index_step)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)[:, None]

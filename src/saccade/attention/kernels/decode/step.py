@@ -1,12 +1,13 @@
-"""One query a row against a cache of fixed capacity: what a decoder asks at every step, beams included.
+"""One query a row against a cache of fixed capacity: a decoder's attention at every step, beams included.
 
     out = attend_step(query_RHK, key_RCGK, value_RCGK, length_R, scale=..., ancestor=ancestor_RC, new=(k_RGK, v_RGK))
     out = attend_step(query_RHK, key_BSGK, value_BSGK, length_R, scale=..., ancestor=sentence_R)
 
 A cache is [rows, C, G, K]: a projection's row [G * K] is written and read in one piece, and a source's keys are a cache
 as they leave their projection. A beam is reordered by `ancestor_RC`, the row that holds step s of hypothesis r, and
-nothing is copied; `ancestor_R` names one row for all steps, as the sentence a hypothesis translates. H heads share G
-heads of keys.
+nothing is copied; `ancestor_R` names one row for all steps, as the sentence a hypothesis translates.
+
+R: rows, a hypothesis of a sentence each. C: capacity. G: key/value heads, M queries each.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ def attend_step(
     new: tuple[Tensor, Tensor] | None = None,
     backend: str = "auto",
 ) -> Tensor:
-    """softmax(scale q·k) v over each row's first `length` steps, [R, H, K]; a row without any gives zeros.
+    """Compute softmax(scale q·k) v over each row's first `length` steps, [R, H, K]; a row without any gives zeros.
 
     With `new`, a key and a value [R, G, K] for each row, these are written to its own row of the cache at step `length`
-    and seen too; a row whose cache is full is not written to. Lengths are the caller's to count up. `ancestor` need not
+    and attended to; a row whose cache is full is not written to. The caller counts the lengths up. `ancestor` need not
     know the new step. backend: "auto" (Triton on CUDA), "triton" or "plain". For inference: there is no gradient.
     """
     if backend not in ("auto", "triton", "plain"):
@@ -88,15 +89,15 @@ def plain(given: StepInputs) -> Tensor:
         allowed_RC, row_RC = allowed_RC | is_new_RC, torch.where(is_new_RC, own_R1, row_RC)
     row_RC = row_RC.expand(num_rows, capacity).masked_fill(~allowed_RC, 0)
     key, value = (cache[row_RC, step_C].float() for cache in (key_RCGK, value_RCGK))
-    query_RGNK = query_RHK.float().view(num_rows, groups, num_heads // groups, width)
-    score = torch.einsum("rgnk,rcgk->rgnc", query_RGNK, key) * scale
+    query_RGMK = query_RHK.float().view(num_rows, groups, num_heads // groups, width)
+    score = torch.einsum("rgmk,rcgk->rgmc", query_RGMK, key) * scale
     weight = score.masked_fill(~allowed_RC[:, None, None], -torch.inf).softmax(-1).nan_to_num(0.0)
     value = value.masked_fill(~allowed_RC[:, :, None, None], 0.0)  # what was never written may be anything
-    return torch.einsum("rgnc,rcgk->rgnk", weight, value).reshape(query_RHK.shape).to(query_RHK.dtype)
+    return torch.einsum("rgmc,rcgk->rgmk", weight, value).reshape(query_RHK.shape).to(query_RHK.dtype)
 
 
 def write(cache_RCGK: Tensor, step_RGK: Tensor, length_R: Tensor) -> None:
-    """A row's new step into its place; a full row keeps what it has."""
+    """Write a row's new step into its place; a full row keeps what it has."""
     row, at = torch.arange(len(step_RGK), device=step_RGK.device), length_R.long().clamp(max=cache_RCGK.shape[1] - 1)
     is_full = length_R >= cache_RCGK.shape[1]
     cache_RCGK[row, at] = torch.where(is_full[:, None, None], cache_RCGK[row, at], step_RGK)

@@ -21,7 +21,7 @@ WARPS = 1  # more would only wait for each other
 
 
 def block_steps(capacity: int, is_ahead: bool) -> int:
-    """Steps that a program takes at once: few where many programs share the registers."""
+    """Choose how many steps a program takes at once: few where many programs share the registers."""
     return max(16, min(32, triton.next_power_of_2(capacity))) if is_ahead else 16
 
 
@@ -100,7 +100,7 @@ def step_kernel(
     AHEAD: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """softmax(scale q·k) v over the first `length` steps of a row, wherever they are kept, and the new one."""
+    """Compute softmax(scale q·k) v over the first `length` steps of a row, wherever they are kept, and the new one."""
     head, row = tl.program_id(0) % num_heads, (tl.program_id(0) // num_heads).to(tl.int64)
     group = head // REPEATS
     column = tl.arange(0, PADDED)
@@ -129,10 +129,10 @@ def step_kernel(
         top = -float("inf")
         total, summed = 0.0, tl.zeros((PADDED,), tl.float32)
     if AHEAD:
-        top, total, summed = _seen(q, k, v, tl.arange(0, BLOCK) < num_steps, top, total, summed)
+        top, total, summed = _attend_to(q, k, v, tl.arange(0, BLOCK) < num_steps, top, total, summed)
     for first in range(BLOCK if AHEAD else 0, num_steps, BLOCK):
         k, v = _steps(key, value, ancestor, only_holder, first, num_steps, rows, column, inside, ANCESTORS == 2, BLOCK)
-        top, total, summed = _seen(q, k, v, first + tl.arange(0, BLOCK) < num_steps, top, total, summed)
+        top, total, summed = _attend_to(q, k, v, first + tl.arange(0, BLOCK) < num_steps, top, total, summed)
     summed = tl.where(total > 0, summed / tl.where(total > 0, total, 1.0), 0.0)
     tl.store(output + tl.program_id(0).to(tl.int64) * WIDTH + column, summed, inside)  # [R, H, K] in one piece
 
@@ -141,7 +141,7 @@ def step_kernel(
 def _steps(
     key, value, ancestor, holder, first, num_steps, rows, column, inside, EACH: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Some keys and values, one holder's or each its own's; behind the last step nothing is read."""
+    """Read some keys and values, of one holder or each of its own; behind the last step nothing is read."""
     key_row, key_step, value_row, value_step = rows
     s = first + tl.arange(0, BLOCK)
     is_step = s < num_steps
@@ -154,8 +154,8 @@ def _steps(
 
 
 @triton.jit
-def _seen(q, k, v, is_step, top, total, summed):
-    """The largest score, the sum of weights and that of weighted values, after these steps too."""
+def _attend_to(q, k, v, is_step, top, total, summed):
+    """Return the largest score, the sum of weights and that of weighted values, after these steps too."""
     score = tl.where(is_step, tl.sum(k.to(tl.float32) * q[None, :], 1), -float("inf"))
     higher = tl.maximum(top, tl.max(score, 0))
     origin = tl.where(higher == -float("inf"), 0.0, higher)  # nothing was seen yet

@@ -2,7 +2,8 @@
 """The gradients of packed attention, in Triton, with no sum that depends on the order of programs.
 
 A sentence that fits one tile (nearly every one) is one program: its weights are made once and give all three gradients.
-Of a longer one each program has a tile of queries, which it asks all keys, and a tile of keys, which all queries ask.
+Of a longer one each program has a tile of queries, for which it reads all keys, and a tile of keys, for which it reads
+all queries.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from saccade.attention.kernels.packed.tiles import (
     product,
     queries_in_reach,
     read,
-    turned,
+    turn,
     write,
 )
 from saccade.ops.kernels.columns import ColumnBlocks as Strip
@@ -33,7 +34,7 @@ TOTALS = Strip(rows=512, columns=8, warps=8)  # of slots
 
 
 def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[PackedBlocks, PackedBlocks]:
-    """For short and for long sentences: as few registers as spill next to nothing, for many programs at once."""
+    """Choose the blocks for short and for long sentences: few registers for many programs, but hardly any spills."""
     steps = short_steps(longest)
     if dtype == torch.float32:
         return PackedBlocks(steps, warps=8), PackedBlocks(32, warps=8)
@@ -43,7 +44,7 @@ def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[PackedBloc
 
 
 class Sums(NamedTuple):
-    """Where programs note what the rows of their tiles of query's and value's gradients sum to, [slots, width]."""
+    """Where programs write the sums over rows of their tiles of query's and value's gradients, [slots, width]."""
 
     data: Tensor
     first: int  # the slot of the first program
@@ -98,23 +99,23 @@ def backward(
 
 @triton.jit
 def read_queries(query, grad, peak, head, first, end, sentences, BLOCK: tl.constexpr):
-    """A tile of queries and the gradients of what they found, the same turned, their places and their peaks."""
+    """Read a tile of queries and their outputs' gradients, both transposed too, the queries' places and their peaks."""
     t = first + tl.arange(0, BLOCK)
     peaks = tl.load(peak + tl.cast(head, tl.int64) * sentences.num_queries + t, t < end, float("inf"))
     q, g = read(query, head, first, end, BLOCK), read(grad, head, first, end, BLOCK)
-    q_KT, g_KT = turned(query, q, head, first, end, BLOCK), turned(grad, g, head, first, end, BLOCK)
+    q_KT, g_KT = turn(query, q, head, first, end, BLOCK), turn(grad, g, head, first, end, BLOCK)
     return q, g, q_KT, g_KT, t, peaks
 
 
 @triton.jit
 def dot_rows(g, o):
-    """The products of rows."""
+    """Multiply two tiles row by row and sum."""
     return tl.sum(g.to(tl.float32) * o.to(tl.float32), 1)
 
 
 @triton.jit
 def weigh(k, v, s, queries, mean, row, key_first, key_end, band, dropping, scale, DROPS: tl.constexpr):
-    """Of keys and queries [S, T]: the weights after dropout, and the gradients of the scores.
+    """Compute the weights after dropout of keys and queries [S, T], and the gradients of the scores.
 
     Without `mean`, the products of gradient and output, all keys are here and give it.
     """
@@ -134,7 +135,7 @@ def weigh(k, v, s, queries, mean, row, key_first, key_end, band, dropping, scale
 
 @triton.jit
 def note(sums, slot, first, like, rows):
-    """The sum of a tile's rows, where a program notes it; without them 0."""
+    """Write the sum of a tile's rows to a program's slot; without rows 0."""
     row, column = tl.arange(0, 16), tl.arange(0, like.padded)
     at = sums.data + (sums.first + slot) * sums.width + first + column
     inside = column < like.width
@@ -159,7 +160,7 @@ def sums_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """What programs noted, of all slots. The gradients of keys sum to 0: a number more for each key changes nothing."""
+    """Sum what programs wrote to all slots. The gradients of keys sum to 0: softmax ignores a constant for all keys."""
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     noted = tl.where(column < QUERIES, column, column - KEYS)
     is_noted = (column < QUERIES) | ((column >= QUERIES + KEYS) & (column < WIDTH))
@@ -191,7 +192,7 @@ def backward_kernel(
     num_groups,
     TILE: tl.constexpr,
 ):
-    """A tile of a sentence's queries and of its keys, for one head of the keys and all heads that read it."""
+    """Compute a tile of a sentence's queries and one of its keys, for one key/value head and all heads that read it."""
     BLOCK: tl.constexpr = TILE.block
     group, slot = tl.program_id(0) % num_groups, tl.program_id(0) // num_groups
     query_first, query_end, key_first, key_end, begin, is_padding, has_work = find_work(slot, sentences, TILE)

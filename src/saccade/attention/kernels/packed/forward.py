@@ -20,13 +20,13 @@ from saccade.attention.kernels.packed.tiles import (
     keys_in_reach,
     product,
     read,
-    turned,
+    turn,
     write,
 )
 
 
 def blocks_for(longest: int, width: int, dtype: torch.dtype) -> tuple[PackedBlocks, PackedBlocks]:
-    """For short and for long sentences. A warp for a small tile: nothing is exchanged, and fourteen programs fit."""
+    """Choose the blocks for short and for long sentences: one warp exchanges nothing, and fourteen programs fit."""
     steps = short_steps(longest)
     if dtype == torch.float32:
         return PackedBlocks(steps, warps=8), PackedBlocks(32, warps=8)  # no matrix unit multiplies float32 exactly
@@ -58,13 +58,13 @@ def forward(given: PackedInputs) -> tuple[Tensor, Tensor]:
 
 @triton.jit
 def above(top):
-    """The row's maximum, finite also where no key was seen yet."""
+    """Return the row's maximum, or 0 where no key was seen yet."""
     return tl.where(top == -float("inf"), 0.0, top)
 
 
 @triton.jit
 def powers(q, k_KS, t, s, top, key_end, band, scale):
-    """exp(q·k - top), 0 where the query may not look, and the new top; `scale` > 0 takes it to powers of two."""
+    """Compute exp(q·k - top), 0 where the query may not attend, and the new top; `scale` > 0 is for powers of two."""
     inside = in_band(t[:, None], s[None, :], key_end, band.low, band.high, band.has_low, band.has_high)
     score = tl.where(inside, product(q, k_KS), -float("inf"))
     top = tl.maximum(top, tl.max(score, 1))
@@ -72,8 +72,8 @@ def powers(q, k_KS, t, s, top, key_end, band, scale):
 
 
 @triton.jit
-def used(weight, row, place, dropping, DROPS: tl.constexpr):
-    """The weights that dropout leaves."""
+def drop_weights(weight, row, place, dropping, DROPS: tl.constexpr):
+    """Set the weights that dropout draws to 0."""
     if DROPS:
         kept = is_kept(tl.load(dropping.seed), row[:, None], place[None, :], dropping.threshold)
         weight = tl.where(kept, weight, 0.0)
@@ -82,7 +82,7 @@ def used(weight, row, place, dropping, DROPS: tl.constexpr):
 
 @triton.jit
 def forward_kernel(query, key, value, output, peak, sentences, band, dropping, scale, num_heads, TILE: tl.constexpr):
-    """A tile of queries against all keys of its sentence, with a running maximum and sum where those are many."""
+    """Compute a tile of queries over all keys of its sentence, with a running maximum and sum where those are many."""
     BLOCK: tl.constexpr = TILE.block
     head, slot = tl.program_id(0) % num_heads, tl.program_id(0) // num_heads
     query_first, query_end, key_first, key_end, begin, is_padding, has_work = find_work(slot, sentences, TILE)
@@ -97,21 +97,21 @@ def forward_kernel(query, key, value, output, peak, sentences, band, dropping, s
         if TILE.skip > 0:
             start, stop = keys_in_reach(first, key_first, key_end, band, BLOCK)
         q = read(query, head, first, query_end, BLOCK)
-        k_KS = turned(key, read(key, group, start, key_end, BLOCK), group, start, key_end, BLOCK)
+        k_KS = turn(key, read(key, group, start, key_end, BLOCK), group, start, key_end, BLOCK)
         v = read(value, group, start, key_end, BLOCK)
         # the first block of keys, with most sentences the only one, has nothing before it to be scaled
         top = tl.full((BLOCK,), -float("inf"), tl.float32)
         weight, top = powers(q, k_KS, t, start + step, top, key_end, band, scale)
         total = tl.sum(weight, 1)
-        summed = product(used(weight, row, start - key_first + step, dropping, TILE.drops).to(v.dtype), v)
+        summed = product(drop_weights(weight, row, start - key_first + step, dropping, TILE.drops).to(v.dtype), v)
         if TILE.skip > 0:
             for block in range(start + BLOCK, stop, BLOCK):
-                k_KS = turned(key, read(key, group, block, key_end, BLOCK), group, block, key_end, BLOCK)
+                k_KS = turn(key, read(key, group, block, key_end, BLOCK), group, block, key_end, BLOCK)
                 v = read(value, group, block, key_end, BLOCK)
                 weight, higher = powers(q, k_KS, t, block + step, top, key_end, band, scale)
                 fade = tl.exp2((top - above(higher)) * scale)
                 total = total * fade + tl.sum(weight, 1)
-                weight = used(weight, row, block - key_first + step, dropping, TILE.drops)
+                weight = drop_weights(weight, row, block - key_first + step, dropping, TILE.drops)
                 summed = summed * fade[:, None] + product(weight.to(v.dtype), v)
                 top = higher
         is_empty = total == 0  # no key was seen: the output is 0, and the peak above every score

@@ -57,7 +57,7 @@ class PackedTensor(NamedTuple):
     def of(tensor: Tensor) -> PackedTensor:
         """Describe a tensor; it is copied only where the numbers of a step lie apart."""
         tensor = rows(tensor)
-        sizes = (tensor.stride(1), tensor.shape[2], padded(tensor.shape[2]))
+        sizes = (tensor.stride(1), tensor.shape[2], padded_width(tensor.shape[2]))
         return PackedTensor(tensor, tensor.stride(0), *(tl.constexpr(n) for n in sizes))
 
 
@@ -145,7 +145,7 @@ def run(parts: list[Launch], device: torch.device, start: Callable[[Launch], obj
         start(last)
 
 
-def padded(width: int) -> int:
+def padded_width(width: int) -> int:
     """Return the power of two that holds a width; a product wants 16 at least."""
     return max(16, triton.next_power_of_2(width))
 

@@ -1,4 +1,4 @@
-"""Sentences packed into one row: each asks its own keys alone, in one Triton kernel forward and one backward.
+"""Sentences packed into one row: each attends to its own keys alone, in one Triton kernel forward and one backward.
 
 The tensors are read where the projections left them, whatever their strides, and the output lies as the next projection
 reads it. The gradients of a self-attention's query, key and value lie side by side in one buffer [T, 3, H, K], as those
@@ -24,7 +24,7 @@ from saccade.ops.kernels.availability import runs_on
 from saccade.ops.known_gradients import note_sums
 from saccade.ops.operator import operator, restore, save
 from saccade.ops.pass_context import draw_seed
-from saccade.ops.precision import computed_in
+from saccade.ops.precision import compute_dtype
 
 REASON = "the sentences of the row are packed, so only pairs within each are computed"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -48,7 +48,7 @@ class PackedInputs(NamedTuple):
 
 
 def refuses(call: Call) -> str | None:
-    """Why this call can't run here."""
+    """Return why the kernel can't run this call, or None."""
     if not runs_on(call.query.device):
         return f"Triton can't run on {call.query.device.type} here"
     if call.mask.packing is None:
@@ -59,21 +59,21 @@ def refuses(call: Call) -> str | None:
         return refusal
     if not isinstance(call.normalizer, Softmax):
         return "the normalizer is not softmax"
-    if computed_in(call.query) not in DTYPES:
-        return f"the kernel computes in half and single precision, not in {computed_in(call.query)}"
+    if compute_dtype(call.query) not in DTYPES:
+        return f"the kernel computes in half and single precision, not in {compute_dtype(call.query)}"
     if max(call.query.shape[-1], call.memory.shape[-1], call.value.shape[-1]) > WIDEST:
         return f"a head is wider than {WIDEST}"
     return None
 
 
 def run(call: Call) -> Attended:
-    """softmax(scale q·k) v within each sentence."""
+    """Compute softmax(scale q·k) v within each sentence."""
     assert isinstance(call.score, Score)
     assert call.mask.packing is not None
     form = call.score.as_dot(call.query, call.memory)
     assert form is not None
     assert form.scale > 0  # the kernel takes a row's maximum before it scales
-    leading, dtype, packing = call.leading, computed_in(call.query), call.mask.packing
+    leading, dtype, packing = call.leading, compute_dtype(call.query), call.mask.packing
     query = form.query.to(dtype).expand(*leading, -1, -1)
     shared = len(leading) > 0 and all(x.dim() < 3 or x.shape[-3] == 1 for x in (form.key, call.value))
     own = (*leading[:-1], 1) if shared else leading  # heads in groups: keys and values stay as few as they are

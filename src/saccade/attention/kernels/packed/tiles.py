@@ -14,8 +14,8 @@ import triton.language as tl
 
 
 @triton.jit
-def mixed(x):
-    """32 bits, well stirred (Wellons 2018, lowbias32): a dozen instructions where Philox takes a hundred."""
+def mix(x):
+    """Mix 32 bits well (Wellons 2018, lowbias32): a dozen instructions where Philox takes a hundred."""
     x ^= x >> 16
     x *= 0x7FEB352D
     x ^= x >> 15
@@ -25,20 +25,20 @@ def mixed(x):
 
 @triton.jit
 def is_kept(seed, row, column, threshold):
-    """Which weights stay: a function of the seed, the row (head and query) and the key's place in the sentence.
+    """Draw which weights stay, by the seed, the row (head and query) and the key's place in the sentence.
 
-    Rows and columns are stirred well, before they meet; a pair then takes two multiplications, of which the high bits
+    Rows and columns are mixed well before they meet; a pair then takes two multiplications, of which the high bits
     are compared.
     """
-    rows = mixed(mixed(row.to(tl.uint32) ^ seed.to(tl.uint32)) ^ (seed >> 32).to(tl.uint32))
-    word = (rows + mixed(column.to(tl.uint32))) * 0x7FEB352D
+    rows = mix(mix(row.to(tl.uint32) ^ seed.to(tl.uint32)) ^ (seed >> 32).to(tl.uint32))
+    word = (rows + mix(column.to(tl.uint32))) * 0x7FEB352D
     word = (word ^ (word >> 15)) * 0x846CA68B
     return (word >> 1).to(tl.int32) >= threshold
 
 
 @triton.jit
 def begins(sentences, sentence):
-    """The first query and the first key of a sentence."""
+    """Read the first query and the first key of a sentence."""
     query = tl.load(sentences.query_start + sentence).to(tl.int32)
     key = query
     if sentences.key_start is not None:
@@ -48,7 +48,7 @@ def begins(sentences, sentence):
 
 @triton.jit
 def along(sentences, query, key):
-    """Where a query and a key are in the two rows, counted together."""
+    """Return where a query and a key are in the two rows, counted together."""
     return query if sentences.key_start is None else query + key
 
 
@@ -90,13 +90,13 @@ def find_work(slot, sentences, TILE: tl.constexpr):
 
 @triton.jit
 def read(x, head, first, end, BLOCK: tl.constexpr):
-    """Steps first.. of one head, zeros from `end` on."""
+    """Read steps first.. of one head, zeros from `end` on."""
     return fetch(x.data + tl.cast(head, tl.int64) * x.head, first, end, x.step, x.width, x.padded, BLOCK)
 
 
 @triton.jit
-def turned(x, block, head, first, end, BLOCK: tl.constexpr):
-    """What `read` read, [K, T]. A small tile is loaded so: to turn it, Triton would wait for it before other loads."""
+def turn(x, block, head, first, end, BLOCK: tl.constexpr):
+    """Transpose what `read` read, [K, T]. A small tile is loaded anew: Triton would wait for it before other loads."""
     if BLOCK < 64:
         at, inside = tile(x.data + tl.cast(head, tl.int64) * x.head, first, end, x.step, x.width, x.padded, BLOCK)
         block_KT = tl.load(tl.trans(at), tl.trans(tl.broadcast_to(inside, (BLOCK, x.padded))), 0.0)
@@ -107,13 +107,13 @@ def turned(x, block, head, first, end, BLOCK: tl.constexpr):
 
 @triton.jit
 def write(x, head, first, end, block, BLOCK: tl.constexpr):
-    """Steps first.. of one head, up to `end`."""
+    """Write steps first.. of one head, up to `end`."""
     put(x.data + tl.cast(head, tl.int64) * x.head, first, end, x.step, block, x.width, x.padded, BLOCK)
 
 
 @triton.jit
 def tile(base, first, end, stride, WIDTH: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr):
-    """Pointers and mask of steps first.. (before end), [BLOCK, PADDED]."""
+    """Return pointers to steps first.., and a mask of those before the end, [BLOCK, PADDED]."""
     row, column = tl.arange(0, BLOCK), tl.arange(0, PADDED)
     inside = (first + row < end)[:, None]
     if WIDTH < PADDED:
@@ -123,27 +123,27 @@ def tile(base, first, end, stride, WIDTH: tl.constexpr, PADDED: tl.constexpr, BL
 
 @triton.jit
 def fetch(base, first, end, stride, WIDTH: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr):
-    """Steps first.. of one head, zeros from `end` on."""
+    """Load steps first.. at a base, zeros from `end` on."""
     at, inside = tile(base, first, end, stride, WIDTH, PADDED, BLOCK)
     return tl.load(at, inside, 0.0)
 
 
 @triton.jit
 def put(base, first, end, stride, x, WIDTH: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr):
-    """Steps first.. of one head, up to `end`."""
+    """Store steps first.. at a base, up to `end`."""
     at, inside = tile(base, first, end, stride, WIDTH, PADDED, BLOCK)
     tl.store(at, x.to(base.dtype.element_ty), inside)
 
 
 @triton.jit
 def product(a, b):
-    """a @ b in float32; float32 itself is multiplied exactly, not rounded to tf32."""
+    """Multiply a and b in float32; float32 itself is multiplied exactly, not rounded to tf32."""
     return tl.dot(a, b, input_precision="ieee" if a.dtype == tl.float32 else "tf32")
 
 
 @triton.jit
 def in_band(t, s, key_end, low, high, HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr):
-    """Key s is in the sentence, and low <= s - t <= high. (Queries behind the sentence are never stored.)"""
+    """Tell where key s is in the sentence and low <= s - t <= high. (Queries behind the sentence are never stored.)"""
     inside = s < key_end
     if HAS_LOW:
         inside = inside & (s - t >= low)
@@ -156,7 +156,7 @@ def in_band(t, s, key_end, low, high, HAS_LOW: tl.constexpr, HAS_HIGH: tl.conste
 def in_reach(
     first, end, other_first, other_end, low, high, BLOCK: tl.constexpr, HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr
 ):
-    """The steps that any of first..end - 1 may meet, low <= other - own <= high, whole blocks from other_first on."""
+    """Return the steps that any of first..end - 1 may meet, low <= other - own <= high, in whole blocks."""
     start, stop = other_first, other_end
     if HAS_LOW:
         start = tl.maximum(start, other_first + (first + low - other_first) // BLOCK * BLOCK)
@@ -167,13 +167,13 @@ def in_reach(
 
 @triton.jit
 def keys_in_reach(first, key_first, key_end, band, BLOCK: tl.constexpr):
-    """The keys that a tile of queries may meet."""
+    """Return the keys that a tile of queries may meet."""
     end = first + BLOCK
     return in_reach(first, end, key_first, key_end, band.low, band.high, BLOCK, band.has_low, band.has_high)
 
 
 @triton.jit
 def queries_in_reach(first, query_first, query_end, band, BLOCK: tl.constexpr):
-    """The queries that a tile of keys may meet."""
+    """Return the queries that a tile of keys may meet."""
     end = first + BLOCK
     return in_reach(first, end, query_first, query_end, -band.high, -band.low, BLOCK, band.has_high, band.has_low)

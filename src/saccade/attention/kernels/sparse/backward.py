@@ -20,21 +20,21 @@ from saccade.attention.kernels.sparse.tiles import (
     Tiles,
     centres_of,
     find_tile,
-    kept_share,
     mask_of,
+    mask_scores,
     neighbourhood,
     options_of,
     place,
-    raised,
     reach,
     read,
+    weight_factor,
     weights,
     write,
 )
 
 
 def tiles_for(num_keys: int, width: int, dtype: torch.dtype) -> tuple[Tiles, Tiles]:
-    """For the queries' kernel and for the keys'."""
+    """Choose the tiles of the queries' kernel and of the keys'."""
     if dtype == torch.float32:
         small = 32 if width <= 128 else 16
         return Tiles(small, 32, warps=8), Tiles(32, small, warps=8)
@@ -53,7 +53,7 @@ def backward(grad_BHTW: Tensor, given: SparseInputs, peak_BHT2: Tensor, gradient
     arguments, rules = options_of(given)
     arguments["scale"] = given.scale
     by_query, by_key = (
-        tiles.fitted(num_queries, num_keys)
+        tiles.fit(num_queries, num_keys)
         for tiles in tiles_for(num_keys, max(width, value_BGSW.shape[-1]), query_BHTK.dtype)
     )
     query_kernel[(batch * heads * triton.cdiv(num_queries, by_query.queries),)](
@@ -78,9 +78,9 @@ def backward(grad_BHTW: Tensor, given: SparseInputs, peak_BHT2: Tensor, gradient
 
 @triton.jit
 def weigh(score, pull, top, edge, row, t, s, centres, scope, dropping, RULES: tl.constexpr):
-    """From scores and the gradients of the weights that were used: those weights, s, and the gradient of a."""
+    """Compute the weights after dropout from scores; s; and from those weights' gradients that of a."""
     weight, bend = weights(score, top, edge, RULES)
-    share = kept_share(row, t, s, centres, scope, dropping, RULES)
+    share = weight_factor(row, t, s, centres, scope, dropping, RULES)
     return weight * share, bend, pull * share
 
 
@@ -88,7 +88,7 @@ def weigh(score, pull, top, edge, row, t, s, centres, scope, dropping, RULES: tl
 def query_kernel(
     query, key, value, grad, grad_query, grad_centre, peak, mean, scope, dropping, unit, scale, RULES: tl.constexpr
 ):
-    """A tile of queries, against all keys they may see: twice, since m must be known first."""
+    """Compute a tile of queries over all keys they may see: twice, since m must be known first."""
     BLOCK_T: tl.constexpr = RULES.block_t
     BLOCK_S: tl.constexpr = RULES.block_s
     row, batch, head, first, keys, values, mask, t, centres = find_tile(key, value, scope, RULES)
@@ -106,7 +106,7 @@ def query_kernel(
         s = block + column
         k = read(key, keys, block, scope.num_keys, BLOCK_S)
         v = read(value, values, block, scope.num_keys, BLOCK_S)
-        score = raised(product(q, tl.trans(k)), mask, t_T1, s, c_T1, scope, unit, RULES)
+        score = mask_scores(product(q, tl.trans(k)), mask, t_T1, s, c_T1, scope, unit, RULES)
         pull = product(g, tl.trans(v))
         used, bend, pulled = weigh(score, pull, top, edge, row, t_T1, s, c_T1, scope, dropping, RULES)
         bends += tl.sum(bend, 1)
@@ -123,7 +123,7 @@ def query_kernel(
         k = read(key, keys, block, scope.num_keys, BLOCK_S)
         if not RULES.is_whole:
             v = read(value, values, block, scope.num_keys, BLOCK_S)
-            score = raised(product(q, tl.trans(k)), mask, t_T1, s, c_T1, scope, unit, RULES)
+            score = mask_scores(product(q, tl.trans(k)), mask, t_T1, s, c_T1, scope, unit, RULES)
             pull = product(g, tl.trans(v))
             _, bend, pulled = weigh(score, pull, top, edge, row, t_T1, s, c_T1, scope, dropping, RULES)
         query_sum += product((bend * (pulled - m[:, None])).to(k.dtype), k)
@@ -135,7 +135,7 @@ def query_kernel(
 def key_kernel(
     query, key, value, grad, grad_key, grad_value, peak, mean, scope, dropping, unit, scale, RULES: tl.constexpr
 ):
-    """A tile of keys and values, asked by all queries of all heads that share it."""
+    """Compute a tile of keys and values over all queries of all heads that share it."""
     BLOCK_T: tl.constexpr = RULES.block_t
     BLOCK_S: tl.constexpr = RULES.block_s
     num_tiles = tl.cdiv(scope.num_keys, BLOCK_S)
@@ -176,7 +176,7 @@ def key_kernel(
                 t_1T, c_1T = t[None, :], centres[None, :]
                 q = read(query, queries, block, scope.num_queries, BLOCK_T)
                 g = read(grad, grads, block, scope.num_queries, BLOCK_T)
-                score = raised(product(k, tl.trans(q)), mask, t_1T, s, c_1T, scope, unit, RULES)
+                score = mask_scores(product(k, tl.trans(q)), mask, t_1T, s, c_1T, scope, unit, RULES)
                 pull = product(v, tl.trans(g))
                 used, bend, pulled = weigh(
                     score, pull, top[None, :], edge[None, :], row, t_1T, s, c_1T, scope, dropping, RULES

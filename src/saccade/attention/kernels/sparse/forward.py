@@ -22,12 +22,12 @@ from saccade.attention.kernels.sparse.tiles import (
     SparseTensor,
     Tiles,
     find_tile,
-    kept_share,
+    mask_scores,
     options_of,
     place,
-    raised,
     reach,
     read,
+    weight_factor,
     weights,
     write,
 )
@@ -36,7 +36,7 @@ MOST_STEPS = 40
 
 
 def tiles_for(num_keys: int, width: int, dtype: torch.dtype) -> Tiles:
-    """Tiles whose scores, queries and sums fit the registers of a program."""
+    """Choose tiles whose scores, queries and sums fit the registers of a program."""
     if dtype == torch.float32:
         return Tiles(32, 64 if width <= 64 else 32, warps=8)
     if num_keys <= 128 and width <= 128:
@@ -52,7 +52,7 @@ def forward(given: SparseInputs) -> tuple[Tensor, Tensor]:
     peak = query_BHTK.new_empty(batch, heads, num_queries, 2, dtype=torch.float32)
     widest = max(width, value_BGSW.shape[-1])
     arguments, rules = options_of(given)
-    tiles = tiles_for(num_keys, widest, query_BHTK.dtype).fitted(num_queries, num_keys)
+    tiles = tiles_for(num_keys, widest, query_BHTK.dtype).fit(num_queries, num_keys)
     forward_kernel[(batch * heads * triton.cdiv(num_queries, tiles.queries),)](
         *(SparseTensor.of(x) for x in (query_BHTK, key_BGSK, value_BGSW, output)),
         peak,
@@ -66,7 +66,7 @@ def forward(given: SparseInputs) -> tuple[Tensor, Tensor]:
 
 @triton.jit
 def excess(score, top, edge, RULES: tl.constexpr):
-    """Of what stands above the edge: the sum, and the sum of squares (sparsemax: how many)."""
+    """Sum what stands above the edge, and its squares (sparsemax: count it)."""
     y = score - top[:, None] - edge[:, None]
     over = tl.maximum(y, 0.0)
     second = tl.where(y > 0, 1.0, 0.0) if RULES.kind == "sparsemax" else over * over
@@ -75,7 +75,7 @@ def excess(score, top, edge, RULES: tl.constexpr):
 
 @triton.jit
 def newton(first, second, RULES: tl.constexpr):
-    """How far the edge must rise: entmax15's excess is taken of the root of its sum, which is nearly a line."""
+    """Compute how far the edge must rise: entmax15 takes the excess of its sum's root, which is nearly a line."""
     if RULES.kind == "sparsemax":
         step = (first - 1) / tl.where(first > 0, second, 1.0)
     else:
@@ -88,7 +88,7 @@ def newton(first, second, RULES: tl.constexpr):
 def forward_kernel(
     query, key, value, output, peak, scope, dropping, unit, RULES: tl.constexpr, CLOSE: tl.constexpr, MOST: tl.constexpr
 ):
-    """A tile of queries: its tops, its edges, its sums of values."""
+    """Compute a tile of queries: its tops, its edges, its sums of values."""
     BLOCK_T: tl.constexpr = RULES.block_t
     BLOCK_S: tl.constexpr = RULES.block_s
     row, batch, head, first, keys, values, mask, t, centres = find_tile(key, value, scope, RULES)
@@ -100,7 +100,7 @@ def forward_kernel(
     score = tl.full((BLOCK_T, BLOCK_S), -float("inf"), tl.float32)
     for block in range(start, stop, BLOCK_S):
         k = read(key, keys, block, scope.num_keys, BLOCK_S)
-        score = raised(product(q, tl.trans(k)), mask, t_T1, block + column, c_T1, scope, unit, RULES)
+        score = mask_scores(product(q, tl.trans(k)), mask, t_T1, block + column, c_T1, scope, unit, RULES)
         if RULES.kind == "softmax":
             higher = tl.maximum(top, tl.max(score, 1))
             powers = tl.exp2(score - above(higher)[:, None])
@@ -123,7 +123,7 @@ def forward_kernel(
                 summed, second = tl.zeros((BLOCK_T,), tl.float32), tl.zeros((BLOCK_T,), tl.float32)
                 for block in range(start, stop, BLOCK_S):
                     k = read(key, keys, block, scope.num_keys, BLOCK_S)
-                    score = raised(product(q, tl.trans(k)), mask, t_T1, block + column, c_T1, scope, unit, RULES)
+                    score = mask_scores(product(q, tl.trans(k)), mask, t_T1, block + column, c_T1, scope, unit, RULES)
                     more, more_second = excess(score, top, edge, RULES)
                     summed += more
                     second += more_second
@@ -136,9 +136,9 @@ def forward_kernel(
     for block in range(start, stop, BLOCK_S):
         if not RULES.is_whole:
             k = read(key, keys, block, scope.num_keys, BLOCK_S)
-            score = raised(product(q, tl.trans(k)), mask, t_T1, block + column, c_T1, scope, unit, RULES)
+            score = mask_scores(product(q, tl.trans(k)), mask, t_T1, block + column, c_T1, scope, unit, RULES)
         weight, _ = weights(score, top[:, None], edge[:, None], RULES)
-        weight *= kept_share(row, t_T1, block + column, c_T1, scope, dropping, RULES)
+        weight *= weight_factor(row, t_T1, block + column, c_T1, scope, dropping, RULES)
         v = read(value, values, block, scope.num_keys, BLOCK_S)
         summed_TW += product(weight.to(v.dtype), v)
     write(output, place(output, batch, head), first, scope.num_queries, summed_TW, BLOCK_T)

@@ -1,6 +1,6 @@
 """Any normaliser, and local_p, over dot products: sparse weights without a sort, in O((T + S) D) memory, in Triton.
 
-The scores are made again, block by block, whenever they are wanted; see `forward.py` and `backward.py`.
+The scores are computed again, block by block, whenever they are needed; see `forward.py` and `backward.py`.
 
 G: key/value heads, which the H heads of queries share in groups. W: width of the values.
 """
@@ -24,7 +24,7 @@ from saccade.attention.scores import Score
 from saccade.ops.kernels.availability import runs_on
 from saccade.ops.operator import operator, restore, save
 from saccade.ops.pass_context import draw_seed
-from saccade.ops.precision import computed_in
+from saccade.ops.precision import compute_dtype
 
 REASON = "scores are made in blocks and normalised without a sort, and no [T, S] tensor is held"
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -50,7 +50,7 @@ class SparseInputs(NamedTuple):
 
 
 def refuses(call: Call) -> str | None:
-    """Why this call can't run here."""
+    """Return why the kernel can't run this call, or None."""
     if not runs_on(call.query.device):
         return f"Triton can't run on {call.query.device.type} here"
     if call.bias is not None:
@@ -61,8 +61,8 @@ def refuses(call: Call) -> str | None:
         return f"the normalizer is not one of {', '.join(KINDS.values())}"
     if call.mask.factor is not None and call.mask.local is None:
         return "the mask weighs its keys by more than one local_p"
-    if computed_in(call.query) not in DTYPES:
-        return f"the kernel computes in half and single precision, not in {computed_in(call.query)}"
+    if compute_dtype(call.query) not in DTYPES:
+        return f"the kernel computes in half and single precision, not in {compute_dtype(call.query)}"
     if max(call.query.shape[-1], call.memory.shape[-1], call.value.shape[-1]) > WIDEST:
         return f"a head is wider than {WIDEST}"
     if not math.prod(call.leading) * call.num_queries:
@@ -71,24 +71,24 @@ def refuses(call: Call) -> str | None:
 
 
 def pays(call: Call) -> bool:
-    """Whether no other kernel has what is asked: a sparse normaliser, or local_p."""
+    """Return True if no other kernel has what the call needs: a sparse normaliser, or local_p."""
     return not isinstance(call.normalizer, Softmax) or call.mask.factor is not None
 
 
 def run(call: Call) -> Attended:
-    """normalise(scale q·k) v."""
+    """Compute normalise(scale q·k) v."""
     assert isinstance(call.score, Score)
     form = call.score.as_dot(call.query, call.memory)
     assert form is not None
     assert form.scale > 0  # a row's best score is the best product
-    leading, dtype = call.leading, computed_in(call.query)
+    leading, dtype = call.leading, compute_dtype(call.query)
     local, unpacked = call.mask.local, unpack(call)
     shared = (
         unpacked is None and len(leading) > 1 and all(x.dim() < 3 or x.shape[-3] == 1 for x in (form.key, call.value))
     )
     own = (*leading[:-1], 1) if shared else leading  # heads in groups: keys and values stay as few as they are
     query, key, value = (
-        _folded(x.to(dtype).expand(*axes, -1, -1), axes)
+        _fold(x.to(dtype).expand(*axes, -1, -1), axes)
         for x, axes in ((form.query, leading), (form.key, own), (call.value, own))
     )
     centre = None
@@ -124,8 +124,8 @@ def run(call: Call) -> Attended:
     return Attended(output.reshape(*leading, call.num_queries, output.shape[-1]))
 
 
-def _folded(x: Tensor, leading: tuple[int, ...]) -> Tensor:
-    """Any leading axes as two, the batch and the heads."""
+def _fold(x: Tensor, leading: tuple[int, ...]) -> Tensor:
+    """Fold any leading axes to two, the batch and the heads."""
     return x.reshape(math.prod(leading[:1]), math.prod(leading[1:]), *x.shape[-2:])
 
 

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def"
-"""What the kernels of streamed attention share: what a call asks, as they read it, and from scores to weights.
+"""What the kernels of streamed attention share: a call as they read it, and from scores to weights.
 
 A row is known by two numbers: `top`, its best score in the normaliser's unit, and `edge`, what stands between that and
 the weights: with y = score - top - edge, softmax weighs 2 ** y (of scores in bits), sparsemax [y]+ and entmax15 [y]+²
@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from saccade.attention.kernels.packed.launches import TO_BITS, Dropping, padded, rows
+from saccade.attention.kernels.packed.launches import TO_BITS, Dropping, padded_width, rows
 from saccade.attention.kernels.packed.tiles import fetch, in_band, in_reach, is_kept, put
 from saccade.attention.kernels.sparse.op import SparseInputs
 
@@ -35,8 +35,8 @@ class Tiles(NamedTuple):
         rules = rules._replace(block_t=self.queries, block_s=self.keys, is_whole=num_keys <= self.keys)
         return {"RULES": rules, "num_warps": self.warps, "num_stages": self.stages}
 
-    def fitted(self, num_queries: int, num_keys: int) -> Tiles:
-        """No larger than there is work for; a product wants 16 at least."""
+    def fit(self, num_queries: int, num_keys: int) -> Tiles:
+        """Return tiles no larger than there is work for; a product wants 16 at least."""
         queries, keys = (max(16, triton.next_power_of_2(n)) for n in (num_queries, num_keys))
         return self._replace(queries=min(self.queries, queries), keys=min(self.keys, keys))
 
@@ -56,7 +56,7 @@ class SparseTensor(NamedTuple):
         """Describe a tensor; it is copied only where the numbers of a step lie apart."""
         tensor = rows(tensor)
         (batch, head, step, _), width = tensor.stride(), tensor.shape[3]
-        return SparseTensor(tensor, batch, head, step, tl.constexpr(width), tl.constexpr(padded(width)))
+        return SparseTensor(tensor, batch, head, step, tl.constexpr(width), tl.constexpr(padded_width(width)))
 
 
 class Pairs(NamedTuple):
@@ -112,25 +112,25 @@ def options_of(given: SparseInputs) -> tuple[dict[str, object], SparseRules]:
 
 @triton.jit
 def place(x, batch, head):
-    """Where a head's rows begin."""
+    """Return where a head's rows begin."""
     return x.data + tl.cast(batch, tl.int64) * x.batch + tl.cast(head, tl.int64) * x.head
 
 
 @triton.jit
 def read(x, at, first, end, BLOCK: tl.constexpr):
-    """Steps first.. of the head at a place, zeros from `end` on."""
+    """Read steps first.. of the head at a place, zeros from `end` on."""
     return fetch(at, first, end, x.step, x.width, x.padded, BLOCK)
 
 
 @triton.jit
 def write(x, at, first, end, block, BLOCK: tl.constexpr):
-    """Steps first.. of the head at a place, up to `end`."""
+    """Write steps first.. of the head at a place, up to `end`."""
     put(at, first, end, x.step, block, x.width, x.padded, BLOCK)
 
 
 @triton.jit
 def mask_of(scope, batch, head, RULES: tl.constexpr):
-    """Where a head's mask begins, if there is one."""
+    """Return where a head's mask begins, if there is one."""
     mask = head
     if RULES.masked != "no":
         mask = scope.mask + tl.cast(batch, tl.int64) * scope.mask_batch + tl.cast(head, tl.int64) * scope.mask_head
@@ -139,7 +139,7 @@ def mask_of(scope, batch, head, RULES: tl.constexpr):
 
 @triton.jit
 def centres_of(scope, row, t, RULES: tl.constexpr):
-    """Where queries look, [T]; anything where they look everywhere."""
+    """Read the queries' centres, [T]; anything if the mask has none."""
     centres = t
     if RULES.is_local:
         centres = tl.load(scope.centre + row.to(tl.int64) * scope.num_queries + t, t < scope.num_queries, 0.0)
@@ -147,8 +147,8 @@ def centres_of(scope, row, t, RULES: tl.constexpr):
 
 
 @triton.jit
-def raised(score, mask, t, s, centres, scope, unit, RULES: tl.constexpr):
-    """Scores in the normaliser's unit, -inf where a query may not look; [T, S] or [S, T], as t and s are."""
+def mask_scores(score, mask, t, s, centres, scope, unit, RULES: tl.constexpr):
+    """Convert scores to the normaliser's unit, -inf where a query may not attend; [T, S] or [S, T], as t and s are."""
     inside = in_band(t, s, scope.num_keys, scope.low, scope.high, RULES.has_low, RULES.has_high)
     if RULES.masked == "by key":
         inside = inside & (tl.load(mask + s * scope.mask_key, s < scope.num_keys, 0) != 0)
@@ -162,7 +162,7 @@ def raised(score, mask, t, s, centres, scope, unit, RULES: tl.constexpr):
 
 @triton.jit
 def weights(score, top, edge, RULES: tl.constexpr):
-    """The weights a, and s of their derivative, da_i = s_i (de_i - sum_j s_j de_j / sum_j s_j)."""
+    """Compute the weights a, and s of their derivative, da_i = s_i (de_i - sum_j s_j de_j / sum_j s_j)."""
     y = score - top - edge
     if RULES.kind == "softmax":
         weight = tl.exp2(y)
@@ -179,8 +179,8 @@ def weights(score, top, edge, RULES: tl.constexpr):
 
 
 @triton.jit
-def kept_share(row, t, s, centres, scope, dropping, RULES: tl.constexpr):
-    """What multiplies a weight once it is normalised: local_p's Gaussian, and dropout's 0 or 1 / (1 - share)."""
+def weight_factor(row, t, s, centres, scope, dropping, RULES: tl.constexpr):
+    """Compute the factor of a normalised weight: local_p's Gaussian, and dropout's 0 or 1 / (1 - share)."""
     share = 1.0
     if RULES.is_local:
         distance = (s - centres) / scope.radius
@@ -193,7 +193,7 @@ def kept_share(row, t, s, centres, scope, dropping, RULES: tl.constexpr):
 
 @triton.jit
 def neighbourhood(centres, scope):
-    """The first and the last key that any of these centres may reach; -1 for the last where there is none."""
+    """Return the first and the last key that any of these centres may reach; -1 for the last if there is none."""
     some = tl.where(centres == centres, centres, 0.0)
     near = tl.minimum(tl.maximum(tl.min(some, 0) - scope.radius, 0.0), 1.0 * scope.num_keys)
     far = tl.minimum(tl.maximum(tl.max(some, 0) + scope.radius, -1.0), 1.0 * scope.num_keys)
@@ -202,7 +202,7 @@ def neighbourhood(centres, scope):
 
 @triton.jit
 def reach(first, scope, centres, RULES: tl.constexpr):
-    """The keys that any of the queries first.. may see: whole blocks, from start to stop."""
+    """Return start and stop of the keys that any of the queries first.. may see: whole blocks."""
     end, block = first + RULES.block_t, RULES.block_s
     start, stop = in_reach(first, end, 0, scope.num_keys, scope.low, scope.high, block, RULES.has_low, RULES.has_high)
     if RULES.is_local:

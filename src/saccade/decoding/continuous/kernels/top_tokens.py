@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def"
 """The largest logits of each row and its log-sum-exp, in one pass over the logits.
 
-A program reads a part of a row and says how large the largest of each piece of it is; a second kernel then reads only
+A program reads a part of a row and writes the largest of each piece of it; a second kernel then reads only
 the pieces that hold the largest of the row, where they still are in the cache. Of equal ones the lowest id is first.
 """
 
@@ -25,7 +25,7 @@ EVERYTHING = tl.constexpr((1 << 31) - 1)  # above
 
 
 def best(logits_RV: Tensor, count: int, forbidden: int, end: int, place_R: Tensor, shortest: int) -> tuple[Tensor, ...]:
-    """The largest `count` allowed logits of each row less its log-sum-exp, their ids, and the log-sum-exp [R].
+    """Return the largest `count` allowed logits of each row less its log-sum-exp, their ids, and the log-sum-exp [R].
 
     `forbidden` is a set of ids below 31, as bits; rows that have written fewer than `shortest` may not write `end`,
     below 31, either, unless it is all that there is.
@@ -69,7 +69,7 @@ def part_kernel(
     PIECE: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """Of each piece of a part of a row the largest that is allowed; of the part log sum exp."""
+    """Find the largest allowed logit of each piece of a part of a row, and the part's log-sum-exp."""
     follow(EARLY)
     part, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     piece = tl.arange(0, PIECES)
@@ -82,7 +82,7 @@ def part_kernel(
     log_sum = tl.where(summed > 0, largest + tl.log(tl.maximum(summed, 1e-30)), -float("inf"))
     tl.store(total + row * num_parts + part, log_sum)
     if part * (PIECES * PIECE) < 31:  # ids that may be forbidden
-        tops = tl.max(_allowed(x, at, place + row, shortest, FORBIDDEN, END, SHORT), 1)
+        tops = tl.max(_forbid(x, at, place + row, shortest, FORBIDDEN, END, SHORT), 1)
     tl.store(top + (row * num_parts + part) * PIECES + piece, tops)
 
 
@@ -108,7 +108,7 @@ def join_kernel(
     PARTS: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """One after the other: the piece whose largest is the largest that is left, and where in it that is.
+    """Find one after the other the piece whose largest is the largest that is left, and where in it that is.
 
     Numbers of 32 bits have a warp's largest in one instruction. What is not there has no probability.
     """
@@ -130,7 +130,7 @@ def join_kernel(
         at = where * PIECE + tl.arange(0, PIECE)
         inside = (largest != NOTHING) & (at < NUM_IDS)
         x = tl.load(logits + row * STRIDE + at, inside, 0.0).to(tl.float32)
-        order = tl.where(inside, in_order(_allowed(x, at, place + row, shortest, FORBIDDEN, END, SHORT)), NOTHING)
+        order = tl.where(inside, in_order(_forbid(x, at, place + row, shortest, FORBIDDEN, END, SHORT)), NOTHING)
         after = tl.where(largest == before, before_at, -1)  # equal ones up to there were found
         index = tl.min(tl.where((order == largest) & (at > after), at, NUM_IDS), 0)
         if rank + 1 < COUNT:
@@ -149,8 +149,8 @@ def join_kernel(
 
 
 @triton.jit
-def _allowed(x, at, place, shortest, FORBIDDEN: tl.constexpr, END: tl.constexpr, SHORT: tl.constexpr):
-    """-inf where an id may not be written."""
+def _forbid(x, at, place, shortest, FORBIDDEN: tl.constexpr, END: tl.constexpr, SHORT: tl.constexpr):
+    """Set logits of ids that may not be written to -inf."""
     is_forbidden = (at < 31) & (((FORBIDDEN >> tl.minimum(at, 30)) & 1) == 1)
     if SHORT:
         is_forbidden |= (at == END) & (tl.load(place) < shortest)
@@ -159,12 +159,12 @@ def _allowed(x, at, place, shortest, FORBIDDEN: tl.constexpr, END: tl.constexpr,
 
 @triton.jit
 def in_order(x):
-    """A whole number in the order of the floats; there is one zero."""
+    """Convert floats to whole numbers in the same order; there is one zero."""
     bits = (x + 0.0).to(tl.int32, bitcast=True)
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 @triton.jit
 def as_float(order):
-    """The float of such a number."""
+    """Convert numbers of `in_order` back to floats."""
     return (order ^ ((order >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
