@@ -8,12 +8,12 @@ import platform
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from rich.console import Console
 
-from saccade.config.base import RunSection
+from saccade.config.base import RunSection, Section
 from saccade.errors import UserError
 from saccade.files import lock_folder, replace_file
 from saccade.ops.float8 import train_in_float8
@@ -39,7 +39,7 @@ MAY_CHANGE: dict[str, Any] = {
     "decoding": True,
     "data": {"test": True},
 }
-CHOSEN_ONCE = ("tokens_per_batch", "precision", "batches")  # fields with "auto": the first choice stays part of the run
+S = TypeVar("S", bound=Section)
 LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 
 
@@ -139,9 +139,8 @@ def _check_same_run(config: RunSection, folder: Path) -> RunSection:
     if not path.exists():
         return config
     earlier = config_file.load_config(path)
-    for name in CHOSEN_ONCE:
-        if getattr(config.training, name, None) == "auto" and earlier.task == config.task:
-            config = _with(config, name, getattr(earlier.training, name))
+    if earlier.task == config.task:
+        config = _choose_as_before(config, earlier)
     before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, config))
     changed = [section for section in now if now[section] != before.get(section)]
     if changed and not _has_learned(folder):
@@ -151,6 +150,18 @@ def _check_same_run(config: RunSection, folder: Path) -> RunSection:
         what = ", ".join(changed)
         raise UserError(f"{folder} holds a run with another {what}; give this one another folder (--run), or delete it")
     return config
+
+
+def _choose_as_before(config: S, earlier: Any) -> S:
+    """Return the config with the choices of an earlier start for its "auto" fields: they are part of the run."""
+    update: dict[str, Any] = {}
+    for name, value in config:
+        before = getattr(earlier, name, value)
+        if isinstance(value, Section) and isinstance(before, Section):
+            update[name] = _choose_as_before(value, before)
+        elif value == "auto" and name != "device":
+            update[name] = before
+    return config.model_copy(update=update)
 
 
 def _has_learned(folder: Path) -> bool:

@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from saccade.runs import config as config_file
 from saccade.runs.process import train_command, train_in_process
-from saccade.runs.train import CHOSEN_ONCE
 from saccade.training import checkpoints
 
 SHARE_BEFORE = 0.2  # of kills that come before the first step, while data are prepared or a checkpoint is read
@@ -44,9 +42,7 @@ def verify(config: Path, overrides: list[str], *, kills: int, steps: int, consol
         whole, killed = Path(name) / "whole", Path(name) / "killed"
         console.print(f"one run of {steps:,} steps, left alone ...")
         times = _run_to_end(arguments, whole)
-        found = config_file.load_config(whole / "config.yaml").training  # both runs must use the same chosen values
-        settled = {name: getattr(found, name, None) for name in CHOSEN_ONCE}
-        arguments += [f"training.{name}={value}" for name, value in settled.items() if value is not None]
+        arguments = [str(whole / "config.yaml")]  # both runs must use the same chosen values
         num_kills, is_same = 0, True
         while num_kills < kills:
             if _run_until_killed(arguments, killed, times):
