@@ -7,11 +7,12 @@ import math
 import os
 import signal
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from saccade.data.batches import PairBatch, bucket_pairs
@@ -257,6 +258,33 @@ def test_a_truncated_checkpoint_costs_no_earlier_one(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"short")
     with pytest.raises(UserError, match=r"model.safetensors is damaged"):
         checkpoints.load_weights(tmp_path / "model.safetensors", torch.nn.Linear(1, 1))
+
+
+def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
+    trainer = build(tmp_path, 9)
+    run(trainer)
+    random = Random(7)
+    *_, newest = checkpoints.list_checkpoints(tmp_path / "checkpoints")
+    for path in [newest] * 20 + [tmp_path / "model.safetensors"] * 20:
+        whole = path.read_bytes()
+        at = random.randrange(len(whole))
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << random.randrange(8)]) + whole[at + 1 :])
+        with pytest.raises(UserError, match=rf"{path.name} is damaged"):
+            checkpoints.read_weights(path)
+        path.write_bytes(whole)
+    damaged = bytearray(newest.read_bytes())
+    damaged[-400:] = bytes(byte ^ 127 for byte in damaged[-400:])
+    newest.write_bytes(damaged)
+    with pytest.warns(UserWarning, match=r"step-000000009.safetensors is damaged; the run goes on from step-0+6"):
+        assert build(tmp_path, 9).progress.step == 6
+
+
+def test_weights_of_earlier_versions_are_loaded_without_a_checksum(tmp_path: Path) -> None:
+    model, path = torch.nn.Linear(2, 3), tmp_path / "model.safetensors"
+    save_file(checkpoints.unique_state(model), path)
+    other = torch.nn.Linear(2, 3)
+    checkpoints.load_weights(path, other)
+    assert torch.equal(other.weight, model.weight)
 
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import final
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from saccade.training.checkpoints import read_weights
 from saccade.training.distributed.shards import local_shard, shard_like
 
 
@@ -52,5 +52,5 @@ def copy_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
 
 def average_files(paths: list[Path]) -> dict[str, Tensor]:
     """Return the mean of several files of weights."""
-    files = [load_file(path) for path in paths]
+    files = [read_weights(path) for path in paths]
     return {name: torch.stack([file[name] for file in files]).mean(0) for name in files[0]}

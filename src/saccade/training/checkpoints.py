@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import re
 import warnings
@@ -20,6 +21,8 @@ from saccade.files import replace_file
 from saccade.training.distributed.shards import gather_shards, shard_like
 
 NAME = re.compile(r"step-(\d{9})\.safetensors")
+FACTS, CHECKSUM = "progress", "sha256"
+DAMAGE = (SafetensorError, OSError, ValueError, TypeError)
 
 
 @final
@@ -57,7 +60,7 @@ def save_checkpoint(
     tensors = gather_shards(tensors, keep=writes)
     if writes:
         with replace_file(checkpoint_path(folder, progress.step)) as draft:
-            _write(tensors, draft, {"progress": json.dumps(asdict(progress))})
+            _write(tensors, draft, asdict(progress))
         remove_old(folder, keep)
 
 
@@ -77,17 +80,20 @@ def save_weights(path: Path, model: nn.Module, *, writes: bool = True) -> None:
     weights = gather_shards(unique_state(model), keep=writes)
     if writes:
         with replace_file(path) as draft:
-            _write(weights, draft, None)
+            _write(weights, draft, {})
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
     """Load weights into a model of the same shape."""
+    _load_unique(read_weights(path), model)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Return the weights of a file, which must be as it was written."""
     try:
-        with safe_open(path, framework="pt") as stored:
-            weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise UserError(f"{path} is damaged ({error})") from None
-    _load_unique(weights, model)
+        return _read(path)[0]
+    except DAMAGE as error:
+        raise UserError(f"{path} is damaged ({error}); train again, or copy the file again") from None
 
 
 def restore_checkpoint(
@@ -102,10 +108,9 @@ def restore_checkpoint(
     damaged: list[Path] = []
     for path in reversed(list_checkpoints(folder)):
         try:
-            with safe_open(path, framework="pt") as stored:
-                tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-                progress = Progress(**json.loads(stored.metadata()["progress"]))
-        except (SafetensorError, OSError, ValueError, TypeError):
+            tensors, facts = _read(path)
+            progress = Progress(**facts)
+        except DAMAGE:
             damaged.append(path)
             continue
         for other in damaged:
@@ -120,12 +125,38 @@ def restore_checkpoint(
     return None
 
 
-def _write(tensors: dict[str, Tensor], draft: Path, metadata: dict[str, str] | None) -> None:
-    """Write a file of tensors; an error of safetensors, such as a full disk, becomes an OSError."""
+def _write(tensors: dict[str, Tensor], draft: Path, facts: dict[str, Any]) -> None:
+    """Write a file of tensors with some facts and a checksum; a full disk becomes an OSError.
+
+    They are one entry of the file's metadata: safetensors writes several in a random order, and equal runs must have
+    equal files.
+    """
     try:
-        save_file(tensors, draft, metadata)
+        save_file(tensors, draft, {FACTS: json.dumps({**facts, CHECKSUM: _checksum(tensors, facts)})})
     except SafetensorError as error:
         raise OSError(errno.EIO, str(error)) from None
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a file of tensors and its facts; one whose bytes have changed since it was written raises a ValueError.
+
+    Files of earlier versions have no checksum, and weights of earlier versions no facts.
+    """
+    with safe_open(path, framework="pt") as stored:
+        tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+        facts = json.loads((stored.metadata() or {}).get(FACTS, "{}"))
+    if CHECKSUM in facts and facts.pop(CHECKSUM) != _checksum(tensors, facts):
+        raise ValueError("its bytes have changed since it was written")
+    return tensors, facts
+
+
+def _checksum(tensors: dict[str, Tensor], facts: dict[str, Any]) -> str:
+    """Return a SHA-256 of facts, names, types, shapes and values."""
+    digest = hashlib.sha256(json.dumps(facts).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
