@@ -6,14 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from saccade.serving.html.guard import MAY_SPLIT
 from saccade.serving.html.inline import Inline, Item, Path, Wordless, common
 from saccade.serving.html.tree import Element, Verbatim, escape_text
 from saccade.serving.sentences import SentenceSpan
 from saccade.serving.v1.word_links import AlignedWords
 
 PARTS = re.compile(r"([^\w\s]*)(.*?)([^\w\s]*)", re.DOTALL)  # of a word: punctuation before and after it
-# elements that may be written twice if their words move apart; others are put around the gap too
-MAY_SPLIT = frozenset(str.split("b i em strong u s strike del ins mark small big sub sup span font cite dfn bdi bdo"))
 
 
 class Word(NamedTuple):
@@ -60,7 +59,8 @@ def _translate(
     read = _source_words(aligned, len(words), len(sources))
     paths = _paths(sources, read, aligned)
     places = [start + found.start() for found in re.finditer(r"\S+", text)]
-    before = _place_anchors(anchors, places, read)
+    lost = _lost(sources, places, paths)
+    before = _place_anchors([*anchors, *lost], places, read)
     items: list[Item] = []
     for number, word in enumerate(words):
         items += [Item(" ", None)] if number else []
@@ -140,6 +140,26 @@ def _fill(cores: Sequence[Path | None], number: int, base: Path) -> Path:
     earlier = next((path for path in reversed(cores[:number]) if path is not None), base)
     later = next((path for path in cores[number + 1 :] if path is not None), base)
     return common([earlier, later])
+
+
+def _lost(sources: Sequence[Word], places: Sequence[int], paths: Sequence[Path]) -> list[Wordless]:
+    """Return what no output word is inside of: untranslated elements as they are, other elements without words."""
+    kept = {element for path in paths for element in path}
+    found: list[Wordless] = []
+    for word, place in zip(sources, places, strict=True):
+        for path in word.paths:
+            missing = next((number for number, element in enumerate(path) if element not in kept), None)
+            if missing is not None:
+                found.append(_without_words(path, place))
+                kept.update(path)
+    return found
+
+
+def _without_words(path: Path, place: int) -> Wordless:
+    last = path[-1]
+    if isinstance(last, Verbatim):
+        return Wordless(place, last.text, path[:-1], has_space=True)
+    return Wordless(place, "", path, has_space=False)
 
 
 def _bridge(paths: list[Path]) -> None:

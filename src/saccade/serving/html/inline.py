@@ -12,7 +12,6 @@ from saccade.serving.html.tree import Element, Node, Verbatim, escape_text, text
 Path = tuple[
     Element | Verbatim, ...
 ]  # the elements around a word, the outermost first; a Verbatim stands for its own words
-ID = re.compile(r"""\sid\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)""", re.IGNORECASE)
 
 
 class Item(NamedTuple):
@@ -99,7 +98,7 @@ def write(items: Iterable[Item]) -> str:
         html.append(between)
         for element in item.path[shared:]:
             if isinstance(element, Element):
-                html.append(ID.sub("", element.start) if element in seen else element.start)
+                html.append(element.copy if element in seen else element.start)
             seen.add(element)
         html.append(item.html)
         opened, between = item.path, ""

@@ -9,8 +9,9 @@ from typing import Any
 from saccade.serving import work
 from saccade.serving.batcher import ModelCall
 from saccade.serving.html.carry_tags import carry_tags
+from saccade.serving.html.guard import is_same_structure
 from saccade.serving.html.inline import Inline, write
-from saccade.serving.html.tree import Element, is_structure, parse, texts, write_node
+from saccade.serving.html.tree import Element, HtmlSource, is_structure, parse, read_html, texts, write_node
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.translation import TranslatedText, text_of, translate_texts
@@ -29,12 +30,29 @@ async def translate_html(
     service: Service, model: ServedModel, sources: Sequence[str], count: int, **decoding: Any
 ) -> list[list[str]]:
     """Translate documents: for each its translation and alternatives, all distinct."""
-    documents = await asyncio.to_thread(lambda: [list(parts(parse(source))) for source in sources])
+    read = await asyncio.to_thread(lambda: [*map(read_html, sources)])
+    documents = [list(parts(html.root)) for html in read]
     inlines = [part for document in documents for part in document if isinstance(part, Inline)]
     found = await translate_texts(service, model, [inline.text for inline in inlines], **decoding)
     of_inline = dict(zip(map(id, inlines), found, strict=True))
     aligned = await _align(service, model, [(inline, of_inline[id(inline)]) for inline in inlines])
-    return await asyncio.to_thread(lambda: [_outputs(document, of_inline, aligned, count) for document in documents])
+    outputs = await asyncio.to_thread(lambda: [_outputs(document, of_inline, aligned, count) for document in documents])
+    is_kept = await asyncio.to_thread(lambda: [*map(keeps_structure, read, outputs)])
+    for row, html in enumerate(read):
+        if not is_kept[row]:
+            found = await translate_texts(service, model, html.texts, **decoding)
+            ranks = ([text_of(text, rank) for text in found] for rank in range(count))
+            outputs[row] = list(dict.fromkeys(map(html.write_in_place, ranks)))
+    return outputs
+
+
+def keeps_structure(html: HtmlSource, outputs: Sequence[str]) -> bool:
+    """Return whether browsers find in every output what they find in the source.
+
+    Misnested tags, or text between the rows of a table, are read as another tree than they spell: there the texts are
+    translated one by one where they stand.
+    """
+    return html.is_nested and all(is_same_structure(html.source, output) for output in outputs)
 
 
 def parts(element: Element) -> Iterator[Part]:

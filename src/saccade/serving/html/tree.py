@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
-from html.parser import HTMLParser
-from itertools import accumulate
+from html import escape, unescape
+from string import whitespace
 from typing import final
 
+from saccade.serving.html.tokens import FOREIGN, Attribute, Token, cut_tokens
 from saccade.serving.http.responses import refuse
 
 MAX_DEPTH = 100
 VOID = frozenset(str.split("area base br col embed hr img input link meta param source track wbr"))
 OPAQUE = frozenset(
     str.split("""
-    applet canvas code iframe kbd math noembed object pre samp script style svg template textarea tt var
+    applet canvas code iframe kbd math noembed noframes noscript object plaintext pre samp script style svg template
+    textarea tt var xmp
 """)
 )
+WORDLESS = OPAQUE - {"code", "kbd", "samp", "tt", "var"}  # their text is no part of a sentence
+DECLARATION = re.compile("<!doctype", re.IGNORECASE)
 BLOCK = frozenset(
     str.split("""
     address article aside audio blockquote body caption center colgroup dd details dialog dir div dl dt fieldset
@@ -56,7 +60,14 @@ class Element:
 
     tag: str
     start: str
+    attributes: tuple[Attribute, ...] = ()
     children: list[Node] = field(default_factory=list)
+
+    @property
+    def copy(self) -> str:
+        """Its start tag once more: an id is there once."""
+        others = (one.source for one in self.attributes if one.name != "id")
+        return f"<{' '.join([self.tag, *others])}>"
 
     @property
     def end(self) -> str:
@@ -71,6 +82,31 @@ class Element:
 Node = Element | Verbatim | str
 
 
+@final
+@dataclass(frozen=True)
+class HtmlSource:
+    """HTML, its tree, and the tokens of its texts, for who replaces these where they stand."""
+
+    source: str
+    root: Element
+    text_tokens: Sequence[Token]
+    is_nested: bool  # its tags are well nested, so that browsers read the same tree
+
+    @property
+    def texts(self) -> list[str]:
+        """What the tokens of its texts stand for."""
+        return [unescape(self.source[token.start : token.stop]) for token in self.text_tokens]
+
+    def write_in_place(self, texts: Iterable[str]) -> str:
+        """Write it with other texts where its own stand; no tag moves. A blank text leaves its own."""
+        html, at = list[str](), 0
+        for token, text in zip(self.text_tokens, texts, strict=True):
+            kept = self.source[token.start : token.stop]
+            html += [self.source[at : token.start], escape_text(text) if text.strip() else kept]
+            at = token.stop
+        return "".join([*html, self.source[at:]])
+
+
 def is_structure(node: Node) -> bool:
     """Return whether a sentence ends before a node."""
     return node.is_structure if isinstance(node, Element) else isinstance(node, Verbatim) and node.is_break
@@ -78,12 +114,14 @@ def is_structure(node: Node) -> bool:
 
 def parse(source: str) -> Element:
     """Parse a document or a part of one into a tree."""
+    return read_html(source).root
+
+
+def read_html(source: str) -> HtmlSource:
+    """Read a document or a part of one."""
     reader = _Reader(source)
-    try:
-        reader.feed(source)
-        reader.close()
-    except AssertionError:  # the parser raises it for a broken declaration
-        refuse("q is not HTML")
+    for token in cut_tokens(source):
+        reader.read(token)
     return reader.finish()
 
 
@@ -97,109 +135,110 @@ def texts(node: Node) -> Iterator[str]:
 
 
 @final
-class _Reader(HTMLParser):
+class _Reader:
     """Builds the tree; inside an element that is not translated, it only keeps the open tags."""
 
     def __init__(self, source: str) -> None:
-        super().__init__(convert_charrefs=True)
         self.source = source
-        self.line_starts = [0, *accumulate(len(line) + 1 for line in source.split("\n"))]
         self.open = [Element("", "")]
         self.opaque: list[str] = []  # the open tags, from the one that is not translated
-        self.opaque_tag, self.opaque_start = "", 0
+        self.opaque_tag, self.opaque_start, self.end = "", 0, 0
         self.opaque_text: list[str] = []
+        self.text_tokens: list[Token] = []
+        self.is_nested = True
 
-    def finish(self) -> Element:
-        """Close what is still open, and return the root."""
+    def read(self, token: Token) -> None:
+        """Add the next token of the source."""
+        raw = self.source[token.start : token.stop]
+        if token.kind == "start":
+            self._start(token, raw)
+        elif token.kind == "end":
+            self._end(token)
+        elif token.kind == "text":
+            self._text(token, unescape(raw))
+        elif not self.opaque:
+            whole = raw if raw.endswith(">") else raw + ("-->" if raw.startswith("<!--") else ">")
+            self._add(Verbatim(whole, DECLARATION.match(raw) is not None))
+        self.end = token.stop
+
+    def _text(self, token: Token, text: str) -> None:
         if self.opaque:
-            text = self.source[self.opaque_start :]
+            self.opaque_text.append(text)
+        else:
+            self._add(text)
+            self.text_tokens += [token] if text.strip(f"{whitespace}\0") else []
+
+    def finish(self) -> HtmlSource:
+        """Close what is still open, and return everything."""
+        is_nested = self.is_nested and not self.opaque and not self._is_inside("title")
+        if self.opaque:
+            closing = "".join(f"</{tag}>" for tag in reversed(self.opaque))
+            text = self.source[self.opaque_start : self.end]
             if text.rfind("<") > text.rfind(">"):  # half a tag would break the next one
                 text = text[: text.rfind("<")]
-            self._add_verbatim(text + "".join(f"</{tag}>" for tag in reversed(self.opaque)))
-        return self.open[0]
+            self._add_verbatim(text + closing)
+        return HtmlSource(self.source, self.open[0], self.text_tokens, is_nested)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        raw = self.get_starttag_text() or ""
+    def _start(self, token: Token, raw: str) -> None:
+        tag = token.tag
         if len(self.opaque) == 1 and tag in CLOSED_BY.get(self.opaque[0], ()):
-            self._add_verbatim(f"{self.source[self.opaque_start : self._offset()]}</{self.opaque[0]}>")
+            self._add_verbatim(f"{self.source[self.opaque_start : token.start]}</{self.opaque[0]}>")
         if self.opaque:
-            self.opaque += [] if tag in VOID else [tag]
+            self.opaque += [] if tag in VOID or (raw.endswith("/>") and self.opaque[0] in FOREIGN) else [tag]
         elif tag in VOID:
             self._add(Verbatim(raw, tag in BREAKS))
-        elif tag in OPAQUE or _is_untranslated(attrs):
+        elif tag in OPAQUE or _is_untranslated(token) or (tag == "title" and self._is_inside("select")):
             self._close_for(tag)
             self.opaque, self.opaque_text = [tag], []
-            self.opaque_tag, self.opaque_start = tag, self._offset()
+            self.opaque_tag, self.opaque_start = tag, token.start
+            if tag in FOREIGN and raw.endswith("/>"):
+                self.opaque = []
+                self._add(Verbatim(raw, is_break=False))
         else:
             self._close_for(tag)
             if len(self.open) > MAX_DEPTH:
                 refuse(f"q is nested too deeply; allowed: {MAX_DEPTH} elements")
-            element = Element(tag, raw)
+            element = Element(tag, raw, token.attributes)
             self._add(element)
             self.open.append(element)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        del attrs
-        if not self.opaque:
-            self._add(Verbatim(self.get_starttag_text() or "", tag in BREAKS or tag in BLOCK))
-
-    def handle_endtag(self, tag: str) -> None:
+    def _end(self, token: Token) -> None:
         if self.opaque:
-            self._end_opaque(tag)
+            self._end_opaque(token)
             return
-        depth = next((depth for depth in range(len(self.open) - 1, 0, -1) if self.open[depth].tag == tag), None)
+        depth = next((depth for depth in range(len(self.open) - 1, 0, -1) if self.open[depth].tag == token.tag), None)
+        self.is_nested &= depth is not None and all(inner.tag in CLOSED_BY for inner in self.open[depth + 1 :])
         if depth is not None:  # elements inside are closed too; an end tag without a start is ignored
             del self.open[depth:]
 
-    def handle_data(self, data: str) -> None:
-        if self.opaque:
-            self.opaque_text.append(data)
-        else:
-            self._add(data)
-
-    def handle_comment(self, data: str) -> None:
-        self._add_raw(f"<!--{data}-->")
-
-    def handle_decl(self, decl: str) -> None:
-        self._add_raw(f"<!{decl}>", is_break=True)
-
-    def handle_pi(self, data: str) -> None:
-        self._add_raw(f"<?{data}>")
-
-    def unknown_decl(self, data: str) -> None:
-        self._add_raw(f"<![{data}]>")
-
-    def _add_raw(self, text: str, *, is_break: bool = False) -> None:
-        if not self.opaque:
-            self._add(Verbatim(text, is_break))
-
     def _add(self, node: Node) -> None:
         self.open[-1].children.append(node)
+
+    def _is_inside(self, tag: str) -> bool:
+        return any(element.tag == tag for element in self.open)
 
     def _close_for(self, tag: str) -> None:
         """Close an open element whose end tag was omitted before this tag."""
         if tag in CLOSED_BY.get(self.open[-1].tag, ()):
             self.open.pop()
 
-    def _end_opaque(self, tag: str) -> None:
-        if tag not in self.opaque:
+    def _end_opaque(self, token: Token) -> None:
+        if token.tag not in self.opaque:
             return
-        while self.opaque.pop() != tag:
+        while self.opaque.pop() != token.tag:
             pass
         if not self.opaque:
-            self._add_verbatim(self.source[self.opaque_start : self.source.index(">", self._offset()) + 1])
+            self._add_verbatim(self.source[self.opaque_start : token.stop])
 
     def _add_verbatim(self, text: str) -> None:
-        self._add(Verbatim(text, self.opaque_tag in BLOCK, " ".join("".join(self.opaque_text).split())))
+        has_words = self.opaque_tag not in WORDLESS
+        content = " ".join("".join(self.opaque_text).split()) if has_words else ""
+        self._add(Verbatim(text, self.opaque_tag in BLOCK, content))
         self.opaque = []
 
-    def _offset(self) -> int:
-        line, column = self.getpos()
-        return self.line_starts[line - 1] + column
 
-
-def _is_untranslated(attrs: list[tuple[str, str | None]]) -> bool:
-    given = {name: value or "" for name, value in attrs}
+def _is_untranslated(token: Token) -> bool:
+    given = {one.name: unescape(one.value.strip("\"'")) for one in token.attributes}
     return given.get("translate", "").lower() == "no" or "notranslate" in given.get("class", "").split()
 
 
