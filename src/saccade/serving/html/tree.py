@@ -16,8 +16,8 @@ MAX_DEPTH = 100
 VOID = frozenset(str.split("area base br col embed hr img input link meta param source track wbr"))
 OPAQUE = frozenset(
     str.split("""
-    applet canvas code frameset iframe kbd math noembed noframes noscript object plaintext pre samp script style svg template
-    textarea tt var xmp
+    applet canvas code frameset iframe kbd math noembed noframes noscript object plaintext pre samp script style svg
+    template textarea tt var xmp
 """)
 )
 WORDLESS = OPAQUE - {"code", "kbd", "samp", "tt", "var"}  # their text is no part of a sentence
