@@ -32,6 +32,7 @@ from saccade.training.options import TrainingOptions
 MAY_CHANGE: dict[str, Any] = {
     "device": True,
     "languages": True,
+    "texts": True,
     "training": dict.fromkeys(
         ("max_steps", "patience", "validate_every", "save_every", "tensorboard", "bleu_tokenize", "capture", "shard"),
         True,

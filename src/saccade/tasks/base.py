@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -127,6 +127,8 @@ class Traits(NamedTuple):
     labels: Sequence[str] | None = None  # what it chooses from
     picture: PictureSize | None = None  # what it reads, if these are pictures
     answers: str = "line"  # how the page shows an answer: "text", "label", "spans", "path", or as one line
+    texts: str | None = None  # where answers are texts: sentences (a server splits texts), documents, anything, or auto
+    max_pieces: int | None = None  # the rest of a longer text is cut
 
 
 class Predictor(Protocol):
@@ -207,8 +209,8 @@ class Route(NamedTuple):
     reads: str = "text"  # or "picture"
     options: type[RequestOptions] = RequestOptions
     reads_whole: bool = True  # a long text takes too much, and is refused; False: it is cut
-    languages: Callable[[Any, Collection[str]], tuple[str, str] | None] | None = None
-    # of a task that translates: (config, codes that are known) to what a run translates into what
+    languages: Callable[[Any], tuple[str, str] | None] | None = None
+    # of a task that may translate: from a config to what its run translates into what
 
 
 class Task(NamedTuple):

@@ -41,6 +41,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config.data, stores[: len(config.data.corpora)], held_out, console)
     network = model(config, both)
+    config = corpora.settle_texts(config, console)
     config = batches.settle_batches(config, network, stores, console)
     return Job(
         config=config,
@@ -120,7 +121,9 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         options = replace(options, max_length=min(options.max_length, LOCATIONS))
         longest = LOCATIONS * (FACTOR if config.features else 1) - 1
     dtype = compute_dtype(config.training.precision, torch.device("cuda")) if torch.cuda.is_available() else None
-    return Translator(network.eval(), *both, options, config.decoding.tokens_per_batch, longest, dtype=dtype)
+    return Translator(
+        network.eval(), *both, options, config.decoding.tokens_per_batch, longest, dtype=dtype, texts=config.texts
+    )
 
 
 class Outputs(NamedTuple):
@@ -170,4 +173,6 @@ def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> Sampl
     return Sample(pair.source, found.text, pair.target, found.score, found.source_pieces or (), found.pieces, weights)
 
 
-TRANSLATE = Task(TranslateConfig, prepare, load, examine, Route("Translate", languages=TranslateConfig.find_languages))
+TRANSLATE = Task(
+    TranslateConfig, prepare, load, examine, Route("Text to text", languages=TranslateConfig.find_languages)
+)
