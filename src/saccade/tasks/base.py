@@ -46,6 +46,14 @@ def pass_on(found: Iterator[Any], total: int) -> Iterable[Any]:
     return found
 
 
+class DataCount(NamedTuple):
+    """A set of examples: how many are used, and how many are left out for which reason."""
+
+    name: str
+    num_used: int
+    left_out: Mapping[str, int] = {}
+
+
 class Job(NamedTuple):
     """A network, what it learns from, how, and how it is judged."""
 
@@ -58,6 +66,7 @@ class Job(NamedTuple):
     is_steady: bool = False  # batches have few shapes and the loss asks the device nothing: it may be captured
     unit: str = "tokens"  # what the loss is a mean over
     config: RunSection | None = None  # with what it left to be found here
+    counts: Sequence[DataCount] = ()  # of its sets, for the report
 
 
 class ReportPart(NamedTuple):

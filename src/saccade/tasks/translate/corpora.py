@@ -26,6 +26,7 @@ from saccade.data.text.tokenizer import (
 )
 from saccade.errors import UserError
 from saccade.tasks import console as watch
+from saccade.tasks.base import DataCount
 from saccade.tasks.translate.config import CorpusFiles, TranslateConfig, TranslateData
 
 NUM_TOLD = 1000  # sources of a corpus that tell what its texts are
@@ -177,6 +178,20 @@ def say(data: TranslateData, stores: list[Store], sets: list[HeldOut], console: 
     watch.say(console, f"{lines[0]} to train on")
     for warning in (warning for held in sets for warning in _warnings(held, stores)):
         watch.say(console, warning, style="yellow")
+
+
+def count_pairs(data: TranslateData, stores: list[Store], sets: list[HeldOut]) -> list[DataCount]:
+    """Count the pairs of each set, for the report; variants of a corpus are one."""
+    training = [
+        DataCount(name, len(store), {reason: count for reason, count in store.left_out.items() if count})
+        for name, store in zip(data.corpora, stores, strict=False)
+    ]
+    blank = [sum("" in pair for pair in held.pairs) for held in sets]
+    held_out = [
+        DataCount(held.corpus.name, len(held.pairs) - count, {"blank": count} if count else {})
+        for held, count in zip(sets, blank, strict=True)
+    ]
+    return [one._replace(name=one.name.removeprefix("data.")) for one in (*training, *held_out)]
 
 
 def _pairs(count: int) -> str:

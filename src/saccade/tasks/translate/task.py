@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import sacrebleu
 import torch
 from rich.console import Console
 
@@ -51,6 +52,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
         is_steady=batches.is_steady(config),
         validate=_validator(config, translator(config, network, both), held_out[0], root, console).measure,
         data=[store.key for store in stores],
+        counts=corpora.count_pairs(config.data, stores, held_out),
     )
 
 
@@ -156,8 +158,12 @@ def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
         return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)
     has_attention = getattr(config.model, "attention", "") != "none"
     lengths = [(part.label, part.num_pairs, part.bleu) for part in found.by_length]
-    samples = render_samples([_sample(translator, pair, has_attention=has_attention) for pair in _spread(found.pairs)])
-    return ReportPart(found.name, scores, [("By length", report.render_lengths(lengths)), ("Samples", samples)])
+    chosen = {"Samples": _spread(found.pairs), "Worst outputs": worst(found)}
+    samples = {
+        heading: render_samples([_sample(translator, pair, has_attention=has_attention) for pair in pairs])
+        for heading, pairs in chosen.items()
+    }
+    return ReportPart(found.name, scores, [("By length", report.render_lengths(lengths)), *samples.items()])
 
 
 def _spread(pairs: list[Pair]) -> list[Pair]:
@@ -165,6 +171,16 @@ def _spread(pairs: list[Pair]) -> list[Pair]:
     ranked = sorted(pairs, key=lambda pair: len(pair.source.split()))
     count = min(NUM_SAMPLES, len(ranked))
     return [ranked[(2 * rank + 1) * len(ranked) // (2 * count)] for rank in range(count)]
+
+
+def worst(found: Outputs) -> list[Pair]:
+    """Return the pairs whose outputs share least with their references, those that are right left out."""
+    chrf = sacrebleu.CHRF()
+    scores = [
+        chrf.sentence_score(text, [pair.target]).score for text, pair in zip(found.texts, found.pairs, strict=True)
+    ]
+    wrong = [row for row in range(len(scores)) if found.texts[row] != found.pairs[row].target]
+    return [found.pairs[row] for row in sorted(wrong, key=scores.__getitem__)[:NUM_SAMPLES]]
 
 
 def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> Sample:
