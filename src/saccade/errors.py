@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+MEMORY_SIGNS = (  # in messages of torch and numpy
+    "can't allocate memory",
+    "not enough memory",
+    "out of memory",
+    "bad_alloc",
+    "Storage size calculation overflowed",
+    "Maximum allowed dimension exceeded",
+    "array is too big",
+)
+
 
 class UserError(ValueError):
     """Bad input: the message says what was wrong, where, and what is allowed. The command line exits with 2."""
@@ -14,3 +24,8 @@ class NonFiniteLoss(RuntimeError):
 def describe_missing(user: str, error: ModuleNotFoundError, extra: str = "run") -> str:
     """Name the library that `user` needs, and the line that installs it."""
     return f"{user} needs {error.name}: pip install 'saccade[{extra}]'"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an error says that memory does not suffice."""
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in MEMORY_SIGNS)

@@ -140,3 +140,17 @@ def test_the_benchmark_speaks_json(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {row["name"] for row in report["rows"]}
     assert {"dot", "additive", "multi-head", "window 128"} <= names
     assert all(row["seconds"] > 0 and row["time_ratio"] > 0 for row in report["rows"])
+
+
+def test_too_large_a_model_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "rows.tsv").write_text("a b\tc d\n" * 4, "utf-8")
+    (tmp_path / "big.yaml").write_text(
+        "data: {train: {source: rows.tsv}, valid: {source: rows.tsv}}\n"
+        "tokenizer: {kind: words}\nmodel: {kind: rnn, width: 1000000000}\n",
+        "utf-8",
+    )
+    done = run("train", "big.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("saccade: not enough memory: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "runs" / "big").exists()

@@ -155,3 +155,18 @@ def test_rnns_train_in_float32_on_a_cpu(tmp_path: Path) -> None:
     config = config_file.load_config(written(tmp_path, MINIMAL), ["device=cpu", "training.precision=bfloat16"])
     with pytest.raises(UserError, match=r"training.precision: 'bfloat16' given; on a CPU RNNs train in float32"):
         devices.training_options(config, network)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed: 1\nseed: 2\n", "this is not YAML: seed is given twice"),
+        ("training: {max_steps: 1, max_steps: 2}\n", "max_steps is given twice"),
+        ("deep: " + "[" * 5000, "it is nested too deeply"),
+        ("seed: 2026-13-45\n", "this is not YAML"),
+    ],
+)
+def test_what_yaml_would_swallow_or_choke_on_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as refused:
+        config_file.load_config(written(tmp_path, MINIMAL + text))
+    assert "\n" not in str(refused.value)

@@ -127,3 +127,13 @@ def test_shapes_are_tried_on_as_many_as_the_config_says(tmp_path: Path) -> None:
     }
     trained(content, tmp_path / "run")
     assert saccade.load(tmp_path / "run").evaluate([]).scores["num_pictures"] == 5
+
+
+def test_what_ends_before_it_learned_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(train, "_prepare", fail)
+    with pytest.raises(MemoryError):
+        train.train(config_file.check_config(labels(tmp_path, "pq"), "test"), tmp_path / "run", QUIET)
+    assert not (tmp_path / "run").exists()

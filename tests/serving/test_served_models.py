@@ -63,7 +63,6 @@ def make_named(folder: Path, files: list[str]) -> Path:
 @pytest.mark.parametrize(
     ("languages", "message"),
     [
-        ([], "its languages are unknown; give --languages .*=en-fr, or languages"),
         (["elsewhere=en-fr"], "--languages: 'elsewhere' is not one of the given runs"),
         (["{run}=english-french"], "allowed: RUN=en-fr"),
         (["{run}=en"], "allowed: RUN=en-fr"),

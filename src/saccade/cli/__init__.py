@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 import saccade
 from saccade.cli import terminal
-from saccade.errors import NonFiniteLoss, UserError, describe_missing
+from saccade.errors import NonFiniteLoss, UserError, describe_missing, is_out_of_memory
 
 COMMANDS = {  # each in the file of its name, in the order of the help
     "demo": "Train a small Transformer on a phrasebook, English to French, and show what it reads (two minutes).",
@@ -85,6 +85,10 @@ def main() -> None:
         _fail(str(error), 1)
     except ModuleNotFoundError as error:
         _fail(describe_missing("this command", error), 2)
+    except (MemoryError, RuntimeError, ValueError) as error:
+        if not is_out_of_memory(error):
+            raise
+        _fail(f"not enough memory: {str(error).splitlines()[0] or 'Python has none left'}", 2)
     except BrokenPipeError:
         terminal.forget_output()
     except OSError as error:

@@ -22,6 +22,7 @@ from saccade.bench.attention import scores as attention_bench
 from saccade.bench.attention.contestants import OURS
 from saccade.bench.attention.goals import check_goals
 from saccade.bench.choices import PEERS_FOLDER, Device, check_device, describe_machine, parse_names
+from saccade.bench.configs.fuzzing import fuzz_configs
 from saccade.bench.serving import load as serving_bench
 from saccade.cli.bench_speed import bench_decode, bench_train
 from saccade.tasks.translate.networks import Size
@@ -176,6 +177,26 @@ def bench_serve(
     )
     report = serving_bench.run(plan, Console(stderr=True).print)
     typer.echo(json.dumps(report.as_dict(), indent=1)) if as_json else Console().print(tables.of_serving(report))
+
+
+@app.command("fuzz")
+def bench_fuzz(
+    cases: Annotated[int, typer.Option(min=1, help="Number of mutated configs and data files.")] = 500,
+    seed: Annotated[int, typer.Option(help="Another seed gives other mutations.")] = 1,
+    keep: Annotated[Path | None, typer.Option(help="A folder for the cases that do harm.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Train with mutated configs and data files: each must be refused in one line, or trained."""
+    found = fuzz_configs(cases, seed=seed, keep=keep)
+    if as_json:
+        typer.echo(json.dumps(found.as_dict(), indent=1))
+    else:
+        trained, refused = found.codes[0], found.codes[2]
+        typer.echo(f"{cases:,} cases: {trained:,} trained, {refused:,} refused, {found.codes[1]:,} diverged, "
+                   f"{len(found.bad):,} did harm; the slowest took {found.slowest:.1f} s")  # fmt: skip
+        for bad in found.bad:
+            typer.echo(f"{bad.what}: {bad.problem}")
+    raise typer.Exit(1 if found.bad else 0)
 
 
 @app.command("look")

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from saccade.attention import NORMALIZERS, SCORES
 
 ONE_OR_SEVERAL = ("one corpus", "several corpora")  # tags that pydantic puts among a field's names
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 

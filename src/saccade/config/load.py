@@ -14,19 +14,32 @@ from saccade.config.base import ONE_OR_SEVERAL, RunSection
 from saccade.errors import UserError
 from saccade.files import replace_file
 
+
+class StrictLoader(yaml.SafeLoader):
+    """YAML's safe loader, which refuses a key that is given twice: one of the two values would be ignored."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a key that comes again in the same mapping."""
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if again := [key for key in keys if keys.count(key) > 1]:
+            raise yaml.MarkedYAMLError(problem=f"{again[0]} is given twice", problem_mark=node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 Kinds = Mapping[str, type[RunSection]]  # the config of each task by its name; the first is the default
 
 
 def load_config(path: Path, overrides: Iterable[str], kinds: Kinds) -> Any:
     """Read a YAML file, apply `section.field=value` overrides, and check it against the config of its task."""
     try:
-        content = yaml.safe_load(path.read_text("utf-8"))
+        content = yaml.load(path.read_text("utf-8"), StrictLoader)
     except FileNotFoundError:
         raise UserError(f"config: there is no file at {path}") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: this is not UTF-8") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: this is not YAML: {' '.join(str(error).split())}") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
+        raise UserError(f"{path}: this is not YAML: {reason}") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: a config is a mapping of sections (data, tokenizer, model, training, decoding)")
     for override in overrides:
@@ -63,8 +76,8 @@ def _apply(content: dict[str, Any], override: str) -> None:
         if not isinstance(place, dict):
             raise UserError(f"{override!r}: {section} is not a section")
     try:
-        place[field] = yaml.safe_load(value)
-    except yaml.YAMLError:
+        place[field] = yaml.load(value, StrictLoader)
+    except (yaml.YAMLError, RecursionError, ValueError):
         raise UserError(f"{override!r}: {value!r} is not a YAML value") from None
 
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from saccade.errors import UserError
 
+MOST_PENALTY = 100  # more is beyond what floats hold
+
 
 class Hypothesis(NamedTuple):
     """An output: its score, its ids without </s>, and the log-probability of each, </s> included if it `ended`."""
@@ -39,6 +41,8 @@ class DecodingOptions:
 
     def __post_init__(self) -> None:
         check_at_least(self, num_best=1, length_penalty=0, min_length=0, max_length=1, no_repeat_ngram=0, max_rounds=0)
+        if self.length_penalty > MOST_PENALTY:
+            raise UserError(f"length_penalty: {self.length_penalty} given; it must be {MOST_PENALTY} or less")
         if self.max_length_factor <= 0:
             raise UserError(f"max_length_factor: {self.max_length_factor} given; it must be above 0")
         if self.min_length >= self.max_length:
@@ -48,7 +52,7 @@ class DecodingOptions:
 
     def limit(self, source_length: int) -> int:
         """Return the longest length of a source's output, </s> included."""
-        return max(self.min_length + 1, min(self.max_length, int(self.max_length_factor * source_length) + 10))
+        return max(self.min_length + 1, int(min(self.max_length, self.max_length_factor * source_length + 10)))
 
     def limits(self, source_lengths: Sequence[int], prefixes: Sequence[Sequence[int]]) -> list[int]:
         """Return the longest lengths of some sources' outputs, which may have to begin with these prefixes."""

@@ -17,13 +17,15 @@ def write_report(folder: Path) -> Path:
     config, path = config_file.load_config(folder / "config.yaml"), folder / "report.html"
     examine = TASKS[config.task].examine
     found = None if examine is None else examine(config, load_run(folder))
-    log = read_log(folder / "log.jsonl")
+    log, summary = read_log(folder / "log.jsonl"), _read_summary(folder / "summary.json")
     report.write(
         path,
         title=folder.name,
         config=config.model_dump(),
         versions=json.loads((folder / "versions.json").read_text("utf-8")),
         log=log,
+        parameters=summary.get("parameters"),
+        data=summary.get("data", ()),
         scores=None if found is None else {found.name: found.scores},
         sections=() if found is None else found.sections,
         seconds=sum(row.get("seconds") or 0.0 for row in log) or None,
@@ -34,3 +36,8 @@ def write_report(folder: Path) -> Path:
 def read_log(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a run's log."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def _read_summary(path: Path) -> dict[str, Any]:
+    """Return the counts that training stored; runs of old have none."""
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}

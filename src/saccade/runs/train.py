@@ -32,6 +32,7 @@ from saccade.training.options import TrainingOptions
 MAY_CHANGE: dict[str, Any] = {
     "device": True,
     "languages": True,
+    "texts": True,
     "training": dict.fromkeys(
         ("max_steps", "patience", "validate_every", "save_every", "tensorboard", "bleu_tokenize", "capture", "shard"),
         True,
@@ -65,8 +66,8 @@ def _train_first(config: Any, folder: Path, console: Console, team: Team) -> che
     try:
         with lock_folder(folder):
             return _train(config, folder, console, team)
-    except UserError:
-        if is_new and not _has_learned(folder):  # a mistake in the data leaves nothing behind
+    except Exception:
+        if is_new and not _has_learned(folder):  # what ended before it learned leaves nothing behind
             shutil.rmtree(folder)
         raise
 
@@ -124,6 +125,12 @@ def _store(config: Any, job: Job, folder: Path) -> None:
     for name, text in job.stored.items():
         with replace_file(folder / name) as draft:
             draft.write_text(text, "utf-8")
+    summary = {
+        "parameters": sum(parameter.numel() for parameter in job.network.parameters()),
+        "data": [count._asdict() for count in job.counts],
+    }
+    with replace_file(folder / "summary.json") as draft:
+        draft.write_text(json.dumps(summary, indent=1), "utf-8")
     config_file.save_config(config, folder / "config.yaml")
 
 

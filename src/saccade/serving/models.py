@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import NamedTuple, final
 
 from saccade.data.text.corpus import read_lines
+from saccade.data.text.languages import CODE
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs.load import load_run
 from saccade.serving.batcher import Batcher
-from saccade.serving.libretranslate.languages import CODE, NAMES
+from saccade.serving.settings import (
+    MAX_UNSPLIT_CHARACTERS,
+    MAX_UNSPLIT_PIECES,
+    MAX_WHOLE_CHARACTERS,
+    MAX_WHOLE_PIECES,
+)
 from saccade.tasks import TASKS
 from saccade.tasks.base import Predictor, Route, Traits
 
@@ -26,6 +32,13 @@ class LanguagePair(NamedTuple):
     target: str
 
 
+class TextLimits(NamedTuple):
+    """The most characters and pieces of a text that a model reads at once: the cost grows with their square."""
+
+    characters: int
+    pieces: int
+
+
 class ServedRun(NamedTuple):
     """A trained run that is loaded."""
 
@@ -34,6 +47,23 @@ class ServedRun(NamedTuple):
     predictor: Predictor
     pair: LanguagePair | None
     examples: tuple[str, ...] = ()  # to try on the page
+
+    @property
+    def texts(self) -> str | None:
+        """What its texts are; None where answers are no texts. Runs of old do not say: with languages, sentences."""
+        texts = self.predictor.traits.texts
+        if texts != "auto":
+            return texts
+        return "anything" if self.pair is None else "sentences"
+
+    @property
+    def limits(self) -> TextLimits:
+        """How much it reads at once."""
+        if self.texts not in ("documents", "anything"):
+            return TextLimits(MAX_UNSPLIT_CHARACTERS, MAX_UNSPLIT_PIECES)
+        return TextLimits(
+            MAX_WHOLE_CHARACTERS, min(MAX_WHOLE_PIECES, self.predictor.traits.max_pieces or MAX_WHOLE_PIECES)
+        )
 
 
 @final
@@ -109,8 +139,8 @@ def _load(folder: Path, given: Mapping[str, LanguagePair]) -> ServedRun:
     pair = given.get(str(folder))
     if find_languages is None and pair is not None:
         raise UserError(f"--languages: {folder} is a run of the task {config.task}, which does not translate")
-    if find_languages is not None and pair is None:
-        pair = _language_pair(find_languages(config, NAMES), folder)
+    if find_languages is not None and pair is None and (codes := find_languages(config)) is not None:
+        pair = LanguagePair(*codes)
     return ServedRun(folder.resolve().name, config.task, predictor, pair, _examples(folder))
 
 
@@ -121,13 +151,6 @@ def _check_input(folder: Path, traits: Traits, route: Route) -> None:
         raise UserError(f"{folder}: it reads a {traits.reads}, but the route of its task reads a {route.reads}")
     if traits.reads == "picture" and traits.picture is None:
         raise UserError(f"{folder}: it reads pictures, but its task does not state their size")
-
-
-def _language_pair(codes: tuple[str, str] | None, folder: Path) -> LanguagePair:
-    if codes is None:
-        ways = f"give --languages {folder}=en-fr, or languages: {{source: en, target: fr}} in its config.yaml"
-        raise UserError(f"{folder}: its languages are unknown; {ways}")
-    return LanguagePair(*codes)
 
 
 def _examples(folder: Path) -> tuple[str, ...]:

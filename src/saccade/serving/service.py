@@ -44,6 +44,15 @@ class Service:
         except UserError as mistake:
             refuse(str(mistake))
 
+    def check_whole(self, model: ServedModel, *texts: str) -> None:
+        """Refuse texts that are longer than a model reads at once."""
+        most = model.run.limits
+        for text in texts:
+            if len(text) > most.characters:
+                _refuse_unsplit(f"{len(text)}", f"{most.characters}")
+            if (count := model.run.predictor.num_pieces(text)) > most.pieces:
+                _refuse_unsplit(f"{count} pieces", f"{most.pieces} pieces")
+
     def texts(self, given: str | list[str]) -> list[str]:
         """Return one text or several as a list; refuse what exceeds the limits."""
         texts = [given] if isinstance(given, str) else given
@@ -52,3 +61,7 @@ class Service:
         if (size := sum(map(len, texts))) > (most := self.settings.max_characters):
             refuse(f"request ({size}) exceeds text limit ({most})")
         return texts
+
+
+def _refuse_unsplit(size: str, limit: str) -> None:
+    refuse(f"request ({size}) exceeds text limit ({limit}) for a text that is not split")

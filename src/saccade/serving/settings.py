@@ -8,6 +8,8 @@ from typing import final
 
 MAX_UNSPLIT_CHARACTERS = 1000  # of a text that is not split: to look at, or to tag
 MAX_UNSPLIT_PIECES = 256  # of such a text, for a translator
+MAX_WHOLE_CHARACTERS = 4096  # of a text for a model whose texts are not sentences
+MAX_WHOLE_PIECES = 1024  # of such a text
 MAX_WEIGHTS = 2_000_000  # in one answer
 MAX_FLOW_PAIRS = 2000  # of pieces in one attention flow, which takes seconds
 MAX_PIXELS = 1 << 22  # of a picture, even if its file is small

@@ -1,4 +1,4 @@
-"""Translate texts of any length: split them into sentences, translate these together, and join the outputs."""
+"""Answer texts of any length: split them as the model's texts are, answer the parts together, and join the outputs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from saccade.data.text.corpus import clean
+from saccade.data.text.sentences import SentenceSpan, join, split, split_long
 from saccade.serving import work
 from saccade.serving.batcher import ModelCall
 from saccade.serving.models import ServedModel
-from saccade.serving.sentences import SentenceSpan, join, split
 from saccade.serving.service import Service
 
 
 class TranslatedText(NamedTuple):
-    """The sentences of a text and their results (None: a sentence without words)."""
+    """The parts of a text, its sentences or more, and their results (None: a part without words)."""
 
     sentences: list[SentenceSpan]
     results: list[Any | None]
@@ -26,11 +26,14 @@ async def translate_texts(
     texts: Sequence[str],
     *,
     aligned: bool = False,
-    is_split: bool = True,
+    is_split: bool | None = None,
     **decoding: Any,
 ) -> list[TranslatedText]:
-    """Translate each sentence of each text: results are its best outputs or, with `aligned`, an Insight."""
-    parts = [split(text) if is_split else [SentenceSpan("", text, "")] for text in texts]
+    """Answer each part of each text: results are its best outputs or, with `aligned`, an Insight.
+
+    `is_split` splits texts into sentences, or leaves them whole; None: as the model's texts are.
+    """
+    parts = [_split(service, model, text, is_split) for text in texts]
     flat = [sentence.text for sentences in parts for sentence in sentences if clean(sentence.text)]
     call = ModelCall(work.align if aligned else work.translate, tuple(sorted(decoding.items())))
     answers = await service.ask(model, call, flat)
@@ -41,6 +44,15 @@ async def translate_texts(
         TranslatedText(sentences, [next(results) if clean(sentence.text) else None for sentence in sentences])
         for sentences in parts
     ]
+
+
+def _split(service: Service, model: ServedModel, text: str, is_split: bool | None) -> list[SentenceSpan]:
+    if is_split or (is_split is None and model.run.texts == "sentences"):
+        return split(text)
+    if is_split is None and model.run.texts == "documents":
+        return split_long(text, model.run.predictor.num_pieces, model.run.limits.pieces)
+    service.check_whole(model, text)
+    return [SentenceSpan("", text, "")]
 
 
 def text_of(translated: TranslatedText, rank: int = 0) -> str:

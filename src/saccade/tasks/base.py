@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -46,6 +46,14 @@ def pass_on(found: Iterator[Any], total: int) -> Iterable[Any]:
     return found
 
 
+class DataCount(NamedTuple):
+    """A set of examples: how many are used, and how many are left out for which reason."""
+
+    name: str
+    num_used: int
+    left_out: Mapping[str, int] = {}
+
+
 class Job(NamedTuple):
     """A network, what it learns from, how, and how it is judged."""
 
@@ -58,6 +66,7 @@ class Job(NamedTuple):
     is_steady: bool = False  # batches have few shapes and the loss asks the device nothing: it may be captured
     unit: str = "tokens"  # what the loss is a mean over
     config: RunSection | None = None  # with what it left to be found here
+    counts: Sequence[DataCount] = ()  # of its sets, for the report
 
 
 class ReportPart(NamedTuple):
@@ -127,6 +136,8 @@ class Traits(NamedTuple):
     labels: Sequence[str] | None = None  # what it chooses from
     picture: PictureSize | None = None  # what it reads, if these are pictures
     answers: str = "line"  # how the page shows an answer: "text", "label", "spans", "path", or as one line
+    texts: str | None = None  # where answers are texts: sentences (a server splits texts), documents, anything, or auto
+    max_pieces: int | None = None  # the rest of a longer text is cut
 
 
 class Predictor(Protocol):
@@ -207,8 +218,8 @@ class Route(NamedTuple):
     reads: str = "text"  # or "picture"
     options: type[RequestOptions] = RequestOptions
     reads_whole: bool = True  # a long text takes too much, and is refused; False: it is cut
-    languages: Callable[[Any, Collection[str]], tuple[str, str] | None] | None = None
-    # of a task that translates: (config, codes that are known) to what a run translates into what
+    languages: Callable[[Any], tuple[str, str] | None] | None = None
+    # of a task that may translate: from a config to what its run translates into what
 
 
 class Task(NamedTuple):

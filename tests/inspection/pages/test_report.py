@@ -103,7 +103,7 @@ def test_every_text_is_escaped(tmp_path: Path) -> None:
         "by_length": [(EVIL, 1, 2.0)],
     }
     page = written(tmp_path, **everything)
-    assert len(page.all("script")) == 1
+    assert len(page.all("script")) == 2
     assert page.text("h1") == EVIL
     assert page.text("dd").count(EVIL) == 4  # every text but the two that are in pieces
     assert yaml.safe_load(page.text("code").removeprefix(EVIL).lstrip()) == {EVIL: [EVIL]}
@@ -113,10 +113,8 @@ def test_the_header_names_the_best_score_and_where_it_was(tmp_path: Path) -> Non
     written(tmp_path, seconds=3725.0)
     header = (tmp_path / "report.html").read_text("utf-8").split("<header>")[1].split("</header>")[0]
     said = " ".join(re.sub("<[^>]+>", " ", header).split())
-    assert (
-        said
-        == "a run best BLEU in validation 31.50 step 30 steps 40 training time 1 h 2 min tokens a second 1,000 median"
-    )
+    figures = "steps 40 training time 1 h 2 min tokens a second 1,000 median"
+    assert said == f"saccade a run best BLEU in validation 31.50 step 30 {figures}"
 
 
 def test_the_curves_hold_the_values_that_were_logged(tmp_path: Path) -> None:
@@ -246,3 +244,21 @@ def test_a_failed_write_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.
         written(tmp_path)
     assert path.read_text("utf-8") == "old"
     assert [found.name for found in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_it_counts_parameters_and_the_examples_of_each_set(tmp_path: Path) -> None:
+    sets = [
+        {"name": "train", "num_used": 1200, "left_out": {"blank": 3, "too long": 12}},
+        {"name": "valid", "num_used": 7, "left_out": {}},
+    ]
+    page = written(tmp_path, parameters=1234567, data=sets)
+    assert "1,234,567" in page.text("dd")
+    assert "1,200 3 blank, 12 too long 7 none" in page.text("td")
+
+
+def test_it_has_the_colours_of_the_page(tmp_path: Path) -> None:
+    """One style sheet, no copy: the report defines no colour of its own."""
+    written(tmp_path)
+    theme, own = ((report.STATIC / name).read_text("utf-8") for name in ("theme.css", "report.css"))
+    assert theme in (tmp_path / "report.html").read_text("utf-8")
+    assert not re.search(r"--\w+: *(#|\d+ \d+ \d+)", own)

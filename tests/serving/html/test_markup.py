@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from saccade.data.text.sentences import SentenceSpan, split
 from saccade.serving.html.carry_tags import carry_tags
 from saccade.serving.html.inline import Inline, write
 from saccade.serving.html.markup import parts, plain_text
 from saccade.serving.html.tree import VOID, parse, write_node
 from saccade.serving.http.responses import Refusal
-from saccade.serving.sentences import SentenceSpan, split
 from saccade.serving.v1.word_links import AlignedWords
 
 

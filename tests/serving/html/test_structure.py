@@ -12,13 +12,13 @@ import pytest
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
+from saccade.data.text.sentences import split
 from saccade.serving.html.carry_tags import carry_tags
 from saccade.serving.html.guard import MAY_SPLIT, is_same_structure
 from saccade.serving.html.inline import write
 from saccade.serving.html.markup import keeps_structure, parts
 from saccade.serving.html.tokens import cut_tokens
 from saccade.serving.html.tree import read_html
-from saccade.serving.sentences import split
 from saccade.serving.v1.word_links import AlignedWords
 
 TAGS = """

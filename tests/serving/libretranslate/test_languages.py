@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from saccade.data.text.languages import CODE, NAMES, name_of
 from saccade.serving.libretranslate.detection import Detector
-from saccade.serving.libretranslate.languages import CODE, NAMES, name_of
 
 GREETINGS = {
     "en": "Where is the nearest railway station, please?",

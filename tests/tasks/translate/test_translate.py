@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,10 @@ from typer.testing import CliRunner
 
 import saccade
 from saccade.cli import app
+from saccade.data.text.corpus import Pair
 from saccade.errors import UserError
+from saccade.tasks.translate import bleu
+from saccade.tasks.translate.task import Outputs, worst
 
 NUMBERS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre"}
 NOUNS = {"cat": "chat", "dog": "chien", "book": "livre", "house": "maison", "car": "auto"}
@@ -134,3 +138,18 @@ def test_a_missing_report_is_written_when_a_finished_run_is_asked_for(folder: Pa
     report.unlink()
     RUNNER.invoke(app, ["train", str(folder / "run.yaml"), "--run", str(folder / "run")])
     assert report.exists()
+
+
+def test_the_report_counts_parameters_and_pairs(folder: Path) -> None:
+    page = (folder / "run" / "report.html").read_text("utf-8")
+    model: Any = saccade.load(folder / "run")
+    assert f"{sum(weight.numel() for weight in model.model.parameters()):,}" in page
+    assert '<th scope="row" dir="auto">train</th><td class="number">2,000</td>' in page
+    summary = json.loads((folder / "run" / "summary.json").read_text("utf-8"))
+    assert [(one["name"], one["num_used"]) for one in summary["data"]] == [("train", 2000), ("valid", 100)]
+
+
+def test_the_worst_outputs_are_those_that_share_least_with_their_references() -> None:
+    pairs = [Pair("s1", "a b c d"), Pair("s2", "e f g h"), Pair("s3", "i j k l")]
+    found = Outputs("test", pairs, ["a b c d", "wrong", "i j k m"], bleu.score_texts(["x"], ["x"]), [])
+    assert worst(found) == [pairs[1], pairs[2]]  # the first is right

@@ -35,34 +35,45 @@ def write(
     config: Mapping[str, Any],
     versions: Mapping[str, str],
     log: Log,
+    parameters: int | None = None,
+    data: Sequence[Mapping[str, Any]] = (),
     scores: Mapping[str, Any] | None = None,
     sections: Sequence[tuple[str, str]] = (),
     seconds: float | None = None,
 ) -> None:
-    """Write the report of a run; `log` are the rows of log.jsonl, `sections` the task's own parts (heading, HTML)."""
+    """Write the report of a run; `log` are the rows of log.jsonl, `sections` the task's own parts (heading, HTML).
+
+    `data` are its sets: name, num_used, and left_out by reason.
+    """
     parts = [
         ("Curves", _draw_charts(log) or Markup("<p>Nothing is logged yet.</p>\n")),
         ("Scores", _render_scores(scores or {})),
         *sections,
+        ("Data", _render_data(data)),
         ("How it was made", _render_config(config) + _render_versions(versions)),
     ]
-    write_page(path, title, render("facts.html", facts=_facts(log, seconds)), parts)
+    write_page(path, title, render("facts.html", facts=_facts(log, seconds, parameters)), parts)
 
 
 def write_page(path: Path, title: str, header: Markup, parts: Sequence[tuple[str, str]]) -> None:
     """Write a page that loads nothing, of parts (heading, HTML); empty parts are left out."""
-    style, script = (Markup((STATIC / name).read_text("utf-8")) for name in ("report.css", "report.js"))
+    files = {
+        name: Markup((STATIC / name).read_text("utf-8"))
+        for name in ("theme.css", "report.css", "report.js", "theme.js")
+    }
     sections = [(heading, Markup(content)) for heading, content in parts]
-    page = render("page.html", title=title, header=header, sections=sections, style=style, script=script)
+    page = render("page.html", title=title, header=header, sections=sections, files=files)
     with replace_file(path) as draft:
         draft.write_bytes(page.encode("utf-8", "replace"))
 
 
-def _facts(log: Log, seconds: float | None) -> list[tuple[str, str, str]]:
+def _facts(log: Log, seconds: float | None, parameters: int | None) -> list[tuple[str, str, str]]:
     """Return the figures of the header: a name, a value, and where or how it was measured."""
     steps, unit = _points(log, "step"), _unit(log)
     rates = _points(log, f"{unit}_per_second")
     facts = _best(log)
+    if parameters is not None:
+        facts.append(("parameters", f"{parameters:,}", ""))
     if steps:
         facts.append(("steps", f"{steps[-1][0]:,.0f}", ""))
     if seconds is not None:
@@ -182,6 +193,16 @@ def render_lengths(buckets: Sequence[Bucket]) -> Markup:
     most = max((bleu or 0.0 for *_, bleu in buckets), default=0.0) or 1.0
     head = ["Source words", "Sentences", "BLEU"]
     return render_table("BLEU by source length", head, buckets, template="lengths.html", look="lengths", most=most)
+
+
+def _render_data(data: Sequence[Mapping[str, Any]]) -> Markup:
+    """Render a table of the sets: how many examples are used, and how many were left out and why."""
+
+    def reasons(left_out: Mapping[str, int]) -> str:
+        return ", ".join(f"{count:,} {reason}" for reason, count in left_out.items()) or "none"
+
+    rows = [(one["name"], f"{one['num_used']:,}", reasons(one["left_out"])) for one in data]
+    return render_table("Examples of each set", ["Set", "Used", "Left out"], rows, template="named_rows.html")
 
 
 def _render_config(config: Mapping[str, Any]) -> Markup:

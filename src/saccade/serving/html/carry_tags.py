@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from saccade.data.text.sentences import SentenceSpan
 from saccade.serving.html.guard import MAY_SPLIT
 from saccade.serving.html.inline import Inline, Item, Path, Wordless, common
 from saccade.serving.html.tree import Element, Verbatim, escape_text
-from saccade.serving.sentences import SentenceSpan
 from saccade.serving.v1.word_links import AlignedWords
 
 PARTS = re.compile(r"([^\w\s]*)(.*?)([^\w\s]*)", re.DOTALL)  # of a word: punctuation before and after it

@@ -11,12 +11,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from saccade.data.text.languages import name_of
 from saccade.serving.html import markup
 from saccade.serving.http import bodies
 from saccade.serving.http.openapi import describe_fields, list_of
 from saccade.serving.http.responses import Refusal, error_responses, json_response, refuse
 from saccade.serving.libretranslate.detection import DetectedLanguage
-from saccade.serving.libretranslate.languages import name_of
 from saccade.serving.libretranslate.suggestions import Suggestions
 from saccade.serving.models import LanguagePair, ServedModel
 from saccade.serving.service import Service
@@ -73,6 +73,7 @@ class LibreTranslate:
         """Translate texts from one language to another."""
         fields = await bodies.read_fields(request)
         self.service.keys.check(fields.get("api_key"))
+        self._check_languages()
         query = self._parse_query(fields)
         detected = await self._detect_source(query)
         source = query.source if detected is None else detected.language
@@ -91,6 +92,7 @@ class LibreTranslate:
         """Detect the language of a text among those of this server, the most probable first."""
         fields = await bodies.read_fields(request)
         self.service.keys.check(fields.get("api_key"))
+        self._check_languages()
         (text,) = self.service.texts([_string(fields, "q")])
         found = self.service.detector.detect(text)
         return json_response([{"confidence": one.confidence, "language": one.language} for one in found])
@@ -156,6 +158,10 @@ class LibreTranslate:
             raise Refusal(400, f"{_short(kind)} format is not supported")
         return TranslateQuery(texts, is_list, source, target, kind, alternatives)
 
+    def _check_languages(self) -> None:
+        if not self.service.models.languages:
+            raise Refusal(400, "no model of this server has languages; see /v1/models, and POST to /v1/<task>")
+
     def _check_language(self, code: str) -> None:
         if code not in self.service.models.languages:
             raise Refusal(400, f"{_short(code)} is not supported")
@@ -202,7 +208,7 @@ class LibreTranslate:
         return {
             "q": {"anyOf": [{"type": "string", "minLength": 1}, list_of({"type": "string"})], "example": "Hello"},
             "source": {"type": "string", "enum": ["auto", *models.sources]},
-            "target": {"type": "string", "enum": models.languages},
+            "target": {"type": "string", **({"enum": models.languages} if models.languages else {})},
             "format": {"type": "string", "enum": list(FORMATS), "default": "text"},
             "alternatives": {"type": "integer", "minimum": 0, "maximum": MAX_ALTERNATIVES, "default": 0},
             "api_key": {"type": "string"},

@@ -144,11 +144,11 @@ function use(place, name) {
 function showInput(wasPicture) {
   page.rest = null;
   page.targets.clear();
-  const { answers, languages, examples = [], picture: wanted } = page.panels[0].model;
+  const { answers, languages, texts, examples = [], picture: wanted } = page.panels[0].model;
   $("writing").hidden = readsPictures();
   text.language = languages?.source.code ?? "";
   picture.element.hidden = !readsPictures();
-  $("source-title").textContent = readsPictures() ? "Picture" : "Text";
+  $("source-title").textContent = readsPictures() ? "Picture" : languages?.source.name ?? (texts ? "Input" : "Text");
   $("examples").hidden = readsPictures() || !examples.length;
   $("examples").replaceChildren(make("span", { text: "Try" }), ...examples.slice(0, 4).map(chip));
   if (!readsPictures()) return;

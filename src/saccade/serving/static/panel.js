@@ -169,8 +169,9 @@ export function panel({ slot, title, on }) {
 }
 
 /** Return the title of a model in the menu. */
-export function titleOf({ name, languages }) {
-  return languages ? `${languages.source.name} → ${languages.target.name} · ${name}` : name;
+export function titleOf({ name, title, languages, texts }) {
+  if (languages) return `${languages.source.name} → ${languages.target.name} · ${name}`;
+  return texts ? `${title} · ${name}` : name;
 }
 
 function groupByTask(select, all) {

@@ -12,7 +12,6 @@ from saccade.serving.http.responses import refuse
 from saccade.serving.http.security import bearer
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
-from saccade.serving.settings import MAX_UNSPLIT_CHARACTERS, MAX_UNSPLIT_PIECES
 from saccade.serving.v1.schemas import Decoding
 
 Key = Annotated[str | None, Header(alias="X-API-Key", description="An API key, if the server needs one.")]
@@ -22,19 +21,6 @@ Authorization = Annotated[str | None, Header(description="Or: Bearer, then the k
 def check_key(service: Service, key: str | None, authorization: str | None) -> None:
     """Refuse a request without a valid key, if the server has keys."""
     service.keys.check(key or bearer(authorization))
-
-
-def check_whole(model: ServedModel, *texts: str) -> None:
-    """Refuse long texts that are read at once: the cost grows with the square of their length."""
-    for text in texts:
-        if len(text) > MAX_UNSPLIT_CHARACTERS:
-            _refuse_unsplit(f"{len(text)}", f"{MAX_UNSPLIT_CHARACTERS}")
-        if (count := model.run.predictor.num_pieces(text)) > MAX_UNSPLIT_PIECES:
-            _refuse_unsplit(f"{count} pieces", f"{MAX_UNSPLIT_PIECES} pieces")
-
-
-def _refuse_unsplit(size: str, limit: str) -> None:
-    refuse(f"request ({size}) exceeds text limit ({limit}) for a text that is not split")
 
 
 def decode_picture(picture: str | bytes, model: ServedModel) -> Pixels:

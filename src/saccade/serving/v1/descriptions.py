@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from saccade.data.text.languages import name_of
 from saccade.inspection.insight import Insight
 from saccade.inspection.views.view import THROUGH_LAYERS, is_through
-from saccade.serving.libretranslate.languages import name_of
 from saccade.serving.models import ServedRun
 from saccade.tasks import TASKS
 
@@ -32,6 +32,7 @@ class Description(NamedTuple):
             "reads": traits.reads,
             "answers": traits.answers,
             "languages": pair,
+            "texts": run.texts,
             "labels": None if traits.labels is None else list(traits.labels),
             "beam": traits.beam,
             "kinds": list(self.layers),

@@ -17,7 +17,7 @@ from saccade.serving.http.responses import error_responses, json_response, refus
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
-from saccade.serving.v1.access import Authorization, Key, check_key, check_whole, decode_picture, decoding_options
+from saccade.serving.v1.access import Authorization, Key, check_key, decode_picture, decoding_options
 from saccade.serving.v1.descriptions import Description
 from saccade.serving.v1.tasks import TaskRoute
 from saccade.serving.v1.translation import TranslationRoute
@@ -53,23 +53,22 @@ class V1:
         """Show what a model read while it answered a text or a picture: the weights of all or some layers and heads."""
         check_key(self.service, key, authorization)
         model = self.service.models.get(body.model)
-        given, options = await _input(body, model), _look_options(body, model)
+        given, options = await self._input(body, model), _look_options(body, model)
         (found,) = await self.service.ask(model, ModelCall(work.look, tuple(sorted(options.items()))), [given])
         return Response(found, media_type="application/json")
 
-
-async def _input(body: schemas.LookRequest, model: ServedModel) -> str | Pixels:
-    """Return the text or the picture to look at."""
-    if model.run.predictor.traits.reads == "picture":
-        if body.image is None:
-            refuse("missing image parameter: this model reads pictures")
-        return await asyncio.to_thread(decode_picture, body.image, model)
-    if body.text is None:
-        refuse("missing text parameter: this model reads texts")
-    check_whole(model, body.text, body.target or "")
-    if not body.text.strip():
-        refuse("text is blank: there is nothing to look at")
-    return body.text
+    async def _input(self, body: schemas.LookRequest, model: ServedModel) -> str | Pixels:
+        """Return the text or the picture to look at."""
+        if model.run.predictor.traits.reads == "picture":
+            if body.image is None:
+                refuse("missing image parameter: this model reads pictures")
+            return await asyncio.to_thread(decode_picture, body.image, model)
+        if body.text is None:
+            refuse("missing text parameter: this model reads texts")
+        self.service.check_whole(model, body.text, body.target or "")
+        if not body.text.strip():
+            refuse("text is blank: there is nothing to look at")
+        return body.text
 
 
 def _look_options(body: schemas.LookRequest, model: ServedModel) -> dict[str, Any]:

@@ -51,7 +51,12 @@ class TranslateRequest(Decoding):
         bool, Field(default=False, description="Return the pieces of each output with their probabilities.")
     ]
     split: Annotated[
-        bool, Field(default=True, description="Split texts into sentences; false: each text is one sentence.")
+        bool | None,
+        Field(
+            default=None,
+            description="true: split texts into sentences; false: leave each text whole; by default as the model's "
+            "texts are (see /v1/models): sentences are split, documents only where they are too long.",
+        ),
     ]
 
 
@@ -84,18 +89,19 @@ class Sentence(BaseModel):
 
 
 class Translation(BaseModel):
-    """The translation of a text, and its sentences."""
+    """The answer to a text, and its parts: sentences, or more where the model's texts are not sentences."""
 
     text: str
     sentences: list[Sentence]
+    note: Annotated[str | None, Field(default=None, description="Said of a document that was split: it is too long.")]
 
 
 class TranslateResponse(BaseModel):
     """Translations in the order of the texts."""
 
     model: str
-    source: str
-    target: str
+    source: Annotated[str | None, Field(description="The code of the language; null: the model names none.")]
+    target: Annotated[str | None, Field(description="The code of the language; null: the model names none.")]
     translations: list[Translation]
 
 
@@ -195,6 +201,12 @@ class ModelDescription(BaseModel):
         str, Field(description="The kind of its answers: text, label, spans, path; or line, for all others.")
     ]
     languages: Languages | None = None
+    texts: Annotated[
+        str | None,
+        Field(
+            default=None, description="What its texts are, if its answers are texts: sentences, documents, anything."
+        ),
+    ]
     labels: list[str] | None = None
     beam: Annotated[int | None, Field(default=None, description="The beam of the run, if it writes texts.")]
     kinds: Annotated[list[str], Field(description="The kinds of attention that /v1/look shows.")]

@@ -17,7 +17,7 @@ from saccade.serving.http import bodies
 from saccade.serving.http.responses import describe_error, error_responses, json_response, refuse
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
-from saccade.serving.v1.access import Authorization, Key, check_key, check_whole, decode_picture
+from saccade.serving.v1.access import Authorization, Key, check_key, decode_picture
 from saccade.tasks.base import RequestOptions, Route, Traits
 
 Call = Callable[..., Coroutine[Any, Any, Response]]
@@ -52,7 +52,7 @@ class TaskRoute(NamedTuple):
             model = service.models.for_task(name, body.model)
             texts = service.texts(body.q)
             if route.reads_whole:
-                check_whole(model, *texts)
+                service.check_whole(model, *texts)
             options = _options(body, route, model.run.predictor.traits)
             found = await service.ask(model, ModelCall(work.answer, options), texts)
             return json_response({"model": model.run.name, "answers": [_join(best) for best in found]})

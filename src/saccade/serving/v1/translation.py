@@ -1,4 +1,4 @@
-"""The route of a task that translates: sentence by sentence, with alignment, confidence and the next best outputs."""
+"""The route of a task that answers texts with texts: with alignment, confidence and the next best outputs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from saccade.data.text.sentences import SentenceSpan, join
 from saccade.inspection.insight import Insight
 from saccade.serving.http.responses import error_responses, json_response, refuse
 from saccade.serving.models import ServedModel
-from saccade.serving.sentences import SentenceSpan, join
 from saccade.serving.service import Service
 from saccade.serving.translation import translate_texts
 from saccade.serving.v1 import schemas
-from saccade.serving.v1.access import Authorization, Key, check_key, check_whole, decoding_options
+from saccade.serving.v1.access import Authorization, Key, check_key, decoding_options
 from saccade.serving.v1.word_links import align_words
 
 
 class TranslationRoute(NamedTuple):
-    """A task whose runs translate between languages, served at /v1/<name>."""
+    """A task whose runs may translate between languages, served at /v1/<name>."""
 
     service: Service
     name: str
@@ -43,31 +43,43 @@ class TranslationRoute(NamedTuple):
     async def _answer(self, body: schemas.TranslateRequest) -> Response:
         model = self._model(body)
         texts, options = self.service.texts(body.q), decoding_options(body, model)
-        if not body.split:
-            check_whole(model, *texts)
         found = await translate_texts(
             self.service, model, texts, aligned=body.alignment, is_split=body.split, **options
         )
-        assert model.run.pair is not None
         shown = []
         for text in found:
             rows = [_sentence(one, best, body) for one, best in zip(text.sentences, text.results, strict=True)]
-            shown.append({"text": join(text.sentences, [row["text"] for row in rows]), "sentences": rows})
-        return json_response({"model": model.run.name, **model.run.pair._asdict(), "translations": shown})
+            joined = {"text": join(text.sentences, [row["text"] for row in rows]), "sentences": rows}
+            shown.append({**joined, **_note(model, len(rows), body)})
+        source, target = model.run.pair or (None, None)
+        return json_response({"model": model.run.name, "source": source, "target": target, "translations": shown})
 
     def _model(self, body: schemas.TranslateRequest) -> ServedModel:
         models, name, source, target = self.service.models, body.model, body.source, body.target
         if name is not None or (source is None and target is None):
             model = models.for_task(self.name, name)
-            pair = model.run.pair
-            assert pair is not None
-            if (source or pair.source, target or pair.target) != pair:
-                refuse(f"model {model.run.name} translates {pair.source} to {pair.target} only")
+            _check_pair(model, source, target)
             return model
         able = [pair for pair in models.pairs if source in (None, pair.source) and target in (None, pair.target)]
         if not able:
             refuse("no model translates between these languages; see /v1/models")
         return models.pairs[able[0]]
+
+
+def _note(model: ServedModel, num_parts: int, body: schemas.TranslateRequest) -> dict[str, str]:
+    """Say that a document was split, which happens only where it is too long."""
+    if body.split or model.run.texts != "documents" or num_parts == 1:
+        return {}
+    most = f"{model.run.limits.pieces:,} pieces"
+    return {"note": f"longer than the model reads at once ({most}): answered in {num_parts} parts"}
+
+
+def _check_pair(model: ServedModel, source: str | None, target: str | None) -> None:
+    pair = model.run.pair
+    if pair is None and (source or target):
+        refuse(f"model {model.run.name} has no languages: leave out source and target")
+    if pair is not None and (source or pair.source, target or pair.target) != pair:
+        refuse(f"model {model.run.name} translates {pair.source} to {pair.target} only")
 
 
 def _sentence(sentence: SentenceSpan, found: Any, body: schemas.TranslateRequest) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class CaptionModel(Section):
     attention: Literal["soft", "hard"] = Field(
         default="soft", description="soft: the expected vector; hard: that of one place, learned by REINFORCE."
     )
-    width: Positive = Field(default=512, description="Of the LSTM, and of the vector of each place.")
+    width: Annotated[int, Field(ge=4)] = Field(default=512, description="Of the LSTM, and of the vector of each place.")
     embedding_width: Positive = 512
     num_layers: Positive = 1
     cell: Literal["rnn", "gru", "lstm"] = "lstm"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,6 +12,7 @@ from saccade.attention.scores import LOCATIONS
 from saccade.config import base
 from saccade.config.base import ONE_OR_SEVERAL, Positive, RunSection, Section, Share, TokenizerSection, one_of
 from saccade.data.sound.mel import Mel
+from saccade.data.text.languages import NAMES
 from saccade.decoding import BeamOptions
 from saccade.layers.augmentation import Augmentation, MaskLimits
 from saccade.layers.subsampling import FACTOR, SUBSAMPLINGS, FrameEncoder
@@ -183,6 +183,13 @@ class TranslateConfig(RunSection):
 
     task: Literal["translate"] = "translate"
     languages: LanguageCodes | None = Field(default=None, description="What is translated into what, for a server.")
+    texts: Literal["auto", "sentences", "documents", "anything"] = Field(
+        default="auto",
+        description="What sources are, for a server. sentences: a text is split into sentences, which are answered one "
+        "by one; documents: it is answered whole, and split only where it is too long; anything: it is answered whole. "
+        "auto: documents where most sources to train on have several sentences; sentences where languages are known or "
+        "most end like a sentence; else anything.",
+    )
     input: Literal["text", "features"] = Field(
         default="text", description="What sources are: texts, or lists of WAV files, read as frames of sound."
     )
@@ -219,13 +226,13 @@ class TranslateConfig(RunSection):
             raise ValueError("training.shard: true given; only Transformers are cut")
         return self
 
-    def find_languages(self, known: Collection[str]) -> tuple[str, str] | None:
+    def find_languages(self) -> tuple[str, str] | None:
         """Return what is translated into what: as it is said here, or by the endings of files that are known codes."""
         if self.languages is not None:
             return self.languages.source, self.languages.target
         files = next(iter(self.data.corpora.values()))
         source, target = _ending(files.source), _ending(files.target or "")
-        return (source, target) if source != target and source in known and target in known else None
+        return (source, target) if source != target and source in NAMES and target in NAMES else None
 
     def _check_sound(self) -> None:
         if self.input == "text":
@@ -234,6 +241,8 @@ class TranslateConfig(RunSection):
             return
         if self.tokenizer.shared:
             raise ValueError("tokenizer.shared: true given; with input: features only targets have a vocabulary")
+        if self.texts != "auto":
+            raise ValueError(f"texts: {self.texts!r} given; with input: features sources are no texts")
         width = getattr(self.model, "embedding_width", self.model.width)
         if self.features is not None and self.features.subsampling == "pyramid" and width % 2:
             raise ValueError(f"features.subsampling: 'pyramid' given; it needs an even width, not {width}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from rich.console import Console
 from saccade.data.sound.recordings import Sounds
 from saccade.data.store import Encode, Store, count_duplicates, prepare_store
 from saccade.data.text.corpus import Corpus, Pair
+from saccade.data.text.sentences import tell_texts
 from saccade.data.text.tokenizer import (
     MOST_CHARACTERS,
     SentencePiece,
@@ -24,8 +26,15 @@ from saccade.data.text.tokenizer import (
 )
 from saccade.errors import UserError
 from saccade.tasks import console as watch
+from saccade.tasks.base import DataCount
 from saccade.tasks.translate.config import CorpusFiles, TranslateConfig, TranslateData
 
+NUM_TOLD = 1000  # sources of a corpus that tell what its texts are
+SPLITTING = {
+    "sentences": "a server splits a text into sentences",
+    "documents": "a server gives a text to the model whole, unless it is too long",
+    "anything": "a server gives a text to the model whole",
+}
 VARIANTS = 8  # of a corpus cut into pieces at random
 Tokenizers = tuple[SentencePiece | Vocabulary, SentencePiece | Vocabulary]
 
@@ -41,6 +50,17 @@ def corpus(files: CorpusFiles, name: str = "") -> Corpus:
 def training_corpora(data: TranslateData) -> list[Corpus]:
     """Return every corpus to train on."""
     return [corpus(files, name) for name, files in data.corpora.items()]
+
+
+def settle_texts(config: TranslateConfig, console: Console) -> TranslateConfig:
+    """Return the config with what its texts are, told by the first sources of each corpus."""
+    if config.texts != "auto" or config.features is not None:
+        return config
+    firsts = (itertools.islice(pairs.pairs(), NUM_TOLD) for pairs in training_corpora(config.data))
+    sources = (pair.source for pairs in firsts for pair in pairs if pair.source)
+    texts = tell_texts(sources, have_languages=config.find_languages() is not None)
+    watch.say(console, f"texts: {texts} ({SPLITTING[texts]})")
+    return config.model_copy(update={"texts": texts})
 
 
 def tokenizers(config: TranslateConfig, folder: Path, console: Console = QUIET) -> Tokenizers:
@@ -158,6 +178,20 @@ def say(data: TranslateData, stores: list[Store], sets: list[HeldOut], console: 
     watch.say(console, f"{lines[0]} to train on")
     for warning in (warning for held in sets for warning in _warnings(held, stores)):
         watch.say(console, warning, style="yellow")
+
+
+def count_pairs(data: TranslateData, stores: list[Store], sets: list[HeldOut]) -> list[DataCount]:
+    """Count the pairs of each set, for the report; variants of a corpus are one."""
+    training = [
+        DataCount(name, len(store), {reason: count for reason, count in store.left_out.items() if count})
+        for name, store in zip(data.corpora, stores, strict=False)
+    ]
+    blank = [sum("" in pair for pair in held.pairs) for held in sets]
+    held_out = [
+        DataCount(held.corpus.name, len(held.pairs) - count, {"blank": count} if count else {})
+        for held, count in zip(sets, blank, strict=True)
+    ]
+    return [one._replace(name=one.name.removeprefix("data.")) for one in (*training, *held_out)]
 
 
 def _pairs(count: int) -> str:

@@ -74,6 +74,7 @@ class Translator(Predictor):
     max_source_length: int = 8192
     aligning: Head | None = None  # the head that aligns words best, where it is known
     dtype: torch.dtype | None = None  # what a CUDA device writes in; None: what the weights are
+    texts: str = "auto"  # what its sources are, as its config says
 
     @property
     def traits(self) -> Traits:
@@ -88,6 +89,8 @@ class Translator(Predictor):
             aligning=self.aligning,
             beam=self.options.width,
             answers="text",
+            texts=self.texts,
+            max_pieces=self.max_source_length,
         )
 
     def predict(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import sacrebleu
 import torch
 from rich.console import Console
 
@@ -41,6 +42,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config.data, stores[: len(config.data.corpora)], held_out, console)
     network = model(config, both)
+    config = corpora.settle_texts(config, console)
     config = batches.settle_batches(config, network, stores, console)
     return Job(
         config=config,
@@ -50,6 +52,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
         is_steady=batches.is_steady(config),
         validate=_validator(config, translator(config, network, both), held_out[0], root, console).measure,
         data=[store.key for store in stores],
+        counts=corpora.count_pairs(config.data, stores, held_out),
     )
 
 
@@ -120,7 +123,9 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         options = replace(options, max_length=min(options.max_length, LOCATIONS))
         longest = LOCATIONS * (FACTOR if config.features else 1) - 1
     dtype = compute_dtype(config.training.precision, torch.device("cuda")) if torch.cuda.is_available() else None
-    return Translator(network.eval(), *both, options, config.decoding.tokens_per_batch, longest, dtype=dtype)
+    return Translator(
+        network.eval(), *both, options, config.decoding.tokens_per_batch, longest, dtype=dtype, texts=config.texts
+    )
 
 
 class Outputs(NamedTuple):
@@ -153,8 +158,12 @@ def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
         return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)
     has_attention = getattr(config.model, "attention", "") != "none"
     lengths = [(part.label, part.num_pairs, part.bleu) for part in found.by_length]
-    samples = render_samples([_sample(translator, pair, has_attention=has_attention) for pair in _spread(found.pairs)])
-    return ReportPart(found.name, scores, [("By length", report.render_lengths(lengths)), ("Samples", samples)])
+    chosen = {"Samples": _spread(found.pairs), "Worst outputs": worst(found)}
+    samples = {
+        heading: render_samples([_sample(translator, pair, has_attention=has_attention) for pair in pairs])
+        for heading, pairs in chosen.items()
+    }
+    return ReportPart(found.name, scores, [("By length", report.render_lengths(lengths)), *samples.items()])
 
 
 def _spread(pairs: list[Pair]) -> list[Pair]:
@@ -164,10 +173,22 @@ def _spread(pairs: list[Pair]) -> list[Pair]:
     return [ranked[(2 * rank + 1) * len(ranked) // (2 * count)] for rank in range(count)]
 
 
+def worst(found: Outputs) -> list[Pair]:
+    """Return the pairs whose outputs share least with their references, those that are right left out."""
+    chrf = sacrebleu.CHRF()
+    scores = [
+        chrf.sentence_score(text, [pair.target]).score for text, pair in zip(found.texts, found.pairs, strict=True)
+    ]
+    wrong = [row for row in range(len(scores)) if found.texts[row] != found.pairs[row].target]
+    return [found.pairs[row] for row in sorted(wrong, key=scores.__getitem__)[:NUM_SAMPLES]]
+
+
 def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> Sample:
     (found,) = translator.predict([pair.source], attention=has_attention)
     weights = None if found.attention is None else found.attention.tolist()
     return Sample(pair.source, found.text, pair.target, found.score, found.source_pieces or (), found.pieces, weights)
 
 
-TRANSLATE = Task(TranslateConfig, prepare, load, examine, Route("Translate", languages=TranslateConfig.find_languages))
+TRANSLATE = Task(
+    TranslateConfig, prepare, load, examine, Route("Text to text", languages=TranslateConfig.find_languages)
+)

@@ -4,7 +4,7 @@
 const ABBREVIATION = /(?:^|[\s(])(?:\p{L}|Mr|Mrs|Ms|Dr|Prof|St|No|vs|e\.g|i\.e|z\.B|M|Mme)\.\s*$/u;
 
 /** Return [{text, at}] without the white space around sentences; an abbreviation ends no sentence. */
-export function splitSentences(text) {
+function splitSentences(text) {
   const segments = [...new Intl.Segmenter(undefined, { granularity: "sentence" }).segment(text)];
   const joined = [];
   for (const { segment, index } of segments) {
@@ -13,6 +13,12 @@ export function splitSentences(text) {
     else joined.push({ text: segment, at: index });
   }
   return joined.map(({ text: one, at }) => ({ text: one.trim(), at: at + one.length - one.trimStart().length })).filter((one) => one.text);
+}
+
+/** Return the parts of a text that a model answers one by one: its sentences, or, for other texts, the whole. */
+export function splitText(text, kind) {
+  if (kind === "sentences") return splitSentences(text);
+  return [{ text: text.trim(), at: text.length - text.trimStart().length }];
 }
 
 /** Find the place of each word in a text, or null. A word that was normalised gets the next run of letters. */

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.serving.sentences import join, split
+from saccade.data.text.sentences import join, split, split_long, tell_texts
 
 
 def texts(text: str, **options: int) -> list[str]:
@@ -63,3 +63,33 @@ def test_no_text_takes_long(sign: str) -> None:
     started = time.process_time()
     split(sign * (200_000 // len(sign)))
     assert time.process_time() - started < 5  # quadratic would be minutes
+
+
+@given(st.text(alphabet="ab .!?\n\u3000", max_size=80), st.integers(1, 20))
+def test_a_long_text_is_split_into_parts_that_fit_and_lose_nothing(text: str, most: int) -> None:
+    parts = split_long(text, lambda part: len(part.split()), most)
+    assert join(parts, [part.text for part in parts]) == text
+    if len(text.split()) <= most:
+        assert len(parts) == 1
+    assert all(len(part.text.split()) <= most or len(split(part.text)) == 1 for part in parts)
+
+
+def test_a_part_has_as_many_sentences_as_fit() -> None:
+    parts = split_long("One two. Three four. Five.", lambda part: len(part.split()), 4)
+    assert [part.text for part in parts] == ["One two. Three four.", "Five."]
+
+
+@pytest.mark.parametrize(
+    ("texts", "have_languages", "expected"),
+    [
+        (["A cat. It sleeps.", "A dog. It eats.", "One."], False, "documents"),
+        (["A cat. It sleeps.", "A dog. It eats.", "One."], True, "documents"),
+        (["Who is it?", "A cat sleeps.", "jump"], False, "sentences"),
+        (["jump twice", "walk left", "Run!"], True, "sentences"),
+        (["jump twice", "walk left", "Run!"], False, "anything"),
+        (["mouse", "house"], False, "anything"),
+        ([], False, "anything"),
+    ],
+)
+def test_texts_are_told_by_their_sentences(texts: list[str], have_languages: bool, expected: str) -> None:
+    assert tell_texts(texts, have_languages=have_languages) == expected

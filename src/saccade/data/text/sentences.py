@@ -1,9 +1,9 @@
-"""Split long texts into sentences, and join them again with the same white space."""
+"""Split long texts into sentences, and join them again with the same white space; tell texts by their sentences."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 MAX_BYTES = 400  # of UTF-8, and so at most as many tokens, that a model reads at once; longer sentences are cut
@@ -19,6 +19,7 @@ ABBREVIATIONS = frozenset(
 )
 END = r"[.!?…‽؟।॥。．！？｡]"
 CLOSING = "[\"'”’»›)\\]}」』）】〉》]"
+ENDED = re.compile(rf"{END}{CLOSING}*\s*$")
 BOUNDARY = re.compile(  # each run is tried only from its start, so that the time is linear
     rf"(?P<wide>(?<![。！？｡])[。！？｡]++{CLOSING}*+\s*+)"  # these need no space after them
     rf"|(?P<end>(?<!{END}){END}++)(?P<closing>{CLOSING}*+)(?P<space>\s++)"
@@ -37,13 +38,38 @@ class SentenceSpan(NamedTuple):
 
 def split(text: str, max_bytes: int = MAX_BYTES) -> list[SentenceSpan]:
     """Split a text into sentences of at most `max_bytes`; a blank text is one sentence without words."""
-    parts = [piece for sentence in _sentences(text) for piece in _cut(sentence, max_bytes)]
-    return [_strip(part) for part in parts] or [SentenceSpan("", "", "")]
+    return [_strip(part) for part in _pieces(text, max_bytes)] or [SentenceSpan("", "", "")]
+
+
+def split_long(text: str, measure: Callable[[str], int], most: int) -> list[SentenceSpan]:
+    """Return a text whole; one that measures more than `most` in parts of as many sentences as fit."""
+    parts: list[str] = []
+    size = most + 1  # of the last part: at the start there is none
+    for piece in [text] if measure(text) <= most else _pieces(text, MAX_BYTES):
+        size += measure(piece)
+        if size > most:
+            parts.append("")
+            size = measure(piece)
+        parts[-1] += piece
+    return [_strip(part) for part in parts]
+
+
+def tell_texts(texts: Iterable[str], *, have_languages: bool) -> str:
+    """Tell what texts are: most are documents, with several sentences; or sentences; or anything else."""
+    found = [(list(_sentences(text)), text) for text in texts]
+    if 2 * sum(len(sentences) > 1 for sentences, _ in found) > len(found):
+        return "documents"
+    num_ended = sum(ENDED.search(text) is not None for _, text in found)
+    return "sentences" if have_languages or 2 * num_ended > len(found) else "anything"
 
 
 def join(sentences: Sequence[SentenceSpan], texts: Sequence[str]) -> str:
     """Join translations, with the white space of their sentences."""
     return "".join(f"{sentence.before}{text}{sentence.after}" for sentence, text in zip(sentences, texts, strict=True))
+
+
+def _pieces(text: str, max_bytes: int) -> Iterator[str]:
+    return (piece for sentence in _sentences(text) for piece in _cut(sentence, max_bytes))
 
 
 def _sentences(text: str) -> Iterator[str]:

@@ -1,0 +1,151 @@
+"""Train with mutated configs and data files, in this process: each must be refused in one line, or trained."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import yaml
+
+from saccade.bench.configs import mutations, samples
+from saccade.cli import main
+
+PATIENCE = 60.0  # seconds; longer is a hang
+MAX_BYTES = 12 << 30  # of memory: more is refused by the system
+ALWAYS = ("training.max_steps=2", "training.validate_every=2", "training.tensorboard=false", "device=cpu")
+
+
+class CaseResult(NamedTuple):
+    """A mutated case: what was changed, the exit code, the seconds it took, and what was wrong with the answer."""
+
+    what: str
+    code: int | None
+    seconds: float
+    problem: str | None
+
+
+class ConfigFuzzReport(NamedTuple):
+    """The exit codes of all cases, the slowest (seconds), and the cases that did harm."""
+
+    codes: Counter[int | None]
+    slowest: float
+    bad: list[CaseResult]
+
+    def as_dict(self) -> dict[str, Any]:
+        codes = {str(code): count for code, count in self.codes.items()}
+        return {"codes": codes, "slowest": self.slowest, "bad": [one._asdict() for one in self.bad]}
+
+
+def fuzz_configs(
+    count: int, *, seed: int = 1, keep: Path | None = None, say: Callable[[CaseResult], None] = lambda case: None
+) -> ConfigFuzzReport:
+    """Train `count` mutated cases; the same seed gives the same ones. Harmful ones are kept in a folder."""
+    codes, bad, slowest = Counter[int | None](), list[CaseResult](), 0.0
+    for number in range(count):
+        with tempfile.TemporaryDirectory() as name:
+            found = _try_case(Path(name), random.Random(f"{seed} {number}"))
+            say(found)
+            if found.problem is not None:
+                bad.append(found)
+                if keep is not None:
+                    shutil.copytree(name, keep / f"case{number}", dirs_exist_ok=True)
+        codes[found.code] += 1
+        slowest = max(slowest, found.seconds)
+    return ConfigFuzzReport(codes, slowest, bad)
+
+
+def _try_case(folder: Path, chance: random.Random) -> CaseResult:
+    name = chance.choice(sorted(samples.SAMPLES))
+    content = samples.SAMPLES[name](folder)
+    if chance.random() < 0.4 and (files := sorted(path for path in folder.iterdir() if path.is_file())):
+        what = mutations.change_file(chance.choice(files), chance)
+        config = yaml.safe_dump(content).encode()
+    else:
+        config, what = mutations.change_config(content, samples.known_fields(content), chance)
+    (folder / "case.yaml").write_bytes(config)
+    before = set(folder.rglob("*"))
+    began = time.perf_counter()
+    code, problem = _train(folder)
+    problem = problem or _leftovers(folder, before, code)
+    return CaseResult(f"{name}: {what}", code, time.perf_counter() - began, problem)
+
+
+def _train(folder: Path) -> tuple[int | None, str | None]:
+    """Run the command; return its exit code, and what was wrong with how it ended."""
+    said, errors = io.StringIO(), io.StringIO()
+    arguments = ["saccade", "train", str(folder / "case.yaml"), *ALWAYS, "--run", str(folder / "runs" / "case")]
+    with _limits(), _argv(arguments), contextlib.redirect_stdout(said), contextlib.redirect_stderr(errors):
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        except _TooSlow:
+            return None, f"no end after {PATIENCE:g} seconds"
+        except Exception:
+            return None, traceback.format_exc()
+    lines = errors.getvalue().splitlines()
+    if code == 2 and len(lines) != 1:
+        return code, f"{len(lines)} lines instead of one: {errors.getvalue()}"
+    if code not in (0, 2) and "the loss" not in errors.getvalue():
+        return code, f"exit code {code}: {errors.getvalue()}"
+    return code, None
+
+
+def _leftovers(folder: Path, before: set[Path], code: int | None) -> str | None:
+    """Name what a refused run leaves, what a trained one lacks, and drafts."""
+    drafts = [path for path in folder.rglob(".*-*") if path not in before]
+    if drafts:
+        return f"half-written: {drafts[0]}"
+    run = folder / "runs" / "case"
+    if code == 2 and run.exists():
+        return f"a refused run left {sorted(path.name for path in run.iterdir())}"
+    wanted = ("model.safetensors", "config.yaml", "report.html")
+    missing = [name for name in wanted if code == 0 and not (run / name).exists()]
+    return f"a trained run lacks {missing}" if missing else None
+
+
+class _TooSlow(BaseException):
+    """Raised by the alarm."""
+
+
+@contextlib.contextmanager
+def _limits() -> Iterator[None]:
+    """Limit time and memory within the block."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise _TooSlow
+
+    earlier = signal.signal(signal.SIGALRM, stop)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, hard))
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        signal.signal(signal.SIGALRM, earlier)
+
+
+@contextlib.contextmanager
+def _argv(arguments: list[str]) -> Iterator[None]:
+    earlier, sys.argv = sys.argv, arguments
+    try:
+        yield
+    finally:
+        sys.argv = earlier

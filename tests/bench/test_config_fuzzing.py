@@ -1,0 +1,71 @@
+"""Mutated configs and data files: refused in one line or trained, and nothing half-written."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from saccade.bench.configs import fuzzing, mutations, samples
+
+
+def test_no_mutation_does_harm() -> None:
+    found = fuzzing.fuzz_configs(60)
+    assert found.bad == []
+    assert found.codes.total() == 60
+    assert {0, 2} <= set(found.codes)
+
+
+def test_the_same_seed_gives_the_same_mutations(tmp_path: Path) -> None:
+    content = samples.SAMPLES["aligned"](tmp_path)
+    known = samples.known_fields(content)
+    made = [[mutations.change_config(content, known, random.Random(seed)) for seed in range(30)] for _ in range(2)]
+    assert made[0] == made[1]
+    assert len({config for config, _ in made[0]}) > 20
+
+
+@pytest.mark.parametrize("name", sorted(samples.SAMPLES))
+def test_every_sample_is_valid_before_it_is_mutated(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzzing.samples, "SAMPLES", {name: samples.SAMPLES[name]})
+    monkeypatch.setattr(mutations, "change_config", lambda content, *_: (fuzzing.yaml.safe_dump(content).encode(), ""))
+    monkeypatch.setattr(mutations, "change_file", lambda *_: "")
+    assert fuzzing.fuzz_configs(1).codes == {0: 1}
+
+
+@pytest.mark.parametrize(
+    ("end", "problem"),
+    [
+        (ZeroDivisionError("ours"), "ZeroDivisionError: ours"),
+        (SystemExit(1), "exit code 1"),
+        (None, "a trained run lacks"),
+    ],
+)
+def test_harm_is_seen(monkeypatch: pytest.MonkeyPatch, end: BaseException | None, problem: str) -> None:
+    def fail() -> None:
+        if end is not None:
+            raise end
+
+    monkeypatch.setattr(fuzzing, "main", fail)
+    (found,) = fuzzing.fuzz_configs(1).bad
+    assert problem in str(found.problem)
+
+
+def test_a_hang_and_what_is_left_behind_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang() -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(fuzzing, "PATIENCE", 0.1)
+    monkeypatch.setattr(fuzzing, "main", hang)
+    assert "no end after" in str(fuzzing.fuzz_configs(1).bad[0].problem)
+
+    def leave() -> None:
+        run = Path(fuzzing.sys.argv[-1])
+        run.mkdir(parents=True)
+        (run / "config.yaml").touch()
+        print("saccade: no", file=fuzzing.sys.stderr)
+        raise SystemExit(2)
+
+    monkeypatch.setattr(fuzzing, "main", leave)
+    assert "a refused run left ['config.yaml']" in str(fuzzing.fuzz_configs(1).bad[0].problem)
