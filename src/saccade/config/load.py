@@ -25,7 +25,7 @@ def load_config(path: Path, overrides: Iterable[str], kinds: Kinds) -> Any:
         raise UserError(f"config: there is no file at {path}") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: this is not UTF-8") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a date that is none is a ValueError
         raise UserError(f"{path}: this is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: a config is a mapping of sections (data, tokenizer, model, training, decoding)")
@@ -64,7 +64,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
             raise UserError(f"{override!r}: {section} is not a section")
     try:
         place[field] = yaml.safe_load(value)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise UserError(f"{override!r}: {value!r} is not a YAML value") from None
 
 
