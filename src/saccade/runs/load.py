@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -28,4 +29,10 @@ def _load_one(folder: Path) -> Predictor:
     if not (folder / "model.safetensors").exists():
         raise UserError(f"{folder}: there is no model yet; its training has not reached its first validation")
     config = config_file.load_config(folder / "config.yaml")
-    return TASKS[config.task].load(config, folder)
+    try:
+        return TASKS[config.task].load(config, folder)
+    except FileNotFoundError as error:  # only training writes into a run
+        name = error.filename or folder
+        raise UserError(f"{name}: this file of the run is missing; put it back, or train the run again") from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"{folder}: one of its files is damaged, it is not JSON ({error})") from None

@@ -85,7 +85,7 @@ def save_weights(path: Path, model: nn.Module, *, writes: bool = True) -> None:
 
 def load_weights(path: Path, model: nn.Module) -> None:
     """Load weights into a model of the same shape."""
-    _load_unique(read_weights(path), model)
+    _load_unique(read_weights(path), model, str(path))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -172,20 +172,25 @@ def unique_state(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().contiguous() for tensor, name in names.items()}
 
 
-def _load_unique(weights: dict[str, Tensor], model: nn.Module) -> None:
-    """Load every tensor of the model once; none may be missing or left over."""
-    own = unique_state(model)
+def _load_unique(weights: dict[str, Tensor], model: nn.Module, name: str) -> None:
+    """Load every tensor of the model once; none may be missing, left over or of another shape."""
+    own, other = unique_state(model), f"{name}: these weights belong to another model than config.yaml makes"
     if different := weights.keys() ^ own.keys():
-        raise UserError(
-            f"checkpoint: it belongs to another model; only one of them has {', '.join(sorted(different)[:3])}"
-        )
+        raise UserError(f"{other}; only one of them has {', '.join(sorted(different)[:3])}")
+    for key, tensor in weights.items():
+        if tensor.shape != own[key].shape:
+            raise UserError(f"{other}; {key} is {_size(tensor)} here and {_size(own[key])} there")
     weights = {name: shard_like(tensor, own[name]) for name, tensor in weights.items()}
     model.load_state_dict(weights, strict=False)  # the other names of tied tensors follow
 
 
+def _size(tensor: Tensor) -> str:
+    return " x ".join(map(str, tensor.shape))
+
+
 def _restore_state(tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-    _load_unique(weights, model)
+    _load_unique(weights, model, "checkpoint")
     learned = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     slots: dict[int, dict[str, Any]] = {}
     for name, tensor in tensors.items():

@@ -79,7 +79,7 @@ def test_the_first_ids_mean_the_same_everywhere(kind: str) -> None:
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_stored_and_loaded_is_the_same(kind: str, tmp_path: Path) -> None:
     tokenizer = TOKENIZERS[kind]
-    path = tmp_path / tokenizer_file_name(tokenizer, "source")
+    path = tmp_path / tokenizer_file_name(kind, "source")
     tokenizer.save(path)
     loaded = load_tokenizer(path)
     assert [loaded.encode(text) for text in TEXTS] == [tokenizer.encode(text) for text in TEXTS]

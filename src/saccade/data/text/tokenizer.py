@@ -188,8 +188,11 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        stored = json.loads(path.read_text("utf-8"))
-        return cls(stored["symbols"], stored["kind"])
+        try:
+            stored = json.loads(path.read_text("utf-8"))
+            return cls(stored["symbols"], stored["kind"])
+        except (ValueError, KeyError, TypeError):
+            raise UserError(f"{path} is damaged: it is no vocabulary") from None
 
 
 def run_seeded(seed: int, work: Callable[[], T]) -> T:
@@ -215,9 +218,9 @@ def load_tokenizer(path: Path) -> SentencePiece | Vocabulary:
     return Vocabulary.load(path) if path.suffix == ".json" else SentencePiece.load(path)
 
 
-def tokenizer_file_name(tokenizer: SentencePiece | Vocabulary, stem: str) -> str:
+def tokenizer_file_name(kind: str, stem: str) -> str:
     """Return the name of a tokenizer's file in a run."""
-    return f"{stem}.json" if isinstance(tokenizer, Vocabulary) else f"{stem}.model"
+    return f"{stem}.json" if kind in ("words", "characters") else f"{stem}.model"
 
 
 def _reason(error: str) -> str:

@@ -67,8 +67,7 @@ def prepare(config: CaptionConfig, folder: Path, console: Console) -> Job:
 
 def load(config: CaptionConfig, folder: Path) -> CaptionWriter:
     """A trained run, ready to predict."""
-    (stored,) = folder.glob("tokenizer.*")
-    tokenizer = load_tokenizer(stored)
+    tokenizer = load_tokenizer(folder / tokenizer_file_name(config.tokenizer.kind, "tokenizer"))
     stored_places = folder / SHAPE_FILE
     places = json.loads(stored_places.read_text("utf-8")) if stored_places.exists() else _places(config, None)
     network = model(config, tokenizer, places)
@@ -150,12 +149,13 @@ class _Validator:
 
 def _tokenizer(config: CaptionConfig, train: CaptionSet, folder: Path) -> SentencePiece | Vocabulary:
     """From the run's folder, or learned from the training captions and stored there."""
-    if stored := sorted(folder.glob("tokenizer.*")):
-        return load_tokenizer(stored[0])
+    path = folder / tokenizer_file_name(config.tokenizer.kind, "tokenizer")
+    if path.exists():
+        return load_tokenizer(path)
     texts = [caption for captions in train.captions for caption in captions]
     section = config.tokenizer
     learned = train_tokenizer(section.kind, texts, section.vocabulary_size, seed=config.seed)
-    learned.save(folder / tokenizer_file_name(learned, "tokenizer"))
+    learned.save(path)
     return learned
 
 

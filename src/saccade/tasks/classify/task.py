@@ -63,8 +63,8 @@ def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
 
 def load(config: ClassifyConfig, folder: Path) -> Classifier:
     """A trained run, ready to predict."""
-    (path,) = folder.glob("tokenizer.text.*")
-    tokenizer, labels = load_tokenizer(path), json.loads((folder / LABELS).read_text("utf-8"))
+    tokenizer = load_tokenizer(_tokenizer_path(config, folder))
+    labels = json.loads((folder / LABELS).read_text("utf-8"))
     network = load_trained(_network(config, tokenizer, labels), config, folder)
     return _predictor(config, network, tokenizer, labels)
 
@@ -90,13 +90,18 @@ def _labels(config: ClassifyConfig, texts: list[Text]) -> list[str]:
 
 def _tokenizer(config: ClassifyConfig, texts: list[Text], folder: Path) -> SentencePiece | Vocabulary:
     """From the run's folder, or learned from the training text and stored there."""
-    for path in folder.glob("tokenizer.text.*"):
+    path = _tokenizer_path(config, folder)
+    if path.exists():
         return load_tokenizer(path)
     spelled = (config.data.spelling(text.text) for text in texts)
     chosen, section = sample_texts(spelled, most=MOST_CHARACTERS, seed=config.seed), config.tokenizer
     tokenizer = train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
-    tokenizer.save(folder / tokenizer_file_name(tokenizer, "tokenizer.text"))
+    tokenizer.save(path)
     return tokenizer
+
+
+def _tokenizer_path(config: ClassifyConfig, folder: Path) -> Path:
+    return folder / tokenizer_file_name(config.tokenizer.kind, "tokenizer.text")
 
 
 def _network(config: ClassifyConfig, tokenizer: SentencePiece | Vocabulary, labels: list[str]) -> TextClassifier:

@@ -63,28 +63,31 @@ def settle_texts(config: TranslateConfig, console: Console) -> TranslateConfig:
     return config.model_copy(update={"texts": texts})
 
 
+def load_tokenizers(config: TranslateConfig, folder: Path) -> Tokenizers:
+    """Load the tokenizers of a run; where sources are sounds, the target's alone, twice."""
+    loaded = [load_tokenizer(path) for path in _tokenizer_paths(config, folder)]
+    return loaded[0], loaded[-1]
+
+
+def _tokenizer_paths(config: TranslateConfig, folder: Path) -> list[Path]:
+    sides = ("source", "target") if config.features is None else ("target",)
+    return [folder / tokenizer_file_name(config.tokenizer.kind, f"tokenizer.{side}") for side in sides]
+
+
 def tokenizers(config: TranslateConfig, folder: Path, console: Console = QUIET) -> Tokenizers:
-    """Both sides' tokenizers: from the run's folder, or learned from the training text and stored there."""
-    stored = [sorted(folder.glob(f"tokenizer.{side}.*")) for side in ("source", "target")]
-    if all(stored):
-        return load_tokenizer(stored[0][0]), load_tokenizer(stored[1][0])
+    """Return the run's tokenizers if it has them; else learn them from the training text, and store them."""
+    paths = _tokenizer_paths(config, folder)
+    if all(path.exists() for path in paths):
+        return load_tokenizers(config, folder)
     both = _learned_both(config, console)
-    for side, tokenizer in zip(("source", "target"), both, strict=True):
-        tokenizer.save(folder / tokenizer_file_name(tokenizer, f"tokenizer.{side}"))
+    for path, tokenizer in zip(reversed(paths), reversed(both), strict=False):
+        tokenizer.save(path)
     return both
 
 
-def target_tokenizer(config: TranslateConfig, folder: Path, console: Console = QUIET) -> SentencePiece | Vocabulary:
-    """The target's alone, where sources are no text: from the run's folder, or learned and stored there."""
-    stored = sorted(folder.glob("tokenizer.target.*"))
-    if stored:
-        return load_tokenizer(stored[0])
-    tokenizer = _learn_tokenizer(config, console, (1,), "targets")
-    tokenizer.save(folder / tokenizer_file_name(tokenizer, "tokenizer.target"))
-    return tokenizer
-
-
 def _learned_both(config: TranslateConfig, console: Console) -> Tokenizers:
+    if config.features is not None:
+        return (_learn_tokenizer(config, console, (1,), "targets"),) * 2
     if config.tokenizer.shared:
         return (_learn_tokenizer(config, console, (0, 1), "training text"),) * 2
     return _learn_tokenizer(config, console, (0,), "sources"), _learn_tokenizer(config, console, (1,), "targets")

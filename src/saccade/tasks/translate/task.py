@@ -38,7 +38,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     if config.features is not None:
         for held in held_out:
             sound.files_of(*held)
-    both, root = sides(config, folder, console), folder.parent / ".data"
+    both, root = sides(config, corpora.tokenizers(config, folder, console)), folder.parent / ".data"
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config.data, stores[: len(config.data.corpora)], held_out, console)
     network = model(config, both)
@@ -78,16 +78,14 @@ def _stores(config: TranslateConfig, both: Sides, root: Path, console: Console) 
 
 def load(config: TranslateConfig, folder: Path) -> Translator:
     """A trained run, ready to predict."""
-    both = sides(config, folder)
+    both = sides(config, corpora.load_tokenizers(config, folder))
     found = translator(config, load_trained(model(config, both), config, folder), both)
     return replace(found, aligning=chosen_head.load(folder))
 
 
-def sides(config: TranslateConfig, folder: Path, console: Console = corpora.QUIET) -> Sides:
+def sides(config: TranslateConfig, both: corpora.Tokenizers) -> Sides:
     """What reads the sources, and the targets' tokenizer."""
-    if config.features is None:
-        return corpora.tokenizers(config, folder, console)
-    return Sounds(config.features.mel, FACTOR), corpora.target_tokenizer(config, folder, console)
+    return both if config.features is None else (Sounds(config.features.mel, FACTOR), both[1])
 
 
 def model(config: TranslateConfig, both: Sides) -> Network:
