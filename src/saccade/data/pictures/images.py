@@ -122,7 +122,9 @@ def _to_bytes(picture: Image.Image, name: str) -> Image.Image:
             raise UserError(f"{name}: pixels from {value_YX.min():,} to {value_YX.max():,}; allowed: 8 or 16 bits each")
         return Image.fromarray(((value_YX * 255 + WHITE_16 // 2) // WHITE_16).astype(np.uint8))
     if picture.mode == "F":
-        raise UserError(f"{name}: its pixels are fractions, and nothing says which is white; allowed: 8 or 16 bits each")
+        raise UserError(
+            f"{name}: its pixels are fractions, and nothing says which is white; allowed: 8 or 16 bits each"
+        )
     if not picture.has_transparency_data:
         return picture
     seen = picture.convert("RGBA")
