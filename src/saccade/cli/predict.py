@@ -67,6 +67,9 @@ class EvidenceFlags:
     key_terms: Annotated[
         int | None, typer.Option(min=1, help="Show this number of words with the largest weights.")
     ] = None
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Give every label with at least this probability.")
+    ] = None
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Give the probability of every tag; --draw draws them.")
     ] = False
