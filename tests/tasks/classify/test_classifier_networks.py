@@ -87,7 +87,13 @@ def test_several_labels_are_learned_and_loaded_again(tmp_path: Path) -> None:
     rows = [{"label": names, "text": " ".join(["the", *(words[name] for name in names)])} for names in sets]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     files = {"train": str(tmp_path / "a.jsonl"), "valid": str(tmp_path / "a.jsonl"), "columns": {}, "separator": ","}
-    training = {"max_steps": 150, "batch_size": 16, "learning_rate": 0.02, "class_weights": "balanced"}
+    training = {
+        "max_steps": 150,
+        "batch_size": 16,
+        "learning_rate": 0.02,
+        "warmup_steps": 10,
+        "class_weights": "balanced",
+    }
     config = config_of(tmp_path, data=files, training=training)
     train.train(config, tmp_path / "run", console=CONSOLE)
     model = saccade.load(tmp_path / "run")

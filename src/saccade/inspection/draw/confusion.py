@@ -154,8 +154,8 @@ class LabelCounts:
         each = [Counter(name for names in side for name in names) for side in (true, found)]
         both = Counter(name for one, other in pairs for name in one & other)
         labels = sorted({*each[0], *each[1]}, key=lambda name: (-each[0][name], name))
-        counts = (np.array([count[name] for name in labels], np.int64) for count in (*each, both))
-        return cls(labels, *counts, num_texts=len(pairs), num_exact=sum(one == other for one, other in pairs))
+        given, said, right = (np.array([count[name] for name in labels], np.int64) for count in (*each, both))
+        return cls(labels, given, said, right, len(pairs), sum(one == other for one, other in pairs))
 
     @property
     def accuracy(self) -> float:
