@@ -111,6 +111,23 @@ def check_exactness(
 @every_score
 @every_normalizer
 @every_mask
+def test_nan_is_never_hidden(score_name: str, normalizer_name: str, mask_name: str) -> None:
+    """A row with NaN among the scores of its allowed keys is NaN on every kernel; one without a key is zeros."""
+    score, mask = build_score(score_name, 13), MASKS[mask_name](3, 7, 7)
+    allowed = mask.dense(7, 7).expand(3, 7, 7)
+    for row, column in ((0, 7), (4, 7), (7, 5), (4, 5)):  # 7: no NaN on this side
+        query, key, value = random_inputs(3, num_queries=7, num_keys=7, width=13, value_width=2)
+        query[:, row : row + 1], key[:, column : column + 1] = torch.nan, torch.nan
+        broken = (score(query, score.memory(key)).isnan() & allowed).any(-1, keepdim=True).expand(-1, -1, 2)
+        for backend in ("reference", *kernels_for((query, key, value), score, normalizer_name, mask)):
+            output = attend(query, key, value, score=score, normalizer=normalizer_name, mask=mask, backend=backend)
+            assert output.isnan().equal(broken), backend
+            assert (output[~allowed.any(-1)] == 0).all(), backend
+
+
+@every_score
+@every_normalizer
+@every_mask
 def test_permuting_the_keys_permutes_the_weights(score_name: str, normalizer_name: str, mask_name: str) -> None:
     query, key, value = random_inputs(3, num_queries=5, num_keys=11, width=13, value_width=2)
     score = build_score(score_name, 13)

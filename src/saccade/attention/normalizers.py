@@ -1,7 +1,7 @@
 """Normalisers: scores and a mask in, weights out.
 
 Forbidden keys weigh exactly 0, the allowed ones sum to 1, and a row with no allowed key is all zeros, with zero
-gradients. All of them forget a constant added to a row.
+gradients. All of them forget a constant added to a row. A NaN among the allowed scores makes the row's weights NaN.
 """
 
 from __future__ import annotations
@@ -149,8 +149,9 @@ def _only_allowed(weight_BTS: Tensor, mask_BTS: Tensor | None) -> Tensor:
 def _one_hot(score_BTS: Tensor, mask_BTS: Tensor | None) -> Tensor:
     if mask_BTS is not None:
         score_BTS = score_BTS.masked_fill(~mask_BTS, -torch.inf)
-    picked_BTS = F.one_hot(score_BTS.argmax(-1), score_BTS.shape[-1]).to(score_BTS.dtype)
-    return _only_allowed(picked_BTS, mask_BTS)
+    best_BT1, picked_BT1 = score_BTS.detach().max(-1, keepdim=True)
+    picked_BTS = F.one_hot(picked_BT1.squeeze(-1), score_BTS.shape[-1]).to(score_BTS.dtype)
+    return _only_allowed(picked_BTS.masked_fill(best_BT1.isnan(), torch.nan), mask_BTS)
 
 
 def _gumbel_like(score_BTS: Tensor) -> Tensor:

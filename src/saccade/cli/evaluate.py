@@ -34,6 +34,9 @@ class ScoringFlags:
     width: Beam = None
     length_penalty: LengthPenalty = None
     no_repeat_ngram: NoRepeat = None
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Give every label with at least this probability.")
+    ] = None
     tokenize: Annotated[
         str | None, typer.Option(help="sacreBLEU's tokenizer; none for tokenised text. (default: 13a)")
     ] = None

@@ -67,6 +67,9 @@ class EvidenceFlags:
     key_terms: Annotated[
         int | None, typer.Option(min=1, help="Show this number of words with the largest weights.")
     ] = None
+    threshold: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Give every label with at least this probability.")
+    ] = None
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Give the probability of every tag; --draw draws them.")
     ] = False
@@ -122,10 +125,16 @@ def predict(
         options["window"] = 1
     found = predictor.stream_best(predictor.read(source), **options)
     watched = terminal.count_outputs(found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty())
-    console = Console()
+    console, in_folder = Console(), source is not None and source.is_dir()
     with terminal.quiet():
         for number, best in enumerate(watched, 1):
             pictures.draw(best[0], number)
-            typer.echo(json.dumps(join_best(best), ensure_ascii=False) if as_json else best[0].line())
+            typer.echo(json.dumps(join_best(best), ensure_ascii=False) if as_json else _line(best[0], in_folder))
             if evidence.attention and not as_json:
                 best[0].show(console)
+
+
+def _line(result: Result, in_folder: bool) -> str:
+    """Return a result's line; of a folder's files, with the file's name and a tab before it."""
+    name, line = getattr(result, "name", "") if in_folder else "", result.line()
+    return f"{name}\t{line}" if name and not line.startswith(f"{name}\t") else line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, cast, final
 
 import torch
@@ -22,6 +23,7 @@ class FeatureSizes(NamedTuple):
     word: int = 100
     character: int = 50
     shape: int = 10
+    features: int = 0  # of all further columns together
 
     @property
     def total(self) -> int:
@@ -30,7 +32,7 @@ class FeatureSizes(NamedTuple):
 
 @final
 class WordFeatures(nn.Module):
-    """A token's vector: its lower-cased word, its characters and its shape (Xxx, XX, 00) side by side.
+    """A token's vector: its lower-cased word, its characters, its shape (Xxx, XX, 00) and further columns side by side.
 
     While training, a word is read as <unk> with its share in `unknown_share_V`: a / (a + c) for one seen c times
     (Kiperwasser & Goldberg 2016, section 4.3), so that <unk> is learned.
@@ -43,6 +45,7 @@ class WordFeatures(nn.Module):
         num_words: int,
         num_characters: int,
         num_shapes: int,
+        num_features: Sequence[int] = (),
         reader: str = "cnn",
         dropout: float = 0.0,
         unknown_share: Tensor | None = None,
@@ -52,6 +55,7 @@ class WordFeatures(nn.Module):
         self.word = _embedding(num_words, sizes.word)
         self.characters = Characters(num_characters, sizes.character, reader=reader) if sizes.character else None
         self.shape = _embedding(num_shapes, sizes.shape) if sizes.shape else None
+        self.features = nn.ModuleList(_embedding(count, sizes.features // len(num_features)) for count in num_features)
         share_V = torch.zeros(num_words) if unknown_share is None else unknown_share
         self.register_buffer("unknown_share_V", share_V, persistent=False)
 
@@ -63,6 +67,7 @@ class WordFeatures(nn.Module):
             parts.append(spelled_ND[tokens.spelling_BT])
         if self.shape is not None:
             parts.append(self.shape(tokens.shape_N[tokens.spelling_BT]))
+        parts += [table(tokens.feature_BTF[..., column]) for column, table in enumerate(self.features)]
         return dropout(torch.cat(parts, -1), self.dropout, self.training)
 
     def _hide_words(self, word_BT: Tensor) -> Tensor:

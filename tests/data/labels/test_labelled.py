@@ -60,6 +60,20 @@ def test_dialogues_and_speakers(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", "yes,no go on\nno stop it\n"),
+        ("a.csv", 'label,text\n"no, yes,yes",go on\nno,stop it\n"",hm\n'),
+        ("a.jsonl", '{"label": ["yes", "no"], "text": "go on"}\n{"label": "no", "text": "stop it"}\n'),
+    ],
+)
+def test_several_labels_at_once(tmp_path: Path, name: str, content: str) -> None:
+    found = list(read_labelled([written(tmp_path, name, content)], LabelColumns(separator=",")))
+    assert found[:2] == [Text("go on", "no,yes"), Text("stop it", "no")]
+    assert found[2:] in ([], [Text("hm")])
+
+
 def test_without_labels(tmp_path: Path) -> None:
     table = written(tmp_path, "a.tsv", "7\tA\tOkay.\n7\tB\tWell,\tsd\n")
     assert [text.label for text in read_labelled([table], POSITIONS, needs_label=False)] == ["", "sd"]
@@ -100,6 +114,25 @@ def test_without_labels(tmp_path: Path) -> None:
         ),
         ("a.jsonl", '{"label": "a", "text": "b"}\n', POSITIONS, "data.columns: positions given, but .* is JSONL"),
         ("a.tsv", b"a\tb\n\xff\tb\n", LabelColumns(0, 1), "a.tsv:2: this is not UTF-8"),
+        (
+            "a.tsv",
+            "Text\tLabel\ngo on\tyes\n",
+            LabelColumns(1, 0),
+            r"a.tsv:1: this looks like a header; give names instead: data.columns: {label: Label, text: Text}",
+        ),
+        ("a.txt", "label text\nyes go on\n", LabelColumns(), "a.txt:1: 'label text' looks like a header; remove"),
+        (
+            "a.jsonl",
+            '{"label": ["a"], "text": "b"}\n',
+            LabelColumns(),
+            "a.jsonl:1: 'label' is a list; for several labels at once set data.separator",
+        ),
+        (
+            "a.jsonl",
+            '{"label": ["a,b"], "text": "b"}\n',
+            LabelColumns(separator=","),
+            "a.jsonl:1: \"a,b\" in 'label'; labels must be strings without ','",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(

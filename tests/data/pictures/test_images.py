@@ -150,3 +150,47 @@ def test_mistakes_in_folders(tmp_path: Path) -> None:
 def _written(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
+
+
+GREY = np.array([[0, 64], [128, 255]], np.uint8)
+
+
+@pytest.mark.parametrize("ending", [".png", ".tif", ".pgm"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_16_bits_are_scaled_to_8(tmp_path: Path, ending: str, channels: int) -> None:
+    path = tmp_path / f"deep{ending}"
+    if ending == ".pgm":
+        path.write_bytes(b"P5 2 2 65535\n" + (GREY.astype(">u2") * 257).tobytes())
+    else:
+        Image.fromarray(GREY.astype(np.uint16) * 257).save(path)
+    found = read_picture(path, channels=channels)
+    assert found.tolist() == [GREY.tolist()] * channels
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "1", "CMYK", "RGB", "LA", "RGBA", "PA"])
+def test_every_mode_of_pillow_keeps_its_greys(tmp_path: Path, mode: str) -> None:
+    grey = GREY if mode != "1" else np.array([[0, 255], [255, 0]], np.uint8)
+    picture = Image.fromarray(grey)
+    picture = picture.convert("RGB").convert(mode) if mode == "CMYK" else picture.convert(mode)
+    picture.save(tmp_path / "p.tif") if mode in ("CMYK", "PA") else picture.save(tmp_path / "p.png")
+    (path,) = tmp_path.iterdir()
+    assert np.abs(read_picture(path, channels=3).astype(int) - grey).max() <= 1
+    assert np.abs(read_picture(path, channels=1).astype(int) - grey).max() <= 1
+
+
+@pytest.mark.parametrize("palette", [False, True])
+def test_what_is_transparent_is_white(tmp_path: Path, palette: bool) -> None:
+    if palette:
+        picture = Image.fromarray(np.array([[0, 1]], np.uint8), "L").convert("P")
+        picture.putpalette([0, 0, 0, 90, 90, 90])
+        picture.save(tmp_path / "p.png", transparency=0)
+    else:
+        Image.fromarray(np.array([[[0, 0, 0, 0], [90, 90, 90, 255]]], np.uint8), "RGBA").save(tmp_path / "p.png")
+    assert read_picture(tmp_path / "p.png", channels=1).tolist() == [[[255, 90]]]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_pixels_of_no_known_range_are_refused(tmp_path: Path, kind: type) -> None:
+    Image.fromarray(np.array([[0, 100_000]], kind)).save(tmp_path / "p.tif")
+    with pytest.raises(UserError, match=r"p\.tif: .*allowed: 8 or 16 bits"):
+        read_picture(tmp_path / "p.tif")

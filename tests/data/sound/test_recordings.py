@@ -74,7 +74,7 @@ def test_files_are_named_once_and_looked_for(tmp_path: Path) -> None:
     assert list(find_named_files(lines, tmp_path, place)) == ["a.wav", "b.wav", "c.wav"]
     with pytest.raises(UserError, match=r"list\.tsv:2: there is no file at .*d\.wav"):
         find_named_files(["a.wav", "b.wav d.wav"], tmp_path, place)
-    with pytest.raises(UserError, match=r"list\.tsv:1: 'seven' is neither a WAV file"):
+    with pytest.raises(UserError, match=r"list\.tsv:1: 'seven' is neither a sound file"):
         find_named_files(["seven"], tmp_path, place)
 
 

@@ -66,6 +66,16 @@ def test_hypotheses_read_the_source_of_their_sentence(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["plain", "triton"])
+def test_nan_in_a_query_stays_nan_and_an_empty_row_zeros(backend: str) -> None:
+    query, key, value = random_step(3, 7, 2, 8)
+    query[1:] = torch.nan
+    found = attend_step(query, key, value, torch.tensor([5, 5, 0]), scale=0.3, backend=backend)
+    assert found[0].isfinite().all()
+    assert found[1].isnan().all()
+    assert (found[2] == 0).all()
+
+
+@pytest.mark.parametrize("backend", ["plain", "triton"])
 def test_a_full_row_is_not_written_to(backend: str) -> None:
     query, key, value = random_step(2, 4, 1, 8)
     before, length = key.clone(), torch.tensor([4, 2])

@@ -81,6 +81,29 @@ def test_every_part_trains_and_is_loaded_again(tmp_path: Path, model: dict[str, 
     )
 
 
+def test_several_labels_are_learned_and_loaded_again(tmp_path: Path) -> None:
+    words = {"sport": "goal", "money": "bank", "sky": "star"}
+    sets = [[name for bit, name in enumerate(words) if number >> bit & 1] for number in range(8)] * 8
+    rows = [{"label": names, "text": " ".join(["the", *(words[name] for name in names)])} for names in sets]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    files = {"train": str(tmp_path / "a.jsonl"), "valid": str(tmp_path / "a.jsonl"), "columns": {}, "separator": ","}
+    training = {
+        "max_steps": 150,
+        "batch_size": 16,
+        "learning_rate": 0.02,
+        "warmup_steps": 10,
+        "class_weights": "balanced",
+    }
+    config = config_of(tmp_path, data=files, training=training)
+    train.train(config, tmp_path / "run", console=CONSOLE)
+    model = saccade.load(tmp_path / "run")
+    (found,) = model.predict(["the goal star"])
+    assert sorted(found.labels) == ["sky", "sport"]
+    part = examine(config, model)
+    assert part.scores["micro_f1"] > 90
+    assert part.sections[0][0] == "Labels"
+
+
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
     options: dict[str, Any] = {"data": {"context": 1}, "training": {"max_steps": 2, "class_weights": "balanced"}}
     dropouts = {"word_dropout": 0.2, "embedding_dropout": 0.2}
@@ -162,6 +185,12 @@ def test_what_is_said_before_training(tmp_path: Path) -> None:
             "data.max_length: 600 given",
         ),
         ({"training": {"class_weights": "even"}}, "class_weights"),
+        ({"training": {"metric": "micro_f1"}}, "training.metric: given, but it is for several labels at once"),
+        ({"decoding": {"threshold": 0.3}}, "decoding.threshold: given, but it is for several labels at once"),
+        (
+            {"data": {"separator": ","}, "training": {"label_smoothing": 0.1}},
+            "training.label_smoothing: given, but it is for one label a text",
+        ),
     ],
 )
 def test_what_can_not_be_is_refused(tmp_path: Path, changes: dict[str, Any], said: str) -> None:

@@ -21,7 +21,7 @@ from saccade.layers.dialogue import RecurrentContext
 from saccade.layers.pooling import AttentionPooling, LastPooling, Pooling, StructuredPooling
 from saccade.models.classifier import ClassifierDropouts, TextClassifier
 from saccade.models.text_encoder import RecurrentTextEncoder
-from saccade.tasks.classify.loss import Objective, class_weights, classify_loss
+from saccade.tasks.classify.loss import Objective, class_weights, classify_loss, negative_log_likelihood
 from saccade.tasks.classify.predictor import Classifier, measure
 from saccade.tasks.classify.result import KeyTerm, rank_terms
 
@@ -206,6 +206,50 @@ def test_files_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [text.text for text in model.read(plain)] == ["The cat", "", "Mice run"]
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"A\tHello.\nB\tHi.\n")))
     assert list(replace(model, context=2).read(None)) == [Text("Hello.", "", "0", "A"), Text("Hi.", "", "0", "B")]
+
+
+def test_a_file_to_learn_from_is_read_without_its_labels(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("no The cat\n\nyes Mice run\n")
+    with pytest.warns(UserWarning, match=r"a\.txt: each line begins with a label, as in training; it is not read"):
+        assert list(predictor().read(path)) == [Text("The cat"), Text("Mice run")]
+    path.write_text("no The cat\nMice run\n")
+    assert [text.text for text in predictor().read(path)] == ["no The cat", "Mice run"]
+
+
+def test_several_labels_at_once(tmp_path: Path) -> None:
+    model = replace(predictor(), columns=LabelColumns(separator=","))
+    one, *_ = model.predict(SENTENCES, threshold=0.0)
+    assert sorted(one.labels or []) == LABELS
+    encoded = encode_texts([Text(SENTENCES[0])], model.encode, LABELS)
+    logits = model.network(encoded.batch(encoded.runs())).logits_BV[0]
+    assert one.probabilities == pytest.approx(dict(zip(LABELS, logits.sigmoid().tolist(), strict=True)))
+    assert one.labels == sorted(LABELS, key=lambda label: -one.probabilities[label])
+    threshold = one.probabilities[one.labels[1]]
+    (two,) = model.predict(SENTENCES[:1], threshold=threshold)
+    assert two.labels == one.labels[:2]
+    assert two.label == ",".join(one.labels[:2])
+    assert two.line() == f"{two.label}\t" + ",".join(f"{one.probabilities[label]:.3f}" for label in two.labels)
+    assert two.plain()["labels"] == two.labels
+    (none,) = model.predict(SENTENCES[:1], threshold=1.0)
+    assert (none.labels, none.line()) == ([], "\t")
+    (tmp_path / "a.txt").write_text(f"{two.label} {SENTENCES[0]}\n")
+    scores = model.evaluate([tmp_path / "a.txt"], threshold=threshold).scores
+    assert (scores["micro_f1"], scores["accuracy"]) == (100.0, 100.0)
+    with pytest.raises(UserError, match="trust: this model gives several labels at once"):
+        model.trust_test()
+    with pytest.raises(UserError, match="threshold: given, but this model gives one label to each text"):
+        predictor().predict(SENTENCES, threshold=0.5)
+    with pytest.raises(UserError, match="threshold: 2 given; it must be 0 to 1"):
+        model.predict(SENTENCES, threshold=2)
+
+
+def test_the_loss_of_several_labels_by_hand() -> None:
+    logits_BV, label_BV = torch.tensor([[0.0, 2.0], [-1.0, 0.0]]), torch.tensor([[1, 1], [0, 1]])
+    expected = 2 * math.log(2) + math.log(1 + math.exp(-2)) + math.log(1 + math.exp(-1))
+    assert float(negative_log_likelihood(logits_BV, label_BV)) == pytest.approx(expected)
+    weighted = float(negative_log_likelihood(logits_BV, label_BV, torch.tensor([3.0, 0.0])))
+    assert weighted == pytest.approx(3 * (math.log(2) + math.log(1 + math.exp(-1))))
 
 
 def test_evaluation(tmp_path: Path) -> None:

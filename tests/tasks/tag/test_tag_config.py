@@ -8,9 +8,11 @@ import pytest
 import torch
 from rich.console import Console
 
+import saccade
 from saccade.data.tags.lexicon import Lexicon
 from saccade.errors import UserError
 from saccade.runs import config as config_file
+from saccade.runs import train
 from saccade.tasks.base import Job
 from saccade.tasks.tag import task
 from saccade.tasks.tag.config import TagConfig
@@ -62,6 +64,40 @@ def test_parts_of_speech_have_accuracy_alone(tmp_path: Path) -> None:
     by_loss = prepared(tmp_path, tmp_path / "run", training={"metric": "loss"})
     by_loss.network.eval()
     assert by_loss.validate()["score"] < 0
+
+
+def test_further_columns_are_learned_from(tmp_path: Path) -> None:
+    """The words say nothing: only the second column tells the tag."""
+    lines = ["same up A\nsame down B\n", "same down B\nsame up A\nsame up A\n"] * 20
+    small(tmp_path, "\n".join(lines), "\n".join(lines[:2]))
+    config = config_of(
+        tmp_path,
+        data={"feature_columns": [1]},
+        model={"width": 16, "dropout": 0.0},
+        training={"max_steps": 60, "validate_every": 60, "learning_rate": 0.02, "warmup_steps": 5},
+    )
+    train.train(config, tmp_path / "run", Console(quiet=True))
+    model = saccade.load(tmp_path / "run")
+    assert model.evaluate([tmp_path / "valid.txt"]).scores["accuracy"] == 100
+    (tmp_path / "x.tsv").write_text("same\tdown\tA\nsame\tup\tA\n")
+    assert [one.tags for one in model.predict(model.read(tmp_path / "x.tsv"))] == [("B", "A")]
+    with pytest.raises(UserError, match=r"this model reads words and 1 further columns \(data.feature_columns\)"):
+        model.predict(["same same"])
+
+
+def test_words_and_tags_in_two_files(tmp_path: Path) -> None:
+    for name, lines in (("words", "up down\nup\n" * 20), ("tags", "A B\nA\n" * 20)):
+        (tmp_path / name).write_text(lines)
+    pair = {"words": f"{tmp_path}/words", "tags": f"{tmp_path}/tags"}
+    training = {"max_steps": 40, "validate_every": 40, "learning_rate": 0.02, "warmup_steps": 5}
+    config = config_of(tmp_path, data={"train": pair, "valid": pair}, training=training)
+    train.train(config, tmp_path / "run", Console(quiet=True))
+    model = saccade.load(tmp_path / "run")
+    assert model.evaluate([tmp_path / "words", tmp_path / "tags"]).scores["accuracy"] == 100
+    with pytest.raises(UserError, match="files: 1 given; allowed: two, one with words and one with tags"):
+        model.evaluate([tmp_path / "words"])
+    with pytest.raises(UserError, match="words and tags in files apart have no columns"):
+        config_of(tmp_path, data={"train": pair, "valid": pair, "feature_columns": [1]})
 
 
 def test_rare_words_are_dropped_more_often(tmp_path: Path) -> None:

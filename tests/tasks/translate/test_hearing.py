@@ -116,6 +116,19 @@ def test_what_is_stored_is_what_is_read_anew(place: Path) -> None:
     np.testing.assert_array_equal(source.encode(anew.source), stored.load(stored.encode(pair.source)))
 
 
+def test_one_sound_and_a_folder_of_sounds_are_read(place: Path, tmp_path: Path) -> None:
+    run, names = str(place / "run"), ["a.wav", "b c.WAV"]
+    for name, word in zip(names, ("low0", "high1"), strict=True):
+        (tmp_path / name).write_bytes((place / f"sounds/{word}.wav").read_bytes())
+    one = RUNNER.invoke(app, ["predict", run, "--input", str(tmp_path / "b c.WAV")]).stdout.strip()
+    assert one == saccade.load(place / "run").predict([str(place / "sounds/high1.wav")])[0].text
+    lines = RUNNER.invoke(app, ["predict", run, "--input", str(tmp_path)]).stdout.splitlines()
+    assert [line.split("\t")[0] for line in lines] == [str(tmp_path / name) for name in names]
+    assert lines[1].split("\t")[1] == one
+    told = RUNNER.invoke(app, ["predict", run, "--input", str(tmp_path), "--json"]).stdout.splitlines()
+    assert [json.loads(line)["name"] for line in told] == [str(tmp_path / name) for name in names]
+
+
 def test_the_command_line_predicts_evaluates_and_draws(place: Path, tmp_path: Path) -> None:
     run, names = str(place / "run"), place / "names.txt.gz"
     names.write_bytes(gzip.compress(b"sounds/low0.wav\n\nsounds/high1.wav 0.1 sounds/low0.wav\n"))  # from where it lies
@@ -195,11 +208,11 @@ def test_mistakes_in_lists_and_files_are_named(tmp_path: Path) -> None:
     write_lists(tmp_path)
     ok = "sounds/low0.wav\tlow\n"
     assert refused(tmp_path, ok + "sounds/none.wav\tlow\n") == "/train.tsv:2: there is no file at /sounds/none.wav"
-    assert refused(tmp_path, ok + "seven\tlow\n").startswith("/train.tsv:2: 'seven' is neither a WAV file")
+    assert refused(tmp_path, ok + "seven\tlow\n").startswith("/train.tsv:2: 'seven' is neither a sound file")
     assert refused(tmp_path, "sounds/low0.wav low\n").startswith("/train.tsv:1: the line has 1 column")
     assert refused(tmp_path, "") == "/train.tsv: it is empty; there must be at least one line"
     (tmp_path / "sounds" / "bad.wav").write_bytes(b"RIFF")
-    assert refused(tmp_path, "sounds/bad.wav\tlow\n").startswith("/sounds/bad.wav: this is not a PCM WAV file (")
+    assert refused(tmp_path, "sounds/bad.wav\tlow\n").startswith("/sounds/bad.wav: this is not a WAV file (")
     assert refused(tmp_path, "sounds/low0.wav 40\tlow\n").startswith("data: nothing is left to train on")
     (tmp_path / "valid.tsv").write_text("sounds/none.wav\tlow\n", encoding="utf-8")  # seen before anything else
     assert refused(tmp_path, "seven\tlow\n") == "/valid.tsv:1: there is no file at /sounds/none.wav"
@@ -211,10 +224,10 @@ def test_mistakes_in_what_is_asked_are_named(place: Path, tmp_path: Path) -> Non
         model.predict(["none.wav"])
     names = tmp_path / "names.txt"
     names.write_text("\nlow\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"names\.txt:2: 'low' is neither a WAV file"):
+    with pytest.raises(UserError, match=r"names\.txt:2: 'low' is neither a sound file"):
         list(model.read(names))
     (tmp_path / "pairs.tsv").write_text("low\tlow\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"pairs\.tsv:1: 'low' is neither a WAV file"):
+    with pytest.raises(UserError, match=r"pairs\.tsv:1: 'low' is neither a sound file"):
         model.evaluate([tmp_path / "pairs.tsv"])
 
 

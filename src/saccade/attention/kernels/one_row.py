@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from saccade.attention.call import Attended, Call
@@ -32,13 +33,17 @@ def refuses(call: Call) -> str | None:
 
 
 def run(call: Call, attend: Callable[[Call], Attended]) -> Attended:
-    """Attend with the first query; every other gets the same."""
-    one = attend(replace(call, query=call.query[..., :1, :]))
-    output, weights, log_probability = one
+    """Attend with the first query; every other gets the same, or NaN where the score makes NaN of it."""
+    first = call.query[..., :1, :]
+    single = replace(call, query=first.masked_fill(~first.isfinite(), 0.0))
+    row, mask_B1S = attend(single), single.dense_mask()
+    unknown_BTS = call.score(call.query.detach(), torch.zeros_like(call.memory)).isnan()
+    unknown_BTS = unknown_BTS if mask_B1S is None else unknown_BTS & mask_B1S
+    unknown_BT = unknown_BTS.any(-1)
 
-    def repeat(row: Tensor | None, axis: int) -> Tensor | None:
-        return None if row is None else row.repeat_interleave(call.num_queries, axis)
+    def repeat(row: Tensor | None, axis: int, unknown: Tensor) -> Tensor | None:
+        return None if row is None else row.repeat_interleave(call.num_queries, axis).masked_fill(unknown, torch.nan)
 
-    everywhere = repeat(output, -2)
-    assert everywhere is not None
-    return Attended(everywhere, repeat(weights, -2), repeat(log_probability, -1))
+    output = repeat(row.output, -2, unknown_BT[..., None])
+    assert output is not None
+    return Attended(output, repeat(row.weights, -2, unknown_BTS), repeat(row.log_probability, -1, unknown_BT))

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from saccade.attention.call import Attended, Call
 from saccade.attention.normalizers import Softmax
+from saccade.attention.reference import reference
 from saccade.attention.scores import Score
 
 REASON = "the score is a dot product, which torch's fused attention computes"
@@ -40,6 +41,8 @@ def run(call: Call) -> Attended:
     assert isinstance(call.score, Score)
     form = call.score.as_dot(call.query, call.memory)
     assert form is not None
+    if _has_nan(form.query, form.key):
+        return reference(call)
     leading, width = call.leading, call.value.shape[-1]
     query, key, value = _same_width(form.query, form.key, call.value)
     causal = False
@@ -64,6 +67,13 @@ def run(call: Call) -> Attended:
     if mask is not None and averages:  # some kernels average all keys where none is allowed, or give NaN
         output = output.masked_fill(~mask.any(-1, keepdim=True), 0.0)
     return Attended(output)
+
+
+def _has_nan(*tensors: Tensor) -> bool:
+    """Return True for NaN on a CPU, where torch's kernel gives zeros for a row of NaN; elsewhere it gives NaN."""
+    if tensors[0].device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    return any(bool(tensor.detach().sum().isnan()) for tensor in tensors)
 
 
 def _add_mask(bias: Tensor, mask: Tensor | None) -> Tensor:

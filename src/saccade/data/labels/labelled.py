@@ -18,10 +18,27 @@ from saccade.errors import UserError
 
 TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
 LONGEST_FIELD = 1 << 24  # characters of a CSV field
+LABEL_HEADERS = {
+    "label",
+    "labels",
+    "class",
+    "category",
+    "target",
+    "sentiment",
+    "stars",
+    "rating",
+    "intent",
+    "topic",
+    "y",
+}
+TEXT_HEADERS = {"text", "sentence", "review", "content", "message", "utterance", "document", "comment", "tweet", "x"}
 
 
 class Text(NamedTuple):
-    """A text to classify; its label, dialogue and speaker are empty where they are not known."""
+    """A text to classify; its label, dialogue and speaker are empty where they are not known.
+
+    Where texts have several labels at once, `label` is all of them, in order, with a separator between.
+    """
 
     text: str
     label: str = ""
@@ -36,10 +53,15 @@ class LabelColumns(NamedTuple):
     text: str | int = "text"
     dialogue: str | int | None = None
     speaker: str | int | None = None
+    separator: str | None = None  # between the labels of one text; None: each has one
 
     def present(self) -> dict[str, str | int]:
         """Return the columns that the file has, by what they hold."""
-        return {name: column for name, column in self._asdict().items() if column is not None}
+        return {name: column for name, column in self._asdict().items() if column is not None and name != "separator"}
+
+    def tidy(self, label: str) -> str:
+        """Return several labels in one order, each once; one label as it is."""
+        return label if self.separator is None else self.separator.join(split_labels(label, self.separator))
 
     @property
     def are_positions(self) -> bool:
@@ -61,6 +83,13 @@ class Spelling(NamedTuple):
         """Return the words with one space between them, as the tokenizer reads them."""
         joined = " ".join(self.words(text))
         return joined.lower() if self.lowercase else joined
+
+
+def split_labels(label: str, separator: str | None) -> list[str]:
+    """Return the labels of a text, each once: one without a separator."""
+    if separator is None:
+        return [label]
+    return sorted({clean(one) for one in label.split(separator)} - {""})
 
 
 def read_labelled(paths: Iterable[Path], columns: LabelColumns, *, needs_label: bool = True) -> Iterator[Text]:
@@ -118,7 +147,11 @@ def _table(
     places = _find_columns(path, rows, columns, needs_label)
     for number, fields in rows:
         if any(field.strip() for field in fields):
-            yield _check_text(path, number, _pick_fields(path, number, fields, places, needs_label), needs_label)
+            picked = _pick_fields(path, number, fields, places, needs_label)
+            if number == 1 and _is_header(picked.get("label", ""), picked["text"]):
+                names = ", ".join(f"{name}: {fields[place]}" for name, place in places.items())
+                raise UserError(f"{path}:1: this looks like a header; give names instead: data.columns: {{{names}}}")
+            yield _check_text(path, number, picked, columns, needs_label)
 
 
 def _find_columns(
@@ -157,8 +190,9 @@ def _jsonl(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Tex
     for number, line in enumerate(read_raw_lines(path), 1):
         if line.strip():
             row = _object(path, number, line)
+            row = _join_labels(path, number, row, columns)
             values = {name: _value(path, number, row, str(column)) for name, column in wanted.items()}
-            yield _check_text(path, number, values, needs_label)
+            yield _check_text(path, number, values, columns, needs_label)
 
 
 def _object(path: Path, number: int, line: str) -> dict[str, Any]:
@@ -171,6 +205,19 @@ def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     return row
 
 
+def _join_labels(path: Path, number: int, row: dict[str, Any], columns: LabelColumns) -> dict[str, Any]:
+    """Write a list of labels as other files do, with separators."""
+    found, separator = row.get(str(columns.label)), columns.separator
+    if not isinstance(found, list):
+        return row
+    if separator is None:
+        raise UserError(f"{path}:{number}: {columns.label!r} is a list; for several labels at once set data.separator")
+    if wrong := [label for label in found if not isinstance(label, str) or separator in label]:
+        said = f"{json.dumps(wrong[0])} in {columns.label!r}"
+        raise UserError(f"{path}:{number}: {said}; labels must be strings without {separator!r} (data.separator)")
+    return {**row, str(columns.label): separator.join(found)}
+
+
 def _value(path: Path, number: int, row: dict[str, Any], key: str) -> str:
     value = row.get(key)
     if not isinstance(value, str | int) or isinstance(value, bool):
@@ -181,7 +228,7 @@ def _value(path: Path, number: int, row: dict[str, Any], key: str) -> str:
 
 def _label_first(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]:
     """Read the format of many sentence sets: the label, a space, the text."""
-    if columns != LabelColumns():
+    if columns._replace(separator=None) != LabelColumns():
         said = f"given, but {path} is plain text, label first"
         raise UserError(f"data.columns: {said}; files with columns end in .tsv, .csv or .jsonl")
     for number, line in enumerate(read_raw_lines(path), 1):
@@ -191,11 +238,17 @@ def _label_first(path: Path, columns: LabelColumns, needs_label: bool) -> Iterat
                 raise UserError(
                     f"{path}:{number}: there is no text behind {label!r}; a line is a label, a space, a text"
                 )
-            yield _check_text(path, number, {"label": label, "text": text}, needs_label)
+            if number == 1 and _is_header(label, text):
+                raise UserError(f"{path}:1: {cleaned!r} looks like a header; remove the line, or end the name in .tsv")
+            yield _check_text(path, number, {"label": label, "text": text}, columns, needs_label)
 
 
-def _check_text(path: Path, number: int, values: dict[str, str], needs_label: bool) -> Text:
+def _is_header(label: str, text: str) -> bool:
+    return label.strip().casefold() in LABEL_HEADERS and text.strip().casefold() in TEXT_HEADERS
+
+
+def _check_text(path: Path, number: int, values: dict[str, str], columns: LabelColumns, needs_label: bool) -> Text:
     cleaned = {name: clean(value) for name, value in values.items()}
-    if needs_label and not cleaned["label"]:
+    if needs_label and columns.separator is None and not cleaned["label"]:
         raise UserError(f"{path}:{number}: there is no label")
-    return Text(**cleaned)
+    return Text(**{**cleaned, "label": columns.tidy(cleaned.get("label", ""))})

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.data.labels.labelled import Text
+from saccade.data.labels.labelled import Text, split_labels
 from saccade.data.text.tokenizer import END, PAD
 
 RUN = 32  # texts of a dialogue that are classified together in training
@@ -49,7 +49,7 @@ class EncodedTexts:
 
     token_N: NDArray[np.int32]
     start: NDArray[np.int64]  # of each text among the tokens, and the end
-    label: NDArray[np.int64]
+    label: NDArray[np.int64]  # a number for each text; with several labels at once, 1 or 0 for each of them, [N, V]
     speaker: NDArray[np.int64]  # -1: not known
     first: NDArray[np.int64]  # the first text of each one's dialogue
     context: int  # number of texts before it that a text sees
@@ -104,21 +104,28 @@ def encode_texts(
     *,
     context: int = 0,
     max_length: int = 1 << 20,
+    separator: str | None = None,
 ) -> EncodedTexts:
     """Encode texts as ids. A long text is cut, and a blank one becomes </s>, so that it has a vector."""
     number, speakers = {label: index for index, label in enumerate(labels)}, dict[str, int]()
-    rows, label, speaker, first = [], list[int](), list[int](), list[int]()
+    rows, label, speaker, first = [], list[int | list[bool]](), list[int](), list[int]()
     dialogue, num_cut = "", 0
     for index, text in enumerate(texts):
         ids = encode(text.text) or [END]
         num_cut += len(ids) > max_length
         rows.append(np.asarray(ids[:max_length], np.int32))
-        label.append(number.get(text.label, NO_LABEL))
+        label.append(number.get(text.label, NO_LABEL) if separator is None else _mark(text.label, labels, separator))
         speaker.append(speakers.setdefault(text.speaker, len(speakers)) if text.speaker else -1)
         goes_on = index > 0 and text.dialogue != "" and text.dialogue == dialogue
         first.append(first[-1] if goes_on else index)
         dialogue = text.dialogue
     start = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-    columns = {"label": label, "speaker": speaker, "first": first}
+    columns: dict[str, list[Any]] = {"label": label, "speaker": speaker, "first": first}
     arrays = {name: np.asarray(column, np.int64) for name, column in columns.items()}
     return EncodedTexts(np.concatenate(rows), start, **arrays, context=context, num_cut=num_cut)
+
+
+def _mark(label: str, labels: Sequence[str], separator: str) -> list[bool]:
+    """Return for each label whether the text has it; one that nobody knows is left out."""
+    own = set(split_labels(label, separator))
+    return [one in own for one in labels]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
 MODES = {1: "L", 3: "RGB"}
+WHITE_16 = 65_535
 BYTES = 8  # idx files name the type of their numbers: this is unsigned bytes
 Pixels = NDArray[np.uint8]
 
@@ -104,11 +105,30 @@ def pixels_of(
     """Return the pixels [C, Y, X] of a picture that Pillow has opened, upright; messages use the name."""
     from PIL import Image, ImageOps
 
-    picture = ImageOps.exif_transpose(opened).convert(MODES[channels])
+    picture = _to_bytes(ImageOps.exif_transpose(opened), name).convert(MODES[channels])
     if resize is not None:
         rows, columns = (resize, resize) if isinstance(resize, int) else resize
         picture = picture.resize((columns, rows), Image.Resampling.BOX if rows < picture.height else None)
     return _channels_first(np.asarray(picture), channels, name)
+
+
+def _to_bytes(picture: Image.Image, name: str) -> Image.Image:
+    """Scale 16 bits to 8, which Pillow would clip to white, and lay what is transparent on white, as viewers do."""
+    from PIL import Image
+
+    if picture.mode.startswith("I"):
+        value_YX = np.asarray(picture).astype(np.int64)
+        if value_YX.min(initial=0) < 0 or value_YX.max(initial=0) > WHITE_16:
+            raise UserError(f"{name}: pixels from {value_YX.min():,} to {value_YX.max():,}; allowed: 8 or 16 bits each")
+        return Image.fromarray(((value_YX * 255 + WHITE_16 // 2) // WHITE_16).astype(np.uint8))
+    if picture.mode == "F":
+        raise UserError(
+            f"{name}: its pixels are fractions, and nothing says which is white; allowed: 8 or 16 bits each"
+        )
+    if not picture.has_transparency_data:
+        return picture
+    seen = picture.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
 
 
 def _read_folder(path: Path, channels: int, resize: int | None) -> Images:

@@ -1,1 +1,1 @@
-"""Sound: log-mel frames of WAV files."""
+"""Sound: log-mel frames of sound files."""

@@ -1,6 +1,6 @@
-"""Turns WAV files into log-mel frames.
+"""Turns sound files into log-mel frames.
 
-A source is one line: one or several WAV files, and numbers, which are seconds of silence. All are joined in order:
+A source is one line: one or several sound files, and numbers, which are seconds of silence. All are joined in order:
 `seven.wav 0.12 three.wav 0.3 one.wav`.
 """
 
@@ -25,8 +25,12 @@ FLOOR = math.log(1e-10)  # a log-mel value of digital silence
 RANGE = math.log(1e6)  # what is 60 dB below a source's loudest value is silence
 MOST_SILENCE = 60.0  # seconds between two files
 HIGHEST_RATE = 1_000_000  # samples a second
+MOST_FRAMES = 1 << 62  # libsndfile's count of a file whose length it doesn't know is greater
 LARGEST_DENOMINATOR = 50_000  # of a ratio of rates: bounds the filter's length; odd rates are off by at most 2e-5
-PART = re.compile(r"(?P<seconds>\d+(\.\d+)?)(?=\s|$)|(?P<name>\S.*?\.wav)(?=\s|$)", re.IGNORECASE)
+ENDINGS = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff")
+PART = re.compile(
+    rf"(?P<seconds>\d+(\.\d+)?)(?=\s|$)|(?P<name>\S.*?({'|'.join(map(re.escape, ENDINGS))}))(?=\s|$)", re.IGNORECASE
+)
 PCM: dict[int, tuple[str, float]] = {1: ("u1", 2.0**7), 2: ("<i2", 2.0**15), 3: ("<i4", 2.0**31), 4: ("<i4", 2.0**31)}
 
 
@@ -54,33 +58,70 @@ def parse_source(text: str) -> list[str | float]:
         found.append(match["name"] or float(match["seconds"]))
         at = match.end()
     if text[at:].strip():
-        raise UserError(f"{text[at:].split()[0]!r} is neither a WAV file (.wav) nor seconds of silence (0.25)")
+        raise UserError(
+            f"{text[at:].split()[0]!r} is neither a sound file ({', '.join(ENDINGS)}) nor seconds of silence (0.25)"
+        )
     if any(isinstance(part, float) and part > MOST_SILENCE for part in found):
         raise UserError(f"{max(p for p in found if isinstance(p, float))} seconds of silence; allowed: 0 to 60")
     if found and not any(isinstance(part, str) for part in found):
-        raise UserError("the source is only silence; it must name a WAV file")
+        raise UserError("the source is only silence; it must name a sound file")
     return found
 
 
-def read_wav(path: Path) -> tuple[NDArray[np.float32], int]:
-    """Read the samples of a PCM file between -1 and 1, its channels mixed, and their rate."""
-    try:
-        with wave.open(str(path), "rb") as file:
-            _, width, rate, count, *_ = parameters = file.getparams()
-            raw = file.readframes(count)
-    except FileNotFoundError:
-        raise UserError(f"there is no file at {path}") from None
-    except (wave.Error, EOFError, IsADirectoryError) as error:
-        raise UserError(f"{path}: this is not a PCM WAV file ({str(error) or 'it ends too early'})") from None
-    if not count or not rate:
-        raise UserError(f"{path}: there is no sound in it ({count} samples at {rate} Hz)")
+class Samples(NamedTuple):
+    """Samples between -1 and 1, [S, channels], and how many there are a second."""
+
+    value_SC: NDArray[np.float32]
+    rate: int
+
+
+def read_sound(path: Path) -> tuple[NDArray[np.float32], int]:
+    """Read the samples of a file between -1 and 1, its channels mixed, and their rate."""
+    if not path.is_file():
+        raise UserError(f"there is no file at {path}")
+    found = _read_pcm(path) if path.suffix.lower() == ".wav" else None
+    value_SC, rate = found or _read_with_soundfile(path)
+    if not len(value_SC) or not rate:
+        raise UserError(f"{path}: there is no sound in it ({len(value_SC)} samples at {rate} Hz)")
     if rate > HIGHEST_RATE:
         raise UserError(f"{path}: {rate:,} samples a second; allowed: up to {HIGHEST_RATE:,}")
-    if len(raw) < count * width * parameters.nchannels:
-        raise UserError(
-            f"{path}: it ends too early; {len(raw):,} of {count * width * parameters.nchannels:,} bytes are there"
-        )
-    return _decode_samples(raw, width).reshape(-1, parameters.nchannels).mean(1), rate
+    if not np.isfinite(value_SC).all():
+        raise UserError(f"{path}: some samples are not finite numbers")
+    return value_SC.mean(1), rate
+
+
+def _read_pcm(path: Path) -> Samples | None:
+    """Read a WAV file of whole numbers; None for another kind of WAV (floating point, extensible)."""
+    try:
+        with wave.open(str(path), "rb") as file:
+            channels, width, rate, count, *_ = file.getparams()
+            raw = file.readframes(count)
+    except wave.Error as error:
+        if str(error).startswith("unknown format"):
+            return None
+        raise UserError(f"{path}: this is not a WAV file ({error})") from None
+    except EOFError:
+        raise UserError(f"{path}: this is not a WAV file (it ends too early)") from None
+    if len(raw) < count * width * channels:
+        raise UserError(f"{path}: it ends too early; {len(raw):,} of {count * width * channels:,} bytes are there")
+    return Samples(_decode_samples(raw, width).reshape(-1, channels), rate)
+
+
+def _read_with_soundfile(path: Path) -> Samples:
+    """Read whatever libsndfile knows: FLAC, Ogg, MP3, and WAV in floating point or with a longer header."""
+    try:
+        import soundfile
+    except ImportError:
+        needed = "soundfile reads this kind of sound, and it is missing"
+        raise UserError(f"{path}: {needed}; pip install 'saccade[sound]'") from None
+    try:
+        with soundfile.SoundFile(path) as file:
+            value_SC = file.read(dtype="float32", always_2d=True)
+            if len(value_SC) < file.frames < MOST_FRAMES:
+                raise UserError(f"{path}: it ends too early; {len(value_SC):,} of {file.frames:,} samples are there")
+            return Samples(value_SC, file.samplerate)
+    except soundfile.SoundFileError as error:
+        raise UserError(f"{path}: this is not a complete sound file ({' '.join(str(error).split())})") from None
 
 
 def _decode_samples(raw: bytes, width: int) -> NDArray[np.float32]:
@@ -136,8 +177,8 @@ def _to_mel(hertz: float) -> float:
 
 
 def read_frames(path: Path, mel: Mel) -> NDArray[np.float16]:
-    """Read the log-mel frames [S, F] of a WAV file."""
-    samples, rate = read_wav(path)
+    """Read the log-mel frames [S, F] of a sound file."""
+    samples, rate = read_sound(path)
     return log_mel(resample(samples, rate, mel.rate), mel)
 
 

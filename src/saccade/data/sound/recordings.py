@@ -1,4 +1,4 @@
-"""Stores the frames of many WAV files on disk: each file once, even if it is part of many sources."""
+"""Stores the frames of many sound files on disk: each file once, even if it is part of many sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from saccade.data.sound.mel import Mel, join_frames, parse_source, read_frames
+from saccade.data.sound.mel import ENDINGS, Mel, join_frames, parse_source, read_frames
 from saccade.data.store import Ragged, RaggedWriter, content_hash, make_once
 from saccade.errors import UserError
 
@@ -132,3 +132,13 @@ def rebase_paths(texts: Iterable[str], folder: Path, place: Callable[[int], str]
         except UserError as mistake:
             raise UserError(f"{place(row)}: {mistake}") from None
         yield " ".join(str(folder / part) if isinstance(part, str) else f"{part:g}" for part in found)
+
+
+def find_sounds(path: Path) -> list[str] | None:
+    """Return a sound file, or the sound files of a folder by path, as sources; None for another kind of file."""
+    if not path.is_dir():
+        return [str(path)] if path.suffix.lower() in ENDINGS else None
+    found = sorted(str(file) for file in path.rglob("*") if file.suffix.lower() in ENDINGS and file.is_file())
+    if not found:
+        raise UserError(f"{path}: there is no sound in it (files that end in {', '.join(ENDINGS)})")
+    return found

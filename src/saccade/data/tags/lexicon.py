@@ -40,6 +40,7 @@ class TaggerInput(NamedTuple):
     shape_N: Tensor
     place_NS: Tensor
     place_length_N: Tensor
+    feature_BTF: Tensor  # of further columns, where they are read
 
     def to(self, device: torch.device) -> TaggerInput:
         return TaggerInput(*(tensor.to(device, non_blocking=True) for tensor in self))
@@ -58,12 +59,14 @@ class Lexicon:
     shapes: Vocabulary
     tags: list[str]
     spelling: str | None
+    features: tuple[Vocabulary, ...] = ()  # of further columns
 
     @classmethod
     def learn(
         cls, sentences: Iterable[TaggedSentence], tags: Sequence[str], *, spelling: str | None, min_count: int = 2
     ) -> Lexicon:
         """Keep what the training text has at least `min_count` times; its rarer words teach what <unk> is like."""
+        sentences = list(sentences)
         spellings = Counter(word for sentence in sentences for word in sentence.words)
         words, characters, shapes = Counter[str](), Counter[str](), Counter[str]()
         for word, count in spellings.items():
@@ -77,6 +80,7 @@ class Lexicon:
             _vocabulary(shapes, "words", min_count),
             list(tags),
             spelling,
+            tuple(_vocabulary(Counter(map(_symbol, column)), "words", min_count) for column in _columns(sentences)),
         )
 
     def with_words(self, words: Iterable[str]) -> Lexicon:
@@ -111,8 +115,22 @@ class Lexicon:
             np.array([_id(self.shapes, word_shape(word)) for word in spellings]),
             pad_ids(places),
             np.array([len(row) for row in places], np.int64),
+            self._features([sentence for document in documents for sentence in document]),
         )
         return TaggerInput(*map(torch.from_numpy, table))
+
+    def _features(self, sentences: Sequence[TaggedSentence]) -> NDArray[np.int64]:
+        """Return the ids of further columns, [B, T, F]."""
+        for sentence in sentences:
+            if len(sentence.features) != len(self.features):
+                count = f"{len(self.features)} further columns (data.feature_columns)"
+                raise UserError(f"this model reads words and {count}; give it a file that has them")
+        longest = max(len(sentence.words) for sentence in sentences)
+        table = np.zeros((len(sentences), longest, len(self.features)), np.int64)
+        for row, sentence in enumerate(sentences):
+            for column, (vocabulary, values) in enumerate(zip(self.features, sentence.features, strict=True)):
+                table[row, : len(values), column] = [_id(vocabulary, _symbol(value)) for value in values]
+        return table
 
     def tag_ids(self, sentences: Iterable[Sequence[str]]) -> Tensor:
         """Return tags as ids, [B, T]."""
@@ -121,18 +139,19 @@ class Lexicon:
 
     def to_json(self) -> str:
         parts = {name: getattr(self, name).symbols for name in ("words", "characters", "shapes")}
-        return json.dumps({**parts, "tags": self.tags, "spelling": self.spelling}, ensure_ascii=False)
+        features = {"features": [one.symbols for one in self.features]} if self.features else {}
+        return json.dumps({**parts, "tags": self.tags, "spelling": self.spelling, **features}, ensure_ascii=False)
 
     @classmethod
     def load(cls, path: Path) -> Lexicon:
         try:
             stored = json.loads(path.read_text("utf-8"))
             words, characters, shapes = (stored[name] for name in ("words", "characters", "shapes"))
-            tags, spelling = stored["tags"], stored["spelling"]
+            tags, spelling, features = stored["tags"], stored["spelling"], stored.get("features", [])
         except (ValueError, KeyError, TypeError):
             raise UserError(f"{path} is damaged: it is no lexicon") from None
         kinds = Vocabulary(words, "words"), Vocabulary(characters, "characters"), Vocabulary(shapes, "words")
-        return cls(*kinds, tags, spelling)
+        return cls(*kinds, tags, spelling, tuple(Vocabulary(symbols, "words") for symbols in features))
 
 
 @functools.lru_cache(1 << 16)
@@ -167,6 +186,17 @@ def _character_class(character: str) -> str:
 def _shorten(word: str) -> str:
     half = LONGEST_WORD // 2
     return word if len(word) <= LONGEST_WORD else word[:half] + word[-half:]
+
+
+def _columns(sentences: Sequence[TaggedSentence]) -> list[list[str]]:
+    """Return all values of each further column."""
+    count = len(sentences[0].features) if sentences else 0
+    return [[value for sentence in sentences for value in sentence.features[column]] for column in range(count)]
+
+
+def _symbol(value: str) -> str:
+    """Return a value as one word."""
+    return value.replace(" ", "_")
 
 
 def _id(vocabulary: Vocabulary, symbol: str) -> int:

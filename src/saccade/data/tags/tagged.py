@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from saccade.data.tags.columns import TagColumns, TaggedSentence, read_columns
+from saccade.data.tags.columns import TagColumns, TaggedSentence, read_columns, read_paired
 from saccade.data.tags.lexicon import Document
 from saccade.data.tags.spans import OUTSIDE, convert_tags, detect_scheme, find_spans, repair_tags
 from saccade.data.text.corpus import find_files
@@ -24,7 +24,7 @@ class TaggedFile(NamedTuple):
 
     def place(self, sentence: TaggedSentence, index: int) -> str:
         """Return where a token stands, as file:line."""
-        return f"{self.path}:{sentence.line + index}"
+        return f"{self.path}:{sentence.line + (0 if sentence.is_one_line else index)}"
 
 
 class RepairedSentences(NamedTuple):
@@ -45,6 +45,15 @@ def split_documents(given: Iterable[TaggedSentence]) -> Iterator[Document]:
 def read_tagged(field: str, pattern: str, columns: TagColumns) -> list[TaggedFile]:
     """Read the files that a path, folder or glob stands for."""
     return read_files(find_files(field, pattern), columns)
+
+
+def read_pair(field: str, words: str, tags: str) -> list[TaggedFile]:
+    """Read sentences whose words and tags are in two files."""
+    found = [find_files(f"{field}.{side}", pattern) for side, pattern in (("words", words), ("tags", tags))]
+    for side, (first, *more) in zip(("words", "tags"), found, strict=True):
+        if more:
+            raise UserError(f"{field}.{side}: {first} and {len(more)} more; allowed: one file")
+    return [TaggedFile(found[1][0], read_paired(found[0][0], found[1][0]))]
 
 
 def read_files(paths: Iterable[Path], columns: TagColumns) -> list[TaggedFile]:

@@ -17,9 +17,14 @@ from saccade.inspection.pages import curves
 from saccade.inspection.pages.curves import Line
 from saccade.inspection.pages.render import render, render_table
 
-NAMES = {"bleu": "BLEU", "chrf": "chrF", "f1": "F1", "macro_f1": "macro F1", "wer": "word error"} | {
-    f"bleu{order}": f"BLEU-{order}" for order in range(1, 5)
-}
+NAMES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "f1": "F1",
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "wer": "word error",
+} | {f"bleu{order}": f"BLEU-{order}" for order in range(1, 5)}
 STATIC = Path(__file__).with_name("static")
 LOWER_IS_BETTER = ("valid_wer",)
 OTHER_SCALES = ("valid_loss", "valid_perplexity")

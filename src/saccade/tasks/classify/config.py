@@ -44,6 +44,11 @@ class ClassifyData(Section):
     )
     test: str | None = Field(default=None, description="What is scored at the end; never trained on.")
     columns: ColumnNames = ColumnNames()
+    separator: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="Several labels at once, with this between them in a file (in JSONL perhaps a list), as in a,b. "
+        "None: each text has one label.",
+    )
     lowercase: bool = False
     split_punctuation: bool = Field(default=False, description="Every sign outside a word is a word.")
     context: Annotated[int, Field(ge=0)] = Field(
@@ -60,7 +65,7 @@ class ClassifyData(Section):
     @property
     def places(self) -> labelled.LabelColumns:
         """The columns, as reading takes them."""
-        return labelled.LabelColumns(**self.columns.model_dump())
+        return labelled.LabelColumns(**self.columns.model_dump(), separator=self.separator)
 
     @property
     def spelling(self) -> Spelling:
@@ -163,8 +168,9 @@ class ClassifyTraining(base.TrainingSection):
     class_weights: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] | None = Field(
         default=None, description="What a text of a label counts: label: weight (others 1), or balanced."
     )
-    metric: Literal["accuracy", "macro_f1", "loss"] = Field(
-        default="accuracy", description="What the best model is best at."
+    metric: Literal["auto", "accuracy", "micro_f1", "macro_f1", "loss"] = Field(
+        default="auto",
+        description="What the best model is best at. auto: accuracy, or micro_f1 where texts have several labels.",
     )
 
     @field_validator("class_weights", mode="before")
@@ -172,6 +178,12 @@ class ClassifyTraining(base.TrainingSection):
     def _names(cls, given: object) -> object:
         """A label that YAML reads as a number is still a name."""
         return {str(name): weight for name, weight in given.items()} if isinstance(given, dict) else given
+
+
+class ClassifyDecoding(Section):
+    """Which labels a trained model gives, where a text has several at once."""
+
+    threshold: Share = Field(default=0.5, description="Every label with at least this probability is given.")
 
 
 class ClassifyConfig(RunSection):
@@ -182,6 +194,7 @@ class ClassifyConfig(RunSection):
     tokenizer: ClassifyTokenizer = ClassifyTokenizer()
     model: Annotated[AnyModel, Field(discriminator="kind")] = RecurrentClassifier()
     training: ClassifyTraining = ClassifyTraining()
+    decoding: ClassifyDecoding = ClassifyDecoding()
 
     @model_validator(mode="before")
     @classmethod
@@ -195,6 +208,17 @@ class ClassifyConfig(RunSection):
         if "location" in asks and self.data.max_length > LOCATIONS:
             wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be no more"
             raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
+        training = self.training
+        several = {"label_smoothing": 0.0, "consistency": 0.0}
+        single = {
+            "training.metric": training.metric == "micro_f1",
+            "decoding.threshold": self.decoding.threshold != 0.5,
+        }
+        if self.data.separator is None and (wrong := [name for name, given in single.items() if given]):
+            raise ValueError(f"{wrong[0]}: given, but it is for several labels at once (data.separator)")
+        for name, default in several.items():
+            if self.data.separator is not None and getattr(training, name) != default:
+                raise ValueError(f"training.{name}: given, but it is for one label a text (no data.separator)")
         return self
 
 
@@ -203,3 +227,6 @@ class ClassifyOptions(RequestOptions):
 
     attention: bool = Field(default=False, description="The weight of each word.")
     key_terms: int = Field(default=0, ge=0, le=100, description="How many of the words that weighed most.")
+    threshold: float | None = Field(
+        default=None, ge=0, le=1, description="Of several labels at once, those with at least this probability."
+    )

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import itertools
 import sys
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from saccade.data.labels.labelled import LabelColumns, Spelling, Text, parse_lines, read_labelled
-from saccade.data.labels.windows import NO_LABEL, EncodedTexts, TextBatch, encode_texts
+from saccade.data.labels.labelled import LabelColumns, Spelling, Text, parse_lines, read_labelled, split_labels
+from saccade.data.labels.windows import EncodedTexts, TextBatch, encode_texts
 from saccade.data.text.corpus import clean, decode_lines, file_kind, read_raw_lines
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import UserError
-from saccade.inspection.draw.confusion import Confusion
+from saccade.inspection.draw.confusion import Confusion, LabelCounts
 from saccade.inspection.insight import Insight, Map, TextSide
 from saccade.inspection.record import recording
 from saccade.inspection.trust.cases import TextAndAnswer, TrustTest, make_case
@@ -27,8 +27,10 @@ from saccade.inspection.trust.evidence import TrustCase
 from saccade.inspection.trust.subjects import ClassifierSubject
 from saccade.models.classifier import ClassifierOutput, TextClassifier
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on, several
+from saccade.tasks.classify.loss import negative_log_likelihood
 from saccade.tasks.classify.result import KeyTerm, Prediction, rank_terms
 
+PEEK = 100  # lines that say what a file holds
 WINDOW = 2048  # texts that are read before the first is judged
 WITH_COLUMNS = (".tsv", ".csv", ".jsonl")
 SIDES = {"pooling": ("label", "source"), "encoder": ("source", "source")}  # of each kind of attention
@@ -56,12 +58,26 @@ def measure(
     """Accuracy and macro-F1 in percent, and the mean negative log-likelihood of the labels the model knows."""
     loss, found, true = 0.0, list[str](), list[str]()
     for batch, judged, _ in classify_batches(network, texts, texts_per_batch):
-        loss += float(F.cross_entropy(judged.logits_BV, batch.label_B, reduction="sum", ignore_index=NO_LABEL))
+        loss += float(negative_log_likelihood(judged.logits_BV, batch.label_B))
         found += [labels[index] for index in judged.logits_BV.argmax(-1).tolist()]
         true += [labels[index] if index >= 0 else "" for index in batch.label_B.tolist()]
     counted = Confusion.of(true, found)
     known = max(1, int((texts.label >= 0).sum()))
     return {"valid_loss": loss / known, "valid_accuracy": counted.accuracy, "valid_macro_f1": counted.macro_f1}
+
+
+def measure_several(
+    network: TextClassifier, texts: EncodedTexts, labels: Sequence[str], *, texts_per_batch: int, threshold: float
+) -> dict[str, float]:
+    """Micro-F1, macro-F1 and exactly right sets in percent, and the mean negative log-likelihood of a text's labels."""
+    loss, found, true = 0.0, list[list[str]](), list[list[str]]()
+    for batch, judged, _ in classify_batches(network, texts, texts_per_batch):
+        loss += float(negative_log_likelihood(judged.logits_BV, batch.label_B))
+        for named, marks_BV in ((found, judged.logits_BV.sigmoid() >= threshold), (true, batch.label_B > 0)):
+            named += [[label for label, has in zip(labels, row, strict=True) if has] for row in marks_BV.tolist()]
+    counted = LabelCounts.of(true, found)
+    names = ("micro_f1", "macro_f1", "accuracy")
+    return {"valid_loss": loss / len(texts), **{f"valid_{name}": getattr(counted, name) for name in names}}
 
 
 @final
@@ -81,13 +97,20 @@ class Classifier(Predictor):
     context: int = 0
     max_length: int = 256
     texts_per_batch: int = 256
+    threshold: float = 0.5  # of several labels at once
+
+    @property
+    def is_several(self) -> bool:
+        """Whether a text may have several labels at once."""
+        return self.columns.separator is not None
 
     @property
     def traits(self) -> Traits:
         return Traits(
             "classify",
             kinds=tuple(SIDES),
-            predict_options=("attention", "key_terms", "window"),
+            predict_options=("attention", "key_terms", "window", *(("threshold",) if self.is_several else ())),
+            evaluate_options=("threshold",) if self.is_several else (),
             look_options=("kinds", "norms"),
             evidence={"attention": True},
             context=self.context,
@@ -95,16 +118,34 @@ class Classifier(Predictor):
             answers="label",
         )
 
-    def predict(self, inputs: Iterable[str | Text], *, attention: bool = False, key_terms: int = 0) -> list[Prediction]:
-        """A prediction for each input."""
-        return list(self.stream(inputs, attention=attention, key_terms=key_terms))
+    def predict(
+        self,
+        inputs: Iterable[str | Text],
+        *,
+        attention: bool = False,
+        key_terms: int = 0,
+        threshold: float | None = None,
+    ) -> list[Prediction]:
+        """A prediction for each input; of several labels at once, those with at least `threshold` (the run's)."""
+        return list(self.stream(inputs, attention=attention, key_terms=key_terms, threshold=threshold))
 
     def stream(
-        self, inputs: Iterable[str | Text], *, attention: bool = False, key_terms: int = 0, window: int = WINDOW
+        self,
+        inputs: Iterable[str | Text],
+        *,
+        attention: bool = False,
+        key_terms: int = 0,
+        threshold: float | None = None,
+        window: int = WINDOW,
     ) -> Iterator[Prediction]:
         """The same in memory that doesn't grow; the end of a window is the context of the next."""
         if key_terms < 0:
             raise UserError(f"key_terms: {key_terms} given; it must be 0 or more")
+        if threshold is not None:
+            yield from self._with_threshold(threshold).stream(
+                inputs, attention=attention, key_terms=key_terms, window=window
+            )
+            return
         texts = (Text(clean(given)) if isinstance(given, str) else given for given in several(inputs))
         before: list[Text] = []
         while part := list(itertools.islice(texts, window)):
@@ -128,7 +169,7 @@ class Classifier(Predictor):
             judged = self.network(batch)
         own = int(batch.window_BW[0, batch.window_length_B[0] - 1])
         length = int(batch.length_U[own])
-        answer = self._name_labels(judged.logits_BV[0].float().softmax(-1).cpu())
+        answer = self._name_labels(self._shares(judged)[0])
         text, pieces = texts[-1].text, self.tokenizer.pieces(batch.ids_US[own, :length].tolist())
         source, label = TextSide.of(text, pieces, self.tokenizer.begins_word), TextSide.of(answer.label, [answer.label])
         maps = {
@@ -149,21 +190,41 @@ class Classifier(Predictor):
         """The inputs of a file: with columns as in training, its label not needed; else a text a line."""
         if source is not None and file_kind(source) in WITH_COLUMNS:
             return read_labelled([source], self.columns, needs_label=False)
+        if source is not None and self._begins_with_labels(source):
+            return self._read_label_first(source)
         lines = decode_lines("standard input", sys.stdin.buffer) if source is None else read_raw_lines(source)
         return parse_lines(lines, as_dialogue=self.context > 0)
 
-    def evaluate(self, paths: Sequence[Path], *, watch: Watch = pass_on) -> Evaluation:
-        """Accuracy, macro-F1 and the confusion of labelled files; `watch` sees predictions go by."""
+    def evaluate(self, paths: Sequence[Path], *, watch: Watch = pass_on, threshold: float | None = None) -> Evaluation:
+        """Accuracy, macro-F1 and the confusion of labelled files; `watch` sees predictions go by.
+
+        Of several labels at once, micro-F1 too, and each label's scores in place of a confusion.
+        """
         texts = list(read_labelled(paths, self.columns))
-        found = [one.label for one in watch(self.stream(texts), len(texts))]
-        counted = Confusion.of([text.label for text in texts], found)
-        scores = {"num_texts": len(texts), "accuracy": counted.accuracy, "macro_f1": counted.macro_f1}
+        counted = self.count(texts, list(watch(self.stream(texts, threshold=threshold), len(texts))))
+        scores = {"num_texts": len(texts), **counted.scores()}
         said = f"{len(texts):,} texts: accuracy {counted.accuracy:.2f}, macro F1 {counted.macro_f1:.2f}"
-        unknown = sorted({text.label for text in texts} - set(self.labels))
+        if isinstance(counted, LabelCounts):
+            totals = f"micro F1 {counted.micro_f1:.2f}, macro F1 {counted.macro_f1:.2f}"
+            said = f"{len(texts):,} texts: {totals}, exactly the right labels {counted.accuracy:.2f}"
+        unknown = sorted({label for text in texts for label in self.labels_of(text)} - set(self.labels))
         never = [f"Labels that the model never saw, which count as wrong: {', '.join(unknown)}"] if unknown else []
-        return Evaluation(scores, [said, *never, "", *counted.lines()], counted.draw)
+        draw = counted.draw if isinstance(counted, Confusion) else None
+        return Evaluation(scores, [said, *never, "", *counted.lines()], draw)
+
+    def count(self, texts: Sequence[Text], found: Sequence[Prediction]) -> Confusion | LabelCounts:
+        """Count right and wrong labels."""
+        if self.is_several:
+            return LabelCounts.of([self.labels_of(text) for text in texts], [one.labels or [] for one in found])
+        return Confusion.of([text.label for text in texts], [one.label for one in found])
+
+    def labels_of(self, text: Text) -> list[str]:
+        """The true labels of a text."""
+        return split_labels(text.label, self.columns.separator)
 
     def trust_test(self) -> TrustTest:
+        if self.is_several:
+            raise UserError("trust: this model gives several labels at once; allowed: one label for each text")
         return TrustTest(ClassifierSubject(self.network), self._trust_cases)
 
     def _trust_cases(self, pairs: Sequence[TextAndAnswer]) -> Iterator[TrustCase]:
@@ -176,6 +237,21 @@ class Classifier(Predictor):
             side = TextSide.of(text, self.tokenizer.pieces(ids), self.tokenizer.begins_word)
             yield make_case(side, ids, [self.labels.index(target or one.label)])
 
+    def _begins_with_labels(self, source: Path) -> bool:
+        """Whether the first lines of a file all begin with a label, as files to learn from do (without columns)."""
+        if self.columns._replace(separator=None) != LabelColumns():
+            return False
+        first = (
+            line.partition(" ") for line in itertools.islice(filter(None, map(clean, read_raw_lines(source))), PEEK)
+        )
+        known = set(self.labels)
+        split = [(set(split_labels(label, self.columns.separator)), text) for label, _, text in first]
+        return bool(split) and all(labels and labels <= known and text for labels, text in split)
+
+    def _read_label_first(self, source: Path) -> Iterator[Text]:
+        warnings.warn(f"{source}: each line begins with a label, as in training; it is not read as text", stacklevel=2)
+        return (text._replace(label="") for text in read_labelled([source], self.columns))
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text, as it is spelled for the model."""
         return self.tokenizer.encode(self.spelling(text))
@@ -184,7 +260,7 @@ class Classifier(Predictor):
         encoded = encode_texts(texts, self.encode, self.labels, context=self.context, max_length=self.max_length)
         found: dict[int, Prediction] = {}
         for batch, judged, rows in classify_batches(self.network, encoded, self.texts_per_batch):
-            probability_BV = judged.logits_BV.float().softmax(-1).cpu()
+            probability_BV = self._shares(judged)
             for index, row in enumerate(rows):
                 one = self._name_labels(probability_BV[index])
                 if with_weights:
@@ -193,9 +269,25 @@ class Classifier(Predictor):
         return [found[row] for row in range(len(texts))]
 
     def _name_labels(self, probability_V: Tensor) -> Prediction:
-        shares = probability_V.tolist()
-        best = max(range(len(shares)), key=shares.__getitem__)
-        return Prediction(self.labels[best], shares[best], dict(zip(self.labels, shares, strict=True)))
+        shares = dict(zip(self.labels, probability_V.tolist(), strict=True))
+        ranked = sorted(shares, key=lambda label: -shares[label])
+        if self.columns.separator is None:
+            return Prediction(ranked[0], shares[ranked[0]], shares)
+        given = [label for label in ranked if shares[label] >= self.threshold]
+        least = shares[given[-1]] if given else 1 - shares[ranked[0]]
+        return Prediction(self.columns.separator.join(given), least, shares, labels=given)
+
+    def _shares(self, judged: ClassifierOutput) -> Tensor:
+        """The probabilities of labels, [B, V]: of one of them, or of each by itself."""
+        logits_BV = judged.logits_BV.float()
+        return (logits_BV.sigmoid() if self.is_several else logits_BV.softmax(-1)).cpu()
+
+    def _with_threshold(self, threshold: float) -> Classifier:
+        if not self.is_several:
+            raise UserError("threshold: given, but this model gives one label to each text")
+        if not 0 <= threshold <= 1:
+            raise UserError(f"threshold: {threshold} given; it must be 0 to 1")
+        return replace(self, threshold=threshold)
 
     def _weigh_words(self, one: Prediction, text: Text, weight_TS: Tensor, key_terms: int) -> Prediction:
         """The pieces' weights summed into their words'; words behind a cut are left out."""

@@ -22,7 +22,11 @@ class KeyTerm(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """A label, its probability and that of every label; on request the words' weights [r, words] and key terms."""
+    """A label, its probability and that of every label; on request the words' weights [r, words] and key terms.
+
+    Where a text may have several labels at once, `labels` are all that it was given, the likeliest first. `label` is
+    then all of them with separators, or empty, and `probability` that of the least likely.
+    """
 
     label: str
     probability: float
@@ -30,6 +34,7 @@ class Prediction(NamedTuple):
     words: list[str] | None = None
     attention: Tensor | None = None
     key_terms: list[KeyTerm] | None = None
+    labels: list[str] | None = None
 
     @property
     def weights(self) -> list[float]:
@@ -38,7 +43,8 @@ class Prediction(NamedTuple):
 
     def line(self) -> str:
         """Label, probability and what else was asked for, with tabs between them."""
-        shown = [self.label, f"{self.probability:.3f}"]
+        given = [self.label] if self.labels is None else self.labels
+        shown = [self.label, ",".join(f"{self.probabilities[label]:.3f}" for label in given)]
         if self.key_terms is not None:
             shown.append(", ".join(term.word for term in self.key_terms))
         return "\t".join(shown)
@@ -46,6 +52,8 @@ class Prediction(NamedTuple):
     def plain(self) -> dict[str, Any]:
         found: dict[str, Any] = {"label": self.label, "probability": self.probability}
         found["probabilities"] = self.probabilities
+        if self.labels is not None:
+            found["labels"] = self.labels
         if self.words is not None and self.attention is not None:
             found |= {"words": self.words, "attention": self.attention.tolist()}
         if self.key_terms is not None:

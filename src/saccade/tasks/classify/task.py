@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from saccade.data.batches import ShuffledBatches
-from saccade.data.labels.labelled import Text
+from saccade.data.labels.labelled import Text, split_labels
 from saccade.data.labels.windows import RUN, EncodedTexts, encode_texts
 from saccade.data.text.tokenizer import (
     MOST_CHARACTERS,
@@ -21,7 +21,7 @@ from saccade.data.text.tokenizer import (
     train_tokenizer,
 )
 from saccade.errors import UserError
-from saccade.inspection.draw.confusion import Confusion, render_articles, shade_words
+from saccade.inspection.draw.confusion import LabelCounts, render_articles, shade_words
 from saccade.models.classifier import TextClassifier
 from saccade.tasks.base import Job, ReportPart, Route, Task
 from saccade.tasks.classify import networks
@@ -31,7 +31,7 @@ from saccade.tasks.classify.config import (
     ClassifyOptions,
 )
 from saccade.tasks.classify.loss import Objective, class_weights, classify_loss
-from saccade.tasks.classify.predictor import Classifier, measure
+from saccade.tasks.classify.predictor import Classifier, measure, measure_several
 from saccade.tasks.classify.result import Prediction
 from saccade.tasks.devices import load_trained
 
@@ -47,7 +47,7 @@ def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
     network = _network(config, tokenizer, labels)
     predictor = _predictor(config, network, tokenizer, labels)
     encoded = {name: _encode_sets(predictor, texts) for name, texts in sets.items()}
-    labelled.say(sets, encoded, labels, console)
+    labelled.say(sets, encoded, labels, config.data.separator, console)
     console.print(f"The vocabulary has {tokenizer.size:,} tokens.", highlight=False)
     objective = _objective(config, train, labels)
     return Job(
@@ -75,16 +75,24 @@ def examine(config: ClassifyConfig, predictor: Classifier) -> ReportPart:
     texts = labelled.read_sets(config.data, config.seed)[name]
     has_weights = config.model.pooling != "last"
     found = predictor.predict(texts, attention=has_weights)
-    counted = Confusion.of([text.label for text in texts], [one.label for one in found])
+    counted = predictor.count(texts, found)
     scores = {"accuracy": counted.accuracy, "macro_f1": counted.macro_f1, "num_texts": len(texts)}
-    parts = [("Confusion", counted.html()), ("Texts", _samples(texts, found))]
+    if isinstance(counted, LabelCounts):
+        scores = {"micro_f1": counted.micro_f1, **scores}
+    heading = "Labels" if isinstance(counted, LabelCounts) else "Confusion"
+    pairs = list(zip(texts, found, strict=True))
+    parts = [(heading, counted.html()), ("Texts", _render(pairs[:: max(1, len(pairs) // NUM_SAMPLES)][:NUM_SAMPLES]))]
+    if wrong := [pair for pair in pairs if pair[0].label != predictor.columns.tidy(pair[1].label)]:
+        wrong.sort(key=lambda pair: -pair[1].probability)
+        parts.append(("Worst outputs: the mistakes it was most certain of", _render(wrong[:NUM_SAMPLES])))
     return ReportPart(name, scores, parts)
 
 
 def _labels(config: ClassifyConfig, texts: list[Text]) -> list[str]:
-    labels = sorted({text.label for text in texts})
+    labels = sorted({label for text in texts for label in split_labels(text.label, config.data.separator)})
     if len(labels) < 2:
-        raise UserError(f"data.train: {config.data.train} has one label, {labels[0]!r}; there must be two or more")
+        few = f"one label, {labels[0]!r}" if labels else "no label"
+        raise UserError(f"data.train: {config.data.train} has {few}; there must be two or more")
     return labels
 
 
@@ -119,12 +127,26 @@ def _predictor(
     config: ClassifyConfig, network: TextClassifier, tokenizer: SentencePiece | Vocabulary, labels: list[str]
 ) -> Classifier:
     data = config.data
-    return Classifier(network, tokenizer, labels, data.spelling, data.places, data.context, data.max_length)
+    return Classifier(
+        network,
+        tokenizer,
+        labels,
+        data.spelling,
+        data.places,
+        data.context,
+        data.max_length,
+        threshold=config.decoding.threshold,
+    )
 
 
 def _encode_sets(predictor: Classifier, texts: list[Text]) -> EncodedTexts:
     return encode_texts(
-        texts, predictor.encode, predictor.labels, context=predictor.context, max_length=predictor.max_length
+        texts,
+        predictor.encode,
+        predictor.labels,
+        context=predictor.context,
+        max_length=predictor.max_length,
+        separator=predictor.columns.separator,
     )
 
 
@@ -141,24 +163,26 @@ def _plan(config: ClassifyConfig, texts: EncodedTexts) -> ShuffledBatches:
 
 def _objective(config: ClassifyConfig, texts: list[Text], labels: list[str]) -> Objective:
     training = config.training
-    weight_V = class_weights(training.class_weights, texts, labels)
+    weight_V = class_weights(training.class_weights, texts, labels, config.data.separator)
     return Objective(weight_V, training.label_smoothing, config.model.hop_penalty, training.consistency)
 
 
 def _make_validation(config: ClassifyConfig, predictor: Classifier, texts: EncodedTexts) -> dict[str, float]:
-    found = measure(predictor.network, texts, predictor.labels, texts_per_batch=predictor.texts_per_batch)
+    given = (predictor.network, texts, predictor.labels)
+    size = predictor.texts_per_batch
+    if predictor.is_several:
+        found = measure_several(*given, texts_per_batch=size, threshold=predictor.threshold)
+    else:
+        found = measure(*given, texts_per_batch=size)
     metric = config.training.metric
+    if metric == "auto":
+        metric = "micro_f1" if predictor.is_several else "accuracy"
     score = -found["valid_loss"] if metric == "loss" else found[f"valid_{metric}"]
     return {"score": score, **found}
 
 
-def _samples(texts: list[Text], found: list[Prediction]) -> str:
-    """Some texts, evenly spread, then the mistakes it was most certain of."""
-    pairs = list(zip(texts, found, strict=True))
-    step = max(1, len(pairs) // NUM_SAMPLES)
-    wrong = [pair for pair in pairs if pair[0].label != pair[1].label]
-    wrong.sort(key=lambda pair: -pair[1].probability)
-    return render_articles(_article(*pair) for pair in [*pairs[::step][:NUM_SAMPLES], *wrong[:NUM_SAMPLES]])
+def _render(pairs: list[tuple[Text, Prediction]]) -> str:
+    return render_articles(_article(*pair) for pair in pairs)
 
 
 def _article(text: Text, found: Prediction) -> tuple[str, str, str, str]:

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 from rich.console import Console
 
-from saccade.data.labels.labelled import Text, read_labelled
+from saccade.data.labels.labelled import Text, read_labelled, split_labels
 from saccade.data.labels.windows import EncodedTexts, encode_texts
 from saccade.data.text.corpus import find_files
 from saccade.errors import UserError
@@ -54,20 +54,26 @@ def say(
     sets: dict[str, list[Text]],
     encoded: dict[str, EncodedTexts],
     labels: list[str],
+    separator: str | None,
     console: Console,
 ) -> None:
     """How much there is, and what to know about it."""
     for name, texts in sets.items():
-        counts, part = Counter(text.label for text in texts), encoded[name]
+        part = encoded[name]
+        counts = Counter(label for text in texts for label in split_labels(text.label, separator))
         line = f"data.{name}: {len(texts):,} texts, {len(part.token_N):,} tokens"
         if part.context:
             line += f" in {len(part.runs(len(texts))):,} dialogues"
-        most, count = counts.most_common(1)[0]
+        if separator is not None:
+            bare = sum(not text.label for text in texts)
+            line += f", {counts.total() / len(texts):.1f} labels a text ({bare:,} have none)"
+        most, count = (counts or Counter({"none": 0})).most_common(1)[0]
         watch.say(
             console, f"{line}, {len(counts)} labels; the most frequent, {most}, has {100 * count / len(texts):.1f}%"
         )
         if part.num_cut:
             watch.say(console, f"data.{name}: {part.num_cut:,} texts are cut to data.max_length", style="yellow")
         if unknown := sorted(set(counts) - set(labels)):
-            what = f"labels that data.train doesn't have, which count as wrong: {', '.join(unknown)}"
+            effect = "which count as wrong" if separator is None else "which validation leaves out"
+            what = f"labels that data.train doesn't have, {effect}: {', '.join(unknown)}"
             watch.say(console, f"data.{name}: {what}", style="yellow")

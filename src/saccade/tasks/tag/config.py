@@ -9,26 +9,48 @@ from pydantic import Field, model_validator
 from saccade.config import base
 from saccade.config.base import Positive, RunSection, Section, Share, fill_kind
 from saccade.config.fields import RecurrentFields, TransformerFields
+from saccade.data.tags.columns import Column
 from saccade.models.text_encoder import RecurrentTextEncoder, TransformerTextEncoder
 from saccade.tasks.base import RequestOptions
 
 Width = Annotated[int, Field(ge=0)]
 
 
-class TagData(Section):
-    """Where tagged sentences come from: CoNLL columns, a token a line, a blank line between sentences."""
+class PairedFiles(Section):
+    """Two files with a sentence a line: words with spaces between them, and as many tags."""
 
-    train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
-    valid: str = Field(description="What validation tags and scores; the best model on it is kept.")
-    test: str | None = Field(default=None, description="What is scored at the end; never trained on.")
-    word_column: int = Field(default=0, description="Which column holds the word, from 0; -1 is the last.")
-    tag_column: int = Field(default=-1, description="Which column holds the tag.")
+    words: str
+    tags: str
+
+
+class TagData(Section):
+    """Where tagged sentences come from: CoNLL columns (a token a line), JSONL, or words and tags apart."""
+
+    train: str | PairedFiles = Field(description="What it learns from: a file, folder or glob; or words and tags.")
+    valid: str | PairedFiles = Field(description="What validation tags and scores; the best model on it is kept.")
+    test: str | PairedFiles | None = Field(default=None, description="What is scored at the end; never trained on.")
+    word_column: Column = Field(
+        default=0, description="Which column holds the word: from 0 (-1 is the last), or its name in the first line."
+    )
+    tag_column: Column = Field(default=-1, description="Which column holds the tag. In JSONL names are keys.")
+    feature_columns: list[Column] = Field(
+        default=[], description="Further columns that are read beside the word; each value has a vector."
+    )
     scheme: Literal["auto", "bio", "iob1", "bioes", "none"] = Field(
         default="auto", description="How the files' tags spell spans; none: they don't (parts of speech)."
     )
 
+    @model_validator(mode="after")
+    def _check(self) -> TagData:
+        given = [self.word_column, self.tag_column, *self.feature_columns]
+        if len(set(given)) < len(given):
+            raise ValueError(f"feature_columns: {self.feature_columns} given; a column is named twice")
+        if given != [0, -1] and any(isinstance(files, PairedFiles) for files in self.sets.values()):
+            raise ValueError("word_column, tag_column, feature_columns: words and tags in files apart have no columns")
+        return self
+
     @property
-    def sets(self) -> dict[str, str]:
+    def sets(self) -> dict[str, str | PairedFiles]:
         """The files under the names that messages use."""
         given = {"data.train": self.train, "data.valid": self.valid, "data.test": self.test}
         return {name: pattern for name, pattern in given.items() if pattern is not None}
@@ -49,6 +71,7 @@ class TaggerModel(Section):
     shape_width: Width = Field(default=10, description="Of a word's shape's vector (Xxx, XX, 00-00); 0: none.")
     crf: bool = Field(default=True, description="Neighbouring tags are learned together, as a chain.")
     constrained: bool = Field(default=True, description="Only tags that spell spans are possible.")
+    feature_width: Positive = Field(default=20, description="Of a further column's vector (data.feature_columns).")
     spelling: Literal["bio", "bioes"] = Field(default="bioes", description="How the model spells spans inside.")
     reads_documents: bool = Field(
         default=False,

@@ -12,14 +12,21 @@ from rich.console import Console
 from saccade.data.tags.columns import TagColumns
 from saccade.data.tags.lexicon import Lexicon, normalize_word
 from saccade.data.tags.spans import find_spans
-from saccade.data.tags.tagged import RepairedSentences, detect_file_scheme, read_tagged, repair_files
+from saccade.data.tags.tagged import (
+    RepairedSentences,
+    TaggedFile,
+    detect_file_scheme,
+    read_pair,
+    read_tagged,
+    repair_files,
+)
 from saccade.data.text.corpus import find_files
 from saccade.data.text.tokenizer import SPECIAL
 from saccade.data.text.vectors import Vectors, read_vectors
 from saccade.errors import UserError
 from saccade.models.tagger import TagNetwork
 from saccade.tasks import console as watch
-from saccade.tasks.tag.config import TagConfig
+from saccade.tasks.tag.config import PairedFiles, TagConfig
 
 
 class TagSets(NamedTuple):
@@ -32,7 +39,7 @@ class TagSets(NamedTuple):
 
 def read_sets(config: TagConfig) -> TagSets:
     """Read every file of the run, and repair tags that break their scheme."""
-    files = {name: read_tagged(name, pattern, columns_of(config)) for name, pattern in config.data.sets.items()}
+    files = {name: read_set(config, name, given) for name, given in config.data.sets.items()}
     given = config.data.scheme
     scheme = detect_file_scheme(files["data.train"]) if given == "auto" else None if given == "none" else given
     spelling = None if scheme is None else config.model.spelling
@@ -49,6 +56,13 @@ def read_sets(config: TagConfig) -> TagSets:
             "training.metric: 'f1' given, but the tags of data.train spell no spans; allowed: accuracy, loss"
         )
     return sets
+
+
+def read_set(config: TagConfig, field: str, given: str | PairedFiles) -> list[TaggedFile]:
+    """Read the files of one set."""
+    if isinstance(given, PairedFiles):
+        return read_pair(field, given.words, given.tags)
+    return read_tagged(field, given, columns_of(config))
 
 
 def say_sizes(config: TagConfig, sets: TagSets, console: Console) -> None:
@@ -103,11 +117,14 @@ def put_vectors(vectors: Vectors, network: TagNetwork, lexicon: Lexicon) -> None
 
 def hash_files(config: TagConfig) -> list[str]:
     """Hash the files that the run learns from."""
-    fields = {"data.train": config.data.train, "model.vectors": config.model.vectors}
+    train = config.data.train
+    files = {"data.train": train} if isinstance(train, str) else {f"data.train.{side}": file for side, file in train}
+    fields = {**files, "model.vectors": config.model.vectors}
     paths = [path for field, pattern in fields.items() if pattern is not None for path in find_files(field, pattern)]
     return [hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() for path in paths]
 
 
 def columns_of(config: TagConfig) -> TagColumns:
     """Return which columns hold words and tags."""
-    return TagColumns(config.data.word_column, config.data.tag_column)
+    data = config.data
+    return TagColumns(data.word_column, data.tag_column, tuple(data.feature_columns))

@@ -18,12 +18,18 @@ from saccade.tasks.tag.config import RecurrentTagger, TransformerTagger
 def network(section: RecurrentTagger | TransformerTagger, lexicon: Lexicon) -> TagNetwork:
     """Build a tagger from its section."""
     has_characters = section.characters != "none"
-    sizes = FeatureSizes(section.word_width, section.character_width if has_characters else 0, section.shape_width)
+    sizes = FeatureSizes(
+        section.word_width,
+        section.character_width if has_characters else 0,
+        section.shape_width,
+        section.feature_width * len(lexicon.features),
+    )
     features = WordFeatures(
         sizes,
         num_words=lexicon.words.size,
         num_characters=lexicon.characters.size,
         num_shapes=lexicon.shapes.size,
+        num_features=[column.size for column in lexicon.features],
         reader=section.characters if has_characters else "cnn",
         dropout=section.dropout,
     )

@@ -20,12 +20,14 @@ from saccade.data.tags.columns import (
     TaggedSentence,
     format_sentence,
     looks_like_columns,
+    parse_jsonl,
     parse_sentences,
+    read_paired,
 )
 from saccade.data.tags.lexicon import Document, Lexicon
 from saccade.data.tags.spans import Span, SpanScore, convert_tags, find_spans, span_scores
-from saccade.data.tags.tagged import read_files, split_documents
-from saccade.data.text.corpus import clean, decode_lines, read_raw_lines
+from saccade.data.tags.tagged import TaggedFile, read_files, split_documents
+from saccade.data.text.corpus import clean, decode_lines, file_kind, read_raw_lines
 from saccade.errors import UserError
 from saccade.inspection.draw.heatmap import to_file
 from saccade.inspection.insight import Insight, Map, TextSide
@@ -84,6 +86,7 @@ class Tagger(Predictor):
     network: TagNetwork
     lexicon: Lexicon
     columns: TagColumns = WORD_AND_TAG
+    is_paired: bool = False  # it learned from files with words and tags apart
 
     @property
     def traits(self) -> Traits:
@@ -139,26 +142,31 @@ class Tagger(Predictor):
         return split_documents(given) if self.network.places is not None else ([sentence] for sentence in given)
 
     def read(self, source: Path | None) -> Iterator[TaggedSentence]:
-        """The sentences of a file (None: standard input): CoNLL columns, or a sentence a line.
+        """The sentences of a file (None: standard input): CoNLL columns, JSONL, or a sentence a line.
 
         Between lines, a blank one begins another document.
         """
         name = source or "standard input"
         lines = decode_lines(name, sys.stdin.buffer) if source is None else read_raw_lines(source)
+        if source is not None and file_kind(source) == ".jsonl":
+            return parse_jsonl(name, lines, self.columns._replace(tag=None))
         blank = list[str]()
         for first in lines:
             if clean(first):
                 lines = itertools.chain(blank, [first], lines)
                 tags = {"O", *self.lexicon.tags, *self._show_span(self.lexicon.tags)}
-                if looks_like_columns(first, tags):
+                if looks_like_columns(first, tags) or self.columns.is_header(first):
                     return parse_sentences(name, lines, self.columns._replace(tag=None))
                 return _texts(lines)
             blank.append("")
         return iter(())
 
     def evaluate(self, paths: Sequence[Path], *, watch: Watch = pass_on) -> Evaluation:
-        """Spans and tags against those of CoNLL files, as conlleval prints them."""
-        gold = [sentence for file in read_files(paths, self.columns) for sentence in file.sentences]
+        """Spans and tags against those of files like the ones it learned from, as conlleval prints them."""
+        if self.is_paired and len(paths) != 2:
+            raise UserError(f"files: {len(paths)} given; allowed: two, one with words and one with tags")
+        files = [TaggedFile(paths[1], read_paired(*paths))] if self.is_paired else read_files(paths, self.columns)
+        gold = [sentence for file in files for sentence in file.sentences]
         return evaluation(
             [one.tags for one in gold],
             [one.tags for one in watch(self.stream(gold), len(gold))],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 
@@ -13,19 +14,20 @@ from saccade.data.batches import ShuffledBatches
 from saccade.data.tags.columns import TaggedSentence
 from saccade.data.tags.lexicon import Lexicon
 from saccade.data.tags.spans import find_spans
-from saccade.data.tags.tagged import RepairedSentences, read_tagged, tag_set
+from saccade.data.tags.tagged import RepairedSentences, tag_set
 from saccade.errors import UserError
 from saccade.inspection.pages.render import render_table
 from saccade.tasks.base import Job, ReportPart, Route, Task
 from saccade.tasks.devices import load_trained
 from saccade.tasks.tag import networks
-from saccade.tasks.tag.config import TagConfig, TagOptions
-from saccade.tasks.tag.data import columns_of, hash_files, load_vectors, put_vectors, read_sets, say_sizes
+from saccade.tasks.tag.config import PairedFiles, TagConfig, TagOptions
+from saccade.tasks.tag.data import columns_of, hash_files, load_vectors, put_vectors, read_set, read_sets, say_sizes
 from saccade.tasks.tag.loss import collate, tag_loss
 from saccade.tasks.tag.predictor import Tagged, Tagger, evaluation
 
 LEXICON = "tokenizer.words.json"
 NUM_MISTAKES = 30
+NUM_WORST = 10
 
 
 def prepare(config: TagConfig, folder: Path, console: Console) -> Job:
@@ -69,22 +71,30 @@ def prepare(config: TagConfig, folder: Path, console: Console) -> Job:
 def load(config: TagConfig, folder: Path) -> Tagger:
     """A trained run, ready to predict."""
     lexicon = Lexicon.load(folder / LEXICON)
-    return Tagger(load_trained(networks.network(config.model, lexicon), config, folder), lexicon, columns_of(config))
+    network = load_trained(networks.network(config.model, lexicon), config, folder)
+    return Tagger(network, lexicon, columns_of(config), is_paired=isinstance(config.data.train, PairedFiles))
 
 
 def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
     """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
     name = "test" if config.data.test else "valid"
-    files = read_tagged(f"data.{name}", config.data.test or config.data.valid, columns_of(config))
+    files = read_set(config, f"data.{name}", config.data.test or config.data.valid)
     gold = [sentence for file in files for sentence in file.sentences]
     found, has_spans = tagger.predict(gold), tagger.lexicon.spelling is not None
     scores = evaluation([one.tags for one in gold], [one.tags for one in found], has_spans=has_spans).scores
     mark = _mark_spans if has_spans else _mark_tags
     marked = [(mark(one), mark(other)) for one, other in zip(gold, found, strict=True)]
-    wrong = [pair for pair in marked if pair[0] != pair[1]]
-    some = wrong[:: max(1, len(wrong) // NUM_MISTAKES)][:NUM_MISTAKES]
+    wrong = [(*pair, one) for pair, one in zip(marked, found, strict=True) if pair[0] != pair[1]]
+    some = [row[:2] for row in wrong[:: max(1, len(wrong) // NUM_MISTAKES)][:NUM_MISTAKES]]
     caption = f"Some of the {len(wrong):,} sentences of {len(gold):,} that it gets wrong"
-    return ReportPart(name, scores, [("Mistakes", render_table(caption, ["It should be", "It found"], some))])
+    head = ["It should be", "It found"]
+    sections = [("Mistakes", render_table(caption, head, some))]
+    if wrong:
+        worst = sorted(wrong, key=lambda row: -row[2].log_probability)[:NUM_WORST]
+        cells = [(right, given, f"{math.exp(one.log_probability):.2f}") for right, given, one in worst]
+        sure = "The mistakes it was most certain of"
+        sections.append(("Worst outputs", render_table(sure, [*head, "Probability"], cells)))
+    return ReportPart(name, scores, sections)
 
 
 class _Validator:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.data.batches import decoder_input, pad_sources
-from saccade.data.sound.recordings import Sounds, pad_frames, rebase_paths
+from saccade.data.sound.recordings import Sounds, find_sounds, pad_frames, rebase_paths
 from saccade.data.text.corpus import Corpus, Pair, clean, decode_clean_lines, read_lines
 from saccade.data.text.tokenizer import END, SPECIAL, Tokenizer
 from saccade.decoding import (
@@ -142,7 +142,12 @@ class Translator(Predictor):
         return look.look_at(self, given, options, kinds=kinds, norms=norms, is_given=targets is not None)
 
     def read(self, source: Path | None) -> Iterator[str]:
-        """The lines of a file, or of the standard input; files that a list names are looked up from where it lies."""
+        """The lines of a file, or of the standard input; files that a list names are looked up from where it lies.
+
+        A model that hears also reads one sound file, or a folder of them.
+        """
+        if source is not None and isinstance(self.source, Sounds) and (sounds := find_sounds(source)) is not None:
+            return iter(sounds)
         lines = decode_clean_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
         if source is None or not isinstance(self.source, Sounds):
             return lines
@@ -275,8 +280,9 @@ class Translator(Predictor):
         decoded = self.target.decode(found.ids)
         if text.prefix_ids and decoded.startswith(start := self.target.decode(text.prefix_ids)):
             decoded = text.prefix + decoded[len(start) :]
+        name = text.text if isinstance(self.source, Sounds) else None
         return TranslationResult(
-            decoded, found.score, self.target.pieces(found.ids), found.log_probabilities, found.ended
+            decoded, found.score, self.target.pieces(found.ids), found.log_probabilities, found.ended, name=name
         )
 
     def _with_attention(

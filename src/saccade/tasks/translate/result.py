@@ -38,6 +38,7 @@ class TranslationResult(NamedTuple):
     attention: Tensor | None = None
     source_pieces: list[str] | None = None
     heard: Heard | None = None
+    name: str | None = None  # of the sound
 
     def line(self) -> str:
         return self.text

@@ -20,7 +20,7 @@ from saccade.tasks.translate.config import TranslateConfig
 def recordings(corpus: Corpus, mel: Mel, root: Path, console: Console) -> Recordings:
     """The frames of every file that a list names; names are looked up from where the list lies."""
     files = files_of(corpus, show_progress(console, corpus.pairs(), f"looking for the files of {corpus.name}"))
-    with busy(console, f"making frames of {len(files):,} WAV files"):
+    with busy(console, f"making frames of {len(files):,} sound files"):
         return prepare_recordings(root, files, mel)
 
 

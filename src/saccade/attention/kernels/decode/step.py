@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from saccade.attention.normalizers import Softmax
 from saccade.ops.kernels.availability import runs_on
 from saccade.ops.operator import operator
 
@@ -91,7 +92,7 @@ def plain(given: StepInputs) -> Tensor:
     key, value = (cache[row_RC, step_C].float() for cache in (key_RCGK, value_RCGK))
     query_RGMK = query_RHK.float().view(num_rows, groups, num_heads // groups, width)
     score = torch.einsum("rgmk,rcgk->rgmc", query_RGMK, key) * scale
-    weight = score.masked_fill(~allowed_RC[:, None, None], -torch.inf).softmax(-1).nan_to_num(0.0)
+    weight = Softmax()(score, allowed_RC[:, None, None])
     value = value.masked_fill(~allowed_RC[:, :, None, None], 0.0)  # what was never written may be anything
     return torch.einsum("rgmc,rcgk->rgmk", weight, value).reshape(query_RHK.shape).to(query_RHK.dtype)
 

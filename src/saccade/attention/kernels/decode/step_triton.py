@@ -133,7 +133,7 @@ def step_kernel(
     for first in range(BLOCK if AHEAD else 0, num_steps, BLOCK):
         k, v = _steps(key, value, ancestor, only_holder, first, num_steps, rows, column, inside, ANCESTORS == 2, BLOCK)
         top, total, summed = _attend_to(q, k, v, first + tl.arange(0, BLOCK) < num_steps, top, total, summed)
-    summed = tl.where(total > 0, summed / tl.where(total > 0, total, 1.0), 0.0)
+    summed = summed / tl.where(total == 0, 1.0, total)  # zeros where nothing was seen; NaN stays NaN
     tl.store(output + tl.program_id(0).to(tl.int64) * WIDTH + column, summed, inside)  # [R, H, K] in one piece
 
 
