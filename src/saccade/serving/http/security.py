@@ -21,6 +21,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+MaxBody = Callable[[str], int]  # of a path: the most bytes of a body
 
 HEADERS = [
     (b"content-security-policy", b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -114,7 +115,14 @@ class LimitsMiddleware:
     """Refuses unknown host names and bodies that are too large or too slow; cancels the work of clients that left."""
 
     def __init__(
-        self, app: App, readiness: Readiness, *, hosts: frozenset[str] | None, cors: bool, max_body: int, timeout: float
+        self,
+        app: App,
+        readiness: Readiness,
+        *,
+        hosts: frozenset[str] | None,
+        cors: bool,
+        max_body: MaxBody,
+        timeout: float,
     ) -> None:
         self.app, self.readiness = app, readiness
         self.hosts, self.cors, self.max_body, self.timeout = hosts, cors, max_body, timeout
@@ -128,8 +136,9 @@ class LimitsMiddleware:
             await send_error(send, 400, "Invalid host header: this server does not have that name (see --allow-host)")
             return
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length[:19]) > self.max_body:
-            await send_error(send, 413, self.too_large())
+        max_body = self.max_body(scope["path"])
+        if length.isdigit() and int(length[:19]) > max_body:
+            await send_error(send, 413, _too_large(max_body))
             return
         if scope["method"] != "POST":
             await self.app(scope, receive, send)
@@ -138,18 +147,19 @@ class LimitsMiddleware:
         elif headers.get(b"sec-fetch-site") == b"cross-site" and not self.cors:  # a page of another site sent it
             await send_error(send, 403, "Pages of other sites may not use this server (see --cors)")
         else:
-            await _LimitedRequest(self, receive).run(scope, send)
+            await _LimitedRequest(self, max_body, receive).run(scope, send)
 
-    def too_large(self) -> str:
-        return f"Invalid request: the body exceeds {self.max_body:,} bytes"
+
+def _too_large(max_body: int) -> str:
+    return f"Invalid request: the body exceeds {max_body:,} bytes"
 
 
 @final
 class _LimitedRequest:
     """One request: counts its body as it arrives, then watches whether the client leaves."""
 
-    def __init__(self, limits: LimitsMiddleware, receive: Receive) -> None:
-        self.limits, self.receive = limits, receive
+    def __init__(self, limits: LimitsMiddleware, max_body: int, receive: Receive) -> None:
+        self.limits, self.max_body, self.receive = limits, max_body, receive
         self.size, self.has_left = 0, False
         self.watcher: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
@@ -185,8 +195,8 @@ class _LimitedRequest:
         part = len(message.get("body", b""))
         self.size += part
         self.limits.readiness.body_bytes += part
-        if self.size > self.limits.max_body:
-            raise Refusal(413, self.limits.too_large())
+        if self.size > self.max_body:
+            raise Refusal(413, _too_large(self.max_body))
         if self.limits.readiness.body_bytes > MAX_BYTES:
             raise Refusal(429, "Slowdown: too many bodies at once", {"Retry-After": str(RETRY)})
         if message["type"] == "http.request" and not message.get("more_body", False):

@@ -111,10 +111,10 @@ class LibreTranslate:
         return json_response({"success": True})
 
     async def languages(self) -> Response:
-        """List the source languages, and the languages that each is translated into."""
+        """List all languages, and those that each is translated into; one that is only written has none."""
         models = self.service.models
-        rows = [{"code": code, "name": name_of(code), "targets": models.targets(code)} for code in models.languages]
-        return json_response([row for row in rows if row["code"] in models.sources])
+        targets = {code: models.targets(code) if code in models.sources else [] for code in models.languages}
+        return json_response([{"code": code, "name": name_of(code), "targets": targets[code]} for code in targets])
 
     async def settings(self) -> Response:
         """Return the settings for a front end."""

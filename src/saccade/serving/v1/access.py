@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Header
+from fastapi import Depends, Header
 
 from saccade.data.pictures.images import Pixels
 from saccade.serving.http import pictures
@@ -18,9 +18,13 @@ Key = Annotated[str | None, Header(alias="X-API-Key", description="An API key, i
 Authorization = Annotated[str | None, Header(description="Or: Bearer, then the key.")]
 
 
-def check_key(service: Service, key: str | None, authorization: str | None) -> None:
-    """Refuse a request without a valid key, if the server has keys."""
-    service.keys.check(key or bearer(authorization))
+def require_key(service: Service) -> list[Any]:
+    """Return what a route depends on: a valid key, if the server has keys. It is checked before the body's fields."""
+
+    def check(key: Key = None, authorization: Authorization = None) -> None:
+        service.keys.check(key or bearer(authorization))
+
+    return [Depends(check)]
 
 
 def decode_picture(picture: str | bytes, model: ServedModel) -> Pixels:

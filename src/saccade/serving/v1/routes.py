@@ -17,7 +17,7 @@ from saccade.serving.http.responses import error_responses, json_response, refus
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
-from saccade.serving.v1.access import Authorization, Key, check_key, decode_picture, decoding_options
+from saccade.serving.v1.access import decode_picture, decoding_options, require_key
 from saccade.serving.v1.descriptions import Description
 from saccade.serving.v1.tasks import TaskRoute
 from saccade.serving.v1.translation import TranslationRoute
@@ -41,7 +41,14 @@ class V1:
             else:
                 TranslationRoute(self.service, name).add_to(router)
         known = error_responses(400, 403, 408, 413, 429, 503, 504)
-        router.add_api_route("/look", self.look, methods=["POST"], response_model=schemas.LookResponse, responses=known)
+        router.add_api_route(
+            "/look",
+            self.look,
+            methods=["POST"],
+            response_model=schemas.LookResponse,
+            responses=known,
+            dependencies=require_key(self.service),
+        )
         router.add_api_route("/models", self.models, methods=["GET"], response_model=schemas.ModelsResponse)
         return router
 
@@ -49,9 +56,8 @@ class V1:
         """List all models of this server and what each can do."""
         return json_response({"version": saccade.__version__, "models": [one.plain() for one in self.descriptions]})
 
-    async def look(self, body: schemas.LookRequest, key: Key = None, authorization: Authorization = None) -> Response:
+    async def look(self, body: schemas.LookRequest) -> Response:
         """Show what a model read while it answered a text or a picture: the weights of all or some layers and heads."""
-        check_key(self.service, key, authorization)
         model = self.service.models.get(body.model)
         given, options = await self._input(body, model), _look_options(body, model)
         (found,) = await self.service.ask(model, ModelCall(work.look, tuple(sorted(options.items()))), [given])

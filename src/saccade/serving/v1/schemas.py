@@ -11,7 +11,11 @@ from saccade.tasks.base import MOST_BEAM
 ModelName = Annotated[
     str | None, Field(default=None, description="The name of a model in /v1/models; by default the first that fits.")
 ]
-Texts = Annotated[str | list[str], Field(description="A text, or a list of texts.")]
+MOST_TEXTS = 1000  # of one request
+Texts = Annotated[
+    str | Annotated[list[str], Field(fail_fast=True, max_length=MOST_TEXTS)],
+    Field(description="A text, or a list of texts."),
+]
 
 
 class Request(BaseModel):
@@ -117,13 +121,22 @@ class LookRequest(Decoding):
     ]
     model: ModelName
     kinds: Annotated[
-        list[Literal["cross", "encoder", "decoder", "pooling"]] | None,
+        Annotated[list[Literal["cross", "encoder", "decoder", "pooling"]], Field(fail_fast=True, max_length=4)] | None,
         Field(default=None, description="The kinds of attention; by default the one that reads the source."),
     ]
-    layers: Annotated[list[int] | None, Field(default=None, description="Only these, counted from 0.", max_length=64)]
-    heads: Annotated[list[int] | None, Field(default=None, description="Only these, counted from 0.", max_length=64)]
+    layers: Annotated[
+        Annotated[list[int], Field(fail_fast=True, max_length=64)] | None,
+        Field(default=None, description="Only these, counted from 0."),
+    ]
+    heads: Annotated[
+        Annotated[list[int], Field(fail_fast=True, max_length=64)] | None,
+        Field(default=None, description="Only these, counted from 0."),
+    ]
     norms: Annotated[bool, Field(default=False, description="Also the norms of the weighted values (Kobayashi 2020).")]
-    views: Annotated[list[Literal["rollout", "flow"]], Field(default=[], description="Views through all layers.")]
+    views: Annotated[
+        list[Literal["rollout", "flow"]],
+        Field(default=[], fail_fast=True, max_length=2, description="Views through all layers."),
+    ]
 
 
 class Side(BaseModel):

@@ -17,7 +17,7 @@ from saccade.serving.http import bodies
 from saccade.serving.http.responses import describe_error, error_responses, json_response, refuse
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
-from saccade.serving.v1.access import Authorization, Key, check_key, decode_picture
+from saccade.serving.v1.access import decode_picture, require_key
 from saccade.tasks.base import RequestOptions, Route, Traits
 
 Call = Callable[..., Coroutine[Any, Any, Response]]
@@ -41,14 +41,14 @@ class TaskRoute(NamedTuple):
             methods=["POST"],
             response_model=schemas.Answers,
             responses=error_responses(400, 403, 408, 413, 429, 503, 504),
+            dependencies=require_key(self.service),
             openapi_extra=_picture_body(self.route.options) if is_picture else None,
         )
 
     def _texts_call(self) -> Call:
         service, name, route = self
 
-        async def call(body: Any, key: Key = None, authorization: Authorization = None) -> Response:
-            check_key(service, key, authorization)
+        async def call(body: Any) -> Response:
             model = service.models.for_task(name, body.model)
             texts = service.texts(body.q)
             if route.reads_whole:
@@ -64,8 +64,7 @@ class TaskRoute(NamedTuple):
         service, name, route = self
         request_type = self._request(schemas.PictureRequest)
 
-        async def call(request: Request, key: Key = None, authorization: Authorization = None) -> Response:
-            check_key(service, key, authorization)
+        async def call(request: Request) -> Response:
             try:
                 body: Any = request_type.model_validate(await bodies.read_fields(request))
             except ValidationError as error:

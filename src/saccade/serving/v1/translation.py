@@ -15,7 +15,7 @@ from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.translation import translate_texts
 from saccade.serving.v1 import schemas
-from saccade.serving.v1.access import Authorization, Key, check_key, decoding_options
+from saccade.serving.v1.access import decoding_options, require_key
 from saccade.serving.v1.word_links import align_words
 
 
@@ -28,17 +28,20 @@ class TranslationRoute(NamedTuple):
     def add_to(self, router: APIRouter) -> None:
         """Add it to the routes of /v1."""
 
-        async def call(
-            body: schemas.TranslateRequest, key: Key = None, authorization: Authorization = None
-        ) -> Response:
+        async def call(body: schemas.TranslateRequest) -> Response:
             """Translate texts, with alignment, confidence and other outputs on request."""
-            check_key(self.service, key, authorization)
             return await self._answer(body)
 
         call.__name__ = self.name
         known = error_responses(400, 403, 408, 413, 429, 503, 504)
-        model = schemas.TranslateResponse
-        router.add_api_route(f"/{self.name}", call, methods=["POST"], response_model=model, responses=known)
+        router.add_api_route(
+            f"/{self.name}",
+            call,
+            methods=["POST"],
+            response_model=schemas.TranslateResponse,
+            responses=known,
+            dependencies=require_key(self.service),
+        )
 
     async def _answer(self, body: schemas.TranslateRequest) -> Response:
         model = self._model(body)
