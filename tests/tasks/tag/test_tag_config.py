@@ -57,6 +57,7 @@ def test_every_kind_takes_a_step(tmp_path: Path, kind: str, characters: str, crf
 
 def test_parts_of_speech_have_accuracy_alone(tmp_path: Path) -> None:
     job = prepared(small(tmp_path, "a DT\nb NN\n", "a DT\n"), tmp_path / "run")
+    assert [count[:2] for count in job.counts] == [("data.train", 1), ("data.valid", 1)]
     job.network.eval()
     measured = job.validate()
     assert set(measured) == {"score", "valid_accuracy", "valid_loss"}

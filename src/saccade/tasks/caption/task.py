@@ -25,7 +25,7 @@ from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.models.captioner import Captioner
 from saccade.models.seq2seq import RecurrentSizes
 from saccade.models.seq2seq_attention import AttentionOptions
-from saccade.tasks.base import Job, ReportPart, Route, Task
+from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
 from saccade.tasks.caption.config import (
     CaptionConfig,
     CaptionOptions,
@@ -64,6 +64,7 @@ def prepare(config: CaptionConfig, folder: Path, console: Console) -> Job:
         data=[train.key()],
         stored={SHAPE_FILE: json.dumps(places)},
         unit="words",
+        counts=[DataCount(f"data.{name}", len(those)) for name, those in (("train", train), ("valid", valid))],
     )
 
 

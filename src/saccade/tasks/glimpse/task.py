@@ -17,7 +17,7 @@ from saccade.inspection.draw import path
 from saccade.inspection.pages.render import render_picture, render_table
 from saccade.models.glimpse_network import GlimpseNetwork
 from saccade.tasks import console as watch
-from saccade.tasks.base import Job, ReportPart, Route, Task
+from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
 from saccade.tasks.devices import device_for, load_trained
 from saccade.tasks.glimpse.config import (
     GlimpseConfig,
@@ -51,6 +51,7 @@ def prepare(config: GlimpseConfig, folder: Path, console: Console) -> Job:
         data=[images.key() for name, images in sets.items() if name != "test"],
         stored={STORED: json.dumps({"names": train.names, "shape": train.pixel_NCYX.shape[-2:]}, ensure_ascii=False)},
         unit="pictures",
+        counts=[DataCount(f"data.{name}", len(images)) for name, images in sets.items()],
     )
 
 
