@@ -38,8 +38,8 @@ def write(path: Path, text: str) -> Path:
 def test_words_tags_documents_and_lines(tmp_path: Path) -> None:
     first, second, third = read_columns(write(tmp_path / "a.txt", CONLL))
     assert first[:4] == (("EU", "rejects"), ("B-ORG", "O"), 0, 3)
-    assert second == (("Peter",), ("B-PER",), 0, 6)
-    assert third == (("London",), ("B-LOC",), 1, 10)
+    assert second[:4] == (("Peter",), ("B-PER",), 0, 6)
+    assert third[:4] == (("London",), ("B-LOC",), 1, 10)
 
 
 def test_windows_lines_gzip_tabs_and_many_blank_lines(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_windows_lines_gzip_tabs_and_many_blank_lines(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress("\ufeffNew York\tO\r\n\r\n  \r\n\r\nx\tB-Y\r\n".encode()))
     first, second = read_columns(path)
     assert first[:4] == (("New York",), ("O",), 0, 1)
-    assert second == (("x",), ("B-Y",), 1, 5)  # without -DOCSTART-, a document of its own
+    assert second[:4] == (("x",), ("B-Y",), 1, 5)  # without -DOCSTART-, a document of its own
 
 
 def test_other_columns(tmp_path: Path) -> None:

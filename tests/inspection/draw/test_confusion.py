@@ -77,8 +77,8 @@ def test_in_the_report() -> None:
     page = Confusion.of(["<b>", "<b>", "x"], ["<b>", "x", "x"]).html()
     assert "<b>" not in page
     assert page.count("&lt;b&gt;") == 3  # a row, a column, a line of scores
-    assert '<td style="--w:1.00;color:var(--on-accent)">1</td>' in page
-    assert '<td style="--w:0.50;color:var(--ink)">1</td>' in page
+    assert '<td style="--w:1.00;color:var(--on-heat)">1</td>' in page
+    assert '<td style="--w:0.50;color:var(--on-cold)">1</td>' in page
 
 
 def test_words_are_shaded_by_their_weight() -> None:

@@ -126,6 +126,7 @@ def test_a_run_from_its_config(run: Path) -> None:
     assert [len(other.attention) for other in best] == [len(other.log_probabilities) for other in best]
     report = (run / "report.html").read_text("utf-8")
     assert "data:image/png" in report
+    assert "Worst outputs</h2>" in report
     row = json.loads((run / "log.jsonl").read_text("utf-8").splitlines()[-1])
     assert {"score", "valid_bleu4", "valid_exact", "valid_noun_attention", "valid_loss"} <= set(row)
 

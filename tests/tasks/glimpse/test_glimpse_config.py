@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,11 @@ def test_a_run_from_config_to_report(tmp_path: Path) -> None:
     config = checked(tmp_path, training={"first_std": 0.3, "std_steps": 3})
     runs.train(config, tmp_path / "run", QUIET)
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
-    assert 4 <= page.count("data:image/png;base64,") <= 7  # up to four of each, right and wrong
+    first, worst = page.split("Worst outputs: the mistakes it was most certain of</h2>")
+    assert 1 <= first.count("data:image/png;base64,") <= 8
+    sure = [float(share) for share in re.findall(r"<figcaption>[^<]*\((\d+\.\d)%\), but it is", worst)]
+    assert 1 <= len(sure) <= 8
+    assert sure == sorted(sure, reverse=True)
     assert "After each glimpse" in page
     model = load_run(tmp_path / "run")
     assert (model.names, model.shape, model.std) == (["0", "1", "2"], (13, 13), 0.1)

@@ -57,6 +57,7 @@ def test_every_kind_takes_a_step(tmp_path: Path, kind: str, characters: str, crf
 
 def test_parts_of_speech_have_accuracy_alone(tmp_path: Path) -> None:
     job = prepared(small(tmp_path, "a DT\nb NN\n", "a DT\n"), tmp_path / "run")
+    assert [count[:2] for count in job.counts] == [("data.train", 1), ("data.valid", 1)]
     job.network.eval()
     measured = job.validate()
     assert set(measured) == {"score", "valid_accuracy", "valid_loss"}
@@ -89,7 +90,7 @@ def test_words_and_tags_in_two_files(tmp_path: Path) -> None:
     for name, lines in (("words", "up down\nup\n" * 20), ("tags", "A B\nA\n" * 20)):
         (tmp_path / name).write_text(lines)
     pair = {"words": f"{tmp_path}/words", "tags": f"{tmp_path}/tags"}
-    training = {"max_steps": 40, "validate_every": 40, "learning_rate": 0.02, "warmup_steps": 5}
+    training: dict[str, object] = {"max_steps": 40, "validate_every": 40, "learning_rate": 0.02, "warmup_steps": 5}
     config = config_of(tmp_path, data={"train": pair, "valid": pair}, training=training)
     train.train(config, tmp_path / "run", Console(quiet=True))
     model = saccade.load(tmp_path / "run")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -23,7 +25,7 @@ from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.models.captioner import Captioner
 from saccade.models.seq2seq import RecurrentSizes
 from saccade.models.seq2seq_attention import AttentionOptions
-from saccade.tasks.base import Job, ReportPart, Route, Task
+from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
 from saccade.tasks.caption.config import (
     CaptionConfig,
     CaptionOptions,
@@ -62,6 +64,7 @@ def prepare(config: CaptionConfig, folder: Path, console: Console) -> Job:
         data=[train.key()],
         stored={SHAPE_FILE: json.dumps(places)},
         unit="words",
+        counts=[DataCount(f"data.{name}", len(those)) for name, those in (("train", train), ("valid", valid))],
     )
 
 
@@ -110,16 +113,37 @@ def examine(config: CaptionConfig, predictor: CaptionWriter) -> ReportPart:
     name: Literal["test", "valid"] = "test" if config.data.test is not None else "valid"
     held_out = load_set(config.data, name)
     folder = getattr(getattr(config.data, name), "pictures", None)
+    spread = range(0, len(held_out), max(1, len(held_out) // NUM_SAMPLES))[:NUM_SAMPLES]
+    sections = [("Samples", _articles(predictor, held_out, spread, folder))]
+    outputs = [one.text for one in predictor.stream(map(held_out.item, range(len(held_out))), attention=False)]
+    if worst := _find_worst(outputs, held_out)[:NUM_SAMPLES]:
+        sections.append(("Worst outputs", _articles(predictor, held_out, worst, folder)))
+    return ReportPart(name, predictor.judge(held_out).scores, sections)
+
+
+def _find_worst(outputs: list[str], told: CaptionSet) -> list[int]:
+    """Find rows that are none of their captions: those first that share the fewest words with one of them."""
+
+    def overlap(output: str, caption: str) -> float:
+        one, other = Counter(output.split()), Counter(caption.split())
+        return 2 * (one & other).total() / max(1, one.total() + other.total())
+
+    wrong = [row for row, output in enumerate(outputs) if output not in told.captions[row]]
+    return sorted(wrong, key=lambda row: max(overlap(outputs[row], caption) for caption in told.captions[row]))
+
+
+def _articles(predictor: CaptionWriter, told: CaptionSet, rows: Iterable[int], folder: str | None) -> str:
+    """Where the words of some sentences looked."""
     articles = []
-    for row in range(0, len(held_out), max(1, len(held_out) // NUM_SAMPLES)):
-        seen = held_out.item(row)
+    for row in rows:
+        seen = told.item(row)
         if seen.picture is None and folder is not None:
             seen = seen._replace(picture=read_picture(Path(folder).expanduser() / seen.name, channels=3))
         (found,) = predictor.predict([seen])
         assert found.attention is not None
         weight_TYX = found.attention[: len(found.words)]
-        articles.append(drawing.render_article(seen.picture, found.words, weight_TYX, held_out.captions[row]))
-    return ReportPart(name, predictor.judge(held_out).scores, [("Samples", "".join(articles[:NUM_SAMPLES]))])
+        articles.append(drawing.render_article(seen.picture, found.words, weight_TYX, told.captions[row]))
+    return "".join(articles)
 
 
 class _Validator:

@@ -23,7 +23,7 @@ from saccade.data.text.tokenizer import (
 from saccade.errors import UserError
 from saccade.inspection.draw.confusion import LabelCounts, render_articles, shade_words
 from saccade.models.classifier import TextClassifier
-from saccade.tasks.base import Job, ReportPart, Route, Task
+from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
 from saccade.tasks.classify import networks
 from saccade.tasks.classify import texts as labelled
 from saccade.tasks.classify.config import (
@@ -58,6 +58,7 @@ def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
         data=[labelled.fingerprint(train)],
         stored={LABELS: json.dumps(labels, ensure_ascii=False)},
         unit="texts",
+        counts=[DataCount(f"data.{name}", len(texts)) for name, texts in sets.items()],
     )
 
 

@@ -34,12 +34,13 @@ class Picture(NamedTuple):
 
 
 class GlimpseScores(NamedTuple):
-    """Percent right in the end, the loss, percent wrong after each glimpse, and what was said of each picture."""
+    """Percent right in the end, the loss, percent wrong after each glimpse; what was said of pictures, how surely."""
 
     accuracy: float
     loss: float
     error_by_glimpse: list[float]
     said_N: Tensor
+    sure_N: Tensor
 
     @property
     def error(self) -> float:
@@ -173,9 +174,8 @@ class Glimpser(Predictor):
         label_N = label_N.to(share_TNV.device)
         wrong_T = (share_TNV.argmax(-1) != label_N).double().mean(1).tolist()
         loss = float(F.nll_loss(share_TNV[-1].clamp(min=1e-12).log(), label_N))
-        return GlimpseScores(
-            100 * (1 - wrong_T[-1]), loss, [100 * wrong for wrong in wrong_T], share_TNV[-1].argmax(-1)
-        )
+        sure_N, said_N = share_TNV[-1].max(-1)
+        return GlimpseScores(100 * (1 - wrong_T[-1]), loss, [100 * wrong for wrong in wrong_T], said_N, sure_N)
 
     def evaluate(self, paths: Sequence[Path], *, watch: Watch = pass_on, samples: int | None = None) -> Evaluation:
         """The error on labelled pictures, on canvases like those of training that are the same every time."""

@@ -17,7 +17,7 @@ from saccade.inspection.draw import path
 from saccade.inspection.pages.render import render_picture, render_table
 from saccade.models.glimpse_network import GlimpseNetwork
 from saccade.tasks import console as watch
-from saccade.tasks.base import Job, ReportPart, Route, Task
+from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
 from saccade.tasks.devices import device_for, load_trained
 from saccade.tasks.glimpse.config import (
     GlimpseConfig,
@@ -51,6 +51,7 @@ def prepare(config: GlimpseConfig, folder: Path, console: Console) -> Job:
         data=[images.key() for name, images in sets.items() if name != "test"],
         stored={STORED: json.dumps({"names": train.names, "shape": train.pixel_NCYX.shape[-2:]}, ensure_ascii=False)},
         unit="pictures",
+        counts=[DataCount(f"data.{name}", len(images)) for name, images in sets.items()],
     )
 
 
@@ -72,20 +73,25 @@ def examine(config: GlimpseConfig, glimpser: Glimpser) -> ReportPart:
     images = number_classes(sets[name], glimpser.names, name)
     canvas_NCYX, label_N = glimpser.fixed(images), torch.tensor(images.label_N)
     found = glimpser.scores(canvas_NCYX, label_N)
-    chosen = _telling(found.said_N.cpu(), label_N)
-    results = glimpser.predict([canvas_NCYX[row].numpy() for row in chosen])
-    paths = "".join(_figure(seen, glimpser.names[label]) for seen, label in zip(results, label_N[chosen], strict=True))
+
+    def draw(rows: list[int]) -> str:
+        results = glimpser.predict([canvas_NCYX[row].numpy() for row in rows])
+        return "".join(_figure(seen, glimpser.names[label]) for seen, label in zip(results, label_N[rows], strict=True))
+
     errors = [f"{error:.2f}" for error in found.error_by_glimpse]
     by_glimpse = render_table("error in percent", [str(step + 1) for step in range(len(errors))], [errors])
     scores = {"error": found.error, "accuracy": found.accuracy, "loss": found.loss, "num_pictures": len(images)}
-    return ReportPart(name, scores, [("After each glimpse", by_glimpse), ("Where it looked", paths)])
+    first = list(range(min(NUM_SAMPLES, len(images))))
+    sections = [("After each glimpse", by_glimpse), ("Where it looked", draw(first))]
+    if worst := _find_worst(found.said_N.cpu(), found.sure_N.cpu(), label_N)[:NUM_SAMPLES]:
+        sections.append(("Worst outputs: the mistakes it was most certain of", draw(worst)))
+    return ReportPart(name, scores, sections)
 
 
-def _telling(said_N: Tensor, label_N: Tensor) -> list[int]:
-    """Rows of pictures to show: half of them right, half wrong, where there are some."""
-    wrong = (said_N != label_N).nonzero().flatten().tolist()[: NUM_SAMPLES // 2]
-    right = (said_N == label_N).nonzero().flatten().tolist()[: NUM_SAMPLES - len(wrong)]
-    return [*right, *wrong]
+def _find_worst(said_N: Tensor, sure_N: Tensor, label_N: Tensor) -> list[int]:
+    """Find the rows of wrong answers, those with the highest probability first."""
+    wrong: list[int] = (said_N != label_N).nonzero().flatten().tolist()
+    return sorted(wrong, key=lambda row: -float(sure_N[row]))
 
 
 def _figure(seen: Any, label: str) -> Markup:

@@ -17,7 +17,7 @@ from saccade.data.tags.spans import find_spans
 from saccade.data.tags.tagged import RepairedSentences, tag_set
 from saccade.errors import UserError
 from saccade.inspection.pages.render import render_table
-from saccade.tasks.base import Job, ReportPart, Route, Task
+from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
 from saccade.tasks.devices import load_trained
 from saccade.tasks.tag import networks
 from saccade.tasks.tag.config import PairedFiles, TagConfig, TagOptions
@@ -65,6 +65,7 @@ def prepare(config: TagConfig, folder: Path, console: Console) -> Job:
         validate=_Validator(config, tagger, valid).measure,
         data=hash_files(config),
         stored={LEXICON: lexicon.to_json()},
+        counts=[DataCount(name, len(part.sentences)) for name, part in sets.repaired.items()],
     )
 
 
