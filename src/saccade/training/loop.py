@@ -22,6 +22,7 @@ from saccade.training.adam import Adam
 from saccade.training.averages import MovingAverage, average_files, copy_weights
 from saccade.training.captured import Backward, CapturedBackward
 from saccade.training.checkpoints import Progress
+from saccade.training.determinism import repeat_exactly
 from saccade.training.distributed import shards
 from saccade.training.distributed.gradients import GradientSums
 from saccade.training.distributed.team import ALONE, Team
@@ -183,7 +184,7 @@ class Trainer:
 
     def run(self, validate: Validate, report: Report) -> Progress:
         """Train to the end. A stop request saves first; a kill costs only the steps since the last checkpoint."""
-        with stop_on_signals() as stop:
+        with stop_on_signals() as stop, repeat_exactly(self.options.device):
             try:
                 self._run(validate, report, stop)
             except KeyboardInterrupt:
