@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from itertools import cycle
 from pathlib import Path
@@ -15,7 +15,19 @@ from rich.console import Console
 
 from saccade.runs.process import train_command, train_in_process
 from saccade.training import checkpoints
-from saccade.training.signals import KILL_AFTER
+
+KILLED = """
+import os, signal, sys
+from saccade.cli import main
+from saccade.training.loop import Trainer
+last, take_step = int(sys.argv.pop(1)), Trainer._next_step
+def take_step_or_die(self, batches):
+    take_step(self, batches)
+    if self.progress.step == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+Trainer._next_step = take_step_or_die
+main()
+"""  # `saccade train`, killed after a step: a watching parent would come too late where steps take milliseconds
 
 
 class ResumeVerdict(NamedTuple):
@@ -64,10 +76,8 @@ def _places(steps: int, every: int) -> list[int]:
 
 def _kill_at(step: int, arguments: list[str], folder: Path) -> bool:
     """Train until a step is done, and kill (-9) at once; return whether the run was still at work."""
-    environment = {**os.environ, KILL_AFTER: str(step)}
-    done = subprocess.run(
-        train_command(arguments, folder), capture_output=True, text=True, check=False, env=environment
-    )
+    command = [sys.executable, "-c", KILLED, str(step), *train_command(arguments, folder)[3:]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, -signal.SIGKILL):
         raise RuntimeError(f"training ended with exit code {done.returncode} after a resume:\n{done.stderr}")
     return done.returncode == -signal.SIGKILL
