@@ -13,13 +13,16 @@ import typer
 from saccade.cli import terminal
 from saccade.cli.flags import (
     Beam,
+    Device,
     Ensemble,
     LengthPenalty,
     NoRepeat,
     RunFolder,
+    Threads,
     group_flags,
     options_given,
     refuse_others,
+    set_threads,
 )
 from saccade.errors import UserError
 from saccade.inspection.draw import heatmap
@@ -49,6 +52,8 @@ def evaluate(
         list[Path] | None, typer.Argument(help="The test set: one file, or a source and a target file.")
     ] = None,
     ensemble: Ensemble = None,
+    threads: Threads = None,
+    device: Device = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the result to a PNG, SVG or PDF file, for example BLEU by length.")
     ] = None,
@@ -59,7 +64,8 @@ def evaluate(
     """Score a model on a test set: BLEU and chrF, accuracy, F1, word errors."""
     if plot is not None:
         heatmap.check_ending(plot)
-    predictor: Predictor = load_run(model, *(ensemble or ()))
+    set_threads(threads)
+    predictor: Predictor = load_run(model, *(ensemble or ()), device=device)
     options = options_given(scoring)
     refuse_others(options, predictor.traits.evaluate_options)
     if not files and predictor.traits.needs_files:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -21,7 +21,19 @@ LengthPenalty = Annotated[
     float | None, typer.Option(min=0, help="Length penalty; 0 ranks by log p alone. (default: the run's)")
 ]
 NoRepeat = Annotated[int | None, typer.Option(min=0, help="Never repeat an n-gram of this size (0: off).")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Number of CPU threads. (default: the cores)")]
+Device = Annotated[
+    Literal["auto", "cpu", "cuda"] | None, typer.Option(help="Where to compute. (default: the run's config)")
+]
 FLAGS = {"width": "--beam", "prefixes": "--prefix"}  # options that have another name on the command line
+
+
+def set_threads(number: int | None) -> None:
+    """Compute with this number of CPU threads, if one is given."""
+    if number is not None:
+        import torch  # help is shown without it
+
+        torch.set_num_threads(number)
 
 
 def group_flags(command: Callable[..., None]) -> Callable[..., None]:

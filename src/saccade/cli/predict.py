@@ -14,13 +14,16 @@ from rich.console import Console
 from saccade.cli import terminal
 from saccade.cli.flags import (
     Beam,
+    Device,
     Ensemble,
     LengthPenalty,
     NoRepeat,
     RunFolder,
+    Threads,
     group_flags,
     options_given,
     refuse_others,
+    set_threads,
 )
 from saccade.data.text import corpus
 from saccade.errors import UserError
@@ -101,6 +104,8 @@ def predict(
     source: Annotated[Path | None, typer.Option("--input", help="The file to read. (default: standard input)")] = None,
     prefix: Annotated[Path | None, typer.Option(help="A file with the beginning of each output, line by line.")] = None,
     ensemble: Ensemble = None,
+    threads: Threads = None,
+    device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, with scores.")] = False,
     *,
     search: SearchFlags,
@@ -115,7 +120,8 @@ def predict(
     options = options_given(search, sampling, evidence)
     if prefix is not None:
         options["prefixes"] = corpus.read_lines(prefix)
-    predictor: Predictor = load_run(model, *(ensemble or ()))
+    set_threads(threads)
+    predictor: Predictor = load_run(model, *(ensemble or ()), device=device)
     allowed = predictor.traits.predict_options
     refuse_others(options, allowed)
     if pictures.pictures is not None:

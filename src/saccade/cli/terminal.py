@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 Found = TypeVar("Found")
+TELL_EVERY = 10.0  # seconds between lines where there is no terminal
 
 
 def num_lines(path: Path | None) -> int | None:
@@ -28,7 +29,7 @@ def num_lines(path: Path | None) -> int | None:
 
 
 def count_outputs(found: Iterator[Found], total: int | None, *, hidden: bool) -> Iterator[Found]:
-    """Pass outputs on and say how many there were: a bar in a terminal, elsewhere a line a minute."""
+    """Pass outputs on and say how many there were: a bar in a terminal, elsewhere a line every ten seconds."""
     console = Console(stderr=True)
     columns = (BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn())
     disabled = hidden or not console.is_terminal
@@ -39,11 +40,11 @@ def count_outputs(found: Iterator[Found], total: int | None, *, hidden: bool) ->
         for number, one in enumerate(found, 1):
             yield one
             now = time.monotonic()
-            if now - told >= (60 if disabled else 0.2) or number == total:
+            if now - told >= (TELL_EVERY if disabled else 0.2) or number == total:
                 of = "" if total is None else f" of {total:,}"
                 said = f"{number:,}{of} lines, {number / (now - started):,.0f} a second"
                 bar.update(task, completed=number, said=said)
-                if disabled and not hidden and now - told >= 60:
+                if disabled and not hidden and now - told >= TELL_EVERY:
                     typer.echo(said, err=True)
                 told = now
 

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from saccade.cli import terminal
+from saccade.cli.flags import Device, Threads
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train as runs
@@ -31,20 +32,23 @@ def train(
     steps: Annotated[
         int | None, typer.Option(min=2, help="With --verify-resume: the number of training steps. (default: 24)")
     ] = None,
+    threads: Threads = None,
+    device: Device = None,
 ) -> None:
     """Train a model, or continue an interrupted run."""
     folder = Path("runs") / config.stem if run is None else run
+    overrides = [*(overrides or ()), *([] if device is None else [f"device={device}"])]
     console = Console()
     if verify_resume and run is not None:
         raise UserError("--run: given with --verify-resume, which trains in a folder of its own and leaves nothing")
     if verify_resume:
-        _verify_resume(config, overrides or [], kills=kills or 3, steps=steps or 24, console=console)
+        _verify_resume(config, overrides, kills=kills or 3, steps=steps or 24, threads=threads, console=console)
         return
     if kills or steps:
         raise UserError(f"--{'kills' if kills else 'steps'}: it goes with --verify-resume; training.max_steps=N trains")
     try:
         with terminal.one_line_warnings():
-            runs.train(config_file.load_config(config, overrides or ()), folder, console)
+            runs.train(config_file.load_config(config, overrides), folder, console, threads=threads)
     except Interrupted:
         console.print("\nInterrupted and saved. The same command continues the run.")
         raise typer.Exit(130) from None
@@ -54,9 +58,11 @@ def train(
     console.print(f"The model is in {folder}. Next: saccade predict {folder}, or saccade evaluate {folder} ...")
 
 
-def _verify_resume(config: Path, overrides: list[str], *, kills: int, steps: int, console: Console) -> None:
+def _verify_resume(
+    config: Path, overrides: list[str], *, kills: int, steps: int, threads: int | None, console: Console
+) -> None:
     config_file.load_config(config, overrides)
-    verdict = verify.verify(config, overrides, kills=kills, steps=steps, console=console)
+    verdict = verify.verify(config, overrides, kills=kills, steps=steps, threads=threads, console=console)
     if not verdict.is_same:
         console.print("The weights differ: this run does not resume exactly. Please report it, with the config.")
         raise typer.Exit(1)

@@ -72,7 +72,7 @@ class TrainingSection(Section):
     weight_decay: Annotated[float, Field(ge=0)] = Field(default=0.0, description="Not for norms, biases, embeddings.")
     precision: Literal["auto", "float32", "bfloat16", "float8"] = Field(
         default="auto",
-        description="auto takes bfloat16 if a probe shows that it works and is faster. float8 is bfloat16, with "
+        description="auto takes bfloat16 where the device has it and matrices are wide. float8 is bfloat16, with "
         "the linear layers of Transformer blocks in float8, on a CUDA device of compute capability 8.9 or more.",
     )
     ema: Share = Field(default=0.0, description="Decay of a moving average of the weights, which becomes the model.")

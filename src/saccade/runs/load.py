@@ -8,27 +8,31 @@ from typing import Any
 
 from saccade.errors import UserError
 from saccade.runs import config as config_file
-from saccade.tasks import TASKS
+from saccade.tasks import TASKS, devices
 from saccade.tasks.base import Predictor
 
 
-def load_run(folder: Path | str, *others: Path | str) -> Any:
+def load_run(folder: Path | str, *others: Path | str, device: str | None = None) -> Any:
     """Load a trained run: a `Predictor`, of a class that depends on its task.
 
-    Several are an ensemble, decoded as the first one says.
+    Several are an ensemble, decoded as the first one says. `device` (auto, cpu, cuda) is theirs unless it is given.
     """
-    first = _load_one(Path(folder))
+    first = _load_one(Path(folder), device)
     if not others:
         return first
-    return first.ensemble([(str(folder), first), *((str(other), _load_one(Path(other))) for other in others)])
+    more = [(str(other), _load_one(Path(other), device)) for other in others]
+    return first.ensemble([(str(folder), first), *more])
 
 
-def _load_one(folder: Path) -> Predictor:
+def _load_one(folder: Path, device: str | None) -> Predictor:
     if not (folder / "config.yaml").exists():
         raise UserError(f"{folder}: this is not a run folder (it has no config.yaml)")
     if not (folder / "model.safetensors").exists():
         raise UserError(f"{folder}: there is no model yet; its training has not reached its first validation")
     config = config_file.load_config(folder / "config.yaml")
+    if device is not None:
+        config = config.model_copy(update={"device": device})
+        devices.device_for(config)  # refuses one that isn't there
     try:
         return TASKS[config.task].load(config, folder)
     except FileNotFoundError as error:  # only training writes into a run

@@ -21,7 +21,8 @@ from saccade.training import checkpoints
 from saccade.training.loop import Trainer
 
 LOG_EVERY = 10
-SMOOTHING = 0.9  # of the rate and loss that are shown
+SMOOTHING = 0.9  # of the loss that is shown
+TELL_EVERY = 10.0  # seconds between lines where there is no terminal
 FIELDS = (
     "loss {task.fields[loss]:.3f}{task.fields[perplexity]} {task.fields[rate]:,.0f} {task.fields[unit]}/s "
     "{task.fields[memory]:.1f} GiB {task.fields[valid]}"
@@ -47,7 +48,7 @@ class TrainingBar:
         self.tensorboard = _open_tensorboard(trainer.folder / "tensorboard", done) if tensorboard else None
         self.last_step = total
         self.smoothed: dict[str, float] = {}
-        self.logged = time.monotonic()
+        self.logged = self.told = time.monotonic()
 
     def __enter__(self) -> TrainingBar:
         self.bar.start()
@@ -62,7 +63,7 @@ class TrainingBar:
         """Show and log a step or a validation."""
         shown: dict[str, Any] = {"memory": _memory_held(self.device) / 2**30}
         if "loss" in measured:
-            shown |= {"loss": self._smooth("loss", measured), "rate": self._smooth("items_per_second", measured)}
+            shown |= {"loss": self._smooth("loss", measured), "rate": measured["items_per_second"]}
             if self.unit == "tokens":
                 shown["perplexity"] = f" ppl {math.exp(min(50.0, shown['loss'])):,.1f}"
             measured = {f"{self.unit}_per_second" if k == "items_per_second" else k: v for k, v in measured.items()}
@@ -78,6 +79,19 @@ class TrainingBar:
             self._write({"step": progress.step, "epoch": progress.epoch, "seconds": now - self.logged, **measured})
             self.logged = now
         self.bar.update(self.task, completed=progress.step, **shown)
+        if "loss" in measured:
+            self._tell(progress.step, shown)
+
+    def _tell(self, step: int, shown: dict[str, Any]) -> None:
+        """Print a plain line now and then where no bar can be drawn: in a file, in a pipe."""
+        now = time.monotonic()
+        if not self.bar.console.is_terminal and now - self.told >= TELL_EVERY:
+            self.told = now
+            figures = (
+                f"loss {shown['loss']:.3f}{shown.get('perplexity', '')}, {shown['rate']:,.0f} {self.unit} a second"
+            )
+            said = f"step {step:,} of {self.last_step:,}: {figures}, {shown['memory']:.1f} GiB"
+            self.bar.console.print(said, highlight=False, soft_wrap=True)
 
     def _smooth(self, name: str, measured: dict[str, Any]) -> float:
         earlier, now = self.smoothed.get(name, measured[name]), measured[name]

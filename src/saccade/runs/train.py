@@ -24,6 +24,7 @@ from saccade.tasks import TASKS, devices
 from saccade.tasks import console as watch
 from saccade.tasks.base import Job
 from saccade.training import checkpoints
+from saccade.training.determinism import use_threads
 from saccade.training.distributed import shards
 from saccade.training.distributed.team import Team, join_team
 from saccade.training.loop import Trainer
@@ -44,12 +45,13 @@ S = TypeVar("S", bound=Section)
 LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 
 
-def train(config: Any, folder: Path, console: Console) -> checkpoints.Progress:
+def train(config: Any, folder: Path, console: Console, *, threads: int | None = None) -> checkpoints.Progress:
     """Train in `folder`, or go on with the run there. The same config gives the same weights, interrupted or not.
 
+    On a CPU that holds for the same number of threads: `threads`, or the number that the run began with.
     Under `torchrun` several processes train together; the first one writes and prints, the others end silently.
     """
-    with join_team() as team:
+    with join_team() as team, use_threads(_choose_threads(folder, threads, console)):
         if team.is_first:
             return _train_first(config, folder, console, team)
         try:
@@ -59,6 +61,17 @@ def train(config: Any, folder: Path, console: Console) -> checkpoints.Progress:
         except KeyboardInterrupt:
             raise SystemExit(130) from None
         raise SystemExit(0)
+
+
+def _choose_threads(folder: Path, wanted: int | None, console: Console) -> int:
+    """Return the number of threads: the wanted one, or the run's own, or torch's."""
+    path = folder / "versions.json"
+    earlier = json.loads(path.read_text("utf-8")).get("threads") if path.exists() and _has_learned(folder) else None
+    number = wanted or earlier or torch.get_num_threads()
+    if earlier and number != earlier:
+        said = f"This run had {earlier} threads so far and goes on with {number}"
+        console.print(f"{said}: on a CPU its weights will differ in the last digits from those of {earlier}.")
+    return int(number)
 
 
 def _train_first(config: Any, folder: Path, console: Console, team: Team) -> checkpoints.Progress:
@@ -191,9 +204,14 @@ def _check_same_data(keys: list[str], folder: Path) -> None:
 
 
 def _write_versions(path: Path, options: TrainingOptions) -> None:
-    """Write the versions of libraries, system and device."""
+    """Write the versions of libraries, system and device, and the number of threads."""
     versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
     device = torch.cuda.get_device_name() if options.device.type == "cuda" else platform.processor() or "cpu"
-    place = {"python": platform.python_version(), "system": platform.platform(), "device": device}
+    place = {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "device": device,
+        "threads": torch.get_num_threads(),
+    }
     with replace_file(path) as draft:
         draft.write_text(json.dumps({**versions, **place, "precision": str(options.dtype)}, indent=1), "utf-8")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
-import time
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,18 @@ from rich.console import Console
 from saccade.runs.process import train_command, train_in_process
 from saccade.training import checkpoints
 
-SHARE_BEFORE = 0.2  # of kills that come before the first step, while data are prepared or a checkpoint is read
+KILLED = """
+import os, signal, sys
+from saccade.cli import main
+from saccade.training.loop import Trainer
+last, take_step = int(sys.argv.pop(1)), Trainer._next_step
+def take_step_or_die(self, batches):
+    take_step(self, batches)
+    if self.progress.step == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+Trainer._next_step = take_step_or_die
+main()
+"""  # `saccade train`, killed after a step: a watching parent would come too late where steps take milliseconds
 
 
 class ResumeVerdict(NamedTuple):
@@ -26,71 +38,59 @@ class ResumeVerdict(NamedTuple):
     num_kills: int
 
 
-class RunTimes(NamedTuple):
-    """Seconds from the start to the first step, and from there to the end."""
+def verify(
+    config: Path, overrides: list[str], *, kills: int, steps: int, threads: int | None = None, console: Console
+) -> ResumeVerdict:
+    """Train twice for a few steps, once killed (kill -9) and resumed; compare every byte.
 
-    before: float
-    training: float
-
-
-def verify(config: Path, overrides: list[str], *, kills: int, steps: int, console: Console) -> ResumeVerdict:
-    """Train twice for a few steps, once killed (kill -9) and resumed at random moments; compare every byte."""
-    short = [f"training.max_steps={steps}", f"training.save_every={max(1, steps // 8)}"]
+    The steps of the kills are spread over the run, each between two checkpoints: some steps are always taken twice.
+    """
+    every = max(2, steps // 8)
+    short = [f"training.max_steps={steps}", f"training.save_every={every}"]
     short += [f"training.validate_every={max(1, steps // 2)}", "training.patience=null", "device=cpu"]
-    arguments = [str(config), *overrides, *short]
+    options = [] if threads is None else [f"--threads={threads}"]
     with tempfile.TemporaryDirectory(prefix="saccade-verify-") as name:
         whole, killed = Path(name) / "whole", Path(name) / "killed"
         console.print(f"one run of {steps:,} steps, left alone ...")
-        times = _run_to_end(arguments, whole)
-        arguments = [str(whole / "config.yaml")]  # both runs must use the same chosen values
+        train_in_process([str(config), *overrides, *short, *options], whole)
+        arguments = [str(whole / "config.yaml"), *options]  # both runs must use the same chosen values
         num_kills, is_same = 0, True
+        places = cycle(_places(steps, every))
         while num_kills < kills:
-            if _run_until_killed(arguments, killed, times):
-                num_kills += 1
-                console.print(f"killed at {_where(killed)} ({num_kills} of {kills})")
-            else:  # it ended before the kill: compare it, and start another
+            place = next(places)
+            if _last_checkpoint(killed) > place:  # the next round: compare, and start another
+                train_in_process(arguments, killed)
                 is_same = is_same and _are_same(whole, killed)
                 shutil.rmtree(killed)
+            if _kill_at(place, arguments, killed):
+                num_kills += 1
+                console.print(f"killed in step {place + 1:,}, after {_where(killed)} ({num_kills} of {kills})")
         train_in_process(arguments, killed)
         return ResumeVerdict(is_same and _are_same(whole, killed), steps, num_kills)
 
 
-def _run_to_end(arguments: list[str], folder: Path) -> RunTimes:
-    started = time.monotonic()
-    train_in_process(arguments, folder)
-    training = time.time() - (folder / "versions.json").stat().st_mtime
-    return RunTimes(time.monotonic() - started - training, training)
+def _places(steps: int, every: int) -> list[int]:
+    """Return the steps after which a run is killed: before the first checkpoint, and once between any two."""
+    return [step for step in range(max(1, every // 2), steps, every) if step % every]
 
 
-def _run_until_killed(arguments: list[str], folder: Path, times: RunTimes) -> bool:
-    """Return whether the run was still at work when it was killed."""
-    since = time.time()
-    with subprocess.Popen(
-        train_command(arguments, folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        if random.random() < SHARE_BEFORE:
-            time.sleep(random.uniform(0.0, times.before))
-        else:
-            while process.poll() is None and not _has_begun(folder, since):
-                time.sleep(0.02)
-            time.sleep(random.uniform(0.0, times.training))
-        if process.poll() is None:
-            process.kill()
-            return True
-    if process.returncode:
-        raise RuntimeError(f"training ended with exit code {process.returncode} after a resume")
-    return False
+def _kill_at(step: int, arguments: list[str], folder: Path) -> bool:
+    """Train until a step is done, and kill (-9) at once; return whether the run was still at work."""
+    command = [sys.executable, "-c", KILLED, str(step), *train_command(arguments, folder)[3:]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, -signal.SIGKILL):
+        raise RuntimeError(f"training ended with exit code {done.returncode} after a resume:\n{done.stderr}")
+    return done.returncode == -signal.SIGKILL
 
 
-def _has_begun(folder: Path, since: float) -> bool:
-    """Return whether the first step has begun: the versions are written just before it."""
-    path = folder / "versions.json"
-    return path.exists() and path.stat().st_mtime > since
+def _last_checkpoint(folder: Path) -> int:
+    found = checkpoints.list_checkpoints(folder / "checkpoints")
+    return int(found[-1].stem.removeprefix("step-")) if found else 0
 
 
 def _where(folder: Path) -> str:
-    found = checkpoints.list_checkpoints(folder / "checkpoints")
-    return f"checkpoint {int(found[-1].stem.removeprefix('step-')):,}" if found else "no checkpoint yet"
+    last = _last_checkpoint(folder)
+    return f"checkpoint {last:,}" if last else "no checkpoint yet"
 
 
 def _are_same(whole: Path, killed: Path) -> bool:

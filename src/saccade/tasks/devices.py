@@ -44,7 +44,7 @@ def training_options(config: RunSection, network: nn.Module, team: Team = ALONE)
         if precision == "bfloat16":
             raise UserError("training.precision: 'bfloat16' given; on a CPU RNNs train in float32 (or auto)")
         precision = "float32"
-    return TrainingOptions(seed=config.seed, device=place, dtype=compute_dtype(precision, place), **given)
+    return TrainingOptions(seed=config.seed, device=place, dtype=compute_dtype(precision, place, network), **given)
 
 
 def _check_float8(network: nn.Module, place: torch.device) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,10 +21,12 @@ from saccade.training.adam import Adam
 from saccade.training.averages import MovingAverage, average_files, copy_weights
 from saccade.training.captured import Backward, CapturedBackward
 from saccade.training.checkpoints import Progress
+from saccade.training.determinism import repeat_exactly
 from saccade.training.distributed import shards
 from saccade.training.distributed.gradients import GradientSums
 from saccade.training.distributed.team import ALONE, Team
 from saccade.training.options import Batch, Loss, Plan, Report, TrainingOptions, Validate
+from saccade.training.rate import Rate
 from saccade.training.schedules import SCHEDULES
 from saccade.training.signals import Interrupted, StopRequest, stop_on_signals
 
@@ -93,7 +94,7 @@ class Trainer:
         is_cuda = options.device.type == "cuda"
         self.lag = int(is_cuda)  # an accelerator gets a step before the last one's figures are read
         self.sent: deque[tuple[Stepped, Progress]] = deque()
-        self.read_at = time.perf_counter()
+        self.rate = Rate()
         self.batches = Prefetcher(self._load, depth=2 * options.accumulate if is_cuda else 0)
         self.backward: Backward = EagerBackward(loss, options)
         if options.capture and is_cuda:
@@ -183,7 +184,7 @@ class Trainer:
 
     def run(self, validate: Validate, report: Report) -> Progress:
         """Train to the end. A stop request saves first; a kill costs only the steps since the last checkpoint."""
-        with stop_on_signals() as stop:
+        with stop_on_signals() as stop, repeat_exactly(self.options.device):
             try:
                 self._run(validate, report, stop)
             except KeyboardInterrupt:
@@ -204,8 +205,8 @@ class Trainer:
                 epoch, batches = self.progress.epoch, self.plan.epoch(self.progress.epoch)
             if self._must_validate:
                 self._settle(report)
-                report(self.progress, self._validate(validate, stop))
-                self.read_at = time.perf_counter()
+                with self.rate.pause():
+                    report(self.progress, self._validate(validate, stop))
             else:
                 self._next_step(batches)
                 self._settle(report, leave=self.lag)
@@ -243,8 +244,7 @@ class Trainer:
         while len(self.sent) > leave:
             stepped, progress = self.sent.popleft()
             measured = stepped.read_figures()
-            now = time.perf_counter()
-            rate, self.read_at = stepped.num_items / (now - self.read_at), now
+            rate = self.rate.add(stepped.num_items)
             is_finite = math.isfinite(measured["norm"])
             self._count_skips(is_finite)
             skipped = {} if is_finite else {"skipped": self.progress.skipped}
@@ -318,7 +318,8 @@ class Trainer:
 
     def _save(self) -> None:
         state = (self.model, self.optimizer, self.average.weights, self.progress)
-        checkpoints.save_checkpoint(self.checkpoints, *state, writes=self.team.is_first)
+        with self.rate.pause():
+            checkpoints.save_checkpoint(self.checkpoints, *state, writes=self.team.is_first)
 
     def _count_skips(self, is_finite: bool) -> None:
         self.skipped_in_a_row = 0 if is_finite else self.skipped_in_a_row + 1

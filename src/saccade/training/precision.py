@@ -1,37 +1,54 @@
-"""Tests whether bfloat16 works here and is faster, in a child process: on some CPUs the attempt kills the process."""
+"""Chooses the precision of matrix products from what a device can do and how wide a network is, never by a clock."""
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 
 import torch
+from torch import nn
 
+WIDE = 256  # on a CPU narrower matrices lose more time by their casts than they win (docs/fast.md)
 PROBE = """
-import time, torch
-def seconds(x):
-    x @ x
-    start = time.perf_counter()
-    for _ in range(5):
-        x @ x
-    return time.perf_counter() - start
-x = torch.randn(512, 512)
-assert seconds(x.bfloat16()) < 0.8 * seconds(x)
+import torch
+for rows in (1, 37, 512):
+    x, weight = torch.randn(rows, 512, requires_grad=True), torch.randn(512, 512, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = x @ weight
+    y.float().sum().backward()
+    assert weight.grad.isfinite().all()
 """
 
 
-def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:
-    """Return the dtype of matrix products; `auto` takes bfloat16 where it works and is faster than float32."""
+def compute_dtype(wanted: str, device: torch.device, network: nn.Module | None = None) -> torch.dtype:
+    """Return the dtype of matrix products; `auto` takes bfloat16 where it works and pays."""
     if wanted == "auto":
-        return torch.bfloat16 if _is_faster(device) else torch.float32
+        pays = _pays_on_gpu() if device.type == "cuda" else _multiplies_natively() and _is_wide(network) and _survives()
+        return torch.bfloat16 if pays else torch.float32
     return (
         torch.float32 if wanted == "float32" else torch.bfloat16
     )  # with float8, all but the linear layers is bfloat16
 
 
-def _is_faster(device: torch.device) -> bool:
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    if not torch.backends.mkldnn.is_available():
-        return False
+def _pays_on_gpu() -> bool:
+    return torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def _multiplies_natively() -> bool:
+    """Return whether this CPU has instructions for products of bfloat16; oneDNN emulates them elsewhere, slowly."""
+    has_instructions = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.backends.mkldnn.is_available() and has_instructions
+
+
+def _is_wide(network: nn.Module | None) -> bool:
+    """Return whether most weights are in wide matrices."""
+    weights = [] if network is None else network.parameters()
+    sizes = [(weight.numel(), min(weight.shape)) for weight in weights if weight.dim() == 2]
+    return 2 * sum(size for size, side in sizes if side >= WIDE) > sum(size for size, _ in sizes)
+
+
+@functools.cache
+def _survives() -> bool:
+    """Return whether a child process gets through products of bfloat16: some CPUs advertise AMX and die of it."""
     return subprocess.run([sys.executable, "-c", PROBE], capture_output=True, check=False).returncode == 0

@@ -33,7 +33,7 @@ from saccade.training.loop import Trainer
 Say = Callable[[str], None]
 LANGUAGES = ("de", "en")
 FEW = 8  # pairs for a peer that insists on a validation set
-NEVER = 1 << 40  # steps
+NEVER = (1 << 31) - 1  # steps
 
 
 @final

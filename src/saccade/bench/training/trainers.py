@@ -26,7 +26,7 @@ from saccade.tasks.translate.config import TranslateConfig
 from saccade.training.checkpoints import Progress
 from saccade.training.loop import Trainer
 
-NEVER = 1 << 40  # steps
+NEVER = (1 << 31) - 1  # steps
 RECURRENT_BATCHES, RECURRENT_LENGTH = (80, 512), 30
 
 

@@ -1,0 +1,81 @@
+"""A training on a CPU repeats bit by bit: no clock and no race between threads decides anything."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from saccade.training import precision
+from saccade.training.determinism import repeat_exactly, use_threads
+from saccade.training.rate import Rate
+
+CPU = torch.device("cpu")
+
+
+def test_gradients_of_an_index_do_not_depend_on_which_thread_comes_first() -> None:
+    index, given = torch.arange(4000) % 7, torch.randn(4000, 101, generator=torch.Generator().manual_seed(1))
+
+    def gradient() -> torch.Tensor:
+        table = torch.zeros(7, 101, requires_grad=True)
+        table[index].backward(given)
+        assert table.grad is not None
+        return table.grad
+
+    with use_threads(2), repeat_exactly(CPU):
+        first = gradient()
+        assert all(torch.equal(gradient(), first) for _ in range(20))
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_threads_are_set_and_given_back() -> None:
+    before = torch.get_num_threads()
+    with use_threads(before + 1):
+        assert torch.get_num_threads() == before + 1
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(
+    ("has_it", "width", "wanted"), [(True, 256, "bfloat16"), (True, 64, "float32"), (False, 256, "float32")]
+)
+def test_auto_precision_asks_what_the_processor_has_and_how_wide_a_network_is(
+    monkeypatch: pytest.MonkeyPatch, has_it: bool, width: int, wanted: str
+) -> None:
+    monkeypatch.setattr(precision, "_multiplies_natively", lambda: has_it)
+    monkeypatch.setattr(precision, "_survives", lambda: True)
+    network = nn.Sequential(nn.Linear(width, width), nn.Linear(width, 3))
+    assert precision.compute_dtype("auto", CPU, network) == getattr(torch, wanted)
+
+
+def test_auto_precision_is_float32_where_bfloat16_kills(monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_: Any, **__: Any) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.CompletedProcess([], -4)
+
+    monkeypatch.setattr(precision, "_multiplies_natively", lambda: True)
+    monkeypatch.setattr(subprocess, "run", die)
+    precision._survives.cache_clear()
+    assert precision.compute_dtype("auto", CPU, nn.Linear(256, 256)) == torch.float32
+    precision._survives.cache_clear()
+    assert "time" not in precision.PROBE
+
+
+def test_a_rate_is_items_over_seconds_without_bursts_and_pauses() -> None:
+    now = 0.0
+    rate = Rate(lambda: now)
+    for _ in range(5):  # two steps a second, read in pairs
+        now += 0.999
+        rate.add(100)
+        now += 0.001
+        shown = rate.add(100)
+    assert shown == pytest.approx(200)
+    with rate.pause():
+        now += 1000
+    now += 1
+    assert rate.add(200) == pytest.approx(200)
+    for _ in range(11):
+        now += 1
+        shown = rate.add(50)
+    assert shown == pytest.approx(50)  # the old ones are forgotten
