@@ -23,9 +23,11 @@ OPTION_NAMES = (  # the keywords that `choose_options` takes
 def choose_options(default: BeamOptions, given: Mapping[str, Any]) -> BeamOptions | SamplingOptions:
     """Put the keywords of a call over the default options: those of a beam, or with `sample=True` those of samples.
 
-    An option that has no effect is refused, not ignored.
+    `beam` is the command line's name of `width`. An option that has no effect is refused, not ignored.
     """
-    named = {name: value for name, value in given.items() if name != "sample"}
+    if "beam" in given and "width" in given:
+        raise UserError("beam and width: both given; they are two names of one option")
+    named = {"width" if name == "beam" else name: value for name, value in given.items() if name != "sample"}
     kind = SamplingOptions if given.get("sample", False) else BeamOptions
     names = [field.name for field in fields(kind)]
     for name in named:

@@ -1,0 +1,15 @@
+"""Options have the command line's names in Python too."""
+
+from __future__ import annotations
+
+import pytest
+
+from saccade.decoding import BeamOptions, choose_options
+from saccade.errors import UserError
+
+
+def test_beam_is_another_name_of_width() -> None:
+    default = BeamOptions(width=4)
+    assert choose_options(default, {"beam": 2}) == choose_options(default, {"width": 2}) != default
+    with pytest.raises(UserError, match="beam and width: both given"):
+        choose_options(default, {"beam": 2, "width": 2})
