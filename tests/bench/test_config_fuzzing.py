@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from saccade.bench.configs import fuzzing, mutations, samples
 
@@ -27,8 +29,8 @@ def test_the_same_seed_gives_the_same_mutations(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(samples.SAMPLES))
 def test_every_sample_is_valid_before_it_is_mutated(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuzzing.samples, "SAMPLES", {name: samples.SAMPLES[name]})
-    monkeypatch.setattr(mutations, "change_config", lambda content, *_: (fuzzing.yaml.safe_dump(content).encode(), ""))
+    monkeypatch.setattr(samples, "SAMPLES", {name: samples.SAMPLES[name]})
+    monkeypatch.setattr(mutations, "change_config", lambda content, *_: (yaml.safe_dump(content).encode(), ""))
     monkeypatch.setattr(mutations, "change_file", lambda *_: "")
     assert fuzzing.fuzz_configs(1).codes == {0: 1}
 
@@ -61,10 +63,10 @@ def test_a_hang_and_what_is_left_behind_are_seen(monkeypatch: pytest.MonkeyPatch
     assert "no end after" in str(fuzzing.fuzz_configs(1).bad[0].problem)
 
     def leave() -> None:
-        run = Path(fuzzing.sys.argv[-1])
+        run = Path(sys.argv[-1])
         run.mkdir(parents=True)
         (run / "config.yaml").touch()
-        print("saccade: no", file=fuzzing.sys.stderr)
+        print("saccade: no", file=sys.stderr)
         raise SystemExit(2)
 
     monkeypatch.setattr(fuzzing, "main", leave)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import yaml
 from pydantic import BaseModel
 
 from saccade.tasks import TASKS
@@ -34,7 +35,7 @@ def _tsv(folder: Path) -> dict[str, Any]:
     data = {"train": [{"source": f"{folder}/train.tsv.gz", "weight": 2.0}], "valid": {"source": f"{folder}/valid.tsv"}}
     model = {"kind": "rnn", "width": 8, "embedding_width": 4}
     return {
-        "task": "translate",
+        **yaml.safe_load("task: translate"),
         "data": data,
         "tokenizer": {"kind": "characters"},
         "model": model,
@@ -56,7 +57,7 @@ def _labels(folder: Path) -> dict[str, Any]:
     data = {"train": f"{folder}/rows.tsv", "valid": f"{folder}/rows.tsv", "columns": {"label": 0, "text": 1}}
     model = {"width": 4, "embedding_width": 3}
     return {
-        "task": "classify",
+        **yaml.safe_load("task: classify"),
         "data": data,
         "tokenizer": {"kind": "words"},
         "model": model,
@@ -67,13 +68,18 @@ def _labels(folder: Path) -> dict[str, Any]:
 def _tags(folder: Path) -> dict[str, Any]:
     (folder / "rows.txt").write_text("a B-X\nb O\nc I-X\n\n" * 4, "utf-8")
     data = {"train": f"{folder}/rows.txt", "valid": f"{folder}/rows.txt"}
-    return {"task": "tag", "data": data, "model": {"width": 4, "word_width": 3, "character_width": 4}}
+    return {**yaml.safe_load("task: tag"), "data": data, "model": {"width": 4, "word_width": 3, "character_width": 4}}
 
 
 def _shapes(folder: Path) -> dict[str, Any]:
     del folder
     data = {"kind": "shapes", "side": 24, "train": 8, "valid": 2, "test": 2}
-    return {"task": "caption", "data": data, "model": {"width": 8, "embedding_width": 4}, "decoding": {"max_length": 5}}
+    return {
+        **yaml.safe_load("task: caption"),
+        "data": data,
+        "model": {"width": 8, "embedding_width": 4},
+        "decoding": {"max_length": 5},
+    }
 
 
 def _glimpses(folder: Path) -> dict[str, Any]:
@@ -81,7 +87,7 @@ def _glimpses(folder: Path) -> dict[str, Any]:
     np.savez(folder / "rows.npz", images=pixels, labels=np.arange(8) % 2)
     data = {"train": {"images": f"{folder}/rows.npz"}, "valid": {"images": f"{folder}/rows.npz"}}
     model = {"patch": 4, "num_glimpses": 2, "width": 8, "glimpse_width": 8}
-    return {"task": "glimpse", "data": data, "model": model, "training": {"batch_size": 4}}
+    return {**yaml.safe_load("task: glimpse"), "data": data, "model": model, "training": {"batch_size": 4}}
 
 
 SAMPLES: dict[str, Callable[[Path], dict[str, Any]]] = {
@@ -97,7 +103,7 @@ SAMPLES: dict[str, Callable[[Path], dict[str, Any]]] = {
 
 def known_fields(content: dict[str, Any]) -> dict[str, list[str]]:
     """Return the names of all fields of a config's task, by section."""
-    config = TASKS[content.get("task", "translate")].config
+    config = TASKS[content.get("task", next(iter(TASKS)))].config
     found = {"": list(config.model_fields)}
     for name, field in config.model_fields.items():
         if names := sorted({one for section in _sections(field.annotation) for one in section.model_fields}):
