@@ -66,7 +66,7 @@ def test_a_hang_and_what_is_left_behind_are_seen(monkeypatch: pytest.MonkeyPatch
         run = Path(sys.argv[-1])
         run.mkdir(parents=True)
         (run / "config.yaml").touch()
-        print("saccade: no", file=sys.stderr)
+        sys.stderr.write("saccade: no\n")
         raise SystemExit(2)
 
     monkeypatch.setattr(fuzzing, "main", leave)

@@ -225,11 +225,20 @@ def test_a_signal_in_validation_stops_at_once_and_validates_again(tmp_path: Path
 
 
 def test_bfloat16_is_probed_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "PROBE", "import os; os.abort()")  # as an illegal instruction would
-    assert precision.compute_dtype("auto", torch.device("cpu")) == torch.float32
-    monkeypatch.setattr(precision, "PROBE", "")
-    assert precision.compute_dtype("auto", torch.device("cpu")) == torch.bfloat16
-    assert precision.compute_dtype("float32", torch.device("cpu")) == torch.float32
+    cpu, wide = torch.device("cpu"), torch.nn.Linear(256, 512)
+    monkeypatch.setattr(precision, "_multiplies_natively", lambda: True)
+    for probe, expected in (
+        ("import os; os.abort()", torch.float32),
+        ("", torch.bfloat16),
+    ):  # as an illegal instruction
+        monkeypatch.setattr(precision, "PROBE", probe)
+        precision._survives.cache_clear()
+        assert precision.compute_dtype("auto", cpu, wide) == expected
+    assert precision.compute_dtype("auto", cpu, torch.nn.Linear(255, 512)) == torch.float32
+    assert precision.compute_dtype("float32", cpu, wide) == torch.float32
+    monkeypatch.setattr(precision, "_multiplies_natively", lambda: False)
+    assert precision.compute_dtype("auto", cpu, wide) == torch.float32
+    precision._survives.cache_clear()
 
 
 def test_the_batch_size_is_found_by_trying() -> None:
@@ -292,7 +301,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     checkpoints.save_weights(tmp_path / "model.safetensors", model)
     del model.encoder[0]  # type: ignore[operator, union-attr]
     with pytest.raises(
-        UserError, match=r"checkpoint: these weights belong to another model .*; only one of them has encoder\.0"
+        UserError, match=r"model.safetensors: these weights belong to another model .*; only one of them has encoder\.0"
     ):
         checkpoints.load_weights(tmp_path / "model.safetensors", model)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch.utils import deterministic
+from torch.utils import deterministic as _module
+
+deterministic: Any = _module  # its settings are properties that mypy doesn't see
 
 
 @contextmanager
