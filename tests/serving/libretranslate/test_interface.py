@@ -44,7 +44,7 @@ def test_a_translation_has_the_fields_that_were_asked_for(
     )
     assert len(rows) == (2 if is_list else 1)
     for row in rows:
-        wanted = {"translatedText": str}
+        wanted: dict[str, type] = {"translatedText": str}
         wanted |= {"alternatives": list} if alternatives else {}
         wanted |= {"detectedLanguage": dict} if source == "auto" else {}
         assert {name: type(value) for name, value in row.items()} == wanted
