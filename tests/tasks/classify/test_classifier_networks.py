@@ -11,10 +11,10 @@ import pytest
 import torch
 from rich.console import Console
 
-import saccade
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
+from saccade.runs.load import load_run
 from saccade.tasks.classify.config import ClassifyConfig
 from saccade.tasks.classify.task import examine, load, prepare
 
@@ -68,7 +68,7 @@ def test_every_part_trains_and_is_loaded_again(tmp_path: Path, model: dict[str, 
     path.write_text(json.dumps(content), "utf-8")
     config = config_file.load_config(path)
     train.train(config, tmp_path / "run", CONSOLE)
-    predictor = saccade.load(tmp_path / "run")
+    predictor = load_run(tmp_path / "run")
     assert predictor.labels == ["answer", "claim", "question"]
     found = predictor.predict(
         list(predictor.read(tmp_path / "a.tsv")), attention=model["pooling"] != "last" if "pooling" in model else True
@@ -96,7 +96,7 @@ def test_several_labels_are_learned_and_loaded_again(tmp_path: Path) -> None:
     }
     config = config_of(tmp_path, data=files, training=training)
     train.train(config, tmp_path / "run", console=CONSOLE)
-    model = saccade.load(tmp_path / "run")
+    model = load_run(tmp_path / "run")
     (found,) = model.predict(["the goal star"])
     assert sorted(found.labels) == ["sky", "sport"]
     part = examine(config, model)
@@ -113,7 +113,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
     whole = config_of(tmp_path, model=dropouts, **options)
     train.train(whole, tmp_path / "parts", CONSOLE)
     train.train(whole, tmp_path / "whole", CONSOLE)
-    parts, once = (saccade.load(tmp_path / name).network.state_dict() for name in ("parts", "whole"))
+    parts, once = (load_run(tmp_path / name).network.state_dict() for name in ("parts", "whole"))
     assert all(torch.equal(parts[name], once[name]) for name in once)
 
 

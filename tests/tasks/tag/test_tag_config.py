@@ -8,11 +8,11 @@ import pytest
 import torch
 from rich.console import Console
 
-import saccade
 from saccade.data.tags.lexicon import Lexicon
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
+from saccade.runs.load import load_run
 from saccade.tasks.base import Job
 from saccade.tasks.tag import task
 from saccade.tasks.tag.config import TagConfig
@@ -78,7 +78,7 @@ def test_further_columns_are_learned_from(tmp_path: Path) -> None:
         training={"max_steps": 60, "validate_every": 60, "learning_rate": 0.02, "warmup_steps": 5},
     )
     train.train(config, tmp_path / "run", Console(quiet=True))
-    model = saccade.load(tmp_path / "run")
+    model = load_run(tmp_path / "run")
     assert model.evaluate([tmp_path / "valid.txt"]).scores["accuracy"] == 100
     (tmp_path / "x.tsv").write_text("same\tdown\tA\nsame\tup\tA\n")
     assert [one.tags for one in model.predict(model.read(tmp_path / "x.tsv"))] == [("B", "A")]
@@ -93,7 +93,7 @@ def test_words_and_tags_in_two_files(tmp_path: Path) -> None:
     training: dict[str, object] = {"max_steps": 40, "validate_every": 40, "learning_rate": 0.02, "warmup_steps": 5}
     config = config_of(tmp_path, data={"train": pair, "valid": pair}, training=training)
     train.train(config, tmp_path / "run", Console(quiet=True))
-    model = saccade.load(tmp_path / "run")
+    model = load_run(tmp_path / "run")
     assert model.evaluate([tmp_path / "words", tmp_path / "tags"]).scores["accuracy"] == 100
     with pytest.raises(UserError, match="files: 1 given; allowed: two, one with words and one with tags"):
         model.evaluate([tmp_path / "words"])

@@ -18,10 +18,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import saccade
 from runs import WORDS, make_run
 from saccade.cli import app
 from saccade.errors import UserError
+from saccade.runs.load import load_run
 from saccade.tasks.translate import predictor
 from saccade.tasks.translate.scoring import scores
 
@@ -36,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_stream_is_what_predict_gives_and_reads_no_further_than_its_window(run: Path) -> None:
-    translator, num_read = saccade.load(run), 0
+    translator, num_read = load_run(run), 0
 
     def lines() -> Iterator[str]:
         nonlocal num_read
@@ -51,7 +51,7 @@ def test_a_stream_is_what_predict_gives_and_reads_no_further_than_its_window(run
 
 
 def test_samples_depend_on_seed_and_text_alone(run: Path) -> None:
-    translator = saccade.load(run)
+    translator = load_run(run)
     together = translator.predict(LINES, sample=True, temperature=2.0, seed=3)
     assert [translator.predict([line], sample=True, temperature=2.0, seed=3)[0].text for line in LINES[-5:]] == [
         found.text for found in together[-5:]
@@ -79,11 +79,11 @@ def test_samples_depend_on_seed_and_text_alone(run: Path) -> None:
 )
 def test_what_has_no_effect_is_refused(run: Path, decoding: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        saccade.load(run).predict(["a b", "c"], **decoding)
+        load_run(run).predict(["a b", "c"], **decoding)
 
 
 def test_outputs_begin_with_their_prefixes_even_with_unknown_words(run: Path) -> None:
-    translator = saccade.load(run)
+    translator = load_run(run)
     for width in (1, 4):
         found = translator.predict(["a b", "c d e", "", "f"], prefixes=["g unheard h", "", "a", "b"], width=width)
         assert found[0].text.startswith("g unheard h")
@@ -94,7 +94,7 @@ def test_outputs_begin_with_their_prefixes_even_with_unknown_words(run: Path) ->
 
 
 def test_attention_comes_on_request(run: Path) -> None:
-    translator = saccade.load(run)
+    translator = load_run(run)
     plain = translator.predict(["a b c", "", "d e"])
     found = translator.predict(["a b c", "", "d e"], attention=True)
     assert [one.text for one in found] == [one.text for one in plain]
@@ -115,7 +115,7 @@ def test_attention_comes_on_request(run: Path) -> None:
 @pytest.mark.parametrize("attention", ["none", "bahdanau", "luong"])
 def test_recurrent_models_decode_alike(attention: str, run: Path, tmp_path: Path) -> None:
     model = {"kind": "rnn", "width": 16, "embedding_width": 16, "num_layers": 1, "attention": attention}
-    translator = saccade.load(make_run(tmp_path / "rnn", model=model))
+    translator = load_run(make_run(tmp_path / "rnn", model=model))
     for decoding in ({"width": 1}, {"width": 3}, {"sample": True, "temperature": 2.0}):
         together = translator.predict(LINES, **decoding)
         alone = [translator.predict([line], **decoding)[0] for line in LINES[-3:]]
@@ -127,23 +127,23 @@ def test_recurrent_models_decode_alike(attention: str, run: Path, tmp_path: Path
         weight_TS = translator.predict(["a b"], attention=True)[0].attention
         assert weight_TS is not None
         assert weight_TS.shape[1] == 3
-    assert len(saccade.load(run, tmp_path / "rnn").predict(LINES, attention=True)) == len(LINES)
+    assert len(load_run(run, tmp_path / "rnn").predict(LINES, attention=True)) == len(LINES)
 
 
 def test_an_ensemble_of_equals_is_the_run_and_tokenizers_must_agree(run: Path, tmp_path: Path) -> None:
-    alone, twice = (translator.predict(LINES) for translator in (saccade.load(run), saccade.load(run, run)))
+    alone, twice = (translator.predict(LINES) for translator in (load_run(run), load_run(run, run)))
     assert [found.text for found in alone] == [found.text for found in twice]
-    other = saccade.load(run, make_run(tmp_path / "same", "seed=5")).predict(LINES, attention=True)
+    other = load_run(run, make_run(tmp_path / "same", "seed=5")).predict(LINES, attention=True)
     assert [found.text for found in alone] != [found.text for found in other]
     stranger = make_run(tmp_path / "stranger", words=[*WORDS, "x"])
     with pytest.raises(
         UserError, match=r"stranger: its source tokenizer differs from that of .*run; an ensemble shares"
     ):
-        saccade.load(run, stranger)
+        load_run(run, stranger)
 
 
 def test_sources_that_are_too_long_are_cut_with_a_warning(run: Path) -> None:
-    translator = replace(saccade.load(run), max_source_length=4)
+    translator = replace(load_run(run), max_source_length=4)
     with pytest.warns(UserWarning, match=r"line 5 has 1,200 tokens; only the first 4 are read \(max_source_length\)"):
         *_, found = translator.stream(["a", "b", "", "c d", "a b c d " * 300], window=2)
     assert found.text == translator.predict(["a b c d"])[0].text
@@ -152,7 +152,7 @@ def test_sources_that_are_too_long_are_cut_with_a_warning(run: Path) -> None:
 def test_learned_positions_bound_both_sides(tmp_path: Path) -> None:
     learned = make_run(tmp_path / "learned", "model.positions=learned", "data.max_length=8")
     with pytest.warns(UserWarning, match="only the first 31 are read"):
-        (found,) = saccade.load(learned).predict(["a b c d e f g h " * 10], min_length=31)
+        (found,) = load_run(learned).predict(["a b c d e f g h " * 10], min_length=31)
     assert len(found.log_probabilities) <= 32
 
 
