@@ -105,7 +105,7 @@ def test_batch_mates_change_nothing_and_weights_come_with_seconds(place: Path) -
 
 def test_what_is_stored_is_what_is_read_anew(place: Path) -> None:
     config = config_file.load_config(place / "run" / "config.yaml")
-    valid = corpus(config.data.valid, "data.valid")
+    valid = corpus(config, config.data.valid, "data.valid")
     stored = sound.recordings(valid, config.features.mel, place / ".data", Console(quiet=True))
     source = load_run(place / "run").source
     pair = next(iter(valid.pairs()))

@@ -16,7 +16,16 @@ from torch import Tensor, nn
 
 from saccade.data.batches import decoder_input, pad_sources
 from saccade.data.sound.recordings import Sounds, find_sounds, pad_frames, rebase_paths
-from saccade.data.text.corpus import Corpus, Pair, clean, decode_clean_lines, read_lines
+from saccade.data.text.corpus import (
+    BY_NAME,
+    Corpus,
+    Pair,
+    PairColumns,
+    clean,
+    decode_clean_lines,
+    place_of_row,
+    read_side,
+)
 from saccade.data.text.tokenizer import END, SPECIAL, Tokenizer
 from saccade.decoding import (
     OPTION_NAMES,
@@ -31,6 +40,7 @@ from saccade.decoding import (
     search,
 )
 from saccade.errors import UserError
+from saccade.inspection.align.aligner import read_pairs
 from saccade.inspection.insight import Head, Insight
 from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
@@ -78,6 +88,7 @@ class Translator(Predictor):
     dtype: torch.dtype | None = None  # what a CUDA device writes in; None: what the weights are
     texts: str = "auto"  # what its sources are, as its config says
     judgement: Judgement = DEFAULT_JUDGEMENT
+    columns: PairColumns = BY_NAME  # of files with both sides
 
     @property
     def traits(self) -> Traits:
@@ -145,16 +156,25 @@ class Translator(Predictor):
         return look.look_at(self, given, options, kinds=kinds, norms=norms, is_given=targets is not None)
 
     def read(self, source: Path | None) -> Iterator[str]:
-        """The lines of a file, or of the standard input; files that a list names are looked up from where it lies.
+        """The sources of a file, as in training, or the lines of the standard input.
 
-        A model that hears also reads one sound file, or a folder of them.
+        Files that a list names are looked up from where it lies. A model that hears also reads one sound file, or a
+        folder of them.
         """
-        if source is not None and isinstance(self.source, Sounds) and (sounds := find_sounds(source)) is not None:
+        if source is None:
+            return decode_clean_lines("standard input", sys.stdin.buffer)
+        if not isinstance(self.source, Sounds):
+            return read_side(source, self.columns)
+        if (sounds := find_sounds(source)) is not None:
             return iter(sounds)
-        lines = decode_clean_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
-        if source is None or not isinstance(self.source, Sounds):
-            return lines
-        return rebase_paths(lines, source.parent, lambda row: f"{source}:{row + 1}")
+        place = partial(place_of_row, source, self.columns)
+        return rebase_paths(read_side(source, self.columns), source.parent, place)
+
+    def read_targets(self, path: Path) -> Iterator[str]:
+        return read_side(path, self.columns, "target")
+
+    def read_pairs(self, source: Path, target: Path | None) -> Iterator[Pair]:
+        return read_pairs(source, target, self.columns)
 
     def pairs(self, corpus: Corpus) -> Iterator[Pair]:
         """A corpus as it is read here: the names of a list of sounds are looked up from where it lies."""
@@ -177,7 +197,8 @@ class Translator(Predictor):
         judgement = Judgement(self.judgement.metric, check_tokenize(tokenize or self.judgement.tokenize))
         if len(paths) > 2:
             raise UserError(f"{paths[2]}: one file too many; allowed: a source and its target, or one with both sides")
-        pairs = list(self.pairs(Corpus(*map(str, paths))))
+        source, target = [*map(str, paths), None][:2]
+        pairs = list(self.pairs(Corpus(str(source), target, columns=self.columns)))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
         outputs = [found.text for found in watch(self.stream(sources, **decoding), len(pairs))]
         found = scores.score_texts(outputs, references, tokenize=judgement.tokenize)

@@ -37,13 +37,13 @@ Sides = tuple[SentencePiece | Vocabulary | Sounds, SentencePiece | Vocabulary]
 
 def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     """Everything a run needs; held-out text is read first, so that a mistake in it shows before anything is learned."""
-    held_out = corpora.held_out(config.data)
+    held_out = corpora.held_out(config)
     if config.features is not None:
         for held in held_out:
             sound.files_of(*held)
     both, root = sides(config, corpora.tokenizers(config, folder, console)), folder.parent / ".data"
     stores, recordings = _stores(config, both, root, console)
-    corpora.say(config.data, stores[: len(config.data.corpora)], held_out, console)
+    corpora.say(config, stores[: len(config.data.corpora)], held_out, console)
     network = model(config, both)
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
@@ -132,6 +132,7 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         dtype=dtype,
         texts=config.texts,
         judgement=Judgement(config.training.metric, config.training.bleu_tokenize),
+        columns=config.pair_columns,
     )
 
 
@@ -148,7 +149,9 @@ class Outputs(NamedTuple):
 def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     """The scores of a model on its test set, or on the validation set where there is none."""
     name = "test" if config.data.test else "valid"
-    pairs = [pair for pair in translator.pairs(corpora.corpus(config.data.test or config.data.valid)) if all(pair)]
+    pairs = [
+        pair for pair in translator.pairs(corpora.corpus(config, config.data.test or config.data.valid)) if all(pair)
+    ]
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     written = [found.text for found in translator.predict(sources)]
     tokenize = config.training.bleu_tokenize

@@ -45,7 +45,7 @@ def settle_metric(config: TranslateConfig, valid: HeldOut, console: Console) -> 
     if config.features is not None:
         choice = MetricChoice("wer", "targets are what was said")
     else:
-        firsts = (itertools.islice(pairs.pairs(), NUM_TOLD) for pairs in training_corpora(config.data))
+        firsts = (itertools.islice(pairs.pairs(), NUM_TOLD) for pairs in training_corpora(config))
         choice = choose_metric(itertools.chain(*firsts, valid.pairs))
     say(console, f"metric: {choice.metric} ({choice.reason})")
     return config.model_copy(update={"training": training.model_copy(update={"metric": choice.metric})})
