@@ -134,7 +134,8 @@ class TrainingSection(Section):
     validate_every: Positive = 500
     save_every: Positive = 500
     patience: Positive | None = Field(
-        default=None, description="Number of validations without a better score after which training ends."
+        default=None,
+        description="Number of validations without a better score, or an equal one at a lower loss, that end training.",
     )
     tensorboard: bool = False
 

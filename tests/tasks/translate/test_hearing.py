@@ -137,7 +137,7 @@ def test_the_command_line_predicts_evaluates_and_draws(place: Path, tmp_path: Pa
     assert len(lines) == 3
     assert (tmp_path / "3.png").read_bytes().startswith(b"\x89PNG")
     found = json.loads(RUNNER.invoke(app, ["evaluate", run, str(place / "valid.tsv"), "--json"]).stdout)
-    assert {"wer", "bleu", "chrf", "exactly_right", "monotonic", "by_length"} <= set(found)
+    assert {"wer", "bleu", "chrf", "exact", "monotonic", "by_length"} <= set(found)
     assert sum(row["num_pairs"] for row in found["by_length"]) == found["num_pairs"] == 4
     shown = RUNNER.invoke(app, ["evaluate", run, str(place / "valid.tsv")]).stdout
     assert f"word error {found['wer']:.2f}%" in shown

@@ -170,8 +170,11 @@ class TranslateTraining(base.TrainingSection):
         description="Each batch is read twice under other dropout, and so much of the answers' disagreement joins the "
         "loss (R-Drop, Wu 2021; 5 there). It makes small corpora go further, for twice the work.",
     )
-    metric: Literal["bleu", "chrf", "wer", "loss"] = Field(
-        default="bleu", description="What the best model is best at; wer is the word error rate."
+    metric: Literal["auto", "bleu", "chrf", "exact", "wer", "rouge", "loss"] = Field(
+        default="auto",
+        description="What the best model is best at; of equal ones the loss decides. exact: the share of outputs equal "
+        "to their references; wer: word errors; rouge: ROUGE-L. auto: exact for answers of few words, wer where all "
+        "are written with few different words, rouge for summaries, chrf for scripts without spaces, else bleu.",
     )
     bleu_tokenize: Annotated[str, one_of(BLEU.TOKENIZERS)] = Field(
         default="13a", description="sacreBLEU's tokenizer; none for text that is tokenised."

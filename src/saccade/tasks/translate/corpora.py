@@ -61,9 +61,8 @@ def held_out_corpora(config: TranslateConfig, name: SetName) -> list[Corpus]:
         return [_corpus(config, files, name)]
     whole = _whole_corpora(config)
     limit = _find_limit(config, whole)
-    return (
-        [] if limit is None else [replace(one, name=name, part=PartOfPairs(limit, is_held_out=True)) for one in whole]
-    )
+    assert limit is not None
+    return [replace(one, name=name, part=PartOfPairs(limit, is_held_out=True)) for one in whole]
 
 
 def _whole_corpora(config: TranslateConfig) -> list[Corpus]:

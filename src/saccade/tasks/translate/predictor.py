@@ -47,9 +47,11 @@ from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on
 from saccade.tasks.texts import batch_by_length, pair_texts, windows
-from saccade.tasks.translate import bleu, hearing, look, trust
+from saccade.tasks.translate import hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
 from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult
+from saccade.tasks.translate.scoring import scores
+from saccade.tasks.translate.scoring.metrics import DEFAULT_JUDGEMENT, Judgement, check_tokenize
 from saccade.tasks.translate.word_weights import TranslatorAttention
 
 WINDOW = 2048  # lines that are sorted by length together
@@ -85,6 +87,7 @@ class Translator(Predictor):
     aligning: Head | None = None  # the head that aligns words best, where it is known
     dtype: torch.dtype | None = None  # what a CUDA device writes in; None: what the weights are
     texts: str = "auto"  # what its sources are, as its config says
+    judgement: Judgement = DEFAULT_JUDGEMENT
     columns: PairColumns = BY_NAME  # of files with both sides
 
     @property
@@ -186,27 +189,28 @@ class Translator(Predictor):
         self,
         paths: Sequence[Path],
         *,
-        tokenize: str = "13a",
+        tokenize: str | None = None,
         watch: Watch = pass_on,
         **decoding: Any,
     ) -> Evaluation:
-        """BLEU, chrF and word errors of line-aligned files, or of one with both sides; `watch` sees outputs go by."""
-        bleu.check_tokenize(tokenize)
+        """Score line-aligned files, or one with both sides: the run's metric is first. `watch` sees outputs go by."""
+        judgement = Judgement(self.judgement.metric, check_tokenize(tokenize or self.judgement.tokenize))
         if len(paths) > 2:
             raise UserError(f"{paths[2]}: one file too many; allowed: a source and its target, or one with both sides")
         source, target = [*map(str, paths), None][:2]
         pairs = list(self.pairs(Corpus(str(source), target, columns=self.columns)))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
         outputs = [found.text for found in watch(self.stream(sources, **decoding), len(pairs))]
-        scores = bleu.score_texts(outputs, references, tokenize=tokenize)
+        found = scores.score_texts(outputs, references, tokenize=judgement.tokenize)
+        shown = scores.choose_shown(judgement, references)
+        lines, figures = scores.describe_scores(found, shown), {"num_pairs": len(pairs), **found._asdict()}
         if isinstance(self.source, Sounds):
-            return hearing.evaluation(self, pairs, outputs, scores)
-        by_length = bleu.score_by_length(sources, outputs, references, tokenize=tokenize)
-        rows = [{"label": row.label, **row._asdict()} for row in by_length]
+            return hearing.evaluation(self, pairs, outputs, lines, figures)
+        by_length = scores.score_by_length(sources, outputs, references, tokenize=judgement.tokenize)
         return Evaluation(
-            {"num_pairs": len(pairs), **scores._asdict(), "by_length": rows},
-            [*bleu.describe_scores(scores), "", *bleu.table(by_length)],
-            lambda path: bleu.plot(by_length, path),
+            {**figures, "by_length": [row.plain() for row in by_length]},
+            [*lines, "", *scores.table(by_length, shown[:2])],
+            lambda path: scores.plot(by_length, path, shown[0]),
         )
 
     def num_pieces(self, text: str) -> int:
