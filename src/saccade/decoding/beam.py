@@ -39,7 +39,8 @@ class BeamOptions(DecodingOptions):
         super().__post_init__()
         check_at_least(self, width=1)
         if self.num_best > self.width:
-            raise UserError(f"num_best: {self.num_best} given; a beam of {self.width} holds no more than its width")
+            said = f"num_best: {self.num_best} given; a beam of {self.width} holds no more than its width"
+            raise UserError(f"{said}, so give a wider beam, or sample")
 
 
 @torch.inference_mode()

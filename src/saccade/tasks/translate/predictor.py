@@ -50,7 +50,7 @@ from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on
 from saccade.tasks.texts import batch_by_length, pair_texts, windows
 from saccade.tasks.translate import hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
-from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult
+from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult, join_best
 from saccade.tasks.translate.scoring import scores
 from saccade.tasks.translate.scoring.metrics import DEFAULT_JUDGEMENT, Judgement, check_tokenize
 from saccade.tasks.translate.word_weights import TranslatorAttention
@@ -112,8 +112,8 @@ class Translator(Predictor):
     def predict(
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
     ) -> list[TranslationResult]:
-        """The best output for each text."""
-        return [best[0] for best in self.predict_best(texts, prefixes=prefixes, **decoding)]
+        """The best output for each text; with `num_best`, the others are its `others`."""
+        return [join_best(best) for best in self.predict_best(texts, prefixes=prefixes, **decoding)]
 
     def predict_best(
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
@@ -125,7 +125,7 @@ class Translator(Predictor):
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
     ) -> Iterator[TranslationResult]:
         """Outputs in the order of the lines, in memory that doesn't grow with their number."""
-        return (best[0] for best in self.stream_best(lines, prefixes=prefixes, **decoding))
+        return (join_best(best) for best in self.stream_best(lines, prefixes=prefixes, **decoding))
 
     def stream_best(
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, window: int = WINDOW, **decoding: Any
