@@ -45,13 +45,13 @@ from saccade.inspection.insight import Head, Insight
 from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
-from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on
+from saccade.tasks.base import Evaluation, Portable, Predictor, Traits, Watch, pass_on
 from saccade.tasks.texts import batch_by_length, pair_texts, windows
 from saccade.tasks.translate import hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
 from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult
 from saccade.tasks.translate.scoring import scores
-from saccade.tasks.translate.scoring.metrics import DEFAULT_JUDGEMENT, Judgement, check_tokenize
+from saccade.tasks.translate.scoring.metrics import DEFAULT_JUDGEMENT, METRICS, Judgement, check_tokenize, measure
 from saccade.tasks.translate.word_weights import TranslatorAttention
 
 WINDOW = 2048  # lines that are sorted by length together
@@ -89,6 +89,7 @@ class Translator(Predictor):
     texts: str = "auto"  # what its sources are, as its config says
     judgement: Judgement = DEFAULT_JUDGEMENT
     columns: PairColumns = BY_NAME  # of files with both sides
+    languages: tuple[str, str] | None = None  # what it translates into what
 
     @property
     def traits(self) -> Traits:
@@ -221,6 +222,19 @@ class Translator(Predictor):
 
     def trust_test(self) -> TrustTest:
         return TrustTest(WriterSubject(self.model), partial(trust.make_cases, self))
+
+    def portable(self) -> Portable:
+        metrics = dict.fromkeys((self.judgement.metric, "bleu", "chrf"))
+        return Portable(
+            self.model,
+            self.source,
+            self.target,
+            self.options,
+            self.max_source_length,
+            partial(measure, [name for name in metrics if name in METRICS], tokenize=self.judgement.tokenize),
+            self.aligning,
+            self.languages,
+        )
 
     @classmethod
     def ensemble(cls, runs: Sequence[tuple[str, Predictor]]) -> Translator:

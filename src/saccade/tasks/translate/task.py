@@ -19,7 +19,7 @@ from saccade.inspection.align import chosen_head
 from saccade.inspection.pages import report
 from saccade.inspection.pages.samples import Sample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
-from saccade.tasks.base import Job, ReportPart, Route, Task
+from saccade.tasks.base import Job, ReportPart, Route, ScoredSet, Task
 from saccade.tasks.devices import load_trained
 from saccade.tasks.translate import batches, corpora, hearing, networks, sound
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
@@ -48,15 +48,17 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
     config = batches.settle_batches(config, network, stores, console)
+    whole = translator(config, network, both)
     return Job(
         config=config,
         network=network,
         plan=batches.plan(config, stores, recordings),
         loss=batches.choose_loss(config, network),
         is_steady=batches.is_steady(config),
-        validate=_validator(config, translator(config, network, both), held_out[0], root, console).measure,
+        validate=_validator(config, whole, held_out[0], root, console).measure,
         data=[store.key for store in stores],
         counts=corpora.count_pairs(config.data, stores, held_out),
+        portable=whole.portable(),
     )
 
 
@@ -133,6 +135,7 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         texts=config.texts,
         judgement=Judgement(config.training.metric, config.training.bleu_tokenize),
         columns=config.pair_columns,
+        languages=config.find_languages(),
     )
 
 
@@ -146,12 +149,15 @@ class Outputs(NamedTuple):
     by_length: list[LengthScores]
 
 
+def scored_set(config: TranslateConfig, translator: Translator) -> ScoredSet:
+    """Return the test set, or the validation set where there is none; pairs with a blank side are left out."""
+    corpus = corpora.corpus(config, config.data.test or config.data.valid)
+    return ScoredSet("test" if config.data.test else "valid", [pair for pair in translator.pairs(corpus) if all(pair)])
+
+
 def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     """The scores of a model on its test set, or on the validation set where there is none."""
-    name = "test" if config.data.test else "valid"
-    pairs = [
-        pair for pair in translator.pairs(corpora.corpus(config, config.data.test or config.data.valid)) if all(pair)
-    ]
+    name, pairs = scored_set(config, translator)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     written = [found.text for found in translator.predict(sources)]
     tokenize = config.training.bleu_tokenize
@@ -201,5 +207,10 @@ def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> Sampl
 
 
 TRANSLATE = Task(
-    TranslateConfig, prepare, load, examine, Route("Text to text", languages=TranslateConfig.find_languages)
+    TranslateConfig,
+    prepare,
+    load,
+    examine,
+    Route("Text to text", languages=TranslateConfig.find_languages),
+    scored_set,
 )
