@@ -6,10 +6,9 @@ width, V vocabulary, L layers, C channels, Y rows, X columns.
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
 
 from saccade.errors import describe_missing
 
@@ -25,28 +24,23 @@ if TYPE_CHECKING:
         masks,
         self_attend,
     )
+    from saccade.runs.load import load
 else:
+    RUNS = {"load": "saccade.runs.load:load"}  # names that need the extra `run`
 
     def __getattr__(name: str) -> object:
         # torch is imported with the first of these names, so that the command line starts at once
         if name not in __all__:
             raise AttributeError(f"module 'saccade' has no attribute {name!r}")
-        return globals().setdefault(name, getattr(import_module("saccade.attention"), name))
+        try:
+            return globals().setdefault(name, resolve_name(RUNS.get(name, f"saccade.attention:{name}")))
+        except ModuleNotFoundError as error:
+            if name not in RUNS:
+                raise
+            raise ImportError(describe_missing(f"saccade.{name}", error)) from error
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})
-
-
-def load(folder: Path | str, *others: Path | str) -> Any:
-    """Load a trained run: a `Predictor`, of a class that depends on its task.
-
-    Several are an ensemble, decoded as the first one says.
-    """
-    try:
-        from saccade.runs.load import load_run
-    except ModuleNotFoundError as error:
-        raise ImportError(describe_missing("saccade.load", error)) from error
-    return load_run(folder, *others)
 
 
 __version__ = version("saccade")

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from typer.testing import CliRunner, Result
 
 import hand_made
-import saccade
 from hand_made import GivenAttention
 from runs import WORDS, make_run
 from saccade.cli import align as align_command
@@ -31,6 +30,7 @@ from saccade.inspection.align.aligner import Aligner, WordAttention
 from saccade.inspection.align.heads import find_best_head, stack_candidate_weights
 from saccade.inspection.align.links import SYMMETRIZERS, Gold, Links, format_pharaoh
 from saccade.inspection.insight import Head
+from saccade.runs.load import load_run
 from saccade.tasks.translate import word_weights
 from saccade.tasks.translate.predictor import Translator
 
@@ -104,7 +104,7 @@ def test_pieces_are_merged_into_white_space_words(kind: str) -> None:
 
 
 def test_weights_do_not_depend_on_the_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    translator = saccade.load(make_run(tmp_path / "run"))
+    translator = load_run(make_run(tmp_path / "run"))
     together = list(translator.word_attention().weights(PAIRS, stack_candidate_weights))
     monkeypatch.setattr(word_weights, "WINDOW", 2)
     monkeypatch.setattr(word_weights, "CELLS", 1)
@@ -173,7 +173,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def attention(run: Path) -> WordAttention:
-    found: WordAttention = saccade.load(run).word_attention()
+    found: WordAttention = load_run(run).word_attention()
     return found
 
 
@@ -211,7 +211,7 @@ def test_gold_chooses_keeps_and_shows(runs: list[Path], files: list[str], tmp_pa
     assert len(there["heads"]) == len(back["heads"]) == 2 * 2 * 3
     assert back["best"]["aer"] == min(head["aer"] for head in back["heads"])
     assert list(found["together"]) == list(SYMMETRIZERS)
-    assert [saccade.load(run).aligning for run in runs] == [
+    assert [load_run(run).aligning for run in runs] == [
         Head(*(one["best"][name] for name in Head._fields)) for one in (there, back)
     ]
     assert json.loads((runs[0] / chosen_head.NAME).read_text("utf-8"))["chosen_by"] == "gold"
@@ -286,7 +286,7 @@ def test_what_has_no_heads_is_refused(runs: list[Path], tmp_path: Path) -> None:
     plain = make_run(tmp_path / "plain", model={**RNN, "attention": "none"})
     with pytest.raises(UserError, match="this model has no attention"):
         list(Aligner(attention(plain), Head(0)).links(PAIRS))
-    both = saccade.load(*runs[:1])
+    both = load_run(*runs[:1])
     ensemble = Translator(Ensemble([both.model]), both.source, both.target, both.options)
     with pytest.raises(UserError, match="an ensemble has no heads of its own"):
         list(Aligner(ensemble.word_attention(), Head(0)).links(PAIRS))

@@ -8,9 +8,9 @@ import pytest
 import torch
 from rich.console import Console
 
-import saccade
 from saccade.runs import config as config_file
 from saccade.runs import train
+from saccade.runs.load import load_run
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
@@ -38,7 +38,7 @@ def test_it_trains_and_predicts(name: str, tmp_path: Path) -> None:
     progress = train.train(config_file.check_config(content, "test"), tmp_path / "run", Console(quiet=True))
     assert progress.best_score is not None
     assert progress.best_score > 50
-    model = saccade.load(tmp_path / "run")
+    model = load_run(tmp_path / "run")
     assert next(model.model.parameters()).device.type == "cuda"
     texts = [" ".join(row) for row in rows[:20]]
     there = [found.text for found in model.predict(texts, width=3)]

@@ -10,10 +10,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import saccade
 from saccade.cli import app
 from saccade.data.tags.columns import TaggedSentence, read_columns
 from saccade.runs import config as config_file
+from saccade.runs.load import load_run
 from saccade.tasks.tag import task
 from saccade.tasks.tag.predictor import evaluation
 
@@ -61,7 +61,7 @@ training: {{max_steps: 90, batch_size: 10, learning_rate: 0.02, warmup_steps: 10
 
 def test_it_learns_what_only_the_document_tells(folder: Path) -> None:
     """Alone, a headline doesn't say what its name is: of 200 spans, 50 are right by even chance, an F1 of 87.5."""
-    tagger = saccade.load(folder / "run")
+    tagger = load_run(folder / "run")
     found = tagger.evaluate([folder / "test.txt"])
     assert found.scores["f1"] > 95
     assert found.scores["num_sentences"] == 150
@@ -72,7 +72,7 @@ def test_it_learns_what_only_the_document_tells(folder: Path) -> None:
 
 
 def test_predicting_a_file_and_texts(folder: Path) -> None:
-    tagger = saccade.load(folder / "run")
+    tagger = load_run(folder / "run")
     found = list(tagger.stream(tagger.read(folder / "test.txt")))
     assert len(found) == 150
     (one,) = tagger.predict(["Anna Berg is in Bonn ."])
@@ -82,7 +82,7 @@ def test_predicting_a_file_and_texts(folder: Path) -> None:
 def test_the_report_has_scores_and_mistakes(folder: Path) -> None:
     page = (folder / "run" / "report.html").read_text("utf-8")
     assert "F1" in page
-    examined = task.examine(config_file.load_config(folder / "run" / "config.yaml"), saccade.load(folder / "run"))
+    examined = task.examine(config_file.load_config(folder / "run" / "config.yaml"), load_run(folder / "run"))
     assert examined.name == "test"
     assert examined.scores["f1"] > 95
 
@@ -94,11 +94,11 @@ def test_a_killed_run_goes_on_with_the_same_weights(folder: Path, tmp_path: Path
             options = [f"training.max_steps={count}", "training.schedule=constant", "--run", str(tmp_path / name)]
             done = RUNNER.invoke(app, [*command, *options])
             assert done.exit_code == 0, done.output
-    one, two = (saccade.load(tmp_path / name).network.state_dict() for name in ("once", "twice"))
+    one, two = (load_run(tmp_path / name).network.state_dict() for name in ("once", "twice"))
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 def test_results_are_json(folder: Path) -> None:
     words = ("Anna", "Berg", "is", "in", "Ulm", ".")
-    (found,) = saccade.load(folder / "run").predict([TaggedSentence(words)])
+    (found,) = load_run(folder / "run").predict([TaggedSentence(words)])
     assert [span["text"] for span in json.loads(json.dumps(found.plain()))["spans"]] == ["Anna Berg", "Ulm"]

@@ -12,11 +12,17 @@ from saccade.tasks import TASKS, devices
 from saccade.tasks.base import Predictor
 
 
-def load_run(folder: Path | str, *others: Path | str, device: str | None = None) -> Any:
+def load(folder: Path | str, *others: Path | str, device: str | None = None) -> Predictor:
     """Load a trained run: a `Predictor`, of a class that depends on its task.
 
     Several are an ensemble, decoded as the first one says. `device` (auto, cpu, cuda) is theirs unless it is given.
     """
+    predictor: Predictor = load_run(folder, *others, device=device)
+    return predictor
+
+
+def load_run(folder: Path | str, *others: Path | str, device: str | None = None) -> Any:
+    """Load a run as `load` does, for callers that know its task and so the predictor's class."""
     first = _load_one(Path(folder), device)
     if not others:
         return first

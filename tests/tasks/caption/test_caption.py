@@ -13,7 +13,6 @@ import torch
 from PIL import Image
 from rich.console import Console
 
-import saccade
 from hand_made import GivenAttention
 from saccade.data.pictures.captions import CaptionReader, CaptionSet, CaptionSource, make_shape_captions
 from saccade.data.text.tokenizer import Vocabulary
@@ -22,6 +21,7 @@ from saccade.models.captioner import Captioner
 from saccade.models.seq2seq import RecurrentSizes
 from saccade.runs import train
 from saccade.runs.config import check_config
+from saccade.runs.load import load_run
 from saccade.tasks.caption.predictor import CaptionWriter, noun_attention, score
 
 QUIET = Console(quiet=True)
@@ -108,7 +108,7 @@ def test_the_share_of_a_noun_on_its_thing() -> None:
 
 
 def test_a_run_from_its_config(run: Path) -> None:
-    writer = saccade.load(run)
+    writer = load_run(run)
     seen = make_shape_captions(3, side=24, seed=9)
     found = writer.predict([seen.item(row) for row in range(3)])
     assert [one.name for one in found] == seen.names
@@ -123,6 +123,9 @@ def test_a_run_from_its_config(run: Path) -> None:
     best = next(writer.stream_best([seen.source[0]], width=3, num_best=3))
     assert len(best) == 3
     assert best[0].score >= best[1].score >= best[2].score
+    (first,) = writer.predict([seen.source[0]], num_best=3, attention=False)
+    assert [first.text, *(other.text for other in first.others)] == [one.text for one in best]
+    assert len(json.loads(json.dumps(first.plain()))["others"]) == 2
     assert [len(other.attention) for other in best] == [len(other.log_probabilities) for other in best]
     report = (run / "report.html").read_text("utf-8")
     assert "data:image/png" in report
@@ -132,7 +135,7 @@ def test_a_run_from_its_config(run: Path) -> None:
 
 
 def test_it_reads_draws_and_evaluates(run: Path, tmp_path: Path) -> None:
-    writer = saccade.load(run)
+    writer = load_run(run)
     for name in ("a.png", "b.jpg"):
         Image.new("RGB", (30, 20), (200, 40, 40)).save(tmp_path / name)
     found = writer.predict(writer.read(tmp_path))
@@ -151,15 +154,15 @@ def test_it_reads_draws_and_evaluates(run: Path, tmp_path: Path) -> None:
 
 
 def test_mistakes_of_prediction_are_named(run: Path, tmp_path: Path) -> None:
-    writer = saccade.load(run)
+    writer = load_run(run)
     with pytest.raises(ValueError, match="--input: missing"):
         writer.read(None)
     with pytest.raises(ValueError, match="--input: there is nothing at"):
         writer.read(tmp_path / "none.png")
     with pytest.raises(ValueError, match="input: 3 x 8 x 8 given; this model reads 3 x 24 x 24"):
         writer.predict([np.zeros((3, 8, 8), np.uint8)])
-    with pytest.raises(ValueError, match="beam: not an option of a beam; allowed:"):
-        writer.predict([], beam=3)
+    with pytest.raises(ValueError, match="temperature: not an option of a beam; it goes with sample"):
+        writer.predict([], temperature=3.0)
     with pytest.raises(ValueError, match=r"evaluate: .*a.tsv given; it needs a captions file and its pictures"):
         writer.evaluate([tmp_path / "a.tsv"])
     with pytest.raises(ValueError, match="draw: this caption was made with attention=False"):
@@ -179,7 +182,7 @@ def test_a_run_on_feature_maps(tmp_path: Path) -> None:
     plain = {**SMALL, "data": {"kind": "features", "axes": "CNS", "scale": 0.5, **files}}
     config = check_config({**plain, "model": {**SMALL["model"], "feature_dropout": 0.1}}, "test")
     train.train(config, tmp_path / "run", QUIET)
-    writer = saccade.load(tmp_path / "run")
+    writer = load_run(tmp_path / "run")
     encoder = writer.model.encoder
     flat = 0.5 * np.load(tmp_path / "train.npy").reshape(5, -1)
     assert np.allclose(encoder.mean_C.cpu(), flat.mean(1), atol=1e-5)
@@ -231,7 +234,7 @@ def test_a_run_on_pictures_of_a_folder(tmp_path: Path) -> None:
     files = {"captions": str(tmp_path / "captions.tsv"), "pictures": str(tmp_path)}
     plain = {**SMALL, "data": {"kind": "pictures", "side": 16, "train": files, "valid": files}}
     train.train(check_config(plain, "test"), tmp_path / "run", QUIET)
-    writer = saccade.load(tmp_path / "run")
+    writer = load_run(tmp_path / "run")
     assert writer.predict([tmp_path / "3.png"])[0].attention.shape[1:] == (4, 4)
     assert writer.evaluate([tmp_path / "captions.tsv", tmp_path]).scores["num_pictures"] == 5
     (tmp_path / "captions.tsv").write_text("9.png\t0\tnone\n", "utf-8")

@@ -11,10 +11,11 @@ import pytest
 import torch
 from rich.console import Console
 
-import saccade
+from saccade.config.base import HeldOutPart
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
+from saccade.runs.load import load_run
 from saccade.tasks.classify.config import ClassifyConfig
 from saccade.tasks.classify.task import examine, load, prepare
 
@@ -68,7 +69,7 @@ def test_every_part_trains_and_is_loaded_again(tmp_path: Path, model: dict[str, 
     path.write_text(json.dumps(content), "utf-8")
     config = config_file.load_config(path)
     train.train(config, tmp_path / "run", CONSOLE)
-    predictor = saccade.load(tmp_path / "run")
+    predictor = load_run(tmp_path / "run")
     assert predictor.labels == ["answer", "claim", "question"]
     found = predictor.predict(
         list(predictor.read(tmp_path / "a.tsv")), attention=model["pooling"] != "last" if "pooling" in model else True
@@ -96,7 +97,7 @@ def test_several_labels_are_learned_and_loaded_again(tmp_path: Path) -> None:
     }
     config = config_of(tmp_path, data=files, training=training)
     train.train(config, tmp_path / "run", console=CONSOLE)
-    model = saccade.load(tmp_path / "run")
+    model = load_run(tmp_path / "run")
     (found,) = model.predict(["the goal star"])
     assert sorted(found.labels) == ["sky", "sport"]
     part = examine(config, model)
@@ -113,7 +114,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
     whole = config_of(tmp_path, model=dropouts, **options)
     train.train(whole, tmp_path / "parts", CONSOLE)
     train.train(whole, tmp_path / "whole", CONSOLE)
-    parts, once = (saccade.load(tmp_path / name).network.state_dict() for name in ("parts", "whole"))
+    parts, once = (load_run(tmp_path / name).network.state_dict() for name in ("parts", "whole"))
     assert all(torch.equal(parts[name], once[name]) for name in once)
 
 
@@ -126,17 +127,22 @@ def test_other_texts_are_another_run(tmp_path: Path) -> None:
 
 
 def test_a_share_is_held_out_by_dialogue_and_found_again(tmp_path: Path) -> None:
-    config = config_of(tmp_path, data={"valid": None, "valid_share": 0.5})
+    config = config_of(tmp_path, data={"valid": 6, "context": 1})
     said = Console(record=True, width=200, file=io.StringIO())
     prepare(config, tmp_path / "run", said)
     train.train(config, tmp_path / "run", CONSOLE)
     name, scores, _ = examine(config, load(config, tmp_path / "run"))
     assert name == "valid"
-    assert f"data.valid: {scores['num_texts']} texts" in said.export_text()
-    with pytest.raises(
-        UserError, match=r"data.valid_share: 1e-09 given; of 12 texts \(or dialogues\) it leaves none on one side"
-    ):
-        prepare(config_of(tmp_path, data={"valid": None, "valid_share": 1e-9}), tmp_path / "other", CONSOLE)
+    lines = said.export_text().splitlines()
+    assert lines[0] == f"data.valid: {scores['num_texts']} texts of data.train (6), chosen by a hash of the text"
+    assert sorted(line.split(",")[0] for line in lines[1:3]) == ["data.train: 12 texts", "data.valid: 6 texts"]
+    with pytest.raises(UserError, match=r"data\.valid: 1e-09 given; of 12 it leaves none for validation"):
+        prepare(config_of(tmp_path, data={"valid": {"share": 1e-9}}), tmp_path / "other", CONSOLE)
+
+
+def test_what_configs_of_older_runs_hold_out(tmp_path: Path) -> None:
+    assert config_of(tmp_path, data={"valid": None, "valid_share": 0.25}).data.valid == HeldOutPart(share=0.25)
+    assert config_of(tmp_path, data={"valid_share": 0.25}).data.valid == str(tmp_path / "a.tsv")
 
 
 def test_what_is_said_before_training(tmp_path: Path) -> None:
@@ -163,7 +169,9 @@ def test_what_is_said_before_training(tmp_path: Path) -> None:
         ),
         ({"data": {"columns": {"text": "text", "label": 3}}}, r"names and positions given together \(3, text\)"),
         ({"data": {"columns": {"text": -1, "label": 3}}}, "greater than or equal to 0"),
-        ({"data": {"valid_share": 0}}, "data.valid_share: 0 given; input should be greater than 0"),
+        ({"data": {"valid": 0.0}}, "data.valid.share: 0.0 given; input should be greater than 0"),
+        ({"data": {"valid": {"share": 0.1, "count": 3}}}, "data.valid: .* given; allowed: a share of the examples"),
+        ({"data": {"valid": {"shar": 0.1, "count": 3}}}, r"data.valid.shar: unknown \(did you mean share\?\)"),
         ({"data": {"contxt": 2}}, r"data.contxt: unknown \(did you mean context\?\)"),
         ({"model": {"kind": "cnn"}}, "model: .* given; .*'recurrent', 'transformer', 'bag'"),
         ({"model": {"width": 7}}, "width: 7 given; two directions need an even width"),

@@ -10,12 +10,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import saccade
 from runs import make_run
 from saccade.cli import app
 from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 from saccade.inspection.insight import Head
+from saccade.runs.load import load_run
 
 TEXTS = ["a b c", "d", "e f g h a", ""]
 RNN = {"kind": "rnn", "width": 14, "embedding_width": 10, "attention": "luong"}
@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("model", ["transformer", "rnn"])
 def test_what_is_seen_is_what_predict_shows(model: str, run: Path, tmp_path: Path) -> None:
-    translator = saccade.load(run if model == "transformer" else make_run(tmp_path / "rnn", model=RNN))
+    translator = load_run(run if model == "transformer" else make_run(tmp_path / "rnn", model=RNN))
     for seen, shown in zip(translator.look(TEXTS), translator.predict(TEXTS, attention=True), strict=True):
         assert seen.answer.text == shown.text
         if shown.attention is not None:
@@ -39,7 +39,7 @@ def test_what_is_seen_is_what_predict_shows(model: str, run: Path, tmp_path: Pat
 
 
 def test_a_batch_changes_nothing_and_blank_texts_have_nothing(run: Path) -> None:
-    translator = saccade.load(run)
+    translator = load_run(run)
     together = translator.look(TEXTS, kinds=("cross", "encoder", "decoder"), norms=True)
     for text, seen in zip(TEXTS[:3], together, strict=False):
         (alone,) = translator.look([text], kinds=("cross", "encoder", "decoder"), norms=True)
@@ -52,7 +52,7 @@ def test_a_batch_changes_nothing_and_blank_texts_have_nothing(run: Path) -> None
 
 
 def test_given_outputs_are_read_and_scored(run: Path) -> None:
-    translator = saccade.load(run)
+    translator = load_run(run)
     own = translator.look(TEXTS[:3], width=1)
     texts = [seen.answer.text for seen in own]
     given = translator.look(TEXTS[:3], targets=texts)
@@ -68,21 +68,21 @@ def test_given_outputs_are_read_and_scored(run: Path) -> None:
 
 def test_the_head_that_aligns_is_kept_with_the_run(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
-    assert saccade.load(folder).aligning is None
+    assert load_run(folder).aligning is None
     chosen_head.save(folder, Head(1, 0, shift=1), aer=21.5)
-    translator = saccade.load(folder)
+    translator = load_run(folder)
     assert translator.aligning == Head(1, 0, 1)
     (seen,) = translator.look(["a b c"], targets=["c b"])
     weight_TS = seen.map("cross").weight_LHTS[1, 0]
     torch.testing.assert_close(seen.alignment()[:2], weight_TS[1:])
     (folder / chosen_head.NAME).write_text("{}", encoding="utf-8")
     with pytest.raises(UserError, match=r"aligning\.json is damaged"):
-        saccade.load(folder)
+        load_run(folder)
 
 
 def test_an_ensemble_is_refused(run: Path) -> None:
     with pytest.raises(UserError, match="an ensemble has no attention of its own"):
-        saccade.load(run, run).look(["a"])
+        load_run(run, run).look(["a"])
 
 
 def test_json_has_every_layer_and_head(run: Path) -> None:

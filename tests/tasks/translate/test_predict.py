@@ -18,11 +18,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import saccade
 from runs import WORDS, make_run
 from saccade.cli import app
 from saccade.errors import UserError
-from saccade.tasks.translate import bleu, predictor
+from saccade.runs.load import load_run
+from saccade.tasks.translate import predictor
+from saccade.tasks.translate.scoring import scores
 
 LINES = [" ".join(words) for count in (1, 3, 5) for words in itertools.islice(itertools.permutations(WORDS, count), 40)]
 RUNNER = CliRunner()
@@ -35,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_stream_is_what_predict_gives_and_reads_no_further_than_its_window(run: Path) -> None:
-    translator, num_read = saccade.load(run), 0
+    translator, num_read = load_run(run), 0
 
     def lines() -> Iterator[str]:
         nonlocal num_read
@@ -50,7 +51,7 @@ def test_a_stream_is_what_predict_gives_and_reads_no_further_than_its_window(run
 
 
 def test_samples_depend_on_seed_and_text_alone(run: Path) -> None:
-    translator = saccade.load(run)
+    translator = load_run(run)
     together = translator.predict(LINES, sample=True, temperature=2.0, seed=3)
     assert [translator.predict([line], sample=True, temperature=2.0, seed=3)[0].text for line in LINES[-5:]] == [
         found.text for found in together[-5:]
@@ -63,13 +64,35 @@ def test_samples_depend_on_seed_and_text_alone(run: Path) -> None:
     assert all(best == sorted(best, key=lambda found: -found.score) for best in several)
 
 
+def test_predict_gives_as_many_outputs_as_it_is_asked_for(run: Path) -> None:
+    translator = load_run(run)
+    assert translator.options.width == 4
+    for decoding in ({"num_best": 3}, {"num_best": 6}, {"num_best": 3, "beam": 5}, {"num_best": 5, "sample": True}):
+        found, blank = translator.predict(["a b c", ""], **decoding)
+        best = translator.predict_best(["a b c"], **decoding)[0]
+        assert [found._replace(others=()), *found.others] == best
+        assert len(best) == decoding["num_best"]
+        assert [one["text"] for one in found.plain()["others"]] == [one.text for one in best[1:]]
+        assert (blank.text, blank.others) == ("", ())
+    (alone,) = translator.predict(["a b c"])
+    assert alone.others == ()
+    assert "others" not in alone.plain()
+    with pytest.raises(UserError, match="num_best: 3 given; a beam of 1 holds no more than its width, so give a wider"):
+        translator.predict(["a b c"], num_best=3, beam=1)
+
+
+def test_the_command_line_prints_as_many_outputs(run: Path) -> None:
+    for options, count in ((["--num-best", "3"], 3), (["--num-best", "7", "--sample"], 7), (["--num-best", "6"], 6)):
+        done = RUNNER.invoke(app, ["predict", str(run), "--json", *options], input=b"a b c\n")
+        assert len(json.loads(done.stdout)["others"]) == count - 1
+
+
 @pytest.mark.parametrize(
     ("decoding", "message"),
     [
         ({"temperature": 2.0}, "temperature: not an option of a beam; it goes with sample"),
         ({"key_terms": 3}, "key_terms: not an option of a beam; allowed: "),
         ({"sample": True, "width": 4}, "width: not an option of samples; allowed: num_best, length_penalty"),
-        ({"beam": 4}, "beam: not an option of a beam; allowed: num_best"),
         ({"layer": 1}, "layer: given without attention"),
         ({"attention": True, "layer": 2}, "layer: 2 given; allowed: 0 to 1, or -1 for the last"),
         ({"attention": True, "head": -3}, "head: -3 given; allowed: 0 to 1"),
@@ -79,11 +102,11 @@ def test_samples_depend_on_seed_and_text_alone(run: Path) -> None:
 )
 def test_what_has_no_effect_is_refused(run: Path, decoding: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        saccade.load(run).predict(["a b", "c"], **decoding)
+        load_run(run).predict(["a b", "c"], **decoding)
 
 
 def test_outputs_begin_with_their_prefixes_even_with_unknown_words(run: Path) -> None:
-    translator = saccade.load(run)
+    translator = load_run(run)
     for width in (1, 4):
         found = translator.predict(["a b", "c d e", "", "f"], prefixes=["g unheard h", "", "a", "b"], width=width)
         assert found[0].text.startswith("g unheard h")
@@ -94,7 +117,7 @@ def test_outputs_begin_with_their_prefixes_even_with_unknown_words(run: Path) ->
 
 
 def test_attention_comes_on_request(run: Path) -> None:
-    translator = saccade.load(run)
+    translator = load_run(run)
     plain = translator.predict(["a b c", "", "d e"])
     found = translator.predict(["a b c", "", "d e"], attention=True)
     assert [one.text for one in found] == [one.text for one in plain]
@@ -115,7 +138,7 @@ def test_attention_comes_on_request(run: Path) -> None:
 @pytest.mark.parametrize("attention", ["none", "bahdanau", "luong"])
 def test_recurrent_models_decode_alike(attention: str, run: Path, tmp_path: Path) -> None:
     model = {"kind": "rnn", "width": 16, "embedding_width": 16, "num_layers": 1, "attention": attention}
-    translator = saccade.load(make_run(tmp_path / "rnn", model=model))
+    translator = load_run(make_run(tmp_path / "rnn", model=model))
     for decoding in ({"width": 1}, {"width": 3}, {"sample": True, "temperature": 2.0}):
         together = translator.predict(LINES, **decoding)
         alone = [translator.predict([line], **decoding)[0] for line in LINES[-3:]]
@@ -127,23 +150,23 @@ def test_recurrent_models_decode_alike(attention: str, run: Path, tmp_path: Path
         weight_TS = translator.predict(["a b"], attention=True)[0].attention
         assert weight_TS is not None
         assert weight_TS.shape[1] == 3
-    assert len(saccade.load(run, tmp_path / "rnn").predict(LINES, attention=True)) == len(LINES)
+    assert len(load_run(run, tmp_path / "rnn").predict(LINES, attention=True)) == len(LINES)
 
 
 def test_an_ensemble_of_equals_is_the_run_and_tokenizers_must_agree(run: Path, tmp_path: Path) -> None:
-    alone, twice = (translator.predict(LINES) for translator in (saccade.load(run), saccade.load(run, run)))
+    alone, twice = (translator.predict(LINES) for translator in (load_run(run), load_run(run, run)))
     assert [found.text for found in alone] == [found.text for found in twice]
-    other = saccade.load(run, make_run(tmp_path / "same", "seed=5")).predict(LINES, attention=True)
+    other = load_run(run, make_run(tmp_path / "same", "seed=5")).predict(LINES, attention=True)
     assert [found.text for found in alone] != [found.text for found in other]
     stranger = make_run(tmp_path / "stranger", words=[*WORDS, "x"])
     with pytest.raises(
         UserError, match=r"stranger: its source tokenizer differs from that of .*run; an ensemble shares"
     ):
-        saccade.load(run, stranger)
+        load_run(run, stranger)
 
 
 def test_sources_that_are_too_long_are_cut_with_a_warning(run: Path) -> None:
-    translator = replace(saccade.load(run), max_source_length=4)
+    translator = replace(load_run(run), max_source_length=4)
     with pytest.warns(UserWarning, match=r"line 5 has 1,200 tokens; only the first 4 are read \(max_source_length\)"):
         *_, found = translator.stream(["a", "b", "", "c d", "a b c d " * 300], window=2)
     assert found.text == translator.predict(["a b c d"])[0].text
@@ -152,7 +175,7 @@ def test_sources_that_are_too_long_are_cut_with_a_warning(run: Path) -> None:
 def test_learned_positions_bound_both_sides(tmp_path: Path) -> None:
     learned = make_run(tmp_path / "learned", "model.positions=learned", "data.max_length=8")
     with pytest.warns(UserWarning, match="only the first 31 are read"):
-        (found,) = saccade.load(learned).predict(["a b c d e f g h " * 10], min_length=31)
+        (found,) = load_run(learned).predict(["a b c d e f g h " * 10], min_length=31)
     assert len(found.log_probabilities) <= 32
 
 
@@ -160,13 +183,13 @@ def test_scores_by_length_by_hand() -> None:
     sources = ["a b c d e", "a", "a b c d e f", "x " * 200, ""]
     outputs = ["one two three four five", "one two three four", "wrong", "six seven eight nine", ""]
     references = [outputs[0], outputs[1], "one two three four five six", outputs[3], ""]
-    found = bleu.score_by_length(sources, outputs, references)
+    found = scores.score_by_length(sources, outputs, references)
     assert [(row.label, row.num_pairs) for row in found] == [("0-5", 3), ("6-10", 1), ("over 100", 1)]
-    assert [row.bleu for row in found] == pytest.approx([100, 0, 100])
+    assert [row.scores.bleu for row in found] == pytest.approx([100, 0, 100])
     with pytest.raises(UserError, match="sources: 2 given for 5 outputs"):
-        bleu.score_by_length(sources[:2], outputs, references)
+        scores.score_by_length(sources[:2], outputs, references)
     with pytest.raises(UserError, match="references: 3 given for 5 outputs"):
-        bleu.score_texts(outputs, references[:3])
+        scores.score_texts(outputs, references[:3])
 
 
 def test_evaluate_reports_by_length_and_draws(run: Path, tmp_path: Path) -> None:
@@ -180,7 +203,8 @@ def test_evaluate_reports_by_length_and_draws(run: Path, tmp_path: Path) -> None
     assert b"<svg" in plot.read_bytes()
     shown = RUNNER.invoke(app, arguments).output
     assert "words in the source" in shown
-    assert f"BLEU {report['bleu']:.2f}" in shown
+    assert f"chrF {report['chrf']:.2f}" in shown
+    assert "BLEU" not in shown  # most references have fewer than four words
     target.write_text("one line\n", encoding="utf-8")
     refused = RUNNER.invoke(app, arguments).exception
     assert isinstance(refused, UserError)
@@ -211,7 +235,7 @@ def test_predict_speaks_json_and_draws(run: Path, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (("--num-best", "3"), "--num-best: more than one output a line needs --json"),
-        (("--num-best", "9", "--json"), "num_best: 9 given; a beam of 4"),
+        (("--num-best", "3", "--beam", "1", "--json"), "num_best: 3 given; a beam of 1 holds no more than its width"),
         (("--sample", "--top-p", "2"), "top_p: 2.0 given"),
         (("--min-length", "5000"), "min_length: 5000 given; it must be below max_length, 4096"),
     ],

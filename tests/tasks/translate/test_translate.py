@@ -11,11 +11,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import saccade
 from saccade.cli import app
 from saccade.data.text.corpus import Pair
 from saccade.errors import UserError
-from saccade.tasks.translate import bleu
+from saccade.runs.load import load_run
+from saccade.tasks.translate.scoring import scores
 from saccade.tasks.translate.task import Outputs, worst
 
 NUMBERS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre"}
@@ -83,7 +83,7 @@ def test_predict_keeps_order_and_blank_lines(folder: Path) -> None:
 
 
 def test_the_library_gives_scores_and_pieces(folder: Path) -> None:
-    (found,) = saccade.load(folder / "run").predict(["two red cat and one black dog"], width=1)
+    (found,) = load_run(folder / "run").predict(["two red cat and one black dog"], width=1)
     assert found.text == "deux chat rouge et un chien noir"
     assert found.pieces == found.text.split()
     assert len(found.log_probabilities) == 8  # </s> too
@@ -104,15 +104,15 @@ def test_the_log_has_one_line_a_step_that_was_logged(folder: Path) -> None:
     assert steps == sorted(steps)
     assert len({(row["step"], "loss" in row) for row in rows}) == len(rows)
     assert steps[-1] == 225
-    assert "valid_bleu" in rows[-1]
+    assert (rows[-1]["score"], rows[-1]["valid_exact"]) == (-rows[-1]["valid_wer"], 100)  # of few words: word errors
 
 
 def test_what_is_not_a_run_is_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a run folder"):
-        saccade.load(tmp_path)
+        load_run(tmp_path)
     (tmp_path / "config.yaml").write_text((folder / "run" / "config.yaml").read_text("utf-8"), "utf-8")
     with pytest.raises(UserError, match="no model yet"):
-        saccade.load(tmp_path)
+        load_run(tmp_path)
 
 
 def test_changed_training_text_is_noticed(folder: Path, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_missing_report_is_written_when_a_finished_run_is_asked_for(folder: Pa
 
 def test_the_report_counts_parameters_and_pairs(folder: Path) -> None:
     page = (folder / "run" / "report.html").read_text("utf-8")
-    model: Any = saccade.load(folder / "run")
+    model: Any = load_run(folder / "run")
     assert f"{sum(weight.numel() for weight in model.model.parameters()):,}" in page
     assert '<th scope="row" dir="auto">train</th><td class="number">2,000</td>' in page
     summary = json.loads((folder / "run" / "summary.json").read_text("utf-8"))
@@ -151,5 +151,5 @@ def test_the_report_counts_parameters_and_pairs(folder: Path) -> None:
 
 def test_the_worst_outputs_are_those_that_share_least_with_their_references() -> None:
     pairs = [Pair("s1", "a b c d"), Pair("s2", "e f g h"), Pair("s3", "i j k l")]
-    found = Outputs("test", pairs, ["a b c d", "wrong", "i j k m"], bleu.score_texts(["x"], ["x"]), [])
+    found = Outputs("test", pairs, ["a b c d", "wrong", "i j k m"], scores.score_texts(["x"], ["x"]), [])
     assert worst(found) == [pairs[1], pairs[2]]  # the first is right
