@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from saccade.bench.repeat import trainings
 from saccade.bench.repeat.cases import CASES
 from saccade.bench.repeat.trainings import RepeatPlan, RepeatRow, Trained
-from saccade.cli import bench_repeat
+from saccade.cli.bench import repeat as command
 from saccade.runs import config as config_file
 
 RUNNER, APP = CliRunner(), typer.Typer()
-APP.command()(bench_repeat.bench_repeat)
+APP.command()(command.bench_repeat)
 
 
 @pytest.mark.usefixtures("quick_start")
@@ -39,7 +39,7 @@ def trained(*hashes: str) -> list[Trained]:
 
 def test_differences_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     row = RepeatRow("tagger", RepeatPlan(3), trained("a", "b", "b"))
-    monkeypatch.setattr(bench_repeat, "repeat_all", lambda *_: iter([row]))
+    monkeypatch.setattr(command, "repeat_all", lambda *_: iter([row]))
     told = RUNNER.invoke(APP, ["--only", "tagger"])
     assert told.exit_code == 1
     assert "2 different models (2, 1), one checkpoint; 2.0 steps a second alone" in told.stdout

@@ -24,8 +24,8 @@ from saccade.bench.attention.goals import check_goals
 from saccade.bench.choices import PEERS_FOLDER, Device, check_device, describe_machine, parse_names
 from saccade.bench.configs.fuzzing import fuzz_configs
 from saccade.bench.serving import load as serving_bench
-from saccade.cli.bench_repeat import bench_repeat
-from saccade.cli.bench_speed import bench_decode, bench_train
+from saccade.cli.bench.repeat import bench_repeat
+from saccade.cli.bench.speed import bench_decode, bench_train
 from saccade.tasks.translate.networks import Size
 
 WIDE = 140  # columns of what is read from a pipe or a file
