@@ -28,6 +28,7 @@ from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
+from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers
 from saccade.tasks.translate.validation import Sources, Validator
 from saccade.training.precision import compute_dtype
 
@@ -40,8 +41,8 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     held_out = corpora.held_out(config)
     if config.features is not None:
         for held in held_out:
-            sound.files_of(*held)
-    both, root = sides(config, corpora.tokenizers(config, folder, console)), folder.parent / ".data"
+            sound.files_of(held.corpora[0], held.pairs)
+    both, root = sides(config, prepare_tokenizers(config, folder, console)), folder.parent / ".data"
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config, stores[: len(config.data.corpora)], held_out, console)
     network = model(config, both)
@@ -66,7 +67,7 @@ def _validator(
     config: TranslateConfig, whole: Translator, valid: corpora.HeldOut, root: Path, console: Console
 ) -> Validator:
     if isinstance(whole.source, Sounds):
-        stored = sound.recordings(valid.corpus, whole.source.mel, root, console)
+        stored = sound.recordings(valid.corpora[0], whole.source.mel, root, console)
         whole, sources = replace(whole, source=replace(whole.source, stored=stored)), Sources.of_sound(stored)
     else:
         sources = Sources.of_text(whole.source)
@@ -82,7 +83,7 @@ def _stores(config: TranslateConfig, both: Sides, root: Path, console: Console) 
 
 def load(config: TranslateConfig, folder: Path) -> Translator:
     """A trained run, ready to predict."""
-    both = sides(config, corpora.load_tokenizers(config, folder))
+    both = sides(config, load_tokenizers(config, folder))
     found = translator(config, load_trained(model(config, both), config, folder), both)
     return replace(found, aligning=chosen_head.load(folder))
 
@@ -151,8 +152,10 @@ class Outputs(NamedTuple):
 
 def scored_set(config: TranslateConfig, translator: Translator) -> ScoredSet:
     """Return the test set, or the validation set where there is none; pairs with a blank side are left out."""
-    corpus = corpora.corpus(config, config.data.test or config.data.valid)
-    return ScoredSet("test" if config.data.test else "valid", [pair for pair in translator.pairs(corpus) if all(pair)])
+    name: corpora.SetName = "data.test" if config.data.test else "data.valid"
+    texts = corpora.held_out_corpora(config, name)
+    pairs = [pair for corpus in texts for pair in translator.pairs(corpus) if all(pair)]
+    return ScoredSet(name.removeprefix("data."), pairs)
 
 
 def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
@@ -162,7 +165,8 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     written = [found.text for found in translator.predict(sources)]
     tokenize = config.training.bleu_tokenize
     found = score_texts(written, references, tokenize=tokenize)
-    return Outputs(name, pairs, written, found, score_by_length(sources, written, references, tokenize=tokenize))
+    by_length = score_by_length(sources, written, references, tokenize=tokenize)
+    return Outputs(name, pairs, written, found, by_length)
 
 
 def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
