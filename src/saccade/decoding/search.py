@@ -11,6 +11,7 @@ from torch import Tensor
 from saccade.decoding.beam import BeamOptions, beam_search
 from saccade.decoding.options import DecodingOptions, Hypothesis
 from saccade.decoding.sampling import SamplingOptions, sample
+from saccade.decoding.slices import Tick
 from saccade.decoding.stepper import Stepper
 from saccade.errors import UserError
 
@@ -48,8 +49,9 @@ def search(
     source_length_B: Tensor,
     options: BeamOptions | SamplingOptions,
     prefixes: Sequence[Sequence[int]] = (),
+    tick: Tick | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return the best outputs of every source, best first."""
+    """Return the best outputs of every source, best first; `tick` is called between two steps (see `slices`)."""
     if isinstance(options, SamplingOptions):
-        return sample(model, source, source_length_B, options, prefixes)
-    return beam_search(model, source, source_length_B, options, prefixes)
+        return sample(model, source, source_length_B, options, prefixes, tick)
+    return beam_search(model, source, source_length_B, options, prefixes, tick)

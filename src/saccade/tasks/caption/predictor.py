@@ -22,6 +22,7 @@ from saccade.data.pictures.captions import CaptionReader, CaptionRows, CaptionSe
 from saccade.data.pictures.images import Pixels
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import OPTION_NAMES, BeamOptions, Hypothesis, SamplingOptions, choose_options, search
+from saccade.decoding.slices import pause
 from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
 from saccade.inspection.insight import Insight, Map, TextSide, add_end
@@ -195,7 +196,7 @@ class CaptionWriter(Predictor):
         device = self.model.baseline.device
         source = torch.from_numpy(np.stack([one.source for one in seen])).to(device)
         places_B = torch.full((len(seen),), math.prod(self.model.encoder.shape), device=device)
-        found = search(self.model, source, places_B, way)
+        found = search(self.model, source, places_B, way, tick=pause)
         rows = [row for row, best in enumerate(found) for _ in best]
         flat = [hypothesis for best in found for hypothesis in best]
         weights = iter(self._look(source[rows], places_B[rows], flat) if attention else [None] * len(flat))

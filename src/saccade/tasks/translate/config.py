@@ -340,6 +340,8 @@ class TranslateConfig(RunSection):
             raise ValueError("data.too_long.source: 'cut' given; with input: features sounds are not cut, only dropped")
         if self.tokenizer.shared:
             raise ValueError("tokenizer.shared: true given; with input: features only targets have a vocabulary")
+        if self.tokenizer.source is not None:
+            raise ValueError("tokenizer.source: given; with input: features sources have no vocabulary")
         if isinstance(self.data.valid, HeldOutPart) and len(self.data.corpora) > 1:
             raise ValueError("data.valid: a part of data.train given; with input: features data.train must be one list")
         if self.texts != "auto":

@@ -40,6 +40,7 @@ from saccade.decoding import (
     choose_options,
     search,
 )
+from saccade.decoding.slices import tick_of
 from saccade.errors import UserError
 from saccade.inspection.align.aligner import read_pairs
 from saccade.inspection.insight import Head, Insight
@@ -67,6 +68,7 @@ class SourceText(NamedTuple):
     ids: Any
     prefix: str
     prefix_ids: list[int]
+    number: int  # of the text in the call, from 0
 
 
 class LongSourceWarning(UserWarning):
@@ -266,7 +268,10 @@ class Translator(Predictor):
         """The best outputs of each text: in slots on an accelerator; in batches on a CPU, where that is quicker."""
         lengths = [len(text.ids) + (not isinstance(self.source, Sounds)) for text in texts]
         work = DecodingWork(
-            lambda rows: self._pad_on_host([texts[row] for row in rows]), lengths, [t.prefix_ids for t in texts]
+            lambda rows: self._pad_on_host([texts[row] for row in rows]),
+            lengths,
+            [text.prefix_ids for text in texts],
+            tick_of([text.number for text in texts]),
         )
         if (
             self._device.type == "cuda"
@@ -296,7 +301,7 @@ class Translator(Predictor):
             ids, prefix = self.source.encode(clean(text)), clean(prefix)
             if len(ids) > limit:
                 long[number] = len(ids)
-            found.append(SourceText(text, ids[:limit], prefix, self.target.encode(prefix)))
+            found.append(SourceText(text, ids[:limit], prefix, self.target.encode(prefix), number - 1))
         if long:
             self._warn_of_long(long, len(found))
         return found
@@ -322,8 +327,8 @@ class Translator(Predictor):
 
     def _search_batch(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:
         """The best outputs of one batch."""
-        prefixes = [text.prefix_ids for text in texts]
-        return search(cast(Stepper, self.model), *self.pad(texts), options, prefixes)
+        prefixes, tick = [text.prefix_ids for text in texts], tick_of([text.number for text in texts])
+        return search(cast(Stepper, self.model), *self.pad(texts), options, prefixes, tick)
 
     def decoder_ids(self, ids: list[list[int]]) -> Tensor:
         """What the decoder reads to write these, padded."""
