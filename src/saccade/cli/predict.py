@@ -17,6 +17,10 @@ from saccade.cli.flags import (
     Device,
     Ensemble,
     LengthPenalty,
+    MaxLength,
+    MaxLengthExtra,
+    MaxLengthFactor,
+    MaxRounds,
     NoRepeat,
     RunFolder,
     Threads,
@@ -29,6 +33,7 @@ from saccade.data.text import corpus
 from saccade.errors import UserError
 from saccade.runs.load import load_run
 from saccade.tasks.base import Predictor, Result, join_best
+from saccade.tasks.cuts import CutCounts
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,10 @@ class SearchFlags:
     num_best: Annotated[int | None, typer.Option(min=1, help="Number of outputs for each line; needs --json.")] = None
     length_penalty: LengthPenalty = None
     min_length: Annotated[int | None, typer.Option(min=0, help="The fewest tokens of an output.")] = None
-    max_length: Annotated[int | None, typer.Option(min=1, help="The most tokens of an output, with </s>.")] = None
+    max_length: MaxLength = None
+    max_length_factor: MaxLengthFactor = None
+    max_length_extra: MaxLengthExtra = None
+    max_rounds: MaxRounds = None
     no_repeat_ngram: NoRepeat = None
 
 
@@ -129,7 +137,10 @@ def predict(
     is_typed = source is None and sys.stdin.isatty()  # somebody waits for an answer to each line
     if is_typed and "window" in allowed:
         options["window"] = 1
-    found = predictor.stream_best(predictor.read(source), **options)
+    found, cuts = predictor.stream_best(predictor.read(source), **options), None
+    if (most := predictor.traits.max_length) is not None:
+        cuts = CutCounts(options.get("max_length", most))
+        found = map(list, map(cuts.watch, found))
     watched = terminal.count_outputs(found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty())
     console, in_folder = Console(), source is not None and source.is_dir()
     with terminal.quiet():
@@ -138,6 +149,8 @@ def predict(
             typer.echo(json.dumps(join_best(best), ensure_ascii=False) if as_json else _line(best[0], in_folder))
             if evidence.attention and not as_json:
                 best[0].show(console)
+    for line in cuts.describe() if cuts is not None else ():
+        typer.echo(f"saccade: {line}", err=True)
 
 
 def _line(result: Result, in_folder: bool) -> str:

@@ -36,6 +36,7 @@ from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on
+from saccade.tasks.cuts import CutCounts
 from saccade.tasks.texts import batch_by_length, pair_texts, windows
 from saccade.tasks.translate import bleu, hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
@@ -91,6 +92,7 @@ class Translator(Predictor):
             answers="text",
             texts=self.texts,
             max_pieces=self.max_source_length,
+            max_length=self.options.max_length,
         )
 
     def predict(
@@ -176,17 +178,19 @@ class Translator(Predictor):
             raise UserError(f"{paths[2]}: one file too many; allowed: a source and its target, or one with both sides")
         pairs = list(self.pairs(Corpus(*map(str, paths))))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        outputs = [found.text for found in watch(self.stream(sources, **decoding), len(pairs))]
+        cuts = CutCounts(choose_options(self.options, decoding).max_length)
+        outputs = [found.text for found in cuts.watch(watch(self.stream(sources, **decoding), len(pairs)))]
         scores = bleu.score_texts(outputs, references, tokenize=tokenize)
         if isinstance(self.source, Sounds):
-            return hearing.evaluation(self, pairs, outputs, scores)
+            return cuts.add_to(hearing.evaluation(self, pairs, outputs, scores))
         by_length = bleu.score_by_length(sources, outputs, references, tokenize=tokenize)
         rows = [{"label": row.label, **row._asdict()} for row in by_length]
-        return Evaluation(
+        found = Evaluation(
             {"num_pairs": len(pairs), **scores._asdict(), "by_length": rows},
             [*bleu.describe_scores(scores), "", *bleu.table(by_length)],
             lambda path: bleu.plot(by_length, path),
         )
+        return cuts.add_to(found)
 
     def num_pieces(self, text: str) -> int:
         return len(self.source.encode(clean(text)))
@@ -282,7 +286,7 @@ class Translator(Predictor):
             decoded = text.prefix + decoded[len(start) :]
         name = text.text if isinstance(self.source, Sounds) else None
         return TranslationResult(
-            decoded, found.score, self.target.pieces(found.ids), found.log_probabilities, found.ended, name=name
+            decoded, found.score, self.target.pieces(found.ids), found.log_probabilities, found.cut, name=name
         )
 
     def _with_attention(

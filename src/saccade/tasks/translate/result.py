@@ -11,6 +11,7 @@ from rich.console import Console
 from torch import Tensor
 
 from saccade.data.text.tokenizer import END, SPECIAL
+from saccade.decoding import Cut
 from saccade.errors import UserError
 from saccade.inspection.draw import heatmap, sound
 
@@ -25,7 +26,8 @@ class Heard(NamedTuple):
 class TranslationResult(NamedTuple):
     """An output: its text, its score, its pieces, and the log-probability of each.
 
-    Where it `ended`, the last log-probability is that of </s>; otherwise it was cut at its maximum length or in a loop.
+    Where it `ended`, the last log-probability is that of </s>; otherwise it was `cut`: "length" where it reached its
+    greatest length, "loop" where it went in circles.
     With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces, which for sound
     are seconds, and the sound that was `heard`.
     """
@@ -34,17 +36,22 @@ class TranslationResult(NamedTuple):
     score: float
     pieces: list[str]
     log_probabilities: list[float]
-    ended: bool = True
+    cut: Cut | None = None
     attention: Tensor | None = None
     source_pieces: list[str] | None = None
     heard: Heard | None = None
     name: str | None = None  # of the sound
+
+    @property
+    def ended(self) -> bool:
+        return self.cut is None
 
     def line(self) -> str:
         return self.text
 
     def plain(self) -> dict[str, Any]:
         shown = {name: value for name, value in self._replace(heard=None)._asdict().items() if value is not None}
+        shown["ended"] = self.ended
         if self.attention is not None:
             shown["attention"] = [[round(weight, 4) for weight in row] for row in self.attention.tolist()]
         return shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from saccade.inspection.pages import report
 from saccade.inspection.pages.samples import Sample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
 from saccade.tasks.base import Job, ReportPart, Route, Task
+from saccade.tasks.cuts import CutCounts
 from saccade.tasks.devices import load_trained
 from saccade.tasks.translate import batches, bleu, corpora, hearing, networks, sound
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
@@ -134,6 +136,7 @@ class Outputs(NamedTuple):
     texts: list[str]
     scores: bleu.TextScores
     by_length: list[bleu.LengthScores]
+    cut: Mapping[str, int]
 
 
 def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
@@ -141,16 +144,18 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     name = "test" if config.data.test else "valid"
     pairs = [pair for pair in translator.pairs(corpora.corpus(config.data.test or config.data.valid)) if all(pair)]
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    written = [found.text for found in translator.predict(sources)]
+    cuts = CutCounts(translator.options.max_length)
+    written = [found.text for found in cuts.watch(translator.predict(sources))]
     tokenize = config.training.bleu_tokenize
     scores = bleu.score_texts(written, references, tokenize=tokenize)
-    return Outputs(name, pairs, written, scores, bleu.score_by_length(sources, written, references, tokenize=tokenize))
+    by_length = bleu.score_by_length(sources, written, references, tokenize=tokenize)
+    return Outputs(name, pairs, written, scores, by_length, cuts.by_setting)
 
 
 def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     """What the report shows of a trained run."""
     found = outputs(config, translator)
-    scores = {**found.scores._asdict(), "num_pairs": len(found.pairs)}
+    scores = {**found.scores._asdict(), "num_pairs": len(found.pairs), "cut": found.cut}
     if config.features is not None:
         heard = hearing.report_sound(translator, found.pairs, found.texts)
         return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)

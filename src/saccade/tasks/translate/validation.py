@@ -16,6 +16,7 @@ from saccade.data.store import Encode, Measure
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import UserError
+from saccade.tasks.cuts import CutCounts
 from saccade.tasks.translate import bleu
 from saccade.tasks.translate.predictor import Translator
 from saccade.training.losses import sequence_loss
@@ -71,14 +72,16 @@ class Validator:
     @torch.no_grad()
     def measure(self) -> dict[str, float]:
         """Scores and the loss; "score" is the chosen one, higher is better."""
-        outputs = [found.text for found in self.translator.predict([pair.source for pair in self.pairs], width=1)]
+        cuts = CutCounts(self.translator.options.max_length)
+        written = self.translator.predict([pair.source for pair in self.pairs], width=1)
+        outputs = [found.text for found in cuts.watch(written)]
         scores = bleu.score_texts(outputs, [pair.target for pair in self.pairs], tokenize=self.judgement.tokenize)
         loss = self._loss()
         found = {"valid_bleu": scores.bleu, "valid_chrf": scores.chrf, "valid_loss": loss}
         if self.judgement.shows_word_errors or self.judgement.metric == "wer":
             found["valid_wer"] = scores.wer
         score = found[f"valid_{self.judgement.metric}"] * (-1 if self.judgement.metric in LOWER_IS_BETTER else 1)
-        return {"score": score, **found, "valid_perplexity": math.exp(min(50.0, loss))}
+        return {"score": score, **found, "valid_perplexity": math.exp(min(50.0, loss)), **cuts.figures()}
 
     def _loss(self) -> float:
         model = self.translator.model
