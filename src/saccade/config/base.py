@@ -12,12 +12,26 @@ from saccade.attention import NORMALIZERS, SCORES
 ONE_OR_SEVERAL = ("one corpus", "several corpora")  # tags that pydantic puts among a field's names
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Share = Annotated[float, Field(ge=0, lt=1)]
+Place = str | Annotated[int, Field(ge=0, strict=True)]  # a column: its name, or its position from 0
 
 
 class Section(BaseModel):
     """A section of a config file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class Columns(Section):
+    """What a file's columns hold: names from its first line or JSON keys, or positions from 0 where there are none."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Columns:
+        given = [column for _, column in self if column is not None]
+        if len({isinstance(column, int) for column in given}) > 1:
+            raise ValueError(f"names and positions given together ({', '.join(map(str, given))}); allowed: one kind")
+        if len(set(given)) < len(given):
+            raise ValueError(f"a column is given twice ({', '.join(map(str, given))})")
+        return self
 
 
 def one_of(table: Iterable[str]) -> AfterValidator:
@@ -82,7 +96,8 @@ class TrainingSection(Section):
     validate_every: Positive = 500
     save_every: Positive = 500
     patience: Positive | None = Field(
-        default=None, description="Number of validations without a better score after which training ends."
+        default=None,
+        description="Number of validations without a better score, or an equal one at a lower loss, that end training.",
     )
     tensorboard: bool = False
 

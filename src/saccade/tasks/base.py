@@ -13,7 +13,7 @@ from rich.console import Console
 from torch import nn
 
 from saccade.config.base import RunSection
-from saccade.data.text.corpus import decode_clean_lines, read_lines
+from saccade.data.text.corpus import Pair, decode_clean_lines, read_lines
 from saccade.errors import UserError
 from saccade.inspection.align.aligner import WordAttention
 from saccade.inspection.insight import Head, Insight, TextSide
@@ -176,6 +176,15 @@ class Predictor(Protocol):
                 f"--input: this model reads {self.traits.reads}, but its task does not say how to read that from a file"
             )
         return decode_clean_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
+
+    def read_targets(self, path: Path) -> Iterator[str]:
+        """Read the outputs of a file, or their labels: one a line."""
+        return read_lines(path)
+
+    def read_pairs(self, source: Path, target: Path | None) -> Iterator[Pair]:
+        """Read the pairs of two line-aligned files, or of one with both sides, to align their words."""
+        del source, target
+        raise UserError(NO_WORDS)
 
     def evaluate(self, paths: Sequence[Path], /, *args: Any, **options: Any) -> Evaluation:
         """Score it on the files of a test set; the option `watch: Watch` sees outputs go by."""

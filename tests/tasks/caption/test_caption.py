@@ -158,8 +158,8 @@ def test_mistakes_of_prediction_are_named(run: Path, tmp_path: Path) -> None:
         writer.read(tmp_path / "none.png")
     with pytest.raises(ValueError, match="input: 3 x 8 x 8 given; this model reads 3 x 24 x 24"):
         writer.predict([np.zeros((3, 8, 8), np.uint8)])
-    with pytest.raises(ValueError, match="beam: not an option of a beam; allowed:"):
-        writer.predict([], beam=3)
+    with pytest.raises(ValueError, match="temperature: not an option of a beam; it goes with sample"):
+        writer.predict([], temperature=3.0)
     with pytest.raises(ValueError, match=r"evaluate: .*a.tsv given; it needs a captions file and its pictures"):
         writer.evaluate([tmp_path / "a.tsv"])
     with pytest.raises(ValueError, match="draw: this caption was made with attention=False"):

@@ -41,9 +41,9 @@ def config_of(folder: Path, *train: str, **sections: object) -> TranslateConfig:
 def said(config: TranslateConfig, folder: Path) -> str:
     text = io.StringIO()
     console = Console(file=text, width=40)
-    held_out = corpora.held_out(config.data)
+    held_out = corpora.held_out(config)
     both = corpora.tokenizers(config, folder / "run", console)
-    corpora.say(config.data, corpora.stores(config, both, folder / "stores", console), held_out, console)
+    corpora.say(config, corpora.stores(config, both, folder / "stores", console), held_out, console)
     return text.getvalue()
 
 

@@ -24,7 +24,8 @@ from saccade.cli import app
 from saccade.errors import UserError
 from saccade.models.transformer import Transformer
 from saccade.runs.load import load_run
-from saccade.tasks.translate import bleu, predictor
+from saccade.tasks.translate import predictor
+from saccade.tasks.translate.scoring import scores
 
 LINES = [" ".join(words) for count in (1, 3, 5) for words in itertools.islice(itertools.permutations(WORDS, count), 40)]
 RUNNER = CliRunner()
@@ -71,7 +72,6 @@ def test_samples_depend_on_seed_and_text_alone(run: Path) -> None:
         ({"temperature": 2.0}, "temperature: not an option of a beam; it goes with sample"),
         ({"key_terms": 3}, "key_terms: not an option of a beam; allowed: "),
         ({"sample": True, "width": 4}, "width: not an option of samples; allowed: num_best, length_penalty"),
-        ({"beam": 4}, "beam: not an option of a beam; allowed: num_best"),
         ({"layer": 1}, "layer: given without attention"),
         ({"attention": True, "layer": 2}, "layer: 2 given; allowed: 0 to 1, or -1 for the last"),
         ({"attention": True, "head": -3}, "head: -3 given; allowed: 0 to 1"),
@@ -190,13 +190,13 @@ def test_scores_by_length_by_hand() -> None:
     sources = ["a b c d e", "a", "a b c d e f", "x " * 200, ""]
     outputs = ["one two three four five", "one two three four", "wrong", "six seven eight nine", ""]
     references = [outputs[0], outputs[1], "one two three four five six", outputs[3], ""]
-    found = bleu.score_by_length(sources, outputs, references)
+    found = scores.score_by_length(sources, outputs, references)
     assert [(row.label, row.num_pairs) for row in found] == [("0-5", 3), ("6-10", 1), ("over 100", 1)]
-    assert [row.bleu for row in found] == pytest.approx([100, 0, 100])
+    assert [row.scores.bleu for row in found] == pytest.approx([100, 0, 100])
     with pytest.raises(UserError, match="sources: 2 given for 5 outputs"):
-        bleu.score_by_length(sources[:2], outputs, references)
+        scores.score_by_length(sources[:2], outputs, references)
     with pytest.raises(UserError, match="references: 3 given for 5 outputs"):
-        bleu.score_texts(outputs, references[:3])
+        scores.score_texts(outputs, references[:3])
 
 
 def test_evaluate_reports_by_length_and_draws(run: Path, tmp_path: Path) -> None:
@@ -210,7 +210,8 @@ def test_evaluate_reports_by_length_and_draws(run: Path, tmp_path: Path) -> None
     assert b"<svg" in plot.read_bytes()
     shown = RUNNER.invoke(app, arguments).output
     assert "words in the source" in shown
-    assert f"BLEU {report['bleu']:.2f}" in shown
+    assert f"chrF {report['chrf']:.2f}" in shown
+    assert "BLEU" not in shown  # most references have fewer than four words
     target.write_text("one line\n", encoding="utf-8")
     refused = RUNNER.invoke(app, arguments).exception
     assert isinstance(refused, UserError)

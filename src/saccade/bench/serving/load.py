@@ -191,8 +191,8 @@ def right_answers(plan: LoadPlan, say: Say) -> tuple[dict[str, str], LanguagePai
 def _lines(plan: LoadPlan) -> Iterator[str]:
     if plan.texts is not None:
         return read_lines(plan.texts)
-    data = config_file.load_config(plan.run / "config.yaml").data
-    return (pair.source for pair in corpora.corpus(data.test or data.valid).pairs())
+    config = config_file.load_config(plan.run / "config.yaml")
+    return (pair.source for pair in corpora.corpus(config, config.data.test or config.data.valid).pairs())
 
 
 def _after(seconds: float) -> Callable[[], bool]:

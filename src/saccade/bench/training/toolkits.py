@@ -172,7 +172,7 @@ def write_peer_files(config: TranslateConfig, folder: Path) -> None:
     """Write the peers' files: the text, the same in pieces, the vocabulary, and the SentencePiece model."""
     tokenizer = corpora.tokenizers(config, folder)[0]
     assert isinstance(tokenizer, SentencePiece)
-    texts = corpora.training_corpora(config.data)
+    texts = corpora.training_corpora(config)
     pairs = [pair for corpus in texts for pair in corpus.pairs() if pair.source and pair.target]
     tokenizer.save(folder / configs.SENTENCEPIECE_MODEL)
     _write(folder / configs.VOCABULARY, tokenizer.pieces(range(UNKNOWN + 1, tokenizer.size)))

@@ -16,6 +16,7 @@ from saccade.serving.html import markup
 from saccade.serving.http import bodies
 from saccade.serving.http.openapi import describe_fields, list_of
 from saccade.serving.http.responses import Refusal, error_responses, json_response, refuse
+from saccade.serving.http.security import key_of
 from saccade.serving.libretranslate.detection import DetectedLanguage
 from saccade.serving.libretranslate.suggestions import Suggestions
 from saccade.serving.models import LanguagePair, ServedModel
@@ -72,7 +73,7 @@ class LibreTranslate:
     async def translate(self, request: Request) -> Response:
         """Translate texts from one language to another."""
         fields = await bodies.read_fields(request)
-        self.service.keys.check(fields.get("api_key"))
+        self.service.keys.check(fields.get("api_key") or key_of(request.headers))
         self._check_languages()
         query = self._parse_query(fields)
         detected = await self._detect_source(query)
@@ -91,7 +92,7 @@ class LibreTranslate:
     async def detect(self, request: Request) -> Response:
         """Detect the language of a text among those of this server, the most probable first."""
         fields = await bodies.read_fields(request)
-        self.service.keys.check(fields.get("api_key"))
+        self.service.keys.check(fields.get("api_key") or key_of(request.headers))
         self._check_languages()
         (text,) = self.service.texts([_string(fields, "q")])
         found = self.service.detector.detect(text)
@@ -100,7 +101,7 @@ class LibreTranslate:
     async def suggest(self, request: Request) -> Response:
         """Send a better translation to a server that collects them."""
         fields = await bodies.read_fields(request)
-        self.service.keys.check(fields.get("api_key"))
+        self.service.keys.check(fields.get("api_key") or key_of(request.headers))
         if self.suggestions is None:
             raise Refusal(403, "Suggestions are disabled on this server.")
         texts = {name: _string(fields, name) for name in ("q", "s", "source", "target")}

@@ -40,7 +40,7 @@ class TaskRoute(NamedTuple):
             call,
             methods=["POST"],
             response_model=schemas.Answers,
-            responses=error_responses(400, 403, 408, 413, 429, 503, 504),
+            responses=error_responses(400, 401, 403, 408, 413, 429, 503, 504),
             dependencies=require_key(self.service),
             openapi_extra=_picture_body(self.route.options) if is_picture else None,
         )

@@ -33,7 +33,7 @@ class TranslationRoute(NamedTuple):
             return await self._answer(body)
 
         call.__name__ = self.name
-        known = error_responses(400, 403, 408, 413, 429, 503, 504)
+        known = error_responses(400, 401, 403, 408, 413, 429, 503, 504)
         router.add_api_route(
             f"/{self.name}",
             call,

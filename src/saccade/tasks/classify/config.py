@@ -8,30 +8,31 @@ from pydantic import Field, field_validator, model_validator
 
 from saccade.attention.scores import LOCATIONS
 from saccade.config import base
-from saccade.config.base import NormalizerName, Positive, RunSection, ScoreName, Section, Share, fill_kind
+from saccade.config.base import (
+    Columns,
+    NormalizerName,
+    Place,
+    Positive,
+    RunSection,
+    ScoreName,
+    Section,
+    Share,
+    fill_kind,
+)
 from saccade.config.fields import RecurrentFields, TransformerFields
 from saccade.data.labels import labelled
 from saccade.data.labels.labelled import Spelling
 from saccade.models.text_encoder import BagEncoder, TextEncoder, TransformerTextEncoder
 from saccade.tasks.base import RequestOptions
 
-Place = str | Annotated[int, Field(ge=0)]
 
-
-class ColumnNames(Section):
+class ColumnNames(Columns):
     """What a file's columns hold: names from its header or JSON keys, or positions from 0 where there is no header."""
 
     label: Place = "label"
     text: Place = "text"
     dialogue: Place | None = Field(default=None, description="Which dialogue a text belongs to.")
     speaker: Place | None = Field(default=None, description="Who said it.")
-
-    @model_validator(mode="after")
-    def _check(self) -> ColumnNames:
-        given = [column for _, column in self if column is not None]
-        if len({isinstance(column, int) for column in given}) > 1:
-            raise ValueError(f"names and positions given together ({', '.join(map(str, given))}); allowed: one kind")
-        return self
 
 
 class ClassifyData(Section):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
 from saccade.data.sound.recordings import Sounds
 from saccade.data.store import Encode, Store, count_duplicates, prepare_store
-from saccade.data.text.corpus import Corpus, Pair
+from saccade.data.text.corpus import BY_NAME, Corpus, Pair
 from saccade.data.text.sentences import tell_texts
 from saccade.data.text.tokenizer import (
     MOST_CHARACTERS,
@@ -42,21 +43,21 @@ Tokenizers = tuple[SentencePiece | Vocabulary, SentencePiece | Vocabulary]
 QUIET = Console(quiet=True)
 
 
-def corpus(files: CorpusFiles, name: str = "") -> Corpus:
+def corpus(config: TranslateConfig, files: CorpusFiles, name: str = "") -> Corpus:
     """Make a corpus of the files in a section."""
-    return Corpus(files.source, files.target, name)
+    return Corpus(files.source, files.target, name, config.pair_columns)
 
 
-def training_corpora(data: TranslateData) -> list[Corpus]:
+def training_corpora(config: TranslateConfig) -> list[Corpus]:
     """Return every corpus to train on."""
-    return [corpus(files, name) for name, files in data.corpora.items()]
+    return [corpus(config, files, name) for name, files in config.data.corpora.items()]
 
 
 def settle_texts(config: TranslateConfig, console: Console) -> TranslateConfig:
     """Return the config with what its texts are, told by the first sources of each corpus."""
     if config.texts != "auto" or config.features is not None:
         return config
-    firsts = (itertools.islice(pairs.pairs(), NUM_TOLD) for pairs in training_corpora(config.data))
+    firsts = (itertools.islice(pairs.pairs(), NUM_TOLD) for pairs in training_corpora(config))
     sources = (pair.source for pairs in firsts for pair in pairs if pair.source)
     texts = tell_texts(sources, have_languages=config.find_languages() is not None)
     watch.say(console, f"texts: {texts} ({SPLITTING[texts]})")
@@ -97,7 +98,7 @@ def _learn_tokenizer(
     config: TranslateConfig, console: Console, sides: tuple[int, ...], what: str
 ) -> SentencePiece | Vocabulary:
     section = config.tokenizer
-    texts = (pair[side] for pairs in training_corpora(config.data) for pair in pairs.pairs() for side in sides)
+    texts = (pair[side] for pairs in training_corpora(config) for pair in pairs.pairs() for side in sides)
     chosen = sample_texts(
         watch.show_progress(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed
     )
@@ -118,7 +119,7 @@ def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Conso
             lambda: watch.show_progress(console, pairs.pairs(), f"preparing {pairs.name}"),
             pairs.files(),
             encode=(_encoder(both[0], alpha), _encoder(both[1], alpha)),
-            identity={"files": {"source": pairs.source, "target": pairs.target}, "tokenizers": marks, **drawn},
+            identity={**corpus_identity(pairs), "tokenizers": marks, **drawn},
             max_length=config.data.max_length,
         )
 
@@ -126,12 +127,20 @@ def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Conso
     return [
         run_seeded(variant + 1, functools.partial(prepared, pairs, variant)) if alpha else prepared(pairs, variant)
         for variant in variants
-        for pairs in training_corpora(config.data)
+        for pairs in training_corpora(config)
     ]
 
 
 def _encoder(tokenizer: SentencePiece | Vocabulary, alpha: float) -> Encode:
     return tokenizer.sampler(alpha) if alpha and isinstance(tokenizer, SentencePiece) else tokenizer.encode
+
+
+def corpus_identity(corpus: Corpus) -> dict[str, Any]:
+    """Return what the pairs of a corpus depend on, beside the content of its files."""
+    files = {"source": corpus.source, "target": corpus.target}
+    if corpus.target is not None or corpus.columns == BY_NAME:
+        return {"files": files}
+    return {"files": files, "columns": asdict(corpus.columns)}
 
 
 def shares(data: TranslateData, num_stores: int) -> list[float]:
@@ -157,12 +166,12 @@ class HeldOut(NamedTuple):
     pairs: list[Pair]
 
 
-def held_out(data: TranslateData) -> list[HeldOut]:
+def held_out(config: TranslateConfig) -> list[HeldOut]:
     """The validation and test pairs. Read first: a mistake in them shows before anything is learned."""
-    for training in training_corpora(data):
+    for training in training_corpora(config):
         training.files()  # they are there
-    sets = {"data.valid": data.valid, "data.test": data.test}
-    texts = [corpus(files, name) for name, files in sets.items() if files is not None]
+    sets = {"data.valid": config.data.valid, "data.test": config.data.test}
+    texts = [corpus(config, files, name) for name, files in sets.items() if files is not None]
     held = [HeldOut(text, list(text.pairs())) for text in texts]
     for text, pairs in held:
         if not any(all(pair) for pair in pairs):
@@ -170,12 +179,12 @@ def held_out(data: TranslateData) -> list[HeldOut]:
     return held
 
 
-def say(data: TranslateData, stores: list[Store], sets: list[HeldOut], console: Console) -> None:
+def say(config: TranslateConfig, stores: list[Store], sets: list[HeldOut], console: Console) -> None:
     """How many pairs there are to train on and why others aren't; warnings about the held-out ones."""
-    texts = training_corpora(data)
+    texts = training_corpora(config)
     lines = [_pairs(len(store)) + _left_out(text, store) for text, store in zip(texts, stores, strict=True)]
     if len(stores) > 1:
-        for line, (name, files) in zip(lines, data.corpora.items(), strict=True):
+        for line, (name, files) in zip(lines, config.data.corpora.items(), strict=True):
             watch.say(console, f"{name}, {files.source}, weight {files.weight:g}: {line}")
         lines = [_pairs(sum(len(store) for store in stores))]
     watch.say(console, f"{lines[0]} to train on")

@@ -16,7 +16,16 @@ from torch import Tensor, nn
 
 from saccade.data.batches import decoder_input, pad_sources
 from saccade.data.sound.recordings import Sounds, find_sounds, pad_frames, rebase_paths
-from saccade.data.text.corpus import Corpus, Pair, clean, decode_clean_lines, read_lines
+from saccade.data.text.corpus import (
+    BY_NAME,
+    Corpus,
+    Pair,
+    PairColumns,
+    clean,
+    decode_clean_lines,
+    place_of_row,
+    read_side,
+)
 from saccade.data.text.tokenizer import END, SPECIAL, Tokenizer
 from saccade.decoding import (
     OPTION_NAMES,
@@ -31,6 +40,7 @@ from saccade.decoding import (
     search,
 )
 from saccade.errors import UserError
+from saccade.inspection.align.aligner import read_pairs
 from saccade.inspection.insight import Head, Insight
 from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
@@ -38,9 +48,11 @@ from saccade.inspection.trust.subjects import WriterSubject
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.texts import batch_by_length, pair_texts, windows
-from saccade.tasks.translate import bleu, hearing, look, trust
+from saccade.tasks.translate import hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
 from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult
+from saccade.tasks.translate.scoring import scores
+from saccade.tasks.translate.scoring.metrics import DEFAULT_JUDGEMENT, Judgement, check_tokenize
 from saccade.tasks.translate.word_weights import TranslatorAttention
 
 WINDOW = 2048  # lines that are sorted by length together
@@ -76,6 +88,8 @@ class Translator(Predictor):
     aligning: Head | None = None  # the head that aligns words best, where it is known
     dtype: torch.dtype | None = None  # what a CUDA device writes in; None: what the weights are
     texts: str = "auto"  # what its sources are, as its config says
+    judgement: Judgement = DEFAULT_JUDGEMENT
+    columns: PairColumns = BY_NAME  # of files with both sides
 
     @property
     def traits(self) -> Traits:
@@ -144,16 +158,25 @@ class Translator(Predictor):
         return look.look_at(self, given, options, kinds=kinds, norms=norms, is_given=targets is not None)
 
     def read(self, source: Path | None) -> Iterator[str]:
-        """The lines of a file, or of the standard input; files that a list names are looked up from where it lies.
+        """The sources of a file, as in training, or the lines of the standard input.
 
-        A model that hears also reads one sound file, or a folder of them.
+        Files that a list names are looked up from where it lies. A model that hears also reads one sound file, or a
+        folder of them.
         """
-        if source is not None and isinstance(self.source, Sounds) and (sounds := find_sounds(source)) is not None:
+        if source is None:
+            return decode_clean_lines("standard input", sys.stdin.buffer)
+        if not isinstance(self.source, Sounds):
+            return read_side(source, self.columns)
+        if (sounds := find_sounds(source)) is not None:
             return iter(sounds)
-        lines = decode_clean_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
-        if source is None or not isinstance(self.source, Sounds):
-            return lines
-        return rebase_paths(lines, source.parent, lambda row: f"{source}:{row + 1}")
+        place = partial(place_of_row, source, self.columns)
+        return rebase_paths(read_side(source, self.columns), source.parent, place)
+
+    def read_targets(self, path: Path) -> Iterator[str]:
+        return read_side(path, self.columns, "target")
+
+    def read_pairs(self, source: Path, target: Path | None) -> Iterator[Pair]:
+        return read_pairs(source, target, self.columns)
 
     def pairs(self, corpus: Corpus) -> Iterator[Pair]:
         """A corpus as it is read here: the names of a list of sounds are looked up from where it lies."""
@@ -168,29 +191,31 @@ class Translator(Predictor):
         self,
         paths: Sequence[Path],
         *,
-        tokenize: str = "13a",
+        tokenize: str | None = None,
         watch: Watch = pass_on,
         **decoding: Any,
     ) -> Evaluation:
-        """BLEU, chrF and word errors of line-aligned files, or of one with both sides; `watch` sees outputs go by."""
-        bleu.check_tokenize(tokenize)
+        """Score line-aligned files, or one with both sides: the run's metric is first. `watch` sees outputs go by."""
+        judgement = Judgement(self.judgement.metric, check_tokenize(tokenize or self.judgement.tokenize))
         if len(paths) > 2:
             raise UserError(f"{paths[2]}: one file too many; allowed: a source and its target, or one with both sides")
-        pairs = list(self.pairs(Corpus(*map(str, paths))))
+        source, target = [*map(str, paths), None][:2]
+        pairs = list(self.pairs(Corpus(str(source), target, columns=self.columns)))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
         cuts = CutCounts(choose_options(self.options, decoding).max_length)
         outputs = [found.text for found in cuts.watch(watch(self.stream(sources, **decoding), len(pairs)))]
-        scores = bleu.score_texts(outputs, references, tokenize=tokenize)
+        found = scores.score_texts(outputs, references, tokenize=judgement.tokenize)
+        shown = scores.choose_shown(judgement, references)
+        lines, figures = scores.describe_scores(found, shown), {"num_pairs": len(pairs), **found._asdict()}
         if isinstance(self.source, Sounds):
-            return cuts.add_to(hearing.evaluation(self, pairs, outputs, scores))
-        by_length = bleu.score_by_length(sources, outputs, references, tokenize=tokenize)
-        rows = [{"label": row.label, **row._asdict()} for row in by_length]
-        found = Evaluation(
-            {"num_pairs": len(pairs), **scores._asdict(), "by_length": rows},
-            [*bleu.describe_scores(scores), "", *bleu.table(by_length)],
-            lambda path: bleu.plot(by_length, path),
+            return cuts.add_to(hearing.evaluation(self, pairs, outputs, lines, figures))
+        by_length = scores.score_by_length(sources, outputs, references, tokenize=judgement.tokenize)
+        whole = Evaluation(
+            {**figures, "by_length": [row.plain() for row in by_length]},
+            [*lines, "", *scores.table(by_length, shown[:2])],
+            lambda path: scores.plot(by_length, path, shown[0]),
         )
-        return cuts.add_to(found)
+        return cuts.add_to(whole)
 
     def num_pieces(self, text: str) -> int:
         return len(self.source.encode(clean(text)))
