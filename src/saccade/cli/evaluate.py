@@ -69,7 +69,7 @@ def evaluate(
     *,
     scoring: ScoringFlags,
 ) -> None:
-    """Score a model on a test set: the metric it was trained by first."""
+    """Score a model on a test set: BLEU and chrF, exact matches, accuracy, F1, word errors."""
     if plot is not None:
         heatmap.check_ending(plot)
     set_threads(threads)

@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from saccade.attention import NORMALIZERS, SCORES
+from saccade.data.held_out import Amount
 
 ONE_OR_SEVERAL = ("one corpus", "several corpora")  # tags that pydantic puts among a field's names
+FILES_OR_PART = ("files of its own", "a part of data.train")
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Place = str | Annotated[int, Field(ge=0, strict=True)]  # a column: its name, or its position from 0
@@ -19,6 +21,42 @@ class Section(BaseModel):
     """A section of a config file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class HeldOutPart(Section):
+    """A part of the examples to train on that is held out for validation: a share, or a number of them.
+
+    A number alone is a share if it is below 1, else a count.
+    """
+
+    share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="The share of the examples to train on."
+    )
+    count: Positive | None = Field(default=None, description="How many of them.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_number(cls, given: object) -> object:
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        return {"count" if isinstance(given, int) else "share": given} if is_number else given
+
+    @model_validator(mode="after")
+    def _check(self) -> HeldOutPart:
+        if (self.share is None) == (self.count is None):
+            raise ValueError("allowed: a share of the examples to train on, or their count")
+        return self
+
+    @property
+    def amount(self) -> Amount:
+        return Amount(self.share, self.count)
+
+
+def tell_part(given: object) -> str:
+    """Return which kind of validation set is given: its own files, or a part of those to train on."""
+    is_part = isinstance(given, HeldOutPart | int | float) or (
+        isinstance(given, dict) and {"share", "count"} & {*given}
+    )
+    return FILES_OR_PART[bool(is_part)]
 
 
 class Columns(Section):

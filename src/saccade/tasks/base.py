@@ -33,13 +33,6 @@ def several(inputs: Iterable[T]) -> Iterable[T]:
     return inputs
 
 
-def join_best(best: Sequence[Result]) -> dict[str, Any]:
-    """Return the best result as programs read it; where there are others, with a list of them."""
-    first, *others = best
-    rest = {"others": [one.plain() for one in others]} if others else {}
-    return {**first.plain(), **rest}
-
-
 def pass_on(found: Iterator[Any], total: int) -> Iterable[Any]:
     """Pass outputs on: the `watch` of who doesn't want to see them."""
     del total
@@ -162,7 +155,7 @@ class Predictor(Protocol):
         return ([one] for one in self.stream(inputs, *args, **options))
 
     def predict(self, inputs: Iterable[Any], /, *args: Any, **options: Any) -> Sequence[Result]:
-        """Return the best result for each input."""
+        """Return the best result for each input; with `num_best`, the others are its `others`."""
         return list(self.stream(inputs, *args, **options))
 
     def predict_best(self, inputs: Iterable[Any], /, *args: Any, **options: Any) -> Sequence[Sequence[Result]]:

@@ -26,12 +26,13 @@ class CutCounts:
     by_setting: Counter[str] = field(default_factory=Counter)
 
     def watch(self, outputs: Iterable[Any]) -> Iterator[Any]:
-        """Pass outputs on, and count them."""
-        for one in outputs:
-            self.num_outputs += 1
-            if one.cut is not None:
-                self.by_setting[self._setting(one)] += 1
-            yield one
+        """Pass outputs on, and count them; each with the next best ones."""
+        for best in outputs:
+            for one in (best, *best.others):
+                self.num_outputs += 1
+                if one.cut is not None:
+                    self.by_setting[self._setting(one)] += 1
+            yield best
 
     def _setting(self, output: Any) -> str:
         if output.cut == "loop":

@@ -123,6 +123,9 @@ def test_a_run_from_its_config(run: Path) -> None:
     best = next(writer.stream_best([seen.source[0]], width=3, num_best=3))
     assert len(best) == 3
     assert best[0].score >= best[1].score >= best[2].score
+    (first,) = writer.predict([seen.source[0]], num_best=3, attention=False)
+    assert [first.text, *(other.text for other in first.others)] == [one.text for one in best]
+    assert len(json.loads(json.dumps(first.plain()))["others"]) == 2
     assert [len(other.attention) for other in best] == [len(other.log_probabilities) for other in best]
     report = (run / "report.html").read_text("utf-8")
     assert "data:image/png" in report

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from saccade.config.base import HeldOutPart
 from saccade.data.batches import bucket_pairs
 from saccade.errors import UserError
 from saccade.files import lock_folder
@@ -27,11 +28,11 @@ def written(folder: Path, **texts: list[str]) -> None:
         (folder / f"{name}.tsv").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 
-def config_of(folder: Path, *train: str, **sections: object) -> TranslateConfig:
+def config_of(folder: Path, *train: str, valid: object = None, **sections: object) -> TranslateConfig:
     files = [{"source": f"{folder}/{name}.tsv"} for name in train]
     data = {
         "train": files if len(files) > 1 else files[0],
-        "valid": {"source": f"{folder}/valid.tsv"},
+        "valid": {"source": f"{folder}/valid.tsv"} if valid is None else valid,
         "max_length": 4,
     }
     tokenizer = {"kind": "words", "vocabulary_size": 20}
@@ -148,3 +149,51 @@ def test_pieces_drawn_at_random_are_repeatable_and_read_in_turn(tmp_path: Path) 
         0
     )
     assert sum(map(len, batches)) == pytest.approx(60, abs=8)
+
+
+@pytest.mark.parametrize("valid", [0.3, {"share": 0.3}, 12, {"count": 12}])
+def test_a_part_of_the_training_pairs_is_held_out(valid: object, tmp_path: Path) -> None:
+    written(tmp_path, one=[*PAIRS, "a\t", "red\tred"], two=[*PAIRS, "red red\tanother"])
+    config = config_of(tmp_path, "one", "two", valid=valid)
+    line, *lines = said(config, tmp_path).splitlines()
+    (held,) = corpora.held_out(config)
+    left = [pair for corpus in corpora.training_corpora(config) for pair in corpus.pairs()]
+    assert len(held.pairs) + len(left) == 2 * len(PAIRS) + 3
+    assert {pair.source for pair in held.pairs}.isdisjoint(pair.source for pair in left)
+    amount = 0.3 if "0.3" in str(valid) else 12
+    assert line == f"data.valid: {len(held.pairs)} pairs of data.train ({amount}), chosen by a hash of the source"
+    assert any(f"(left out: 1 blank, the first at {tmp_path}/one.tsv:26)" in line for line in lines)
+    assert not any("also in the training text" in line for line in lines)
+    source, _ = corpora.tokenizers(config, tmp_path / "run")
+    known = {word for pair in left for side in pair for word in side.split()}
+    assert set(source.pieces(range(4, source.size))) == known
+
+
+def test_a_run_whose_validation_set_is_held_out_is_trained_and_reported(tmp_path: Path) -> None:
+    written(tmp_path, train=PAIRS)
+    training = {"max_steps": 2, "validate_every": 1}
+    config = config_of(tmp_path, "train", valid=5, training=training, model={"width": 8, "num_heads": 1})
+    folder, quiet = tmp_path / "run", Console(quiet=True)
+    runs.train(config, folder, quiet)
+    assert '"name": "valid",\n   "num_used": 5' in (folder / "summary.json").read_text("utf-8")
+    assert config_file.load_config(folder / "config.yaml").data.valid == HeldOutPart(count=5)
+    with pytest.raises(UserError, match="holds a run with another data"):
+        runs.train(config_of(tmp_path, "train", valid=6, training=training, model=config.model), folder, quiet)
+
+
+@pytest.mark.parametrize(
+    ("valid", "message"),
+    [
+        (0, "data.valid.count: 0 given; input should be greater than or equal to 1"),
+        (1.5, "data.valid.share: 1.5 given; input should be less than 1"),
+        (True, "data.valid: True given"),
+        ({"share": 0.1, "source": "x"}, r"data.valid.source: unknown; allowed: share, count"),
+        ({"soource": "x"}, r"data.valid.source: missing; data.valid.soource: unknown \(did you mean source\?\)"),
+        (25, "data.valid: 25 given; data.train has 25, and some must be left to train on"),
+        (1e-9, "data.valid: 1e-09 given; it holds out no pair; allowed: a count, or a file"),
+    ],
+)
+def test_an_impossible_part_is_refused(valid: object, message: str, tmp_path: Path) -> None:
+    written(tmp_path, train=PAIRS)
+    with pytest.raises(UserError, match=message):
+        corpora.held_out(config_of(tmp_path, "train", valid=valid))

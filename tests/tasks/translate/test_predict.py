@@ -66,6 +66,29 @@ def test_samples_depend_on_seed_and_text_alone(run: Path) -> None:
     assert all(best == sorted(best, key=lambda found: -found.score) for best in several)
 
 
+def test_predict_gives_as_many_outputs_as_it_is_asked_for(run: Path) -> None:
+    translator = load_run(run)
+    assert translator.options.width == 4
+    for decoding in ({"num_best": 3}, {"num_best": 6}, {"num_best": 3, "beam": 5}, {"num_best": 5, "sample": True}):
+        found, blank = translator.predict(["a b c", ""], **decoding)
+        best = translator.predict_best(["a b c"], **decoding)[0]
+        assert [found._replace(others=()), *found.others] == best
+        assert len(best) == decoding["num_best"]
+        assert [one["text"] for one in found.plain()["others"]] == [one.text for one in best[1:]]
+        assert (blank.text, blank.others) == ("", ())
+    (alone,) = translator.predict(["a b c"])
+    assert alone.others == ()
+    assert "others" not in alone.plain()
+    with pytest.raises(UserError, match="num_best: 3 given; a beam of 1 holds no more than its width, so give a wider"):
+        translator.predict(["a b c"], num_best=3, beam=1)
+
+
+def test_the_command_line_prints_as_many_outputs(run: Path) -> None:
+    for options, count in ((["--num-best", "3"], 3), (["--num-best", "7", "--sample"], 7), (["--num-best", "6"], 6)):
+        done = RUNNER.invoke(app, ["predict", str(run), "--json", *options], input=b"a b c\n")
+        assert len(json.loads(done.stdout)["others"]) == count - 1
+
+
 @pytest.mark.parametrize(
     ("decoding", "message"),
     [
@@ -242,7 +265,7 @@ def test_predict_speaks_json_and_draws(run: Path, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (("--num-best", "3"), "--num-best: more than one output a line needs --json"),
-        (("--num-best", "9", "--json"), "num_best: 9 given; a beam of 4"),
+        (("--num-best", "3", "--beam", "1", "--json"), "num_best: 3 given; a beam of 1 holds no more than its width"),
         (("--sample", "--top-p", "2"), "top_p: 2.0 given"),
         (("--min-length", "5000"), "min_length: 5000 given; it must be below max_length, 4096"),
     ],

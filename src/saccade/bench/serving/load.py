@@ -192,7 +192,8 @@ def _lines(plan: LoadPlan) -> Iterator[str]:
     if plan.texts is not None:
         return read_lines(plan.texts)
     config = config_file.load_config(plan.run / "config.yaml")
-    return (pair.source for pair in corpora.corpus(config, config.data.test or config.data.valid).pairs())
+    held_out = corpora.held_out_corpora(config, "data.test" if config.data.test else "data.valid")
+    return (pair.source for corpus in held_out for pair in corpus.pairs())
 
 
 def _after(seconds: float) -> Callable[[], bool]:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, final
 
+from saccade.data.held_out import hash_key
 from saccade.data.text.tables import Column, Row, count_columns, file_kind, has_columns, read_rows
 from saccade.errors import UserError
 
@@ -69,6 +70,18 @@ BY_NAME = PairColumns()
 
 @final
 @dataclass(frozen=True)
+class PartOfPairs:
+    """The pairs that are held out by the hash of their source, or the others. A pair with a blank side stays."""
+
+    limit: int
+    is_held_out: bool
+
+    def __call__(self, pair: Pair) -> bool:
+        return self.is_held_out == ("" not in pair and hash_key(pair.source) < self.limit)
+
+
+@final
+@dataclass(frozen=True)
 class Corpus:
     """A source of pairs: two line-aligned files, or one TSV, CSV or JSONL file with both sides.
 
@@ -79,16 +92,16 @@ class Corpus:
     target: str | None = None
     name: str = ""
     columns: PairColumns = BY_NAME
+    part: PartOfPairs | None = None  # None: all pairs
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield every pair in order; a blank side is an empty string. A corpus without a line raises a UserError."""
+        """Yield its pairs in order; a blank side is an empty string. Files without a line raise a UserError."""
         self.files()  # raises if one is missing
         found = self._pairs()
         first = next(found, None)
         if first is None:
             raise UserError(f"{_names(self.sides()[0])}: it is empty; there must be at least one line")
-        yield first
-        yield from found
+        yield from filter(self.part, itertools.chain([first], found)) if self.part else itertools.chain([first], found)
 
     def files(self) -> list[Path]:
         """Return all files it reads, in order."""
@@ -103,6 +116,9 @@ class Corpus:
 
     def place(self, row: int, side: int) -> str:
         """Return where a side (0 source, 1 target) of a pair stands, as file:line."""
+        if self.part is not None:
+            own = (number for number, pair in enumerate(self._pairs()) if self.part(pair))
+            row = next(itertools.islice(own, row, None))
         lines = (
             (path, number)
             for path in self.sides()[side if self.target is not None else 0]

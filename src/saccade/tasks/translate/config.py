@@ -11,8 +11,10 @@ from sacrebleu import BLEU
 from saccade.attention.scores import LOCATIONS
 from saccade.config import base
 from saccade.config.base import (
+    FILES_OR_PART,
     ONE_OR_SEVERAL,
     Columns,
+    HeldOutPart,
     Place,
     Positive,
     RunSection,
@@ -20,6 +22,7 @@ from saccade.config.base import (
     Share,
     TokenizerSection,
     one_of,
+    tell_part,
 )
 from saccade.data.sound.mel import Mel
 from saccade.data.text.corpus import PairColumns
@@ -67,7 +70,13 @@ class TranslateData(Section):
         | Annotated[list[TrainingCorpus], Field(min_length=1), Tag(ONE_OR_SEVERAL[1])],
         Discriminator(_one_or_several),
     ] = Field(description="What the model and the tokenizers learn from: one corpus, or a list of them with weights.")
-    valid: CorpusFiles = Field(description="What validation decodes and scores; the best model on it is kept.")
+    valid: Annotated[
+        Annotated[CorpusFiles, Tag(FILES_OR_PART[0])] | Annotated[HeldOutPart, Tag(FILES_OR_PART[1])],
+        Discriminator(tell_part),
+    ] = Field(
+        description="What validation decodes and scores; the best model on it is kept. Files, or a part of the pairs "
+        "to train on, chosen by a hash of the source: a share (0.05) or a number of them (500)."
+    )
     test: CorpusFiles | None = Field(default=None, description="What is scored at the end; never trained on.")
     columns: SideColumns | None = Field(
         default=None,
@@ -78,8 +87,8 @@ class TranslateData(Section):
 
     @model_validator(mode="after")
     def _check(self) -> TranslateData:
-        sets = [*self.corpora.values(), self.valid, self.test]
-        if self.columns is not None and not any(files is not None and files.target is None for files in sets):
+        sets = [files for files in (*self.corpora.values(), self.valid, self.test) if isinstance(files, CorpusFiles)]
+        if self.columns is not None and all(files.target is not None for files in sets):
             raise ValueError("columns: given, but every source has a target file, so no file has columns")
         return self
 
@@ -280,6 +289,8 @@ class TranslateConfig(RunSection):
             return
         if self.tokenizer.shared:
             raise ValueError("tokenizer.shared: true given; with input: features only targets have a vocabulary")
+        if isinstance(self.data.valid, HeldOutPart) and len(self.data.corpora) > 1:
+            raise ValueError("data.valid: a part of data.train given; with input: features data.train must be one list")
         if self.texts != "auto":
             raise ValueError(f"texts: {self.texts!r} given; with input: features sources are no texts")
         width = getattr(self.model, "embedding_width", self.model.width)

@@ -39,6 +39,7 @@ from saccade.decoding import (
     choose_options,
     search,
 )
+from saccade.decoding.slices import tick_of
 from saccade.errors import UserError
 from saccade.inspection.align.aligner import read_pairs
 from saccade.inspection.insight import Head, Insight
@@ -50,7 +51,7 @@ from saccade.tasks.cuts import CutCounts
 from saccade.tasks.texts import batch_by_length, pair_texts, windows
 from saccade.tasks.translate import hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
-from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult
+from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult, join_best
 from saccade.tasks.translate.scoring import scores
 from saccade.tasks.translate.scoring.metrics import DEFAULT_JUDGEMENT, Judgement, check_tokenize
 from saccade.tasks.translate.word_weights import TranslatorAttention
@@ -67,6 +68,7 @@ class SourceText(NamedTuple):
     ids: Any
     prefix: str
     prefix_ids: list[int]
+    number: int  # of the text in the call, from 0
 
 
 @final
@@ -112,8 +114,8 @@ class Translator(Predictor):
     def predict(
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
     ) -> list[TranslationResult]:
-        """The best output for each text."""
-        return [best[0] for best in self.predict_best(texts, prefixes=prefixes, **decoding)]
+        """The best output for each text; with `num_best`, the others are its `others`."""
+        return [join_best(best) for best in self.predict_best(texts, prefixes=prefixes, **decoding)]
 
     def predict_best(
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
@@ -125,7 +127,7 @@ class Translator(Predictor):
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
     ) -> Iterator[TranslationResult]:
         """Outputs in the order of the lines, in memory that doesn't grow with their number."""
-        return (best[0] for best in self.stream_best(lines, prefixes=prefixes, **decoding))
+        return (join_best(best) for best in self.stream_best(lines, prefixes=prefixes, **decoding))
 
     def stream_best(
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, window: int = WINDOW, **decoding: Any
@@ -256,7 +258,10 @@ class Translator(Predictor):
         """The best outputs of each text: in slots on an accelerator; in batches on a CPU, where that is quicker."""
         lengths = [len(text.ids) + (not isinstance(self.source, Sounds)) for text in texts]
         work = DecodingWork(
-            lambda rows: self._pad_on_host([texts[row] for row in rows]), lengths, [t.prefix_ids for t in texts]
+            lambda rows: self._pad_on_host([texts[row] for row in rows]),
+            lengths,
+            [text.prefix_ids for text in texts],
+            tick_of([text.number for text in texts]),
         )
         if (
             self._device.type == "cuda"
@@ -285,7 +290,7 @@ class Translator(Predictor):
             unit = "frames" if isinstance(self.source, Sounds) else "tokens"
             what = f"line {number:,} has {len(ids):,} {unit}"
             warnings.warn(f"{what}; only the first {limit:,} are read (max_source_length)", stacklevel=2)
-        return SourceText(text, ids[:limit], prefix, self.target.encode(prefix))
+        return SourceText(text, ids[:limit], prefix, self.target.encode(prefix), number - 1)
 
     def _results(self, text: SourceText, found: list[Hypothesis], head: HeadChoice | None) -> list[TranslationResult]:
         """The outputs of a text as they are shown."""
@@ -297,8 +302,8 @@ class Translator(Predictor):
 
     def _search_batch(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:
         """The best outputs of one batch."""
-        prefixes = [text.prefix_ids for text in texts]
-        return search(cast(Stepper, self.model), *self.pad(texts), options, prefixes)
+        prefixes, tick = [text.prefix_ids for text in texts], tick_of([text.number for text in texts])
+        return search(cast(Stepper, self.model), *self.pad(texts), options, prefixes, tick)
 
     def decoder_ids(self, ids: list[list[int]]) -> Tensor:
         """What the decoder reads to write these, padded."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ class TranslationResult(NamedTuple):
     Where it `ended`, the last log-probability is that of </s>; otherwise it was `cut`: "length" where it reached its
     greatest length, "loop" where it went in circles.
     With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces, which for sound
-    are seconds, and the sound that was `heard`.
+    are seconds, and the sound that was `heard`. With `num_best`, `others` are the next best outputs, best first.
     """
 
     text: str
@@ -41,6 +42,7 @@ class TranslationResult(NamedTuple):
     source_pieces: list[str] | None = None
     heard: Heard | None = None
     name: str | None = None  # of the sound
+    others: tuple[TranslationResult, ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -50,8 +52,11 @@ class TranslationResult(NamedTuple):
         return self.text
 
     def plain(self) -> dict[str, Any]:
-        shown = {name: value for name, value in self._replace(heard=None)._asdict().items() if value is not None}
+        kept = self._replace(heard=None, others=())._asdict()
+        shown = {name: value for name, value in kept.items() if value is not None and name != "others"}
         shown["ended"] = self.ended
+        if self.others:
+            shown["others"] = [one.plain() for one in self.others]
         if self.attention is not None:
             shown["attention"] = [[round(weight, 4) for weight in row] for row in self.attention.tolist()]
         return shown
@@ -77,6 +82,12 @@ class TranslationResult(NamedTuple):
 
     def _written(self) -> list[str]:
         return [*self.pieces, SPECIAL[END]][: len(self.log_probabilities)]
+
+
+def join_best(best: Sequence[TranslationResult]) -> TranslationResult:
+    """Return the best result with the others, if there are any."""
+    first, *others = best
+    return first._replace(others=tuple(others))
 
 
 class HeadChoice(NamedTuple):

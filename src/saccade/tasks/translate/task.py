@@ -42,7 +42,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     held_out = corpora.held_out(config)
     if config.features is not None:
         for held in held_out:
-            sound.files_of(*held)
+            sound.files_of(held.corpora[0], held.pairs)
     both, root = sides(config, corpora.tokenizers(config, folder, console)), folder.parent / ".data"
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config, stores[: len(config.data.corpora)], held_out, console)
@@ -66,7 +66,7 @@ def _validator(
     config: TranslateConfig, whole: Translator, valid: corpora.HeldOut, root: Path, console: Console
 ) -> Validator:
     if isinstance(whole.source, Sounds):
-        stored = sound.recordings(valid.corpus, whole.source.mel, root, console)
+        stored = sound.recordings(valid.corpora[0], whole.source.mel, root, console)
         whole, sources = replace(whole, source=replace(whole.source, stored=stored)), Sources.of_sound(stored)
     else:
         sources = Sources.of_text(whole.source)
@@ -151,17 +151,16 @@ class Outputs(NamedTuple):
 
 def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     """The scores of a model on its test set, or on the validation set where there is none."""
-    name = "test" if config.data.test else "valid"
-    pairs = [
-        pair for pair in translator.pairs(corpora.corpus(config, config.data.test or config.data.valid)) if all(pair)
-    ]
+    name: corpora.SetName = "data.test" if config.data.test else "data.valid"
+    texts = corpora.held_out_corpora(config, name)
+    pairs = [pair for corpus in texts for pair in translator.pairs(corpus) if all(pair)]
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     cuts = CutCounts(translator.options.max_length)
     written = [found.text for found in cuts.watch(translator.predict(sources))]
     tokenize = config.training.bleu_tokenize
     found = score_texts(written, references, tokenize=tokenize)
     by_length = score_by_length(sources, written, references, tokenize=tokenize)
-    return Outputs(name, pairs, written, found, by_length, cuts.by_setting)
+    return Outputs(name.removeprefix("data."), pairs, written, found, by_length, cuts.by_setting)
 
 
 def examine(config: TranslateConfig, translator: Translator) -> ReportPart:

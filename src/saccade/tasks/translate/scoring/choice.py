@@ -36,9 +36,7 @@ def settle_metric(config: TranslateConfig, valid: HeldOut, console: Console) -> 
     if training.metric == "bleu":
         short = share_of_short([pair.target for pair in valid.pairs if all(pair)], training.bleu_tokenize)
         if short > 0.5:
-            said = (
-                f"{short:.0%} of the targets in {valid.corpus.name} have fewer than four words, where BLEU is 0 or luck"
-            )
+            said = f"{short:.0%} of the targets in {valid.name} have fewer than four words, where BLEU is 0 or luck"
             say(console, f"training.metric: bleu given, but {said}; exact, wer or chrf tell more", style="yellow")
     if training.metric != "auto":
         return config
