@@ -79,8 +79,8 @@ def test_a_ready_model_that_is_not_there_leaves_no_run(tmp_path: Path) -> None:
         ({"source": {"knd": "words"}}, r"tokenizer.source.knd: unknown \(did you mean kind\?\)"),
         ({"source": {"kind": "word"}}, r"tokenizer.source.kind: 'word' given; input should be 'unigram', 'bpe'"),
         (
-            {"source": {"kind": "words"}, "target": {"vocabulary_size": 1}},
-            "tokenizer.target.vocabulary_size: 1 given; it must be above 4",
+            {"source": {"kind": "words"}, "target": {"vocabulary_size": 4}},
+            "target.vocabulary_size: 4 given; it must be above 4",
         ),
     ],
 )

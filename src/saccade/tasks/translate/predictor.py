@@ -48,6 +48,7 @@ from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on
+from saccade.tasks.cuts import CutCounts
 from saccade.tasks.texts import batch_by_length, pair_texts, windows
 from saccade.tasks.translate import hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
@@ -121,6 +122,7 @@ class Translator(Predictor):
             answers="text",
             texts=self.texts,
             max_pieces=self.max_source_length,
+            max_length=self.options.max_length,
         )
 
     def predict(
@@ -216,18 +218,20 @@ class Translator(Predictor):
         source, target = [*map(str, paths), None][:2]
         pairs = list(self.pairs(Corpus(str(source), target, columns=self.columns)))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        outputs = [found.text for found in watch(self.stream(sources, **decoding), len(pairs))]
+        cuts = CutCounts(choose_options(self.options, decoding).max_length)
+        outputs = [found.text for found in cuts.watch(watch(self.stream(sources, **decoding), len(pairs)))]
         found = scores.score_texts(outputs, references, tokenize=judgement.tokenize)
         shown = scores.choose_shown(judgement, references)
         lines, figures = scores.describe_scores(found, shown), {"num_pairs": len(pairs), **found._asdict()}
         if isinstance(self.source, Sounds):
-            return hearing.evaluation(self, pairs, outputs, lines, figures)
+            return cuts.add_to(hearing.evaluation(self, pairs, outputs, lines, figures))
         by_length = scores.score_by_length(sources, outputs, references, tokenize=judgement.tokenize)
-        return Evaluation(
+        whole = Evaluation(
             {**figures, "by_length": [row.plain() for row in by_length]},
             [*lines, "", *scores.table(by_length, shown[:2])],
             lambda path: scores.plot(by_length, path, shown[0]),
         )
+        return cuts.add_to(whole)
 
     def num_pieces(self, text: str) -> int:
         return len(self.source.encode(clean(text)))
@@ -341,7 +345,7 @@ class Translator(Predictor):
             decoded = text.prefix + decoded[len(start) :]
         name = text.text if isinstance(self.source, Sounds) else None
         return TranslationResult(
-            decoded, found.score, self.target.pieces(found.ids), found.log_probabilities, found.ended, name=name
+            decoded, found.score, self.target.pieces(found.ids), found.log_probabilities, found.cut, name=name
         )
 
     def _with_attention(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from saccade.inspection.pages.samples import Sample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
 from saccade.tasks.base import Job, ReportPart, Route, Task
 from saccade.tasks.console import say
+from saccade.tasks.cuts import CutCounts
 from saccade.tasks.devices import load_trained
 from saccade.tasks.translate import batches, corpora, coverage, hearing, networks, sound
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
@@ -157,6 +159,7 @@ class Outputs(NamedTuple):
     texts: list[str]
     scores: TextScores
     by_length: list[LengthScores]
+    cut: Mapping[str, int]
 
 
 def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
@@ -165,11 +168,12 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     texts = corpora.held_out_corpora(config, name)
     pairs = [pair for corpus in texts for pair in translator.pairs(corpus) if all(pair)]
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    written = [found.text for found in translator.predict(sources)]
+    cuts = CutCounts(translator.options.max_length)
+    written = [found.text for found in cuts.watch(translator.predict(sources))]
     tokenize = config.training.bleu_tokenize
     found = score_texts(written, references, tokenize=tokenize)
     by_length = score_by_length(sources, written, references, tokenize=tokenize)
-    return Outputs(name.removeprefix("data."), pairs, written, found, by_length)
+    return Outputs(name.removeprefix("data."), pairs, written, found, by_length, cuts.by_setting)
 
 
 @read_long_sources()
@@ -177,7 +181,7 @@ def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     """What the report shows of a trained run."""
     found = outputs(config, translator)
     shown = choose_shown(translator.judgement, [pair.target for pair in found.pairs])
-    scores = {**found.scores.plain(shown), "num_pairs": len(found.pairs)}
+    scores = {**found.scores.plain(shown), "num_pairs": len(found.pairs), "cut": found.cut}
     if config.features is not None:
         heard = hearing.report_sound(translator, found.pairs, found.texts)
         return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)

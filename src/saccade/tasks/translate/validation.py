@@ -16,6 +16,7 @@ from saccade.data.store import Encode, Limits, Measure
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import UserError
+from saccade.tasks.cuts import CutCounts
 from saccade.tasks.translate.predictor import Translator, read_long_sources
 from saccade.tasks.translate.scoring.metrics import BESIDE, LOWER_IS_BETTER, measure
 from saccade.training.losses import sequence_loss
@@ -64,14 +65,16 @@ class Validator:
     @torch.no_grad()
     def measure(self) -> dict[str, float]:
         """Scores and the loss; "score" is the chosen one, higher is better."""
-        outputs = [found.text for found in self.translator.predict([pair.source for pair in self.pairs], width=1)]
+        cuts = CutCounts(self.translator.options.max_length)
+        written = self.translator.predict([pair.source for pair in self.pairs], width=1)
+        outputs = [found.text for found in cuts.watch(written)]
         references, (metric, tokenize) = [pair.target for pair in self.pairs], self.translator.judgement
         loss = self._loss()
         names = [metric, *BESIDE[metric]]
         scores = measure([name for name in names if name != "loss"], outputs, references, tokenize=tokenize)
         found = {f"valid_{name}": {**scores, "loss": loss}[name] for name in dict.fromkeys([*names, "loss"])}
         score = found[f"valid_{metric}"] * (-1 if metric in LOWER_IS_BETTER else 1)
-        return {"score": score, **found, "valid_perplexity": math.exp(min(50.0, loss))}
+        return {"score": score, **found, "valid_perplexity": math.exp(min(50.0, loss)), **cuts.figures()}
 
     def _loss(self) -> float:
         model = self.translator.model
