@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -20,11 +21,13 @@ from saccade.inspection.pages import report
 from saccade.inspection.pages.samples import Sample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
 from saccade.tasks.base import Job, ReportPart, Route, ScoredSet, Task
+from saccade.tasks.console import say
+from saccade.tasks.cuts import CutCounts
 from saccade.tasks.devices import load_trained
-from saccade.tasks.translate import batches, corpora, hearing, networks, sound
+from saccade.tasks.translate import batches, corpora, coverage, hearing, networks, sound
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
 from saccade.tasks.translate.networks import Network, RnnModel
-from saccade.tasks.translate.predictor import Translator
+from saccade.tasks.translate.predictor import Translator, read_long_sources
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
@@ -42,9 +45,11 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     if config.features is not None:
         for held in held_out:
             sound.files_of(held.corpora[0], held.pairs)
-    both, root = sides(config, prepare_tokenizers(config, folder, console)), folder.parent / ".data"
+    tokenizers, root = prepare_tokenizers(config, folder, console), folder.parent / ".data"
+    config, both = coverage.settle_lengths(config, tokenizers, console), sides(config, tokenizers)
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config, stores[: len(config.data.corpora)], held_out, console)
+    coverage.say(config, tokenizers, stores[: len(config.data.corpora)], held_out, console)
     network = model(config, both)
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
@@ -71,7 +76,12 @@ def _validator(
         whole, sources = replace(whole, source=replace(whole.source, stored=stored)), Sources.of_sound(stored)
     else:
         sources = Sources.of_text(whole.source)
-    return Validator(valid.pairs, whole, sources, max_length=config.data.max_length)
+    found = Validator(valid.pairs, whole, sources, limits=config.data.limits)
+    if count := found.num_without_loss:
+        many = f"{count:,} of {len(found.pairs):,}"
+        said = f"{valid.name}: pairs longer than data.max_length: {many}; all scores count them, the loss does not"
+        say(console, said, style="yellow")
+    return found
 
 
 def _stores(config: TranslateConfig, both: Sides, root: Path, console: Console) -> tuple[list[Store], list[Recordings]]:
@@ -105,7 +115,7 @@ def model(config: TranslateConfig, both: Sides) -> Network:
     }
     if isinstance(config.model, RnnModel):
         return networks.rnn(config.model, common)
-    network = networks.transformer(config.model, common, 4 * config.data.max_length)
+    network = networks.transformer(config.model, common, 4 * config.data.longest)
     network.recomputes = config.training.recompute
     return network
 
@@ -120,11 +130,14 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
     """Make a predictor of a network."""
     options, longest = config.decoding.options(), config.decoding.max_source_length
     if getattr(config.model, "positions", None) == "learned":  # there is none after the last
-        options = replace(options, max_length=min(options.max_length, 4 * config.data.max_length))
-        longest = min(longest, 4 * config.data.max_length - 1)
+        options = replace(options, max_length=min(options.max_length, 4 * config.data.longest))
+        longest = min(longest, 4 * config.data.longest - 1)
     if config.model.score == "location":
         options = replace(options, max_length=min(options.max_length, LOCATIONS))
         longest = LOCATIONS * (FACTOR if config.features else 1) - 1
+    limit = "max_source_length"
+    if config.data.limits[0].is_cut and config.data.max_length.source < longest:  # as in training
+        longest, limit = config.data.max_length.source, "data.max_length.source of its training"
     dtype = compute_dtype(config.training.precision, torch.device("cuda")) if torch.cuda.is_available() else None
     return Translator(
         network.eval(),
@@ -132,6 +145,7 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         options,
         config.decoding.tokens_per_batch,
         longest,
+        limit,
         dtype=dtype,
         texts=config.texts,
         judgement=Judgement(config.training.metric, config.training.bleu_tokenize),
@@ -148,6 +162,7 @@ class Outputs(NamedTuple):
     texts: list[str]
     scores: TextScores
     by_length: list[LengthScores]
+    cut: Mapping[str, int]
 
 
 def scored_set(config: TranslateConfig, translator: Translator) -> ScoredSet:
@@ -162,18 +177,20 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     """The scores of a model on its test set, or on the validation set where there is none."""
     name, pairs = scored_set(config, translator)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    written = [found.text for found in translator.predict(sources)]
+    cuts = CutCounts(translator.options.max_length)
+    written = [found.text for found in cuts.watch(translator.predict(sources))]
     tokenize = config.training.bleu_tokenize
     found = score_texts(written, references, tokenize=tokenize)
     by_length = score_by_length(sources, written, references, tokenize=tokenize)
-    return Outputs(name, pairs, written, found, by_length)
+    return Outputs(name, pairs, written, found, by_length, cuts.by_setting)
 
 
+@read_long_sources()
 def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     """What the report shows of a trained run."""
     found = outputs(config, translator)
     shown = choose_shown(translator.judgement, [pair.target for pair in found.pairs])
-    scores = {**found.scores.plain(shown), "num_pairs": len(found.pairs)}
+    scores = {**found.scores.plain(shown), "num_pairs": len(found.pairs), "cut": found.cut}
     if config.features is not None:
         heard = hearing.report_sound(translator, found.pairs, found.texts)
         return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)
