@@ -9,9 +9,11 @@ from typing import Any, final
 import torch
 
 from saccade.inspection.insight import Insight, Map, TextSide
+from saccade.tasks import TASKS
 from saccade.tasks.base import Predictor, Traits
 from saccade.tasks.translate.result import TranslationResult
 
+TASK = next(name for name, task in TASKS.items() if task.route.languages is not None)
 WORDS = str.split("x y. le chat, <z> a&b &lt; <img src=x onerror=alert(1)> --> </script> ]]> <!-- \" ' </p> é")
 END = "</s>"
 
@@ -20,7 +22,7 @@ END = "</s>"
 class ChanceTranslator(Predictor):
     """Translates each text into up to five words that depend on the text alone."""
 
-    traits = Traits("translate", texts="sentences", beam=1)
+    traits = Traits(TASK, texts="sentences", beam=1)
 
     def stream(self, inputs: Iterable[str], /) -> Iterator[TranslationResult]:
         return (_answer(text) for text in inputs)
@@ -48,4 +50,4 @@ def _read(text: str, target: str) -> Insight:
     generator = torch.Generator().manual_seed(Random(text).randrange(2**31))
     size = (1, 1, len(sides["output"].words), len(sides["source"].words))
     cross = Map("output", "source", torch.rand(size, generator=generator))
-    return Insight("translate", _answer(text), sides, {"cross": cross})
+    return Insight(TASK, _answer(text), sides, {"cross": cross})

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from saccade.bench.html.chance import ChanceTranslator
+from saccade.bench.html.chance import TASK, ChanceTranslator
 from saccade.bench.html.chromium import Compare, chromium
 from saccade.bench.html.fragments import fragments
 from saccade.bench.html.sanitizers import sanitizers
@@ -74,7 +74,7 @@ def check_html(
 
 
 def _check(count: int, seed: int, compare: Compare, say: Callable[[int], None]) -> HtmlReport:
-    run = ServedRun("chance", "translate", ChanceTranslator(), LanguagePair("en", "fr"))
+    run = ServedRun("chance", TASK, ChanceTranslator(), LanguagePair("en", "fr"))
     service = build([run], Settings(quiet=True, batch_wait=0)).service
     (model,) = service.models.models.values()
     report = HtmlReport(Counter(), {}, 0, 0, [])
