@@ -40,10 +40,12 @@ def create_folder(path: Path) -> Iterator[Path]:
     draft = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
     try:
         yield draft
+        mask = _umask()
         for file in filter(Path.is_file, draft.rglob("*")):
             with file.open("rb") as written:
                 os.fsync(written.fileno())
-        draft.chmod(0o777 & ~_umask())
+            file.chmod(0o666 & ~mask)
+        draft.chmod(0o777 & ~mask)
         draft.rename(path)
     finally:
         shutil.rmtree(draft, ignore_errors=True)

@@ -20,7 +20,7 @@ from saccade.tasks.base import Predictor, ScoredSet
 
 def export(
     model: RunFolder,
-    name: Annotated[str, typer.Argument(metavar="FORMAT", help="ctranslate2.")],
+    name: Annotated[str, typer.Argument(metavar="FORMAT", help="ctranslate2 or huggingface.")],
     out: Annotated[Path, typer.Argument(help="The folder to write; there must be none yet.")],
     quantization: Annotated[
         str, typer.Option(help="How numbers are stored: float32, or int8 (a quarter of the size).")

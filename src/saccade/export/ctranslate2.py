@@ -188,6 +188,12 @@ class CTranslate2Engine:
         found = self._translate(sources, limit, beam_size=beam, patience=PATIENCE if thorough else 1.0)
         return [self._read(one.hypotheses[0]) for one in found]
 
+    def encode(self, texts: list[str]) -> None:
+        """Return nothing: tokens come from outside."""
+
+    def decode(self, outputs: Ids) -> None:
+        """Return nothing: tokens come from outside."""
+
     def attend(self, sources: Ids, limit: int) -> list[tuple[list[int], Tensor]]:
         found = self._translate(sources, limit, beam_size=1, return_attention=True)
         return [(self._read(one.hypotheses[0]), torch.tensor(one.attention[0])) for one in found]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from saccade.data.text.tokenizer import SentencePiece, Vocabulary
 from saccade.errors import UserError, describe_missing
-from saccade.export import ctranslate2
+from saccade.export import ctranslate2, huggingface
 from saccade.export.proof import Bounds, Engine
 from saccade.tasks.base import Portable
 
@@ -31,6 +31,13 @@ FORMATS = {
         ctranslate2.write,
         ctranslate2.CTranslate2Engine,
         {"float32": Bounds(), "int8": Bounds(log_probability=None, same_outputs=False, score=0.2)},
+    ),
+    "huggingface": Format(
+        ("transformers",),
+        huggingface.refuse,
+        huggingface.write,
+        huggingface.HuggingFaceEngine,
+        {"float32": Bounds()},
     ),
 }
 
