@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,24 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def create_folder(path: Path) -> Iterator[Path]:
+    """Give a draft's path to fill: it becomes the new folder `path` when the block ends well, else it is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
+    try:
+        yield draft
+        mask = _umask()
+        for file in filter(Path.is_file, draft.rglob("*")):
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
+            file.chmod(0o666 & ~mask)
+        draft.chmod(0o777 & ~mask)
+        draft.rename(path)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
     """Refuse other processes that want to train in this folder, until the block or this process ends."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,7 +70,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 def remove_drafts(folder: Path) -> None:
     """Remove the drafts of killed processes in a folder that no other process writes in."""
     for path in folder.glob(".*"):
-        if DRAFT.fullmatch(path.name):
+        if DRAFT.fullmatch(path.name) and path.is_file():
             path.unlink(missing_ok=True)
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from saccade import manifest
 from saccade.config.base import RunSection, Section
 from saccade.errors import UserError
+from saccade.export.formats import describe_exports
 from saccade.files import lock_folder, remove_drafts
 from saccade.ops.float8 import train_in_float8
 from saccade.runs import config as config_file
@@ -133,6 +134,7 @@ def _prepare(config: Any, folder: Path, console: Console, team: Team) -> tuple[A
     if team.is_first:
         config_file.save_config(config, folder / "config.yaml")  # before anything that depends on it is stored
     job = TASKS[config.task].prepare(config, folder, console)
+    watch.say(console, describe_exports(job.portable))
     options = devices.training_options(job.config or config, job.network, team)
     options = replace(options, capture=job.is_steady and not _is_sharded(config, team))
     config = job.config or config
