@@ -12,7 +12,7 @@ FLOORS = [
     {"config"},
     {"tasks"},
     {"runs"},
-    {"serving", "lab", "bench", "cli"},
+    {"serving", "datasets", "lab", "bench", "cli"},
     {"__main__"},
 ]
 

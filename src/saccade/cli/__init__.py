@@ -22,6 +22,8 @@ COMMANDS = {  # each in the file of its name, in the order of the help
     "evaluate": "Score a model on a test set: BLEU and chrF, accuracy, F1, word errors.",
     "look": "Show the attention of a model: the words, or the parts of a picture, that it read.",
     "serve": "Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1.",
+    "recipes": "List recipes: configs to begin with. Also show and copy them.",
+    "data": "List the data sets of recipes, or bring one: made here, or fetched from where it is public.",
     "bench": "Measure saccade and other toolkits in one run.",
     "lab": "Run an experiment, or prepare its data.",
     "config": "Describe config files.",

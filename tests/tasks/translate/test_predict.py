@@ -69,7 +69,7 @@ def test_samples_depend_on_seed_and_text_alone(run: Path) -> None:
         ({"temperature": 2.0}, "temperature: not an option of a beam; it goes with sample"),
         ({"key_terms": 3}, "key_terms: not an option of a beam; allowed: "),
         ({"sample": True, "width": 4}, "width: not an option of samples; allowed: num_best, length_penalty"),
-        ({"beam": 4}, "beam: not an option of a beam; allowed: num_best"),
+        ({"beams": 4}, "beams: not an option of a beam; allowed: num_best"),
         ({"layer": 1}, "layer: given without attention"),
         ({"attention": True, "layer": 2}, "layer: 2 given; allowed: 0 to 1, or -1 for the last"),
         ({"attention": True, "head": -3}, "head: -3 given; allowed: 0 to 1"),

@@ -1,0 +1,54 @@
+"""The recipes: configs that come with the package, each with what it says of itself in its first lines."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+import saccade
+from saccade.errors import UserError
+
+PACKAGE = Path(saccade.__file__).parent
+FOLDERS = (PACKAGE / "recipes", PACKAGE.parents[1] / "configs")  # of an installed package, and of a checkout
+
+
+class Recipe(NamedTuple):
+    """A config to begin with, and what its head says: what it trains, on which data, and how long that takes."""
+
+    name: str
+    path: Path
+    task: str
+    what: str
+    data: str  # the name of a data set, or nothing
+    time: str
+
+
+def list_recipes() -> list[Recipe]:
+    """Return all recipes, by name."""
+    folder = next((folder for folder in FOLDERS if folder.is_dir()), None)
+    if folder is None:
+        raise UserError(f"there are no recipes in {FOLDERS[0]}; this installation of saccade is not complete")
+    return [_read(path) for path in sorted(folder.glob("*.yaml"))]
+
+
+def find_recipe(name: str) -> Recipe:
+    """Return the recipe of a name."""
+    recipes = {recipe.name: recipe for recipe in list_recipes()}
+    if name not in recipes:
+        raise UserError(f"{name!r}: there is no such recipe; allowed: {', '.join(recipes)}")
+    return recipes[name]
+
+
+def _read(path: Path) -> Recipe:
+    text = path.read_text("utf-8")
+    head = re.match(r"(?:#.*\n)*", text)
+    assert head is not None
+    said = re.sub(r"(?m)^# ?", "", head[0])
+    data = re.search(r"saccade data (\w+)", said)
+    time = re.search(r"(?m)^Time: ([^.]*)\.", said)
+    task = yaml.safe_load(text).get("task", "")
+    what = " ".join(said.split("\n\n")[0].split())
+    return Recipe(path.stem, path, task, what, data[1] if data else "", " ".join(time[1].split()) if time else "")
