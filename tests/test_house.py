@@ -59,6 +59,14 @@ def test_no_folder_holds_more_than_16_files() -> None:
             assert sum(path.is_file() for path in folder.iterdir()) <= 16, folder
 
 
+def test_no_two_files_of_tests_have_the_same_name() -> None:
+    """pytest imports them by their bare names."""
+    seen: dict[str, Path] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        assert path.name not in seen, f"{path} and {seen[path.name]}"
+        seen[path.name] = path
+
+
 def test_triton_is_imported_only_in_kernels() -> None:
     for path in PACKAGE.rglob("*.py"):
         if "kernels" not in path.parts:
@@ -180,10 +188,11 @@ def test_the_reading_path_of_a_training_step_exists() -> None:
 
 
 ABOVE_TASKS = ("runs", "serving", "lab", "bench", "cli")
-# Strings that are spelled like a task's name and are something else.
+# Strings that are spelled like a task's name and no question which task it is.
 OTHER_MEANINGS = {
     "serving/html/tree.py": {"translate"},  # HTML's attribute translate="no"
-    "cli/bench.py": {"glimpse"},  # the name of a benchmark: saccade bench glimpse
+    "bench/repeat/cases.py": {"classify", "tag", "caption", "glimpse"},  # configs, which name their task
+    "cli/bench/__init__.py": {"glimpse"},  # the name of a benchmark: saccade bench glimpse
 }
 # A task's own module may be imported by benchmarks and experiments that are about it; all others ask `TASKS`.
 MAY_IMPORT_TASKS = ("lab", "bench", "cli/bench")

@@ -206,8 +206,8 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not (DATA / "multi30k").exists(), reason=f"needs Multi30k at {DATA} (set SACCADE_DATA)")
 def test_multi30k_batches_are_mostly_real(tmp_path: Path) -> None:
-    sides = [str(DATA / "multi30k" / f"train.lc.norm.tok.{language}.gz") for language in ("en", "de")]
-    corpus = Corpus(*sides)
+    source, target = (str(DATA / "multi30k" / f"train.lc.norm.tok.{language}.gz") for language in ("en", "de"))
+    corpus = Corpus(source, target)
     tokenizer = train_tokenizer("words", (text for pair in corpus.pairs() for text in pair), 6000)
     encode = (tokenizer.encode, tokenizer.encode)
     store = prepare_store(tmp_path, corpus.pairs, corpus.files(), encode=encode, identity={}, max_length=100)

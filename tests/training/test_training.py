@@ -340,6 +340,16 @@ def test_a_score_that_is_no_number_is_never_the_best(tmp_path: Path) -> None:
     assert (trainer.progress.best_score, trainer.progress.best_step) == (1.0, 4)
 
 
+def test_of_equal_scores_the_lower_loss_is_the_best(tmp_path: Path) -> None:
+    trainer = build(tmp_path, 100, validate_every=2, patience=2)
+    measured = [(0.0, 5.0), (0.0, 4.0), (0.0, 4.5), (0.0, 3.0), (-1.0, 1.0), (0.0, math.nan)]
+    found = ({"score": score, "valid_loss": loss} for score, loss in measured)
+    trainer.run(lambda: next(found), lambda *_: None)
+    assert trainer.progress.step == 12  # a better loss of an equal score gives the run more patience
+    assert (trainer.progress.best_score, trainer.progress.best_loss, trainer.progress.best_step) == (0.0, 3.0, 8)
+    assert build(tmp_path, 100).progress.best_loss == 3.0
+
+
 def test_drafts_that_a_kill_left_behind_go(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / ".step-000000003-abc.safetensors").write_bytes(b"half")

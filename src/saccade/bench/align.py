@@ -125,8 +125,8 @@ def _measure_eflomal(plan: AlignPlan, pairs: Sequence[Pair], gold: Sequence[Gold
 
 def read_training_text(folder: Path) -> Iterator[Pair]:
     """Read the sentence pairs that a run was trained on."""
-    data = config_file.load_config(folder / "config.yaml").data
-    return itertools.chain.from_iterable(corpus.pairs() for corpus in corpora.training_corpora(data))
+    config = config_file.load_config(folder / "config.yaml")
+    return itertools.chain.from_iterable(corpus.pairs() for corpus in corpora.training_corpora(config))
 
 
 def run_eflomal(environment: Environment, text: Iterable[Pair], pairs: Sequence[Pair], *, is_lower: bool) -> Both:

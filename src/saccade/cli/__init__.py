@@ -19,7 +19,7 @@ COMMANDS = {  # each in the file of its name, in the order of the help
     "demo": "Train a small Transformer on a phrasebook, English to French, and show what it reads (two minutes).",
     "train": "Train a model, or continue an interrupted run.",
     "predict": "Answer each line or file of the input, in order.",
-    "evaluate": "Score a model on a test set: BLEU and chrF, accuracy, F1, word errors.",
+    "evaluate": "Score a model on a test set: BLEU and chrF, exact matches, accuracy, F1, word errors.",
     "look": "Show the attention of a model: the words, or the parts of a picture, that it read.",
     "serve": "Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1.",
     "recipes": "List recipes: configs to begin with. Also show and copy them.",

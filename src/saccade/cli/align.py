@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import final
 
@@ -20,7 +21,7 @@ from saccade.data.text.corpus import Pair
 from saccade.errors import UserError
 from saccade.files import replace_file
 from saccade.inspection.align import choose
-from saccade.inspection.align.aligner import find_coverage, read_pairs
+from saccade.inspection.align.aligner import find_coverage
 from saccade.inspection.align.choose import AligningRun, AlignReport, describe_head
 from saccade.inspection.align.heads import HeadScore, find_best_head
 from saccade.inspection.align.links import SYMMETRIZERS, AlignmentScores, Links, format_pharaoh
@@ -53,18 +54,21 @@ class AlignJob:
         if self.symmetrize is not None and self.symmetrize not in SYMMETRIZERS:
             raise UserError(f"--symmetrize: {self.symmetrize!r} given; allowed: {', '.join(SYMMETRIZERS)}")
 
-    def pairs(self) -> Iterator[Pair]:
+    def pairs(self, predictor: Predictor) -> Iterator[Pair]:
+        """Read the pairs as the model's task does."""
         assert self.source is not None
-        return read_pairs(self.source, self.target)
+        return predictor.read_pairs(self.source, self.target)
 
 
 def run(model: Path, job: AlignJob, console: Console) -> None:
     """Choose heads if that is asked for, then write the links of every pair."""
     if job.reverse is not None and job.reverse.resolve() == model.resolve():
         raise UserError(f"--reverse: {job.reverse} given, the run itself; wanted: one of the opposite direction")
-    runs = [load_aligning(folder) for folder in (model, job.reverse) if folder is not None]
+    loaded: dict[Path, Predictor] = {folder: load_run(folder) for folder in (model, job.reverse) if folder is not None}
+    runs = [AligningRun(folder, one.word_attention(), one.traits.aligning).check() for folder, one in loaded.items()]
+    read = partial(job.pairs, loaded[model])
     if job.gold is not None:
-        runs, report = choose.choose_by_gold(runs, *choose.read_with_gold(job.pairs(), job.gold), _watch)
+        runs, report = choose.choose_by_gold(runs, *choose.read_with_gold(read(), job.gold), _watch)
         if job.as_json:
             typer.echo(json.dumps(report.plain()))
         else:
@@ -72,15 +76,9 @@ def run(model: Path, job: AlignJob, console: Console) -> None:
         if job.output is None:
             return
     elif any(one.head is None for one in runs):
-        some = list(itertools.islice(job.pairs(), ENOUGH))
+        some = list(itertools.islice(read(), ENOUGH))
         runs = _choose_by_agreement(runs, some) if len(runs) == 2 else [_choose_by_coverage(runs[0], some)]
-    _write(choose.make_links(runs, job.pairs(), job.symmetrize or SYMMETRIZE), job)
-
-
-def load_aligning(folder: Path) -> AligningRun:
-    """Load a run that aligns words; others are refused."""
-    predictor: Predictor = load_run(folder)
-    return AligningRun(folder, predictor.word_attention(), predictor.traits.aligning).check()
+    _write(choose.make_links(runs, read(), job.symmetrize or SYMMETRIZE), job)
 
 
 def _watch(pairs: list[Pair]) -> Iterator[Pair]:

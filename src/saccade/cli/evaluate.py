@@ -41,7 +41,7 @@ class ScoringFlags:
         float | None, typer.Option(min=0, max=1, help="Give every label with at least this probability.")
     ] = None
     tokenize: Annotated[
-        str | None, typer.Option(help="sacreBLEU's tokenizer; none for tokenised text. (default: 13a)")
+        str | None, typer.Option(help="sacreBLEU's tokenizer; none for tokenised text. (default: the run's)")
     ] = None
 
 
@@ -55,13 +55,13 @@ def evaluate(
     threads: Threads = None,
     device: Device = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the result to a PNG, SVG or PDF file, for example BLEU by length.")
+        Path | None, typer.Option(help="Draw the result to a PNG, SVG or PDF file, for example the score by length.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     *,
     scoring: ScoringFlags,
 ) -> None:
-    """Score a model on a test set: BLEU and chrF, accuracy, F1, word errors."""
+    """Score a model on a test set: BLEU and chrF, exact matches, accuracy, F1, word errors."""
     if plot is not None:
         heatmap.check_ending(plot)
     set_threads(threads)

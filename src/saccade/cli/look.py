@@ -133,7 +133,7 @@ def _show(
     options = _options(predictor, request, target, flags)
     with terminal.quiet():
         inputs = _inputs(predictor, texts, source)
-        found = _look_at(predictor, inputs, options, targets=_targets(target, texts))
+        found = _look_at(predictor, inputs, options, targets=_targets(predictor, target, texts))
         if "--heads" in flags:
             request.heads(found)
         elif request.is_page:
@@ -198,11 +198,11 @@ def _options(predictor: Predictor, request: LookOutput, target: str | None, flag
     return norms if view.kind is None else {**norms, "kinds": (view.kind,)}
 
 
-def _targets(target: str | None, texts: list[str] | None) -> Iterator[str] | None:
+def _targets(predictor: Predictor, target: str | None, texts: list[str] | None) -> Iterator[str] | None:
     """Of texts the output itself, of a file of texts the lines of another."""
     if target is None:
         return None
-    return iter([corpus.clean(target)] * len(texts)) if texts else corpus.read_lines(Path(target))
+    return iter([corpus.clean(target)] * len(texts)) if texts else predictor.read_targets(Path(target))
 
 
 def _look_at(

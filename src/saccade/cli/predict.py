@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +29,7 @@ from saccade.cli.flags import (
 from saccade.data.text import corpus
 from saccade.errors import UserError
 from saccade.runs.load import load_run
-from saccade.tasks.base import Predictor, Result, join_best
+from saccade.tasks.base import Predictor, Result
 
 
 @dataclass(frozen=True)
@@ -129,15 +130,17 @@ def predict(
     is_typed = source is None and sys.stdin.isatty()  # somebody waits for an answer to each line
     if is_typed and "window" in allowed:
         options["window"] = 1
-    found = predictor.stream_best(predictor.read(source), **options)
-    watched = terminal.count_outputs(found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty())
+    found = predictor.stream(predictor.read(source), **options)
+    watched: Iterator[Result] = terminal.count_outputs(
+        found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty()
+    )
     console, in_folder = Console(), source is not None and source.is_dir()
     with terminal.quiet():
         for number, best in enumerate(watched, 1):
-            pictures.draw(best[0], number)
-            typer.echo(json.dumps(join_best(best), ensure_ascii=False) if as_json else _line(best[0], in_folder))
+            pictures.draw(best, number)
+            typer.echo(json.dumps(best.plain(), ensure_ascii=False) if as_json else _line(best, in_folder))
             if evidence.attention and not as_json:
-                best[0].show(console)
+                best.show(console)
 
 
 def _line(result: Result, in_folder: bool) -> str:

@@ -39,7 +39,9 @@ def serve(
     cors: Annotated[
         list[str] | None, typer.Option(help="Allow pages of this origin, or * for all; repeatable.")
     ] = None,
-    allow_host: Annotated[list[str] | None, typer.Option(help="Accept this host name too; repeatable.")] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Answer to this host name too, or * for all; repeatable.")
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU cores for each model. (default: the models share half of them)")
     ] = None,
@@ -51,6 +53,7 @@ def serve(
     """Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1."""
     try:
         from saccade.serving import server
+        from saccade.serving.http.origins import read_names, read_origins
         from saccade.serving.http.security import read_keys
         from saccade.serving.models import load_runs
     except ModuleNotFoundError as error:
@@ -64,8 +67,8 @@ def serve(
         max_characters=max_characters,
         max_texts=max_batch,
         max_body=max_body,
-        cors=tuple(cors or ()),
-        hosts=tuple(allow_host or ()),
+        cors=read_origins(cors or ()),
+        hosts=read_names(allow_host or ()),
         keys=() if api_keys is None else read_keys(api_keys),
         threads=threads or max(1, (os.cpu_count() or 1) // 2 // len(runs)),  # the rest is for HTTP
         suggestions=suggestions,

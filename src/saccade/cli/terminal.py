@@ -21,8 +21,8 @@ TELL_EVERY = 10.0  # seconds between lines where there is no terminal
 
 
 def num_lines(path: Path | None) -> int | None:
-    """How many lines a plain file has; of a pipe or a compressed file nobody knows before the end."""
-    if path is None or path.suffix == ".gz" or not path.is_file():
+    """How many lines a plain file has; of a pipe, a compressed file or a CSV file nobody knows before the end."""
+    if path is None or path.suffix.lower() in (".gz", ".csv") or not path.is_file():
         return None
     with path.open("rb") as file:
         return sum(1 for _ in file)

@@ -12,7 +12,6 @@ import typer
 from rich.console import Console
 
 from saccade.cli import terminal
-from saccade.data.text.corpus import read_lines
 from saccade.errors import UserError
 from saccade.inspection.insight import Head
 from saccade.inspection.trust import panel as trust_panel
@@ -65,5 +64,5 @@ def _read(predictor: Predictor, asked: TrustRequest) -> tuple[Iterable[Any], Ite
     if asked.source is None:
         return asked.texts, None if asked.target is None else [asked.target] * len(asked.texts), len(asked.texts)
     predictor.trust_test()  # what can't be tested says so before anything is read
-    targets = None if asked.target is None else read_lines(Path(asked.target))
+    targets = None if asked.target is None else predictor.read_targets(Path(asked.target))
     return predictor.read(asked.source), targets, terminal.num_lines(asked.source)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from saccade.config.base import ONE_OR_SEVERAL, RunSection
+from saccade.config.base import FILES_OR_PART, ONE_OR_SEVERAL, HeldOutPart, RunSection
 from saccade.errors import UserError
 from saccade.files import replace_file
 
@@ -100,6 +100,9 @@ def _places(location: tuple[int | str, ...], kind: type[RunSection]) -> Iterator
     here: list[type[BaseModel]] = [kind]
     for part in location:
         if part in ONE_OR_SEVERAL:
+            continue
+        if part in FILES_OR_PART:
+            here = [section for section in here if (section is HeldOutPart) == (part == FILES_OR_PART[1])] or here
             continue
         if len(here) > 1 and part not in here[0].model_fields:
             here = [section for section in here if part in get_args(section.model_fields["kind"].annotation)]

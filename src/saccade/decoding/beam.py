@@ -23,6 +23,7 @@ from saccade.data.text.tokenizer import END, START
 from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.greedy import greedy
 from saccade.decoding.options import DecodingOptions, Hypothesis, check_at_least
+from saccade.decoding.slices import Tick
 from saccade.decoding.stepper import Stepper
 from saccade.errors import UserError
 
@@ -38,7 +39,8 @@ class BeamOptions(DecodingOptions):
         super().__post_init__()
         check_at_least(self, width=1)
         if self.num_best > self.width:
-            raise UserError(f"num_best: {self.num_best} given; a beam of {self.width} holds no more than its width")
+            said = f"num_best: {self.num_best} given; a beam of {self.width} holds no more than its width"
+            raise UserError(f"{said}, so give a wider beam, or sample")
 
 
 @torch.inference_mode()
@@ -48,15 +50,19 @@ def beam_search(
     source_length_B: Tensor,
     options: BeamOptions,
     prefixes: Sequence[Sequence[int]] = (),
+    tick: Tick | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the `num_best` best outputs of every source, those that ended first, or fewer if there are no more."""
     if options.width == 1:
-        return [[hypothesis] for hypothesis in greedy(model, source, source_length_B, options, prefixes)]
+        return [[hypothesis] for hypothesis in greedy(model, source, source_length_B, options, prefixes, tick)]
     constraints = constrain(options, source, source_length_B, prefixes)
     sentences = [BeamResults(options, limit) for limit in constraints.limit_B.tolist()]
     beam = _first(model.start(source, source_length_B), constraints, sentences, options.width)
     while beam.sentences:
         beam = _extend(model, beam)
+        if tick is not None and (wanted := tick()) is not None:
+            for sentence, is_wanted in zip(sentences, wanted, strict=True):
+                sentence.is_wanted = is_wanted
     return [sentence.best() for sentence in sentences]
 
 
@@ -72,6 +78,7 @@ class BeamResults:
     limit: int
     finished: list[Hypothesis] = field(default_factory=list)
     cut: list[Hypothesis] = field(default_factory=list)
+    is_wanted: bool = True
 
     def finish(self, ids: list[int], log_probabilities: list[float]) -> None:
         """Add a hypothesis that ended; the best `num_best` stay."""
@@ -90,7 +97,8 @@ class BeamResults:
 
     def is_done(self, best_live: float, length: int) -> bool:
         """Tell whether no live hypothesis can still change the result."""
-        if length >= self.limit or best_live == -math.inf or len(self.cut) >= self.options.width:
+        is_full = length >= self.limit or best_live == -math.inf or len(self.cut) >= self.options.width
+        if is_full or not self.is_wanted:
             return True
         if self.needs_more:
             return False

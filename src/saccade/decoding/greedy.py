@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from saccade.data.text.tokenizer import END, START
 from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.options import DecodingOptions, Hypothesis
+from saccade.decoding.slices import Tick
 from saccade.decoding.stepper import Stepper
 
 # Takes log-probabilities [N, V], the rows' numbers [N] and the step; returns the next id of each row, [N].
@@ -25,19 +26,24 @@ def greedy(
     source_length_B: Tensor,
     options: DecodingOptions,
     prefixes: Sequence[Sequence[int]] = (),
+    tick: Tick | None = None,
 ) -> list[Hypothesis]:
     """Write the likeliest id at every step, y_t = argmax p(y | y_<t, x)."""
     constraints = constrain(options, source, source_length_B, prefixes)
     state = model.start(source, source_length_B)
-    return write(model, state, constraints, lambda step_NV, _rows, _step: step_NV.argmax(1))
+    return write(model, state, constraints, lambda step_NV, _rows, _step: step_NV.argmax(1), tick)
 
 
-def write(model: Stepper, state: Any, constraints: Constraints, pick: Pick) -> list[Hypothesis]:
+def write(
+    model: Stepper, state: Any, constraints: Constraints, pick: Pick, tick: Tick | None = None
+) -> list[Hypothesis]:
     """Write every row to its end; rows that are done leave the batch when they are an eighth of it."""
     rows = _first(state, constraints)
     found: list[Hypothesis | None] = [None] * len(rows.number_N)
     while len(rows.number_N):
         rows = _extend(model, rows, pick)
+        if tick is not None and (wanted := tick()) is not None:
+            rows = rows.end_unwanted(torch.tensor(wanted).repeat_interleave(len(found) // len(wanted)))
         done_N = rows.length_N > 0
         num_done = int(done_N.sum())
         if num_done and 8 * num_done >= len(done_N):
@@ -63,6 +69,11 @@ class _Rows:
         state = self.state.rows(index_N) if with_state and len(index_N) else None
         tensors = (self.number_N, self.ids_NT, self.log_probability_NT, self.length_N)
         return _Rows(state, self.constraints.rows(index_N), *(tensor[index_N] for tensor in tensors))
+
+    def end_unwanted(self, wanted: Tensor) -> _Rows:
+        """Let rows end here whose numbers aren't wanted."""
+        goes_on_N = (self.length_N > 0) | wanted.to(self.number_N.device)[self.number_N]
+        return replace(self, length_N=self.length_N.where(goes_on_N, self.log_probability_NT.shape[1]))
 
 
 def _first(state: Any, constraints: Constraints) -> _Rows:

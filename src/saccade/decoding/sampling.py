@@ -18,6 +18,7 @@ from torch import Tensor
 from saccade.decoding.constraints import constrain
 from saccade.decoding.greedy import write
 from saccade.decoding.options import DecodingOptions, Hypothesis, check_at_least
+from saccade.decoding.slices import Tick
 from saccade.decoding.stepper import Stepper
 from saccade.errors import UserError
 
@@ -50,6 +51,7 @@ def sample(
     source_length_B: Tensor,
     options: SamplingOptions,
     prefixes: Sequence[Sequence[int]] = (),
+    tick: Tick | None = None,
 ) -> list[list[Hypothesis]]:
     """Draw `num_best` samples for every source, best first; their scores are the model's own, as in a beam."""
     batch, count = len(source), options.num_best
@@ -61,7 +63,7 @@ def sample(
     def pick(step_NV: Tensor, number_N: Tensor, step: int) -> Tensor:
         return draw_ids(probabilities(step_NV, options), numbers.uniform(number_N, step))
 
-    found = write(model, state.rows(row_N) if count > 1 else state, constraints, pick)
+    found = write(model, state.rows(row_N) if count > 1 else state, constraints, pick, tick)
     return [sorted(found[at : at + count], reverse=True) for at in range(0, batch * count, count)]
 
 

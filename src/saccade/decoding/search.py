@@ -11,6 +11,7 @@ from torch import Tensor
 from saccade.decoding.beam import BeamOptions, beam_search
 from saccade.decoding.options import DecodingOptions, Hypothesis
 from saccade.decoding.sampling import SamplingOptions, sample
+from saccade.decoding.slices import Tick
 from saccade.decoding.stepper import Stepper
 from saccade.errors import UserError
 
@@ -23,7 +24,8 @@ OPTION_NAMES = (  # the keywords that `choose_options` takes
 def choose_options(default: BeamOptions, given: Mapping[str, Any]) -> BeamOptions | SamplingOptions:
     """Put the keywords of a call over the default options: those of a beam, or with `sample=True` those of samples.
 
-    `beam` is the command line's name of `width`. An option that has no effect is refused, not ignored.
+    `beam` is the command line's name of `width`; unless it is given, it is at least `num_best`. An option that has no
+    effect is refused, not ignored.
     """
     if "beam" in given and "width" in given:
         raise UserError("beam and width: both given; they are two names of one option")
@@ -35,6 +37,8 @@ def choose_options(default: BeamOptions, given: Mapping[str, Any]) -> BeamOption
             is_for_samples = name in {field.name for field in fields(SamplingOptions)}
             hint = "it goes with sample" if is_for_samples else f"allowed: {', '.join(names)}"
             raise UserError(f"{name}: not an option of {'a beam' if kind is BeamOptions else 'samples'}; {hint}")
+    if kind is BeamOptions and "num_best" in named:
+        named.setdefault("width", max(default.width, named["num_best"]))
     shared = {field.name: getattr(default, field.name) for field in fields(DecodingOptions)}
     return replace(default, **named) if kind is BeamOptions else SamplingOptions(**{**shared, **named})
 
@@ -45,8 +49,9 @@ def search(
     source_length_B: Tensor,
     options: BeamOptions | SamplingOptions,
     prefixes: Sequence[Sequence[int]] = (),
+    tick: Tick | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return the best outputs of every source, best first."""
+    """Return the best outputs of every source, best first; `tick` is called between two steps (see `slices`)."""
     if isinstance(options, SamplingOptions):
-        return sample(model, source, source_length_B, options, prefixes)
-    return beam_search(model, source, source_length_B, options, prefixes)
+        return sample(model, source, source_length_B, options, prefixes, tick)
+    return beam_search(model, source, source_length_B, options, prefixes, tick)

@@ -62,7 +62,7 @@ def _outcome(config: Path, seed: int, out: Path, console: Console) -> Outcome:
     minutes = sum(row.get("seconds", 0.0) for row in report.read_log(folder / "log.jsonl")) / 60
     found = task.outputs(config_file.load_config(folder / "config.yaml"), load_run(folder))
     console.print(f"{folder.name}: BLEU {found.scores.bleu:.2f} after {minutes:.1f} minutes")
-    by_length = {row.label: row.bleu for row in found.by_length if row.num_pairs >= FEWEST_PAIRS}
+    by_length = {row.label: row.scores.bleu for row in found.by_length if row.num_pairs >= FEWEST_PAIRS}
     return Outcome(config.stem, seed, found.scores.bleu, by_length, minutes)
 
 

@@ -22,6 +22,7 @@ from saccade.training.loop import Trainer
 
 LOG_EVERY = 10
 SMOOTHING = 0.9  # of the loss that is shown
+MANY_ALIKE = 4  # validations with the same score
 TELL_EVERY = 10.0  # seconds between lines where there is no terminal
 FIELDS = (
     "loss {task.fields[loss]:.3f}{task.fields[perplexity]} {task.fields[rate]:,.0f} {task.fields[unit]}/s "
@@ -48,6 +49,7 @@ class TrainingBar:
         self.tensorboard = _open_tensorboard(trainer.folder / "tensorboard", done) if tensorboard else None
         self.last_step = total
         self.smoothed: dict[str, float] = {}
+        self.last_score, self.num_alike = math.nan, 0
         self.logged = self.told = time.monotonic()
 
     def __enter__(self) -> TrainingBar:
@@ -69,6 +71,7 @@ class TrainingBar:
             measured = {f"{self.unit}_per_second" if k == "items_per_second" else k: v for k, v in measured.items()}
         else:
             self.bar.console.print(_validation_line(progress, measured))
+            self._warn_of_still_score(measured)
             shown["valid"] = next(_format_figures(measured), "")
         if "skipped" in measured:
             what = f"the loss is not finite; skipped ({progress.skipped} so far)"
@@ -81,6 +84,16 @@ class TrainingBar:
         self.bar.update(self.task, completed=progress.step, **shown)
         if "loss" in measured:
             self._tell(progress.step, shown)
+
+    def _warn_of_still_score(self, measured: dict[str, Any]) -> None:
+        """Say once that the last validations had one and the same score, unless it can't be better."""
+        score = measured["score"]
+        self.num_alike = self.num_alike + 1 if score == self.last_score else 1
+        self.last_score = score
+        if self.num_alike == MANY_ALIKE and not _is_perfect(score):
+            figure = next(_format_figures(measured), f"score {score:.2f}")
+            said = f"{figure} at each of the last {MANY_ALIKE} validations: it can't tell them apart (training.metric)"
+            self.bar.console.print(f"{said}; the loss decides which is best.", style="yellow", highlight=False)
 
     def _tell(self, step: int, shown: dict[str, Any]) -> None:
         """Print a plain line now and then where no bar can be drawn: in a file, in a pipe."""
@@ -114,6 +127,11 @@ def _validation_line(progress: checkpoints.Progress, measured: dict[str, Any]) -
     is_new = "averaged" in measured or progress.best_step == progress.step
     best = "  best so far" if is_new and measured["score"] == progress.best_score else ""
     return f"{what}: {', '.join(_format_figures(measured))}{best}"
+
+
+def _is_perfect(score: float) -> bool:
+    """Return whether it is 100%, or no errors: rates of errors are scores below zero."""
+    return score == 100 or (score == 0 and math.copysign(1.0, score) < 0)
 
 
 def _format_figures(measured: dict[str, Any]) -> Iterator[str]:

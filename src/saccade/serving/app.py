@@ -8,8 +8,9 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -23,8 +24,9 @@ from saccade.serving.http.logs import AccessLogMiddleware
 from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.openapi import document
 from saccade.serving.http.operations import Operations
+from saccade.serving.http.origins import allowed_sites
 from saccade.serving.http.responses import describe_error, error_response
-from saccade.serving.http.security import App, Keys, LimitsMiddleware, Readiness, allowed_hosts
+from saccade.serving.http.security import App, Keys, LimitsMiddleware, Readiness
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.libretranslate.routes import LibreTranslate
 from saccade.serving.libretranslate.suggestions import Suggestions
@@ -47,24 +49,44 @@ def build(runs: Sequence[ServedRun], settings: Settings) -> Application:
     """Build an application that serves these runs."""
     metrics = Metrics()
     models = ModelSet(runs, partial(_make_queue, settings=settings, metrics=metrics))
-    service = Service(models, settings, metrics, Keys(settings.keys), Detector(models.languages), Readiness())
+    sites = allowed_sites(settings.host, settings.hosts, settings.cors)
+    service = Service(models, settings, metrics, Keys(settings.keys), Detector(models.languages), Readiness(), sites)
     api = FastAPI(
         title="saccade",
         version=saccade.__version__,
         description="Translate with your own models, and see what they looked at.",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         lifespan=partial(_lifespan, service),
     )
     suggestions = None if settings.suggestions is None else Suggestions(settings.suggestions)
-    api.include_router(LibreTranslate(service, suggestions).router())
-    api.include_router(V1(service, [describe(run) for run in runs]).router())
-    api.include_router(Operations(service).router())
-    api.openapi = partial(document, api)  # type: ignore[method-assign]
+    ours = (LibreTranslate(service, suggestions), V1(service, [describe(run) for run in runs]), Operations(service))
+    for routes in ours:
+        api.include_router(_with_head(routes.router()))
+    api.openapi = partial(document, api, _models_of_routes(models))  # type: ignore[method-assign]
     api.router.routes += pages.routes()
     for kind, call in HANDLERS.items():
         api.add_exception_handler(kind, call)
     return Application(_add_middleware(api, service), service)
+
+
+def _models_of_routes(models: ModelSet) -> dict[str, list[str]]:
+    """Return the models that may be asked at each route: those of a task, those with languages, or all."""
+    named = models.models
+    found = {f"/v1/{task}": [name for name in named if named[name].run.task == task] for task in TASKS}
+    found |= {
+        path: [model.run.name for model in models.pairs.values()] for path in ("/translate", "/detect", "/suggest")
+    }
+    return found | {"/v1/look": list(named)}
+
+
+def _with_head(router: APIRouter) -> APIRouter:
+    """Answer HEAD wherever GET is answered, as HTTP has it; uvicorn leaves the body out."""
+    for route in [route for route in router.routes if isinstance(route, APIRoute) and route.methods == {"GET"}]:
+        path, needs = route.path.removeprefix(router.prefix), route.dependencies
+        router.add_api_route(path, route.endpoint, methods=["HEAD"], dependencies=needs, include_in_schema=False)
+    return router
 
 
 def _make_queue(run: ServedRun, *, settings: Settings, metrics: Metrics) -> Batcher:
@@ -102,12 +124,10 @@ async def _lifespan(service: Service, api: FastAPI) -> AsyncIterator[None]:
 
 def _add_middleware(api: App, service: Service) -> App:
     settings = service.settings
-    hosts = allowed_hosts(settings.host, settings.hosts)
     app: App = LimitsMiddleware(
         api,
         service.readiness,
-        hosts=hosts,
-        cors=bool(settings.cors),
+        sites=service.sites,
         max_body=partial(_max_body, settings),
         timeout=settings.timeout,
     )

@@ -78,6 +78,8 @@ class Server(uvicorn.Server):
             host, port = listening.getsockname()[:2]
             url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             log("listening", url=url, models=list(self.service.models.models))
+            if said := self.service.sites.warning:
+                log("warning", said=said)
             if sys.stdout.isatty():
                 typer.echo(f"Open {url} in a browser; Ctrl-C stops it.")
 

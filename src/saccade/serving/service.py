@@ -10,6 +10,7 @@ from typing import Any, final
 from saccade.errors import UserError
 from saccade.serving.batcher import ModelCall, QueueClosed, QueueFull
 from saccade.serving.http.metrics import Metrics
+from saccade.serving.http.origins import AllowedSites
 from saccade.serving.http.responses import Refusal, refuse
 from saccade.serving.http.security import RETRY, Keys, Readiness
 from saccade.serving.libretranslate.detection import Detector
@@ -28,6 +29,7 @@ class Service:
     keys: Keys
     detector: Detector
     readiness: Readiness
+    sites: AllowedSites
 
     async def ask(self, model: ServedModel, work: ModelCall, items: Sequence[Any]) -> list[Any]:
         """Return an answer for each item; refuse with the status that fits."""

@@ -13,7 +13,7 @@ from rich.console import Console
 from torch import nn
 
 from saccade.config.base import RunSection
-from saccade.data.text.corpus import decode_clean_lines, read_lines
+from saccade.data.text.corpus import Pair, decode_clean_lines, read_lines
 from saccade.errors import UserError
 from saccade.inspection.align.aligner import WordAttention
 from saccade.inspection.insight import Head, Insight, TextSide
@@ -31,13 +31,6 @@ def several(inputs: Iterable[T]) -> Iterable[T]:
     if isinstance(inputs, str | bytes | Path):
         raise UserError(f"predict: {str(inputs)[:40]!r} given; it takes a list of inputs, so put it into one")
     return inputs
-
-
-def join_best(best: Sequence[Result]) -> dict[str, Any]:
-    """Return the best result as programs read it; where there are others, with a list of them."""
-    first, *others = best
-    rest = {"others": [one.plain() for one in others]} if others else {}
-    return {**first.plain(), **rest}
 
 
 def pass_on(found: Iterator[Any], total: int) -> Iterable[Any]:
@@ -161,7 +154,7 @@ class Predictor(Protocol):
         return ([one] for one in self.stream(inputs, *args, **options))
 
     def predict(self, inputs: Iterable[Any], /, *args: Any, **options: Any) -> Sequence[Result]:
-        """Return the best result for each input."""
+        """Return the best result for each input; with `num_best`, the others are its `others`."""
         return list(self.stream(inputs, *args, **options))
 
     def predict_best(self, inputs: Iterable[Any], /, *args: Any, **options: Any) -> Sequence[Sequence[Result]]:
@@ -175,6 +168,15 @@ class Predictor(Protocol):
                 f"--input: this model reads {self.traits.reads}, but its task does not say how to read that from a file"
             )
         return decode_clean_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
+
+    def read_targets(self, path: Path) -> Iterator[str]:
+        """Read the outputs of a file, or their labels: one a line."""
+        return read_lines(path)
+
+    def read_pairs(self, source: Path, target: Path | None) -> Iterator[Pair]:
+        """Read the pairs of two line-aligned files, or of one with both sides, to align their words."""
+        del source, target
+        raise UserError(NO_WORDS)
 
     def evaluate(self, paths: Sequence[Path], /, *args: Any, **options: Any) -> Evaluation:
         """Score it on the files of a test set; the option `watch: Watch` sees outputs go by."""

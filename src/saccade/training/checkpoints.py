@@ -37,6 +37,7 @@ class Progress:
     skipped: int = 0
     validated: int = 0  # the last step that was validated
     best_score: float | None = None
+    best_loss: float | None = None  # of the validation with the best score, if it measured one
     best_step: int = 0
     patience_used: int = 0
     is_averaged: bool = False  # the average at the end has been tried

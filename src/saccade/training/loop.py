@@ -264,17 +264,21 @@ class Trainer:
             found = self._measure(validate, stop)
             if self.options.average_last > 1:
                 self._remember()
-            if self._is_best(found["score"]):
-                progress.best_score, progress.best_step, progress.patience_used = found["score"], progress.step, 0
+            if self._is_best(found):
+                progress.best_score, progress.best_loss = found["score"], found.get("valid_loss")
+                progress.best_step, progress.patience_used = progress.step, 0
                 self._keep()
             else:
                 progress.patience_used += 1
         progress.validated = progress.step
         return found
 
-    def _is_best(self, score: float) -> bool:
-        best = self.progress.best_score
-        return math.isfinite(score) and (best is None or score > best)
+    def _is_best(self, found: dict[str, float]) -> bool:
+        """Return whether this validation has the best score so far; of equal scores, whether it has the lower loss."""
+        score, best, best_loss = found["score"], self.progress.best_score, self.progress.best_loss
+        if best is None or score != best:
+            return math.isfinite(score) and (best is None or score > best)
+        return best_loss is not None and found.get("valid_loss", math.inf) < best_loss
 
     def _measure(self, validate: Validate, stop: StopRequest) -> dict[str, float]:
         """Validate on the first process with the weights as they are now, and tell the others."""
@@ -308,8 +312,8 @@ class Trainer:
         copy_weights(self.model, average_files(checkpoints.list_checkpoints(self.folder / "validated")))
         try:
             found = self._measure(validate, stop)
-            if self._is_best(found["score"]):
-                self.progress.best_score = found["score"]
+            if self._is_best(found):
+                self.progress.best_score, self.progress.best_loss = found["score"], found.get("valid_loss")
                 self._keep()
         finally:
             copy_weights(self.model, own)

@@ -61,5 +61,7 @@ class Plan(Protocol):
 
 
 Loss = Callable[[Any], tuple[Tensor, Tensor]]  # of a batch: the sum to differentiate, and the sum that is shown
-Validate = Callable[[], dict[str, float]]  # a dict with "score": higher is better
+Validate = Callable[
+    [], dict[str, float]
+]  # a dict with "score": higher is better; of equal ones a lower "valid_loss" is
 Report = Callable[[Progress, dict[str, Any]], None]

@@ -101,16 +101,17 @@ def test_mistakes_in_aligned_files(files: dict[str, str | bytes], message: str, 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.tsv", "x\ty\nx\n", r"a\.tsv:2: the line has 1 column; there must be two"),
+        ("a.tsv", "x\ty\nx\n", r"a\.tsv:2: the line has 1 column, but the target is in column 1 from 0"),
+        ("a.tsv", "x\n", r"a\.tsv:1: the line has 1 column; there must be two, source and target, or a header"),
         ("a.tsv", "x\ty\tz\n", r"a\.tsv:1: the line has 3 columns; there must be two"),
         ("a.tsv", b"x\ty\n\xe4\ty\n", r"a\.tsv:2: this is not UTF-8"),
         ("a.tsv", "", r"a\.tsv: it is empty"),
         ("a.jsonl", '{"source": "x", "target": "y"}\n[' + "[" * 100_000, r"a\.jsonl:2: this is not an object like"),
         ("a.jsonl", '["source", "target"]\n', r"a\.jsonl:1: this is not an object like"),
         ("a.jsonl", '{"source": "\\ud800", "target": "y"}\n', r"a\.jsonl:1: it has half a character"),
-        ("a.jsonl", '{"source": "x"}\n', r"a\.jsonl:1: this is not an object like"),
-        ("a.jsonl", '{"source": "x", "target": 3}\n', r"a\.jsonl:1: source and target must be strings"),
-        ("a.txt", "x\n", r"a\.txt: one file with both sides must end in \.tsv or \.jsonl"),
+        ("a.jsonl", '{"source": "x"}\n', r"a\.jsonl:1: there is no key 'target' .*; there is source"),
+        ("a.jsonl", '{"source": "x", "target": 0.5}\n', r"a\.jsonl:1: 'target' is 0.5; it must be a string"),
+        ("a.txt", "x\n", r"a\.txt: one file with both sides must end in \.tsv, \.csv or \.jsonl"),
     ],
 )
 def test_mistakes_in_files_with_both_sides(name: str, content: str | bytes, message: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from saccade.inspection.draw import sound
 from saccade.inspection.draw.sound import count_later_looks, measure_monotonic_share
-from saccade.tasks.translate.word_errors import word_error_rate, word_errors
+from saccade.tasks.translate.scoring.word_errors import word_error_rate, word_errors
 
 
 def test_looks_that_move_on_are_counted() -> None:

@@ -123,6 +123,9 @@ def test_a_run_from_its_config(run: Path) -> None:
     best = next(writer.stream_best([seen.source[0]], width=3, num_best=3))
     assert len(best) == 3
     assert best[0].score >= best[1].score >= best[2].score
+    (first,) = writer.predict([seen.source[0]], num_best=3, attention=False)
+    assert [first.text, *(other.text for other in first.others)] == [one.text for one in best]
+    assert len(json.loads(json.dumps(first.plain()))["others"]) == 2
     assert [len(other.attention) for other in best] == [len(other.log_probabilities) for other in best]
     report = (run / "report.html").read_text("utf-8")
     assert "data:image/png" in report
@@ -158,8 +161,8 @@ def test_mistakes_of_prediction_are_named(run: Path, tmp_path: Path) -> None:
         writer.read(tmp_path / "none.png")
     with pytest.raises(ValueError, match="input: 3 x 8 x 8 given; this model reads 3 x 24 x 24"):
         writer.predict([np.zeros((3, 8, 8), np.uint8)])
-    with pytest.raises(ValueError, match="beam: not an option of a beam; allowed:"):
-        writer.predict([], beam=3)
+    with pytest.raises(ValueError, match="temperature: not an option of a beam; it goes with sample"):
+        writer.predict([], temperature=3.0)
     with pytest.raises(ValueError, match=r"evaluate: .*a.tsv given; it needs a captions file and its pictures"):
         writer.evaluate([tmp_path / "a.tsv"])
     with pytest.raises(ValueError, match="draw: this caption was made with attention=False"):

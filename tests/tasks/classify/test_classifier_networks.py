@@ -11,6 +11,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from saccade.config.base import HeldOutPart
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
@@ -126,17 +127,22 @@ def test_other_texts_are_another_run(tmp_path: Path) -> None:
 
 
 def test_a_share_is_held_out_by_dialogue_and_found_again(tmp_path: Path) -> None:
-    config = config_of(tmp_path, data={"valid": None, "valid_share": 0.5})
+    config = config_of(tmp_path, data={"valid": 6, "context": 1})
     said = Console(record=True, width=200, file=io.StringIO())
     prepare(config, tmp_path / "run", said)
     train.train(config, tmp_path / "run", CONSOLE)
     name, scores, _ = examine(config, load(config, tmp_path / "run"))
     assert name == "valid"
-    assert f"data.valid: {scores['num_texts']} texts" in said.export_text()
-    with pytest.raises(
-        UserError, match=r"data.valid_share: 1e-09 given; of 12 texts \(or dialogues\) it leaves none on one side"
-    ):
-        prepare(config_of(tmp_path, data={"valid": None, "valid_share": 1e-9}), tmp_path / "other", CONSOLE)
+    lines = said.export_text().splitlines()
+    assert lines[0] == f"data.valid: {scores['num_texts']} texts of data.train (6), chosen by a hash of the text"
+    assert sorted(line.split(",")[0] for line in lines[1:3]) == ["data.train: 12 texts", "data.valid: 6 texts"]
+    with pytest.raises(UserError, match=r"data\.valid: 1e-09 given; of 12 it leaves none for validation"):
+        prepare(config_of(tmp_path, data={"valid": {"share": 1e-9}}), tmp_path / "other", CONSOLE)
+
+
+def test_what_configs_of_older_runs_hold_out(tmp_path: Path) -> None:
+    assert config_of(tmp_path, data={"valid": None, "valid_share": 0.25}).data.valid == HeldOutPart(share=0.25)
+    assert config_of(tmp_path, data={"valid_share": 0.25}).data.valid == str(tmp_path / "a.tsv")
 
 
 def test_what_is_said_before_training(tmp_path: Path) -> None:
@@ -163,7 +169,9 @@ def test_what_is_said_before_training(tmp_path: Path) -> None:
         ),
         ({"data": {"columns": {"text": "text", "label": 3}}}, r"names and positions given together \(3, text\)"),
         ({"data": {"columns": {"text": -1, "label": 3}}}, "greater than or equal to 0"),
-        ({"data": {"valid_share": 0}}, "data.valid_share: 0 given; input should be greater than 0"),
+        ({"data": {"valid": 0.0}}, "data.valid.share: 0.0 given; input should be greater than 0"),
+        ({"data": {"valid": {"share": 0.1, "count": 3}}}, "data.valid: .* given; allowed: a share of the examples"),
+        ({"data": {"valid": {"shar": 0.1, "count": 3}}}, r"data.valid.shar: unknown \(did you mean share\?\)"),
         ({"data": {"contxt": 2}}, r"data.contxt: unknown \(did you mean context\?\)"),
         ({"model": {"kind": "cnn"}}, "model: .* given; .*'recurrent', 'transformer', 'bag'"),
         ({"model": {"width": 7}}, "width: 7 given; two directions need an even width"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from saccade.runs.load import load_run
 from saccade.tasks.base import Job
 from saccade.tasks.tag import task
 from saccade.tasks.tag.config import TagConfig
+from saccade.tasks.tag.data import read_sets
 
 
 def config_of(root: Path, **sections: dict[str, object]) -> TagConfig:
@@ -168,3 +170,18 @@ def test_the_recipes_are_configs() -> None:
     for name in ("conll2003", "wnut17"):
         config = config_file.load_config(Path(__file__).parents[3] / "configs" / f"{name}.yaml")
         assert isinstance(config, TagConfig)
+
+
+def test_a_part_of_the_sentences_is_held_out(tmp_path: Path) -> None:
+    sentences = [f"word{number} B-X\nend O\n\n" for number in range(20)]
+    small(tmp_path, "".join(sentences + sentences))
+    said = Console(record=True, width=200, file=io.StringIO())
+    config = config_of(tmp_path, data={"valid": 10})
+    job = task.prepare(config, tmp_path / "run", said)
+    assert [count[:2] for count in job.counts] == [("data.train", 30), ("data.valid", 10)]
+    line = said.export_text().splitlines()[0]
+    assert line == "data.valid: 10 sentences of data.train (10), chosen by a hash of the words"
+    words = {name: {one.words for one in part.sentences} for name, part in read_sets(config).repaired.items()}
+    assert not words["data.train"] & words["data.valid"]
+    train.train(config, tmp_path / "run", Console(quiet=True))
+    assert task.examine(config, load_run(tmp_path / "run")).name == "valid"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from saccade.config.base import HeldOutPart
 from saccade.data.batches import bucket_pairs
 from saccade.errors import UserError
 from saccade.files import lock_folder
@@ -17,6 +18,7 @@ from saccade.runs import train as runs
 from saccade.runs.load import load_run
 from saccade.tasks.translate import corpora
 from saccade.tasks.translate.config import TranslateConfig
+from saccade.tasks.translate.tokenizers import prepare_tokenizers
 
 WORDS = ("red", "green", "blue", "small", "large")
 PAIRS = [f"{a} {b}\t{b} {a}" for a in WORDS for b in WORDS]
@@ -27,11 +29,11 @@ def written(folder: Path, **texts: list[str]) -> None:
         (folder / f"{name}.tsv").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
 
 
-def config_of(folder: Path, *train: str, **sections: object) -> TranslateConfig:
+def config_of(folder: Path, *train: str, valid: object = None, **sections: object) -> TranslateConfig:
     files = [{"source": f"{folder}/{name}.tsv"} for name in train]
     data = {
         "train": files if len(files) > 1 else files[0],
-        "valid": {"source": f"{folder}/valid.tsv"},
+        "valid": {"source": f"{folder}/valid.tsv"} if valid is None else valid,
         "max_length": 4,
     }
     tokenizer = {"kind": "words", "vocabulary_size": 20}
@@ -41,9 +43,9 @@ def config_of(folder: Path, *train: str, **sections: object) -> TranslateConfig:
 def said(config: TranslateConfig, folder: Path) -> str:
     text = io.StringIO()
     console = Console(file=text, width=40)
-    held_out = corpora.held_out(config.data)
-    both = corpora.tokenizers(config, folder / "run", console)
-    corpora.say(config.data, corpora.stores(config, both, folder / "stores", console), held_out, console)
+    held_out = corpora.held_out(config)
+    both = prepare_tokenizers(config, folder / "run", console)
+    corpora.say(config, corpora.stores(config, both, folder / "stores", console), held_out, console)
     return text.getvalue()
 
 
@@ -88,15 +90,15 @@ def test_held_out_pairs_that_were_seen_are_a_warning(tmp_path: Path) -> None:
 def test_tokenizers_learn_from_every_corpus_and_its_own_side(shared: bool, tmp_path: Path) -> None:
     written(tmp_path, one=["a\tb"], two=["c\td"], valid=["never\tnever"])
     config = config_of(tmp_path, "one", "two", tokenizer={"kind": "words", "shared": shared})
-    source, target = corpora.tokenizers(config, tmp_path / "run")
+    source, target = prepare_tokenizers(config, tmp_path / "run")
     known = [tokenizer.pieces(range(4, tokenizer.size)) for tokenizer in (source, target)]
     assert known == ([["a", "b", "c", "d"]] * 2 if shared else [["a", "c"], ["b", "d"]])
-    again = corpora.tokenizers(config, tmp_path / "run")
+    again = prepare_tokenizers(config, tmp_path / "run")
     assert [tokenizer.pieces(range(tokenizer.size))[4:] for tokenizer in again] == known
 
 
 def test_a_sample_of_a_large_corpus_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saccade.tasks.translate.corpora.MOST_CHARACTERS", 200)
+    monkeypatch.setattr("saccade.tasks.translate.tokenizers.MOST_CHARACTERS", 200)
     written(tmp_path, train=PAIRS, valid=["black\twhite"])
     found = " ".join(said(config_of(tmp_path, "train"), tmp_path).split())
     assert re.match(r"The tokenizer learns from 1\d of 50 texts, by chance\.", found)
@@ -137,7 +139,7 @@ def test_pieces_drawn_at_random_are_repeatable_and_read_in_turn(tmp_path: Path) 
         "tokenizer": {"kind": "bpe", "vocabulary_size": 300, "sampling": 0.5},
     }
     config = config_file.check_config(content, "test")
-    both = corpora.tokenizers(config, tmp_path)
+    both = prepare_tokenizers(config, tmp_path)
     first, again = (corpora.stores(config, both, tmp_path / name) for name in ("one", "two"))
     assert len(first) == corpora.VARIANTS
     for one, other in zip(first, again, strict=True):
@@ -148,3 +150,51 @@ def test_pieces_drawn_at_random_are_repeatable_and_read_in_turn(tmp_path: Path) 
         0
     )
     assert sum(map(len, batches)) == pytest.approx(60, abs=8)
+
+
+@pytest.mark.parametrize("valid", [0.3, {"share": 0.3}, 12, {"count": 12}])
+def test_a_part_of_the_training_pairs_is_held_out(valid: object, tmp_path: Path) -> None:
+    written(tmp_path, one=[*PAIRS, "a\t", "red\tred"], two=[*PAIRS, "red red\tanother"])
+    config = config_of(tmp_path, "one", "two", valid=valid)
+    line, *lines = said(config, tmp_path).splitlines()
+    (held,) = corpora.held_out(config)
+    left = [pair for corpus in corpora.training_corpora(config) for pair in corpus.pairs()]
+    assert len(held.pairs) + len(left) == 2 * len(PAIRS) + 3
+    assert {pair.source for pair in held.pairs}.isdisjoint(pair.source for pair in left)
+    amount = 0.3 if "0.3" in str(valid) else 12
+    assert line == f"data.valid: {len(held.pairs)} pairs of data.train ({amount}), chosen by a hash of the source"
+    assert any(f"(left out: 1 blank, the first at {tmp_path}/one.tsv:26)" in line for line in lines)
+    assert not any("also in the training text" in line for line in lines)
+    source, _ = prepare_tokenizers(config, tmp_path / "run")
+    known = {word for pair in left for side in pair for word in side.split()}
+    assert set(source.pieces(range(4, source.size))) == known
+
+
+def test_a_run_whose_validation_set_is_held_out_is_trained_and_reported(tmp_path: Path) -> None:
+    written(tmp_path, train=PAIRS)
+    training = {"max_steps": 2, "validate_every": 1}
+    config = config_of(tmp_path, "train", valid=5, training=training, model={"width": 8, "num_heads": 1})
+    folder, quiet = tmp_path / "run", Console(quiet=True)
+    runs.train(config, folder, quiet)
+    assert '"name": "valid",\n   "num_used": 5' in (folder / "summary.json").read_text("utf-8")
+    assert config_file.load_config(folder / "config.yaml").data.valid == HeldOutPart(count=5)
+    with pytest.raises(UserError, match="holds a run with another data"):
+        runs.train(config_of(tmp_path, "train", valid=6, training=training, model=config.model), folder, quiet)
+
+
+@pytest.mark.parametrize(
+    ("valid", "message"),
+    [
+        (0, "data.valid.count: 0 given; input should be greater than or equal to 1"),
+        (1.5, "data.valid.share: 1.5 given; input should be less than 1"),
+        (True, "data.valid: True given"),
+        ({"share": 0.1, "source": "x"}, r"data.valid.source: unknown; allowed: share, count"),
+        ({"soource": "x"}, r"data.valid.source: missing; data.valid.soource: unknown \(did you mean source\?\)"),
+        (25, "data.valid: 25 given; data.train has 25, and some must be left to train on"),
+        (1e-9, "data.valid: 1e-09 given; it holds out no pair; allowed: a count, or a file"),
+    ],
+)
+def test_an_impossible_part_is_refused(valid: object, message: str, tmp_path: Path) -> None:
+    written(tmp_path, train=PAIRS)
+    with pytest.raises(UserError, match=message):
+        corpora.held_out(config_of(tmp_path, "train", valid=valid))

@@ -22,7 +22,8 @@ from runs import WORDS, make_run
 from saccade.cli import app
 from saccade.errors import UserError
 from saccade.runs.load import load_run
-from saccade.tasks.translate import bleu, predictor
+from saccade.tasks.translate import predictor
+from saccade.tasks.translate.scoring import scores
 
 LINES = [" ".join(words) for count in (1, 3, 5) for words in itertools.islice(itertools.permutations(WORDS, count), 40)]
 RUNNER = CliRunner()
@@ -63,13 +64,35 @@ def test_samples_depend_on_seed_and_text_alone(run: Path) -> None:
     assert all(best == sorted(best, key=lambda found: -found.score) for best in several)
 
 
+def test_predict_gives_as_many_outputs_as_it_is_asked_for(run: Path) -> None:
+    translator = load_run(run)
+    assert translator.options.width == 4
+    for decoding in ({"num_best": 3}, {"num_best": 6}, {"num_best": 3, "beam": 5}, {"num_best": 5, "sample": True}):
+        found, blank = translator.predict(["a b c", ""], **decoding)
+        best = translator.predict_best(["a b c"], **decoding)[0]
+        assert [found._replace(others=()), *found.others] == best
+        assert len(best) == decoding["num_best"]
+        assert [one["text"] for one in found.plain()["others"]] == [one.text for one in best[1:]]
+        assert (blank.text, blank.others) == ("", ())
+    (alone,) = translator.predict(["a b c"])
+    assert alone.others == ()
+    assert "others" not in alone.plain()
+    with pytest.raises(UserError, match="num_best: 3 given; a beam of 1 holds no more than its width, so give a wider"):
+        translator.predict(["a b c"], num_best=3, beam=1)
+
+
+def test_the_command_line_prints_as_many_outputs(run: Path) -> None:
+    for options, count in ((["--num-best", "3"], 3), (["--num-best", "7", "--sample"], 7), (["--num-best", "6"], 6)):
+        done = RUNNER.invoke(app, ["predict", str(run), "--json", *options], input=b"a b c\n")
+        assert len(json.loads(done.stdout)["others"]) == count - 1
+
+
 @pytest.mark.parametrize(
     ("decoding", "message"),
     [
         ({"temperature": 2.0}, "temperature: not an option of a beam; it goes with sample"),
         ({"key_terms": 3}, "key_terms: not an option of a beam; allowed: "),
         ({"sample": True, "width": 4}, "width: not an option of samples; allowed: num_best, length_penalty"),
-        ({"beams": 4}, "beams: not an option of a beam; allowed: num_best"),
         ({"layer": 1}, "layer: given without attention"),
         ({"attention": True, "layer": 2}, "layer: 2 given; allowed: 0 to 1, or -1 for the last"),
         ({"attention": True, "head": -3}, "head: -3 given; allowed: 0 to 1"),
@@ -160,13 +183,13 @@ def test_scores_by_length_by_hand() -> None:
     sources = ["a b c d e", "a", "a b c d e f", "x " * 200, ""]
     outputs = ["one two three four five", "one two three four", "wrong", "six seven eight nine", ""]
     references = [outputs[0], outputs[1], "one two three four five six", outputs[3], ""]
-    found = bleu.score_by_length(sources, outputs, references)
+    found = scores.score_by_length(sources, outputs, references)
     assert [(row.label, row.num_pairs) for row in found] == [("0-5", 3), ("6-10", 1), ("over 100", 1)]
-    assert [row.bleu for row in found] == pytest.approx([100, 0, 100])
+    assert [row.scores.bleu for row in found] == pytest.approx([100, 0, 100])
     with pytest.raises(UserError, match="sources: 2 given for 5 outputs"):
-        bleu.score_by_length(sources[:2], outputs, references)
+        scores.score_by_length(sources[:2], outputs, references)
     with pytest.raises(UserError, match="references: 3 given for 5 outputs"):
-        bleu.score_texts(outputs, references[:3])
+        scores.score_texts(outputs, references[:3])
 
 
 def test_evaluate_reports_by_length_and_draws(run: Path, tmp_path: Path) -> None:
@@ -180,7 +203,8 @@ def test_evaluate_reports_by_length_and_draws(run: Path, tmp_path: Path) -> None
     assert b"<svg" in plot.read_bytes()
     shown = RUNNER.invoke(app, arguments).output
     assert "words in the source" in shown
-    assert f"BLEU {report['bleu']:.2f}" in shown
+    assert f"chrF {report['chrf']:.2f}" in shown
+    assert "BLEU" not in shown  # most references have fewer than four words
     target.write_text("one line\n", encoding="utf-8")
     refused = RUNNER.invoke(app, arguments).exception
     assert isinstance(refused, UserError)
@@ -211,7 +235,7 @@ def test_predict_speaks_json_and_draws(run: Path, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (("--num-best", "3"), "--num-best: more than one output a line needs --json"),
-        (("--num-best", "9", "--json"), "num_best: 9 given; a beam of 4"),
+        (("--num-best", "3", "--beam", "1", "--json"), "num_best: 3 given; a beam of 1 holds no more than its width"),
         (("--sample", "--top-p", "2"), "top_p: 2.0 given"),
         (("--min-length", "5000"), "min_length: 5000 given; it must be below max_length, 4096"),
     ],

@@ -15,7 +15,7 @@ from saccade.cli import app
 from saccade.data.text.corpus import Pair
 from saccade.errors import UserError
 from saccade.runs.load import load_run
-from saccade.tasks.translate import bleu
+from saccade.tasks.translate.scoring import scores
 from saccade.tasks.translate.task import Outputs, worst
 
 NUMBERS = {"one": "un", "two": "deux", "three": "trois", "four": "quatre"}
@@ -104,7 +104,7 @@ def test_the_log_has_one_line_a_step_that_was_logged(folder: Path) -> None:
     assert steps == sorted(steps)
     assert len({(row["step"], "loss" in row) for row in rows}) == len(rows)
     assert steps[-1] == 225
-    assert "valid_bleu" in rows[-1]
+    assert (rows[-1]["score"], rows[-1]["valid_exact"]) == (-rows[-1]["valid_wer"], 100)  # of few words: word errors
 
 
 def test_what_is_not_a_run_is_named(folder: Path, tmp_path: Path) -> None:
@@ -151,5 +151,5 @@ def test_the_report_counts_parameters_and_pairs(folder: Path) -> None:
 
 def test_the_worst_outputs_are_those_that_share_least_with_their_references() -> None:
     pairs = [Pair("s1", "a b c d"), Pair("s2", "e f g h"), Pair("s3", "i j k l")]
-    found = Outputs("test", pairs, ["a b c d", "wrong", "i j k m"], bleu.score_texts(["x"], ["x"]), [])
+    found = Outputs("test", pairs, ["a b c d", "wrong", "i j k m"], scores.score_texts(["x"], ["x"]), [])
     assert worst(found) == [pairs[1], pairs[2]]  # the first is right

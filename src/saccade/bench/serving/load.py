@@ -191,8 +191,9 @@ def right_answers(plan: LoadPlan, say: Say) -> tuple[dict[str, str], LanguagePai
 def _lines(plan: LoadPlan) -> Iterator[str]:
     if plan.texts is not None:
         return read_lines(plan.texts)
-    data = config_file.load_config(plan.run / "config.yaml").data
-    return (pair.source for pair in corpora.corpus(data.test or data.valid).pairs())
+    config = config_file.load_config(plan.run / "config.yaml")
+    held_out = corpora.held_out_corpora(config, "data.test" if config.data.test else "data.valid")
+    return (pair.source for corpus in held_out for pair in corpus.pairs())
 
 
 def _after(seconds: float) -> Callable[[], bool]:

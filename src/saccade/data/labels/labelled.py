@@ -5,19 +5,19 @@ A dialogue is a run of lines with the same name in its dialogue column.
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from saccade.data.text.corpus import clean, file_kind, read_raw_lines
+from saccade.data.text.corpus import clean, read_raw_lines
+from saccade.data.text.tables import as_text, has_columns, read_rows
 from saccade.errors import UserError
 
 TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
-LONGEST_FIELD = 1 << 24  # characters of a CSV field
 LABEL_HEADERS = {
     "label",
     "labels",
@@ -95,7 +95,9 @@ def split_labels(label: str, separator: str | None) -> list[str]:
 def read_labelled(paths: Iterable[Path], columns: LabelColumns, *, needs_label: bool = True) -> Iterator[Text]:
     """Read the texts of files in order and skip blank lines; files without any text raise a UserError."""
     paths = list(paths)
-    found = itertools.chain.from_iterable(_reader(path)(path, columns, needs_label) for path in paths)
+    found = itertools.chain.from_iterable(
+        (_read_table if has_columns(path) else _label_first)(path, columns, needs_label) for path in paths
+    )
     first = next(found, None)
     if first is None:
         raise UserError(f"{', '.join(map(str, paths))}: it is empty; there must be at least one text")
@@ -115,115 +117,33 @@ def parse_lines(lines: Iterable[str], *, as_dialogue: bool) -> Iterator[Text]:
             yield Text(clean(text), "", str(number), clean(speaker)) if tab else Text(clean(line), "", str(number))
 
 
-def _reader(path: Path) -> Callable[[Path, LabelColumns, bool], Iterator[Text]]:
-    return {".jsonl": _jsonl, ".csv": _csv, ".tsv": _tsv}.get(file_kind(path), _label_first)
+def _read_table(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]:
+    wanted = columns.present()
+    for number, texts in read_rows(
+        path,
+        read_raw_lines(path),
+        lambda *_: wanted,
+        optional=() if needs_label else ("label",),
+        to_text=partial(_as_text, columns),
+    ):
+        if texts and number == 1 and _is_header(texts.get("label", ""), texts["text"]):
+            names = ", ".join(f"{name}: {texts[name].strip()}" for name in wanted if name in texts)
+            raise UserError(f"{path}:1: this looks like a header; give names instead: data.columns: {{{names}}}")
+        if texts:
+            yield _check_text(path, number, texts, columns, needs_label)
 
 
-def _tsv(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]:
-    rows = ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(read_raw_lines(path), 1))
-    return _table(path, rows, columns, needs_label)
-
-
-def _csv(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]:
-    return _table(path, _csv_rows(path), columns, needs_label)
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(LONGEST_FIELD)
-    reader = csv.reader(read_raw_lines(path), strict=True)
-    while True:
-        number = reader.line_num + 1
-        try:
-            yield number, next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise UserError(f"{path}:{number}: this is not CSV ({error})") from None
-
-
-def _table(
-    path: Path, rows: Iterator[tuple[int, list[str]]], columns: LabelColumns, needs_label: bool
-) -> Iterator[Text]:
-    places = _find_columns(path, rows, columns, needs_label)
-    for number, fields in rows:
-        if any(field.strip() for field in fields):
-            picked = _pick_fields(path, number, fields, places, needs_label)
-            if number == 1 and _is_header(picked.get("label", ""), picked["text"]):
-                names = ", ".join(f"{name}: {fields[place]}" for name, place in places.items())
-                raise UserError(f"{path}:1: this looks like a header; give names instead: data.columns: {{{names}}}")
-            yield _check_text(path, number, picked, columns, needs_label)
-
-
-def _find_columns(
-    path: Path, rows: Iterator[tuple[int, list[str]]], columns: LabelColumns, needs_label: bool
-) -> dict[str, int]:
-    """Return the position of each column: as it is given, or as the header says."""
-    if columns.are_positions:
-        return {name: int(column) for name, column in columns.present().items()}
-    header = [clean(name) for name in next(rows, (1, []))[1]]
-    wanted = {name: column for name, column in columns.present().items() if needs_label or name != "label"}
-    for name, column in wanted.items():
-        if header and column not in header:
-            said = f"no column {column!r} (data.columns.{name}) in its header: {', '.join(header)}"
-            raise UserError(f"{path}:1: {said}; give its name there, or its position from 0 if there is no header")
-    return {name: header.index(str(column)) for name, column in wanted.items() if header}
-
-
-def _pick_fields(
-    path: Path, number: int, fields: Sequence[str], places: dict[str, int], needs_label: bool
-) -> dict[str, str]:
-    picked = {}
-    for name, place in places.items():
-        if place < len(fields):
-            picked[name] = fields[place]
-        elif name != "label" or needs_label:
-            count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
-            where = f"the {name} is in column {place} from 0 (data.columns.{name})"
-            raise UserError(f"{path}:{number}: the line has {count}, but {where}")
-    return picked
-
-
-def _jsonl(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]:
-    if columns.are_positions:
-        raise UserError(f"data.columns: positions given, but {path} is JSONL; its columns are keys, such as 'text'")
-    wanted = {name: column for name, column in columns.present().items() if needs_label or name != "label"}
-    for number, line in enumerate(read_raw_lines(path), 1):
-        if line.strip():
-            row = _object(path, number, line)
-            row = _join_labels(path, number, row, columns)
-            values = {name: _value(path, number, row, str(column)) for name, column in wanted.items()}
-            yield _check_text(path, number, values, columns, needs_label)
-
-
-def _object(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line.lstrip("\ufeff"))
-    except (ValueError, RecursionError):
-        row = None
-    if not isinstance(row, dict):
-        raise UserError(f'{path}:{number}: this is not an object like {{"label": "...", "text": "..."}}')
-    return row
-
-
-def _join_labels(path: Path, number: int, row: dict[str, Any], columns: LabelColumns) -> dict[str, Any]:
-    """Write a list of labels as other files do, with separators."""
-    found, separator = row.get(str(columns.label)), columns.separator
-    if not isinstance(found, list):
-        return row
+def _as_text(columns: LabelColumns, place: str, key: str, value: Any) -> str:
+    """Return a value of JSON as text; a list of labels as other files write it, with separators."""
+    if key != columns.label or not isinstance(value, list):
+        return as_text(place, key, value)
+    separator = columns.separator
     if separator is None:
-        raise UserError(f"{path}:{number}: {columns.label!r} is a list; for several labels at once set data.separator")
-    if wrong := [label for label in found if not isinstance(label, str) or separator in label]:
-        said = f"{json.dumps(wrong[0])} in {columns.label!r}"
-        raise UserError(f"{path}:{number}: {said}; labels must be strings without {separator!r} (data.separator)")
-    return {**row, str(columns.label): separator.join(found)}
-
-
-def _value(path: Path, number: int, row: dict[str, Any], key: str) -> str:
-    value = row.get(key)
-    if not isinstance(value, str | int) or isinstance(value, bool):
-        said = f"{key!r} is {json.dumps(value)}" if key in row else f"there is no key {key!r}"
-        raise UserError(f"{path}:{number}: {said}; it must be a string or a whole number")
-    return str(value)
+        raise UserError(f"{place}: {key!r} is a list; for several labels at once set data.separator")
+    if wrong := [label for label in value if not isinstance(label, str) or separator in label]:
+        said = f"{json.dumps(wrong[0])} in {key!r}"
+        raise UserError(f"{place}: {said}; labels must be strings without {separator!r} (data.separator)")
+    return separator.join(value)
 
 
 def _label_first(path: Path, columns: LabelColumns, needs_label: bool) -> Iterator[Text]:

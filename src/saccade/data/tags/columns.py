@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from saccade.data.text.corpus import clean, file_kind, read_raw_lines
+from saccade.data.text.corpus import clean, read_raw_lines
+from saccade.data.text.tables import count_columns, file_kind
 from saccade.errors import UserError
 
 DOCUMENT = "-DOCSTART-"
@@ -202,18 +203,14 @@ def _refuse_header(place: str, fields: list[str], columns: TagColumns) -> None:
 
 def _check(place: str, fields: list[str], num_columns: int, columns: TagColumns) -> None:
     if len(fields) != num_columns:
-        raise UserError(f"{place}: the line has {_count_columns(len(fields))}; the lines before have {num_columns}")
+        raise UserError(f"{place}: the line has {count_columns(len(fields))}; the lines before have {num_columns}")
     for name, index in ((name, int(column)) for name, column in columns.named):
         if not -len(fields) <= index < len(fields):
             raise UserError(
-                f"{place}: the line has {_count_columns(len(fields))}; there is no column {index} for the {name}"
+                f"{place}: the line has {count_columns(len(fields))}; there is no column {index} for the {name}"
             )
         if not fields[index]:
             raise UserError(f"{place}: the {name} is empty")
     if columns.tag is not None and int(columns.word) % len(fields) == int(columns.tag) % len(fields):
         wanted = "there must be a word and a tag in two of them, with tabs or spaces between"
-        raise UserError(f"{place}: the line has {_count_columns(len(fields))}; {wanted}")
-
-
-def _count_columns(count: int) -> str:
-    return "1 column" if count == 1 else f"{count} columns"
+        raise UserError(f"{place}: the line has {count_columns(len(fields))}; {wanted}")

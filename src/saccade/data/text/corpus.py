@@ -1,21 +1,23 @@
-"""Reads pairs of texts from files: line-aligned (plain or .gz), TSV or JSONL. Errors name file and line."""
+"""Reads pairs of texts from files, plain or gzip: line-aligned, TSV, CSV or JSONL. Errors name file and line."""
 
 from __future__ import annotations
 
 import gzip
 import itertools
-import json
-import re
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import Literal, NamedTuple, final
 
+from saccade.data.held_out import hash_key
+from saccade.data.text.tables import Column, Row, count_columns, file_kind, has_columns, read_rows
 from saccade.errors import UserError
 
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # UTF-8 has none, but JSON can spell one
+NAMES = ("source", "target")  # of columns, where nothing else is said
+NESTED = "translation"  # a key whose object has the texts by language
 
 
 class Pair(NamedTuple):
@@ -27,8 +29,61 @@ class Pair(NamedTuple):
 
 @final
 @dataclass(frozen=True)
+class PairColumns:
+    """Which columns of a file hold the sides of a pair.
+
+    If they are not `given`, they are called source and target, or by the codes of the `languages`; a TSV or CSV file
+    without these names in its first line has no header, and two columns.
+    """
+
+    given: tuple[Column, Column] | None = None
+    languages: tuple[str, str] | None = None
+
+    def choose(self, place: str, names: Sequence[str], *, needs_target: bool) -> Mapping[str, Column]:
+        """Return the columns of a TSV or CSV file, from the fields of its first line."""
+        if self.given is not None:
+            return self._name(self.given)
+        for source, target in filter(None, (NAMES, self.languages)):
+            if source in names and (target in names or (source == "source" and not needs_target)):
+                return self._name((source, target))
+        if len(names) != 2 and (needs_target or len(names) != 1):
+            wanted = "there must be two, source and target, or a header with names for data.columns"
+            raise UserError(f"{place}: the line has {count_columns(len(names))}; {wanted}")
+        return self._name((0, 1))
+
+    def choose_keys(self, place: str, keys: Sequence[str]) -> Mapping[str, Column]:
+        """Return the keys of a JSONL file, from those of its first object."""
+        del place
+        sides = [self.given] if self.given is not None else [NAMES, self.languages]
+        for source, target in filter(None, sides):
+            for names in ((source, target), (f"{NESTED}.{source}", f"{NESTED}.{target}")):
+                if names[0] in keys:
+                    return self._name(names)
+        return self._name(self.given or NAMES)
+
+    def _name(self, columns: tuple[Column, Column]) -> dict[str, Column]:
+        return dict(zip(NAMES, columns, strict=True))
+
+
+BY_NAME = PairColumns()
+
+
+@final
+@dataclass(frozen=True)
+class PartOfPairs:
+    """The pairs that are held out by the hash of their source, or the others. A pair with a blank side stays."""
+
+    limit: int
+    is_held_out: bool
+
+    def __call__(self, pair: Pair) -> bool:
+        return self.is_held_out == ("" not in pair and hash_key(pair.source) < self.limit)
+
+
+@final
+@dataclass(frozen=True)
 class Corpus:
-    """A source of pairs: two line-aligned files, or one TSV (`.tsv`) or JSONL (`.jsonl`) file with both sides.
+    """A source of pairs: two line-aligned files, or one TSV, CSV or JSONL file with both sides.
 
     A path may be a folder or a glob: its files are read in the order of their names, as one. Messages use the name.
     """
@@ -36,20 +91,21 @@ class Corpus:
     source: str
     target: str | None = None
     name: str = ""
+    columns: PairColumns = BY_NAME
+    part: PartOfPairs | None = None  # None: all pairs
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield every pair in order; a blank side is an empty string. A corpus without a line raises a UserError."""
+        """Yield its pairs in order; a blank side is an empty string. Files without a line raise a UserError."""
         self.files()  # raises if one is missing
         found = self._pairs()
         first = next(found, None)
         if first is None:
             raise UserError(f"{_names(self.sides()[0])}: it is empty; there must be at least one line")
-        yield first
-        yield from found
+        yield from filter(self.part, itertools.chain([first], found)) if self.part else itertools.chain([first], found)
 
     def files(self) -> list[Path]:
         """Return all files it reads, in order."""
-        if self.target is not None and file_kind(Path(self.source)) in (".tsv", ".jsonl"):
+        if self.target is not None and has_columns(Path(self.source)):
             raise UserError(f"{self.source}: it holds both sides, so there must be no target ({self.target} given)")
         return [path for side in self.sides() for path in side]
 
@@ -60,19 +116,29 @@ class Corpus:
 
     def place(self, row: int, side: int) -> str:
         """Return where a side (0 source, 1 target) of a pair stands, as file:line."""
-        *earlier, last = self.sides()[side if self.target is not None else 0]
-        for path in earlier:
-            count = sum(1 for _ in read_raw_lines(path))
-            if row < count:
-                return f"{path}:{row + 1}"
-            row -= count
-        return f"{last}:{row + 1}"
+        if self.part is not None:
+            own = (number for number, pair in enumerate(self._pairs()) if self.part(pair))
+            row = next(itertools.islice(own, row, None))
+        lines = (
+            (path, number)
+            for path in self.sides()[side if self.target is not None else 0]
+            for number in self._line_numbers(path)
+        )
+        path, number = next(itertools.islice(lines, row, None))
+        return f"{path}:{number}"
+
+    def _line_numbers(self, path: Path) -> Iterator[int]:
+        """Yield the line on which each row of a file begins."""
+        if self.target is None:
+            return (row.line for row in read_table(path, self.columns))
+        return (number for number, _ in enumerate(read_raw_lines(path), 1))
 
     def _pairs(self) -> Iterator[Pair]:
         sides = self.sides()
         if len(sides) == 2:
             return _zip_lines(*sides)
-        return itertools.chain.from_iterable(_both_sides(path) for path in sides[0])
+        rows = (row for path in sides[0] for row in read_table(path, self.columns))
+        return (Pair(clean(row.texts.get("source", "")), clean(row.texts.get("target", ""))) for row in rows)
 
 
 def find_files(field: str, pattern: str) -> list[Path]:
@@ -146,41 +212,29 @@ def _names(paths: list[Path]) -> str:
     return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
 
 
-def file_kind(path: Path) -> str:
-    """Return the ending that names a file's format, without .gz."""
-    return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+def read_table(path: Path, columns: PairColumns, *, needs_target: bool = True) -> Iterator[Row]:
+    """Yield the sides of the pairs in a file with columns; a blank line has none."""
+    if not has_columns(path):
+        wanted = "one file with both sides must end in .tsv, .csv or .jsonl (or name a target file too)"
+        raise UserError(f"{path}: {wanted}")
+    choose = columns.choose_keys if file_kind(path) == ".jsonl" else partial(columns.choose, needs_target=needs_target)
+    return read_rows(path, read_raw_lines(path), choose, optional=() if needs_target else ("target",))
 
 
-def _both_sides(path: Path) -> Iterator[Pair]:
-    kind = file_kind(path)
-    if kind == ".jsonl":
-        return _jsonl(path)
-    if kind == ".tsv":
-        return _tsv(path)
-    raise UserError(f"{path}: one file with both sides must end in .tsv or .jsonl (or name a target file too)")
+def read_side(path: Path, columns: PairColumns, side: Literal["source", "target"] = "source") -> Iterator[str]:
+    """Yield one side of a file's pairs, cleaned: of a file with columns that column, as in training; else its lines.
+
+    There need not be a target for every source.
+    """
+    if not has_columns(path):
+        return read_lines(path)
+    rows = read_table(path, columns, needs_target=side == "target")
+    return (clean(row.texts.get(side, "")) for row in rows)
 
 
-def _tsv(path: Path) -> Iterator[Pair]:
-    for number, line in enumerate(read_raw_lines(path), 1):
-        fields = line.split("\t")
-        if len(fields) != 2:
-            count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
-            raise UserError(
-                f"{path}:{number}: the line has {count}; there must be two, source and target, with a tab between"
-            )
-        yield Pair(clean(fields[0]), clean(fields[1]))
-
-
-def _jsonl(path: Path) -> Iterator[Pair]:
-    for number, line in enumerate(read_raw_lines(path), 1):
-        try:
-            row = json.loads(line.lstrip("\ufeff"))
-            source, target = row["source"], row["target"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            wanted = '{"source": "...", "target": "..."}'
-            raise UserError(f"{path}:{number}: this is not an object like {wanted}") from None
-        if not (isinstance(source, str) and isinstance(target, str)):
-            raise UserError(f"{path}:{number}: source and target must be strings")
-        if LONE_SURROGATE.search(source + target):
-            raise UserError(f"{path}:{number}: it has half a character (a lone surrogate such as \\ud800)")
-        yield Pair(clean(source), clean(target))
+def place_of_row(path: Path, columns: PairColumns, row: int) -> str:
+    """Return where a row of a file stands, as file:line."""
+    if not has_columns(path):
+        return f"{path}:{row + 1}"
+    rows = read_table(path, columns, needs_target=False)
+    return f"{path}:{next(itertools.islice(rows, row, None)).line}"

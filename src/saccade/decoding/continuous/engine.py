@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import threading
+from collections.abc import Sequence
 from typing import cast, final
 
 import torch
@@ -18,6 +19,7 @@ from saccade.decoding.continuous.scheduler import SETTINGS, DecodingWork, SlotFa
 from saccade.decoding.continuous.sources import SourceEncoder
 from saccade.decoding.continuous.step import SlotBatch
 from saccade.decoding.options import DecodingOptions, Hypothesis
+from saccade.decoding.slices import Tick
 from saccade.decoding.stepper import Slotted
 
 WIDEST = 255  # most hypotheses of a sentence: their numbers are bytes
@@ -74,11 +76,29 @@ class DecodingEngine:
         with self._lock:
             if sum(map(len, self._batches.values())) > MAX_BATCHES:
                 self._batches.clear()
-            made = self._batches.setdefault(options, {})
+            made = self._batches.pop(options, {})  # another call may come between two rounds
             model = cast(Slotted, self._update_copy())
             if self._encoder is None:
                 self._encoder = SourceEncoder(model, device)
-            return generate(SlotFactory(model, options, device, SETTINGS["cuda"], made, self._encoder), work)
+            factory = SlotFactory(model, options, device, SETTINGS["cuda"], made, self._encoder)
+            try:
+                return generate(factory, work._replace(tick=self._unlock_during(work.tick)))
+            finally:
+                self._batches[options] = made
+
+    def _unlock_during(self, tick: Tick | None) -> Tick | None:
+        """Let other calls in while a tick waits."""
+        if tick is None:
+            return None
+
+        def unlocked() -> Sequence[bool] | None:
+            self._lock.release()
+            try:
+                return tick()
+            finally:
+                self._lock.acquire()
+
+        return unlocked
 
     @torch.no_grad()
     def _update_copy(self) -> nn.Module:

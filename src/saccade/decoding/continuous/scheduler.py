@@ -23,6 +23,7 @@ from saccade.decoding.continuous.results import Flags, Integers, collect_beam, c
 from saccade.decoding.continuous.sources import SourceEncoder, next_power_of_two, to_device
 from saccade.decoding.continuous.step import SlotBatch, to_host
 from saccade.decoding.options import Hypothesis
+from saccade.decoding.slices import Tick
 from saccade.decoding.stepper import Slotted
 
 FEW_SENTENCES = 8
@@ -54,11 +55,15 @@ SETTINGS = {
 
 
 class DecodingWork(NamedTuple):
-    """Sentences to decode: how to load their sources on the host, the sources' lengths, and prefixes of the outputs."""
+    """Sentences to decode: how to load their sources on the host, the sources' lengths, and prefixes of the outputs.
+
+    `tick` is called between two rounds of steps.
+    """
 
     load: Load
     lengths: Sequence[int]
     prefixes: Sequence[Sequence[int]] = ()
+    tick: Tick | None = None
 
 
 class SlotFactory(NamedTuple):
@@ -99,6 +104,8 @@ def generate(factory: SlotFactory, work: DecodingWork) -> list[list[Hypothesis]]
         scheduler = _Scheduler(factory, work, num_slots, numbers, results)
         while not scheduler.is_done:
             scheduler.run_round()
+            if work.tick is not None and (wanted := work.tick()) is not None:
+                scheduler.drop(~np.asarray(wanted, np.bool_))
     return results
 
 
@@ -187,6 +194,12 @@ class _Scheduler:
             self._store_results(self.pending.popleft())
         while len(self.checks) > lag:
             self._retire_finished(self.checks.popleft())
+
+    def drop(self, is_unwanted: Flags) -> None:
+        """Drop the sentences that nobody waits for; those in slots are as they are now."""
+        self.waiting = self.waiting[~is_unwanted[self.waiting]]
+        if is_unwanted[self.sentences.numbers].any():
+            self._retire(is_unwanted[self.sentences.numbers])
 
     def _run_steps(self) -> int:
         """Queue the steps of a round and a status check; return how many checks may still be on their way."""

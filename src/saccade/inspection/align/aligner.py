@@ -10,7 +10,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from saccade.data.text.corpus import Corpus, Pair, clean, file_kind, read_raw_lines
+from saccade.data.text.corpus import BY_NAME, Corpus, Pair, PairColumns, clean, read_raw_lines
+from saccade.data.text.tables import has_columns
 from saccade.errors import UserError
 from saccade.inspection.align.heads import (
     AgreementTally,
@@ -100,10 +101,10 @@ def swap(pairs: Iterable[Pair]) -> Iterator[Pair]:
     return (Pair(pair.target, pair.source) for pair in pairs)
 
 
-def read_pairs(source: Path, target: Path | None) -> Iterator[Pair]:
-    """Read two line-aligned files, or one with both sides: `source ||| target`, TSV or JSONL."""
-    if target is not None or file_kind(source) in (".tsv", ".jsonl"):
-        return Corpus(str(source), None if target is None else str(target)).pairs()
+def read_pairs(source: Path, target: Path | None, columns: PairColumns = BY_NAME) -> Iterator[Pair]:
+    """Read two line-aligned files, or one with both sides: `source ||| target`, TSV, CSV or JSONL."""
+    if target is not None or has_columns(source):
+        return Corpus(str(source), None if target is None else str(target), columns=columns).pairs()
     return _read_barred(source)
 
 

@@ -20,9 +20,13 @@ from saccade.inspection.pages.render import render, render_table
 NAMES = {
     "bleu": "BLEU",
     "chrf": "chrF",
+    "exact": "exactly right",
     "f1": "F1",
     "macro_f1": "macro F1",
     "micro_f1": "micro F1",
+    "rouge": "ROUGE-L",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
     "wer": "word error",
 } | {f"bleu{order}": f"BLEU-{order}" for order in range(1, 5)}
 STATIC = Path(__file__).with_name("static")
@@ -30,7 +34,7 @@ LOWER_IS_BETTER = ("valid_wer",)
 OTHER_SCALES = ("valid_loss", "valid_perplexity")
 
 Log = Sequence[Mapping[str, Any]]
-Bucket = tuple[str, int, float | None]  # source lengths, how many sentences have them, their BLEU
+Bucket = tuple[str, int, float | None]  # source lengths, how many sentences have them, their score
 
 
 def write(
@@ -94,7 +98,7 @@ def _best(log: Log) -> list[tuple[str, str, str]]:
     judged = [row for row in log if _is_number(row.get("score")) and _is_number(row.get("step"))]
     if not judged:
         return []
-    row = max(judged, key=lambda row: row["score"])
+    row = max(judged, key=lambda row: (row["score"], -(row.get("valid_loss") or 0.0)))
     name = next((key for key in row if key.startswith("valid_") and abs(row["score"]) == row[key]), "score")
     return [(f"best {name_of(name)} in validation", f"{row[name]:.2f}", f"step {row['step']:,}")]
 
@@ -193,11 +197,12 @@ def _format_value(value: Any) -> str:
     return f"{value:,}" if _is_number(value) else str(value)
 
 
-def render_lengths(buckets: Sequence[Bucket]) -> Markup:
-    """Render a table of BLEU by source length, with bars."""
-    most = max((bleu or 0.0 for *_, bleu in buckets), default=0.0) or 1.0
-    head = ["Source words", "Sentences", "BLEU"]
-    return render_table("BLEU by source length", head, buckets, template="lengths.html", look="lengths", most=most)
+def render_lengths(buckets: Sequence[Bucket], score: str = "bleu") -> Markup:
+    """Render a table of a score by source length, with bars."""
+    most = max((value or 0.0 for *_, value in buckets), default=0.0) or 1.0
+    name = name_of(score)
+    head, caption = ["Source words", "Pairs", name], f"{name[0].upper()}{name[1:]} by source length"
+    return render_table(caption, head, buckets, template="lengths.html", look="lengths", most=most)
 
 
 def _render_data(data: Sequence[Mapping[str, Any]]) -> Markup:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, final
+from typing import Any, final
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
 from saccade.serving.http import documentation
 from saccade.serving.http.responses import error_responses, json_response
-from saccade.serving.http.security import bearer
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
+from saccade.serving.v1.access import require_key
 
 
 @final
@@ -32,8 +32,9 @@ class Operations:
         text: dict[int | str, dict[str, Any]] = {
             200: {"description": "Prometheus' text format.", "content": {"text/plain": {}}}
         }
-        responses = {**text, **error_responses(400, 403)}
-        add("/metrics", self.metrics, methods=["GET"], responses=responses, response_class=Response)
+        responses = {**text, **error_responses(401, 403)}
+        key = require_key(self.service)
+        add("/metrics", self.metrics, methods=["GET"], responses=responses, response_class=Response, dependencies=key)
         add("/docs", self.documentation, methods=["GET"], include_in_schema=False)
         return router
 
@@ -48,9 +49,8 @@ class Operations:
             return json_response({"status": "ok"})
         return json_response({"error": "stopping" if readiness.is_draining else "starting"}, 503)
 
-    async def metrics(self, authorization: Annotated[str | None, Header()] = None) -> Response:
+    async def metrics(self) -> Response:
         """Requests, their time, queues, batches and tokens."""
-        self.service.keys.check(bearer(authorization))
         return Response(self.service.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def documentation(self, request: Request) -> Response:

@@ -13,10 +13,12 @@ from saccade.serving.v1.schemas import Problem
 
 CODES = {
     400: "The request is wrong: the message says what is wrong and what is allowed.",
-    403: "The API key is wrong.",
+    401: "An API key is missing.",
+    403: "The API key is wrong, or a page of another site asks.",
     408: "The body took too long to arrive.",
     413: "The body is too large.",
     429: "Too many requests are waiting: try again after Retry-After seconds.",
+    431: "The head of the request is too large.",
     503: "The server is stopping.",
     504: "The answer took too long.",
 }

@@ -1,19 +1,19 @@
-"""Checks before every route: host names, API keys, the size and time of bodies; and the headers of every response."""
+"""Checks before every route: who asks, API keys, the size and time of bodies; and the headers of every response."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import hmac
-import ipaddress
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 from saccade.data.text.corpus import read_lines
 from saccade.errors import UserError
+from saccade.serving.http.origins import AllowedSites
+from saccade.serving.http.protocol import MAX_HEAD
 from saccade.serving.http.responses import Refusal, send_error
 
 Scope = MutableMapping[str, Any]
@@ -35,7 +35,6 @@ HEADERS = [
 RETRY = 5  # seconds: until another server has taken over
 MAX_BYTES = 256 << 20  # of all request bodies in memory
 MIN_KEY_LENGTH = 8
-LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 @final
@@ -51,10 +50,18 @@ class Keys:
 
     def check(self, given: object) -> None:
         """Refuse a missing key (400) and a wrong one (403), as LibreTranslate does."""
+        self._check(given, Refusal(400, "Please contact the server operator to get an API key"))
+
+    def check_header(self, headers: Mapping[str, str]) -> None:
+        """Refuse a missing key (401) and a wrong one (403), as HTTP has it."""
+        missing = "an API key is missing: send Authorization: Bearer, then the key, or X-API-Key"
+        self._check(key_of(headers), Refusal(401, missing, {"WWW-Authenticate": "Bearer"}))
+
+    def _check(self, given: object, missing: Refusal) -> None:
         if not self._digests:
             return
         if not isinstance(given, str) or not given:
-            raise Refusal(400, "Please contact the server operator to get an API key")
+            raise missing
         digest = _digest(given)
         matches = [
             hmac.compare_digest(digest, known) for known in self._digests
@@ -63,10 +70,10 @@ class Keys:
             raise Refusal(403, "Invalid API key")
 
 
-def bearer(authorization: str | None) -> str | None:
-    """Return the key in an Authorization header."""
-    kind, _, token = (authorization or "").partition(" ")
-    return token.strip() if kind.lower() == "bearer" else None
+def key_of(headers: Mapping[str, str]) -> str | None:
+    """Return the key in X-API-Key or Authorization."""
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return headers.get("x-api-key") or (token.strip() if kind.lower() == "bearer" else None)
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
@@ -85,20 +92,6 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
-
-
-def allowed_hosts(host: str, others: Iterable[str]) -> frozenset[str] | None:
-    """Return the allowed Host names of a server on a loopback address (DNS rebinding uses another name); None: any."""
-    if is_loopback(host) or others:
-        return frozenset({*LOCAL_NAMES, host.lower(), *(other.lower() for other in others)})
-    return None
-
-
 @final
 @dataclass
 class Readiness:
@@ -112,30 +105,32 @@ class Readiness:
 
 @final
 class LimitsMiddleware:
-    """Refuses unknown host names and bodies that are too large or too slow; cancels the work of clients that left."""
+    """Refuses who may not ask, and bodies that are too large or too slow; cancels the work of clients that left."""
 
     def __init__(
         self,
         app: App,
         readiness: Readiness,
         *,
-        hosts: frozenset[str] | None,
-        cors: bool,
+        sites: AllowedSites,
         max_body: MaxBody,
         timeout: float,
     ) -> None:
         self.app, self.readiness = app, readiness
-        self.hosts, self.cors, self.max_body, self.timeout = hosts, cors, max_body, timeout
+        self.sites, self.max_body, self.timeout = sites, max_body, timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = dict(scope["headers"])
-        if self.hosts is not None and _host_name(headers.get(b"host", b"")) not in self.hosts:
-            await send_error(send, 400, "Invalid host header: this server does not have that name (see --allow-host)")
+        if (refused := self.sites.refuses(scope)) is not None:
+            await send_error(send, refused.status, refused.message)
             return
-        length = headers.get(b"content-length", b"0")
+        if _head_size(scope) > MAX_HEAD:  # it came in one piece
+            await send_error(send, 431, f"Invalid request: the head exceeds {MAX_HEAD:,} bytes")
+            return
+        scope["path"] = scope["path"].rstrip("/") or "/"  # /translate/ too; a redirect would name another scheme
+        length = dict(scope["headers"]).get(b"content-length", b"0")
         max_body = self.max_body(scope["path"])
         if length.isdigit() and int(length[:19]) > max_body:
             await send_error(send, 413, _too_large(max_body))
@@ -144,10 +139,13 @@ class LimitsMiddleware:
             await self.app(scope, receive, send)
         elif self.readiness.is_draining:
             await send_error(send, 503, "The server is stopping", RETRY)
-        elif headers.get(b"sec-fetch-site") == b"cross-site" and not self.cors:  # a page of another site sent it
-            await send_error(send, 403, "Pages of other sites may not use this server (see --cors)")
         else:
             await _LimitedRequest(self, max_body, receive).run(scope, send)
+
+
+def _head_size(scope: Scope) -> int:
+    fields = sum(len(name) + len(value) + 4 for name, value in scope["headers"])  # with ": " and the end of the line
+    return fields + len(scope["raw_path"]) + len(scope["query_string"])
 
 
 def _too_large(max_body: int) -> str:
@@ -209,11 +207,3 @@ class _LimitedRequest:
             pass
         self.has_left = True
         self.task.cancel()
-
-
-def _host_name(value: bytes) -> str:
-    """Return the name in a Host header, without its port."""
-    host = value.decode("latin-1").lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]

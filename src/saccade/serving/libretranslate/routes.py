@@ -16,6 +16,7 @@ from saccade.serving.html import markup
 from saccade.serving.http import bodies
 from saccade.serving.http.openapi import describe_fields, list_of
 from saccade.serving.http.responses import Refusal, error_responses, json_response, refuse
+from saccade.serving.http.security import key_of
 from saccade.serving.libretranslate.detection import DetectedLanguage
 from saccade.serving.libretranslate.suggestions import Suggestions
 from saccade.serving.models import LanguagePair, ServedModel
@@ -72,7 +73,7 @@ class LibreTranslate:
     async def translate(self, request: Request) -> Response:
         """Translate texts from one language to another."""
         fields = await bodies.read_fields(request)
-        self.service.keys.check(fields.get("api_key"))
+        self.service.keys.check(fields.get("api_key") or key_of(request.headers))
         self._check_languages()
         query = self._parse_query(fields)
         detected = await self._detect_source(query)
@@ -91,7 +92,7 @@ class LibreTranslate:
     async def detect(self, request: Request) -> Response:
         """Detect the language of a text among those of this server, the most probable first."""
         fields = await bodies.read_fields(request)
-        self.service.keys.check(fields.get("api_key"))
+        self.service.keys.check(fields.get("api_key") or key_of(request.headers))
         self._check_languages()
         (text,) = self.service.texts([_string(fields, "q")])
         found = self.service.detector.detect(text)
@@ -100,14 +101,13 @@ class LibreTranslate:
     async def suggest(self, request: Request) -> Response:
         """Send a better translation to a server that collects them."""
         fields = await bodies.read_fields(request)
-        self.service.keys.check(fields.get("api_key"))
+        self.service.keys.check(fields.get("api_key") or key_of(request.headers))
         if self.suggestions is None:
             raise Refusal(403, "Suggestions are disabled on this server.")
         texts = {name: _string(fields, name) for name in ("q", "s", "source", "target")}
         self.service.texts([texts["q"], texts["s"]])
-        for name in ("source", "target"):
-            self._check_language(texts[name])
-        self.suggestions.add(texts)
+        languages = {name: self._find_language(texts[name]) for name in ("source", "target")}
+        self.suggestions.add({**texts, **languages})
         return json_response({"success": True})
 
     async def languages(self) -> Response:
@@ -150,9 +150,8 @@ class LibreTranslate:
         source, target = _string(given, "source"), _string(given, "target")
         alternatives = _alternatives(given.get("alternatives"))
         texts = self.service.texts(texts)
-        if source != "auto":
-            self._check_language(source)
-        self._check_language(target)
+        source = source if source == "auto" else self._find_language(source)
+        target = self._find_language(target)
         kind = given.get("format") or "text"
         if kind not in FORMATS:
             raise Refusal(400, f"{_short(kind)} format is not supported")
@@ -162,9 +161,11 @@ class LibreTranslate:
         if not self.service.models.languages:
             raise Refusal(400, "no model of this server has languages; see /v1/models, and POST to /v1/<task>")
 
-    def _check_language(self, code: str) -> None:
-        if code not in self.service.models.languages:
+    def _find_language(self, code: str) -> str:
+        found = self.service.models.find_language(code)
+        if found is None:
             raise Refusal(400, f"{_short(code)} is not supported")
+        return found
 
     async def _detect_source(self, query: TranslateQuery) -> DetectedLanguage | None:
         """Detect the source for `auto`, among the languages with a model into the target, and the target itself."""

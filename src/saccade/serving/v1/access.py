@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Depends, Header
+from starlette.requests import Request
 
 from saccade.data.pictures.images import Pixels
 from saccade.serving.http import pictures
 from saccade.serving.http.responses import refuse
-from saccade.serving.http.security import bearer
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.v1.schemas import Decoding
@@ -21,8 +21,9 @@ Authorization = Annotated[str | None, Header(description="Or: Bearer, then the k
 def require_key(service: Service) -> list[Any]:
     """Return what a route depends on: a valid key, if the server has keys. It is checked before the body's fields."""
 
-    def check(key: Key = None, authorization: Authorization = None) -> None:
-        service.keys.check(key or bearer(authorization))
+    def check(request: Request, key: Key = None, authorization: Authorization = None) -> None:
+        del key, authorization  # named for the documentation
+        service.keys.check_header(request.headers)
 
     return [Depends(check)]
 

@@ -40,7 +40,7 @@ class V1:
                 TaskRoute(self.service, name, task.route).add_to(router)
             else:
                 TranslationRoute(self.service, name).add_to(router)
-        known = error_responses(400, 403, 408, 413, 429, 503, 504)
+        known = error_responses(400, 401, 403, 408, 413, 429, 503, 504)
         router.add_api_route(
             "/look",
             self.look,

@@ -40,7 +40,7 @@ class TaskRoute(NamedTuple):
             call,
             methods=["POST"],
             response_model=schemas.Answers,
-            responses=error_responses(400, 403, 408, 413, 429, 503, 504),
+            responses=error_responses(400, 401, 403, 408, 413, 429, 503, 504),
             dependencies=require_key(self.service),
             openapi_extra=_picture_body(self.route.options) if is_picture else None,
         )
@@ -99,7 +99,7 @@ def _picture_body(options: type[RequestOptions]) -> dict[str, Any]:
     """Describe the body in OpenAPI: JSON with the picture as base64, or a form with the file."""
     rest = {"model": {"type": "string"}, **options.model_json_schema().get("properties", {})}
     image = {
-        "application/json": {"type": "string", "description": "Base64 of a PNG or JPEG file."},
+        "application/json": {"type": "string", "minLength": 1, "description": "Base64 of a PNG or JPEG file."},
         "multipart/form-data": {"type": "string", "format": "binary"},
     }
     content = {

@@ -33,7 +33,7 @@ class TranslationRoute(NamedTuple):
             return await self._answer(body)
 
         call.__name__ = self.name
-        known = error_responses(400, 403, 408, 413, 429, 503, 504)
+        known = error_responses(400, 401, 403, 408, 413, 429, 503, 504)
         router.add_api_route(
             f"/{self.name}",
             call,
@@ -58,7 +58,8 @@ class TranslationRoute(NamedTuple):
         return json_response({"model": model.run.name, "source": source, "target": target, "translations": shown})
 
     def _model(self, body: schemas.TranslateRequest) -> ServedModel:
-        models, name, source, target = self.service.models, body.model, body.source, body.target
+        models, name = self.service.models, body.model
+        source, target = (code and (models.find_language(code) or code) for code in (body.source, body.target))
         if name is not None or (source is None and target is None):
             model = models.for_task(self.name, name)
             _check_pair(model, source, target)

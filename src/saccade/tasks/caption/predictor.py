@@ -22,6 +22,7 @@ from saccade.data.pictures.captions import CaptionReader, CaptionRows, CaptionSe
 from saccade.data.pictures.images import Pixels
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import OPTION_NAMES, BeamOptions, Hypothesis, SamplingOptions, choose_options, search
+from saccade.decoding.slices import pause
 from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
 from saccade.inspection.insight import Insight, Map, TextSide, add_end
@@ -36,7 +37,7 @@ class Caption(NamedTuple):
     """A sentence about a picture: its text and score, its words and the log-probability of each.
 
     Where it `ended`, the last log-probability is that of </s>. `attention` [T, Y, X] is where each word looked, </s>
-    included.
+    included. With `num_best`, `others` are the next best sentences, best first.
     """
 
     text: str
@@ -47,13 +48,17 @@ class Caption(NamedTuple):
     attention: NDArray[np.float32] | None = None
     name: str = ""
     picture: Pixels | None = None
+    others: tuple[Caption, ...] = ()
 
     def line(self) -> str:
         """As the command line prints it."""
         return self.text
 
     def plain(self) -> dict[str, Any]:
-        shown = {name: value for name, value in self._asdict().items() if name not in ("attention", "picture")}
+        hidden = ("attention", "picture", "others")
+        shown: dict[str, Any] = {name: value for name, value in self._asdict().items() if name not in hidden}
+        if self.others:
+            shown["others"] = [one.plain() for one in self.others]
         return shown if self.attention is None else {**shown, "attention": self.attention.round(4).tolist()}
 
     def draw(self, path: Path) -> None:
@@ -103,12 +108,12 @@ class CaptionWriter(Predictor):
         )
 
     def predict(self, inputs: Iterable[Given], **options: Any) -> list[Caption]:
-        """The best sentence for each."""
+        """The best sentence for each; with `num_best`, the others are its `others`."""
         return list(self.stream(inputs, **options))
 
     def stream(self, inputs: Iterable[Given], **options: Any) -> Iterator[Caption]:
         """Sentences in the order of the inputs, in memory that doesn't grow with their number."""
-        return (best[0] for best in self.stream_best(inputs, **options))
+        return (first._replace(others=tuple(others)) for first, *others in self.stream_best(inputs, **options))
 
     def stream_best(
         self, inputs: Iterable[Given], *, attention: bool = True, **options: Any
@@ -191,7 +196,7 @@ class CaptionWriter(Predictor):
         device = self.model.baseline.device
         source = torch.from_numpy(np.stack([one.source for one in seen])).to(device)
         places_B = torch.full((len(seen),), math.prod(self.model.encoder.shape), device=device)
-        found = search(self.model, source, places_B, way)
+        found = search(self.model, source, places_B, way, tick=pause)
         rows = [row for row, best in enumerate(found) for _ in best]
         flat = [hypothesis for best in found for hypothesis in best]
         weights = iter(self._look(source[rows], places_B[rows], flat) if attention else [None] * len(flat))

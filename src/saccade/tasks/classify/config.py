@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from saccade.attention.scores import LOCATIONS
 from saccade.config import base
-from saccade.config.base import NormalizerName, Positive, RunSection, ScoreName, Section, Share, fill_kind
+from saccade.config.base import (
+    FILES_OR_PART,
+    Columns,
+    HeldOutPart,
+    NormalizerName,
+    Place,
+    Positive,
+    RunSection,
+    ScoreName,
+    Section,
+    Share,
+    fill_kind,
+    tell_part,
+)
 from saccade.config.fields import RecurrentFields, TransformerFields
 from saccade.data.labels import labelled
 from saccade.data.labels.labelled import Spelling
 from saccade.models.text_encoder import BagEncoder, TextEncoder, TransformerTextEncoder
 from saccade.tasks.base import RequestOptions
 
-Place = str | Annotated[int, Field(ge=0)]
 
-
-class ColumnNames(Section):
+class ColumnNames(Columns):
     """What a file's columns hold: names from its header or JSON keys, or positions from 0 where there is no header."""
 
     label: Place = "label"
@@ -26,21 +37,18 @@ class ColumnNames(Section):
     dialogue: Place | None = Field(default=None, description="Which dialogue a text belongs to.")
     speaker: Place | None = Field(default=None, description="Who said it.")
 
-    @model_validator(mode="after")
-    def _check(self) -> ColumnNames:
-        given = [column for _, column in self if column is not None]
-        if len({isinstance(column, int) for column in given}) > 1:
-            raise ValueError(f"names and positions given together ({', '.join(map(str, given))}); allowed: one kind")
-        return self
-
 
 class ClassifyData(Section):
     """Where labelled texts come from: .tsv, .csv, .jsonl, or plain lines that begin with the label."""
 
     train: str = Field(description="What it learns from: a file (plain or .gz), a folder or a glob.")
-    valid: str | None = Field(default=None, description="What is scored in training; the best model on it is kept.")
-    valid_share: Share = Field(
-        default=0.1, gt=0, description="Without valid: the share of train that is held out for it, by chance."
+    valid: Annotated[
+        Annotated[str, Tag(FILES_OR_PART[0])] | Annotated[HeldOutPart, Tag(FILES_OR_PART[1])],
+        Discriminator(tell_part),
+    ] = Field(
+        default=HeldOutPart(share=0.1),
+        description="What is scored in training; the best model on it is kept. A file, or a part of train, chosen by a "
+        "hash of the text (or the dialogue): a share (0.05) or a number of texts (500).",
     )
     test: str | None = Field(default=None, description="What is scored at the end; never trained on.")
     columns: ColumnNames = ColumnNames()
@@ -55,6 +63,15 @@ class ClassifyData(Section):
         default=0, description="How many texts before it in its dialogue a text sees."
     )
     max_length: Positive = Field(default=256, description="A longer text is cut to so many tokens, and counted.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_share(cls, given: object) -> object:
+        """Read what configs of older runs say: the share of train that is held out where `valid` is null."""
+        if not isinstance(given, dict) or "valid_share" not in given:
+            return given
+        read = {name: value for name, value in given.items() if name != "valid_share"}
+        return {**read, "valid": given["valid_share"] if read.get("valid") is None else read["valid"]}
 
     @model_validator(mode="after")
     def _check(self) -> ClassifyData:

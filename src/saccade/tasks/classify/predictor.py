@@ -16,7 +16,8 @@ from torch import Tensor
 
 from saccade.data.labels.labelled import LabelColumns, Spelling, Text, parse_lines, read_labelled, split_labels
 from saccade.data.labels.windows import EncodedTexts, TextBatch, encode_texts
-from saccade.data.text.corpus import clean, decode_lines, file_kind, read_raw_lines
+from saccade.data.text.corpus import clean, decode_lines, read_raw_lines
+from saccade.data.text.tables import has_columns
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import UserError
 from saccade.inspection.draw.confusion import Confusion, LabelCounts
@@ -32,7 +33,6 @@ from saccade.tasks.classify.result import KeyTerm, Prediction, rank_terms
 
 PEEK = 100  # lines that say what a file holds
 WINDOW = 2048  # texts that are read before the first is judged
-WITH_COLUMNS = (".tsv", ".csv", ".jsonl")
 SIDES = {"pooling": ("label", "source"), "encoder": ("source", "source")}  # of each kind of attention
 
 
@@ -188,7 +188,7 @@ class Classifier(Predictor):
 
     def read(self, source: Path | None) -> Iterator[Text]:
         """The inputs of a file: with columns as in training, its label not needed; else a text a line."""
-        if source is not None and file_kind(source) in WITH_COLUMNS:
+        if source is not None and has_columns(source):
             return read_labelled([source], self.columns, needs_label=False)
         if source is not None and self._begins_with_labels(source):
             return self._read_label_first(source)

@@ -41,13 +41,13 @@ NUM_SAMPLES = 8
 
 def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
     """Everything a run needs; all files are read first, so that a mistake shows before anything is learned."""
-    sets = labelled.read_sets(config.data, config.seed)
+    sets = labelled.read_sets(config.data)
     train, labels = sets["train"], _labels(config, sets["train"])
     tokenizer = _tokenizer(config, train, folder)
     network = _network(config, tokenizer, labels)
     predictor = _predictor(config, network, tokenizer, labels)
     encoded = {name: _encode_sets(predictor, texts) for name, texts in sets.items()}
-    labelled.say(sets, encoded, labels, config.data.separator, console)
+    labelled.say(sets, encoded, labels, config.data, console)
     console.print(f"The vocabulary has {tokenizer.size:,} tokens.", highlight=False)
     objective = _objective(config, train, labels)
     return Job(
@@ -73,7 +73,7 @@ def load(config: ClassifyConfig, folder: Path) -> Classifier:
 def examine(config: ClassifyConfig, predictor: Classifier) -> ReportPart:
     """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
     name = "test" if config.data.test else "valid"
-    texts = labelled.read_sets(config.data, config.seed)[name]
+    texts = labelled.read_sets(config.data)[name]
     has_weights = config.model.pooling != "last"
     found = predictor.predict(texts, attention=has_weights)
     counted = predictor.count(texts, found)

@@ -5,41 +5,38 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
-import numpy as np
 from rich.console import Console
 
+from saccade.config.base import HeldOutPart
+from saccade.data.held_out import Amount, hold_out
 from saccade.data.labels.labelled import Text, read_labelled, split_labels
 from saccade.data.labels.windows import EncodedTexts, encode_texts
 from saccade.data.text.corpus import find_files
-from saccade.errors import UserError
 from saccade.tasks import console as watch
 from saccade.tasks.classify.config import ClassifyData
 
 
-def read_sets(data: ClassifyData, seed: int) -> dict[str, list[Text]]:
-    """The texts of every set; where no validation set is given, some of those to train on."""
+def read_sets(data: ClassifyData) -> dict[str, list[Text]]:
+    """The texts of every set."""
     files = {"train": data.train, "valid": data.valid, "test": data.test}
     found = {
         name: list(read_labelled(find_files(f"data.{name}", pattern), data.places))
         for name, pattern in files.items()
-        if pattern is not None
+        if isinstance(pattern, str)
     }
-    if data.valid is None:
-        found["train"], found["valid"] = _held_out(found["train"], data.valid_share, seed)
-    return found
+    if isinstance(data.valid, HeldOutPart):
+        found["train"], found["valid"] = _hold_out(found["train"], data.valid.amount)
+    return {name: found[name] for name in files if name in found}
 
 
-def _held_out(texts: list[Text], share: float, seed: int) -> tuple[list[Text], list[Text]]:
-    """Texts to train on and others to validate, by chance; a dialogue stays together."""
+def _hold_out(texts: list[Text], amount: Amount) -> tuple[list[Text], list[Text]]:
+    """Return texts to train on and others to validate; a dialogue stays together."""
     encoded = encode_texts(texts, lambda _: [0], [], context=1)
-    dialogues = encoded.runs(len(texts))
-    chosen = np.random.default_rng(seed).random(len(dialogues)) < share
-    if not 0 < chosen.sum() < len(dialogues):
-        what = f"{share} given; of {len(dialogues)} texts (or dialogues) it leaves none on one side"
-        raise UserError(f"data.valid_share: {what}; give data.valid")
-    is_held = np.repeat(chosen, [len(run) for run in dialogues])
-    pairs = list(zip(texts, is_held.tolist(), strict=True))
-    return [text for text, held in pairs if not held], [text for text, held in pairs if held]
+    dialogues = [texts[run.start : run.stop] for run in encoded.runs(len(texts))]
+    parts: tuple[list[Text], list[Text]] = ([], [])
+    for dialogue, is_held in zip(dialogues, hold_out(dialogues, lambda text: text.text, amount), strict=True):
+        parts[is_held].extend(dialogue)
+    return parts
 
 
 def fingerprint(texts: list[Text]) -> str:
@@ -54,10 +51,14 @@ def say(
     sets: dict[str, list[Text]],
     encoded: dict[str, EncodedTexts],
     labels: list[str],
-    separator: str | None,
+    data: ClassifyData,
     console: Console,
 ) -> None:
     """How much there is, and what to know about it."""
+    held, separator = data.valid, data.separator
+    if isinstance(held, HeldOutPart):
+        said = f"{len(sets['valid']):,} texts of data.train ({held.amount}), chosen by a hash of the text"
+        watch.say(console, f"data.valid: {said}")
     for name, texts in sets.items():
         part = encoded[name]
         counts = Counter(label for text in texts for label in split_labels(text.label, separator))

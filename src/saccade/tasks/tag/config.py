@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from saccade.config import base
-from saccade.config.base import Positive, RunSection, Section, Share, fill_kind
+from saccade.config.base import (
+    FILES_OR_PART,
+    HeldOutPart,
+    Positive,
+    RunSection,
+    Section,
+    Share,
+    fill_kind,
+    tell_part,
+)
 from saccade.config.fields import RecurrentFields, TransformerFields
 from saccade.data.tags.columns import Column
 from saccade.models.text_encoder import RecurrentTextEncoder, TransformerTextEncoder
@@ -27,7 +36,13 @@ class TagData(Section):
     """Where tagged sentences come from: CoNLL columns (a token a line), JSONL, or words and tags apart."""
 
     train: str | PairedFiles = Field(description="What it learns from: a file, folder or glob; or words and tags.")
-    valid: str | PairedFiles = Field(description="What validation tags and scores; the best model on it is kept.")
+    valid: Annotated[
+        Annotated[str | PairedFiles, Tag(FILES_OR_PART[0])] | Annotated[HeldOutPart, Tag(FILES_OR_PART[1])],
+        Discriminator(tell_part),
+    ] = Field(
+        description="What validation tags and scores; the best model on it is kept. Files, or a part of train, chosen "
+        "by a hash of the words (of a document): a share (0.05) or a number of sentences (500)."
+    )
     test: str | PairedFiles | None = Field(default=None, description="What is scored at the end; never trained on.")
     word_column: Column = Field(
         default=0, description="Which column holds the word: from 0 (-1 is the last), or its name in the first line."
@@ -53,7 +68,7 @@ class TagData(Section):
     def sets(self) -> dict[str, str | PairedFiles]:
         """The files under the names that messages use."""
         given = {"data.train": self.train, "data.valid": self.valid, "data.test": self.test}
-        return {name: pattern for name, pattern in given.items() if pattern is not None}
+        return {name: files for name, files in given.items() if isinstance(files, str | PairedFiles)}
 
 
 class TaggerModel(Section):

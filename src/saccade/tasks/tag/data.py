@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
 from typing import NamedTuple
 
 import torch
 from rich.console import Console
 
+from saccade.config.base import HeldOutPart
+from saccade.data.held_out import Amount, hold_out
 from saccade.data.tags.columns import TagColumns
 from saccade.data.tags.lexicon import Lexicon, normalize_word
 from saccade.data.tags.spans import find_spans
@@ -39,8 +42,7 @@ class TagSets(NamedTuple):
 
 def read_sets(config: TagConfig) -> TagSets:
     """Read every file of the run, and repair tags that break their scheme."""
-    files = {name: read_set(config, name, given) for name, given in config.data.sets.items()}
-    given = config.data.scheme
+    files, given = read_set_files(config), config.data.scheme
     scheme = detect_file_scheme(files["data.train"]) if given == "auto" else None if given == "none" else given
     spelling = None if scheme is None else config.model.spelling
     sets = TagSets(
@@ -58,15 +60,38 @@ def read_sets(config: TagConfig) -> TagSets:
     return sets
 
 
-def read_set(config: TagConfig, field: str, given: str | PairedFiles) -> list[TaggedFile]:
-    """Read the files of one set."""
+def read_set_files(config: TagConfig) -> dict[str, list[TaggedFile]]:
+    """Read the files of every set, as they are; some sentences of the training files may be held out."""
+    found = {name: _read_set(config, name, given) for name, given in config.data.sets.items()}
+    if isinstance(config.data.valid, HeldOutPart):
+        found["data.train"], found["data.valid"] = _hold_out(found["data.train"], config.data.valid.amount)
+    return found
+
+
+def _read_set(config: TagConfig, field: str, given: str | PairedFiles) -> list[TaggedFile]:
     if isinstance(given, PairedFiles):
         return read_pair(field, given.words, given.tags)
     return read_tagged(field, given, columns_of(config))
 
 
+def _hold_out(files: list[TaggedFile], amount: Amount) -> tuple[list[TaggedFile], list[TaggedFile]]:
+    """Return what is left of files, and what is held out of them; a document stays together."""
+    numbered = [(number, one) for number, file in enumerate(files) for one in file.sentences]
+    documents = [list(group) for _, group in itertools.groupby(numbered, key=lambda pair: pair[1].document)]
+    held = hold_out(documents, lambda pair: " ".join(pair[1].words), amount)
+    parts = [[file._replace(sentences=[]) for file in files] for _ in (False, True)]
+    for document, is_held in zip(documents, held, strict=True):
+        for number, sentence in document:
+            parts[is_held][number].sentences.append(sentence)
+    return parts[0], parts[1]
+
+
 def say_sizes(config: TagConfig, sets: TagSets, console: Console) -> None:
     """Say how much there is, and what had to be repaired."""
+    if isinstance(held := config.data.valid, HeldOutPart):
+        count = len(sets.repaired["data.valid"].sentences)
+        said = f"{count:,} sentences of data.train ({held.amount}), chosen by a hash of the words"
+        watch.say(console, f"data.valid: {said}")
     for name, part in sets.repaired.items():
         tokens = sum(len(one.words) for one in part.sentences)
         line = f"{name}: {len(part.sentences):,} sentences"

@@ -27,7 +27,8 @@ from saccade.data.tags.columns import (
 from saccade.data.tags.lexicon import Document, Lexicon
 from saccade.data.tags.spans import Span, SpanScore, convert_tags, find_spans, span_scores
 from saccade.data.tags.tagged import TaggedFile, read_files, split_documents
-from saccade.data.text.corpus import clean, decode_lines, file_kind, read_raw_lines
+from saccade.data.text.corpus import clean, decode_lines, read_raw_lines
+from saccade.data.text.tables import file_kind
 from saccade.errors import UserError
 from saccade.inspection.draw.heatmap import to_file
 from saccade.inspection.insight import Insight, Map, TextSide

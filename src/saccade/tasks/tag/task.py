@@ -21,7 +21,15 @@ from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
 from saccade.tasks.devices import load_trained
 from saccade.tasks.tag import networks
 from saccade.tasks.tag.config import PairedFiles, TagConfig, TagOptions
-from saccade.tasks.tag.data import columns_of, hash_files, load_vectors, put_vectors, read_set, read_sets, say_sizes
+from saccade.tasks.tag.data import (
+    columns_of,
+    hash_files,
+    load_vectors,
+    put_vectors,
+    read_set_files,
+    read_sets,
+    say_sizes,
+)
 from saccade.tasks.tag.loss import collate, tag_loss
 from saccade.tasks.tag.predictor import Tagged, Tagger, evaluation
 
@@ -79,8 +87,7 @@ def load(config: TagConfig, folder: Path) -> Tagger:
 def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
     """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
     name = "test" if config.data.test else "valid"
-    files = read_set(config, f"data.{name}", config.data.test or config.data.valid)
-    gold = [sentence for file in files for sentence in file.sentences]
+    gold = [sentence for file in read_set_files(config)[f"data.{name}"] for sentence in file.sentences]
     found, has_spans = tagger.predict(gold), tagger.lexicon.spelling is not None
     scores = evaluation([one.tags for one in gold], [one.tags for one in found], has_spans=has_spans).scores
     mark = _mark_spans if has_spans else _mark_tags

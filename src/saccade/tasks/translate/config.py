@@ -10,8 +10,22 @@ from sacrebleu import BLEU
 
 from saccade.attention.scores import LOCATIONS
 from saccade.config import base
-from saccade.config.base import ONE_OR_SEVERAL, Positive, RunSection, Section, Share, TokenizerSection, one_of
+from saccade.config.base import (
+    FILES_OR_PART,
+    ONE_OR_SEVERAL,
+    Columns,
+    HeldOutPart,
+    Place,
+    Positive,
+    RunSection,
+    Section,
+    Share,
+    TokenizerSection,
+    one_of,
+    tell_part,
+)
 from saccade.data.sound.mel import Mel
+from saccade.data.text.corpus import PairColumns
 from saccade.data.text.languages import NAMES
 from saccade.decoding import BeamOptions
 from saccade.layers.augmentation import Augmentation, MaskLimits
@@ -23,9 +37,9 @@ LanguageCode = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$")
 
 
 class CorpusFiles(Section):
-    """Two line-aligned files, or one TSV or JSONL file with both sides. Folders and globs name several."""
+    """Two line-aligned files, or one TSV, CSV or JSONL file with both sides. Folders and globs name several."""
 
-    source: str = Field(description="A file (plain or .gz), a folder or a glob. With both sides: .tsv or .jsonl.")
+    source: str = Field(description="A file (plain or .gz), a folder or a glob. With both sides: .tsv, .csv or .jsonl.")
     target: str | None = Field(default=None, description="The other side, line by line; none if source has both.")
 
 
@@ -41,6 +55,13 @@ def _one_or_several(given: object) -> str:
     return ONE_OR_SEVERAL[isinstance(given, list | tuple)]
 
 
+class SideColumns(Columns):
+    """The columns of files with both sides: names from their first line or JSON keys, or positions from 0."""
+
+    source: Place
+    target: Place
+
+
 class TranslateData(Section):
     """The section that names the files of texts."""
 
@@ -49,9 +70,27 @@ class TranslateData(Section):
         | Annotated[list[TrainingCorpus], Field(min_length=1), Tag(ONE_OR_SEVERAL[1])],
         Discriminator(_one_or_several),
     ] = Field(description="What the model and the tokenizers learn from: one corpus, or a list of them with weights.")
-    valid: CorpusFiles = Field(description="What validation decodes and scores; the best model on it is kept.")
+    valid: Annotated[
+        Annotated[CorpusFiles, Tag(FILES_OR_PART[0])] | Annotated[HeldOutPart, Tag(FILES_OR_PART[1])],
+        Discriminator(tell_part),
+    ] = Field(
+        description="What validation decodes and scores; the best model on it is kept. Files, or a part of the pairs "
+        "to train on, chosen by a hash of the source: a share (0.05) or a number of them (500)."
+    )
     test: CorpusFiles | None = Field(default=None, description="What is scored at the end; never trained on.")
+    columns: SideColumns | None = Field(
+        default=None,
+        description="Which columns of files with both sides these are. None: those that are called source and target, "
+        "or by the codes of the languages; else a file has two columns and no header.",
+    )
     max_length: Positive = Field(default=256, description="Pairs with more tokens on a side are left out, and counted.")
+
+    @model_validator(mode="after")
+    def _check(self) -> TranslateData:
+        sets = [files for files in (*self.corpora.values(), self.valid, self.test) if isinstance(files, CorpusFiles)]
+        if self.columns is not None and all(files.target is not None for files in sets):
+            raise ValueError("columns: given, but every source has a target file, so no file has columns")
+        return self
 
     @property
     def corpora(self) -> dict[str, TrainingCorpus]:
@@ -131,8 +170,11 @@ class TranslateTraining(base.TrainingSection):
         description="Each batch is read twice under other dropout, and so much of the answers' disagreement joins the "
         "loss (R-Drop, Wu 2021; 5 there). It makes small corpora go further, for twice the work.",
     )
-    metric: Literal["bleu", "chrf", "wer", "loss"] = Field(
-        default="bleu", description="What the best model is best at; wer is the word error rate."
+    metric: Literal["auto", "bleu", "chrf", "exact", "wer", "rouge", "loss"] = Field(
+        default="auto",
+        description="What the best model is best at; of equal ones the loss decides. exact: the share of outputs equal "
+        "to their references; wer: word errors; rouge: ROUGE-L. auto: exact for answers of few words, wer where all "
+        "are written with few different words, rouge for summaries, chrf for scripts without spaces, else bleu.",
     )
     bleu_tokenize: Annotated[str, one_of(BLEU.TOKENIZERS)] = Field(
         default="13a", description="sacreBLEU's tokenizer; none for text that is tokenised."
@@ -226,6 +268,12 @@ class TranslateConfig(RunSection):
             raise ValueError("training.shard: true given; only Transformers are cut")
         return self
 
+    @property
+    def pair_columns(self) -> PairColumns:
+        """The columns of files with both sides, as reading takes them."""
+        given = self.data.columns
+        return PairColumns(None if given is None else (given.source, given.target), self.find_languages())
+
     def find_languages(self) -> tuple[str, str] | None:
         """Return what is translated into what: as it is said here, or by the endings of files that are known codes."""
         if self.languages is not None:
@@ -241,6 +289,10 @@ class TranslateConfig(RunSection):
             return
         if self.tokenizer.shared:
             raise ValueError("tokenizer.shared: true given; with input: features only targets have a vocabulary")
+        if self.tokenizer.source is not None:
+            raise ValueError("tokenizer.source: given; with input: features sources have no vocabulary")
+        if isinstance(self.data.valid, HeldOutPart) and len(self.data.corpora) > 1:
+            raise ValueError("data.valid: a part of data.train given; with input: features data.train must be one list")
         if self.texts != "auto":
             raise ValueError(f"texts: {self.texts!r} given; with input: features sources are no texts")
         width = getattr(self.model, "embedding_width", self.model.width)

@@ -5,24 +5,22 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rich.console import Console
 
+from saccade.config.base import HeldOutPart
+from saccade.data.held_out import Amount, find_limit
 from saccade.data.sound.recordings import Sounds
 from saccade.data.store import Encode, Store, count_duplicates, prepare_store
-from saccade.data.text.corpus import Corpus, Pair
+from saccade.data.text.corpus import BY_NAME, Corpus, Pair, PartOfPairs
 from saccade.data.text.sentences import tell_texts
 from saccade.data.text.tokenizer import (
-    MOST_CHARACTERS,
     SentencePiece,
     Vocabulary,
-    load_tokenizer,
     run_seeded,
-    sample_texts,
-    tokenizer_file_name,
-    train_tokenizer,
 )
 from saccade.errors import UserError
 from saccade.tasks import console as watch
@@ -39,72 +37,62 @@ VARIANTS = 8  # of a corpus cut into pieces at random
 Tokenizers = tuple[SentencePiece | Vocabulary, SentencePiece | Vocabulary]
 
 
+SetName = Literal["data.valid", "data.test"]
+SETS: tuple[SetName, ...] = ("data.valid", "data.test")
 QUIET = Console(quiet=True)
 
 
-def corpus(files: CorpusFiles, name: str = "") -> Corpus:
-    """Make a corpus of the files in a section."""
-    return Corpus(files.source, files.target, name)
+def training_corpora(config: TranslateConfig) -> list[Corpus]:
+    """Return every corpus to train on, without the pairs that are held out."""
+    whole = _whole_corpora(config)
+    limit = _find_limit(config, whole)
+    return whole if limit is None else [replace(one, part=PartOfPairs(limit, is_held_out=False)) for one in whole]
 
 
-def training_corpora(data: TranslateData) -> list[Corpus]:
-    """Return every corpus to train on."""
-    return [corpus(files, name) for name, files in data.corpora.items()]
+def held_out_corpora(config: TranslateConfig, name: SetName) -> list[Corpus]:
+    """Return what a held-out set is read from: its own files, or a part of every corpus to train on."""
+    files = config.data.test if name == "data.test" else config.data.valid
+    if isinstance(files, CorpusFiles):
+        return [_corpus(config, files, name)]
+    whole = _whole_corpora(config)
+    limit = _find_limit(config, whole)
+    assert limit is not None
+    return [replace(one, name=name, part=PartOfPairs(limit, is_held_out=True)) for one in whole]
+
+
+def _whole_corpora(config: TranslateConfig) -> list[Corpus]:
+    return [_corpus(config, files, name) for name, files in config.data.corpora.items()]
+
+
+def _corpus(config: TranslateConfig, files: CorpusFiles, name: str) -> Corpus:
+    return Corpus(files.source, files.target, name, config.pair_columns)
+
+
+def _find_limit(config: TranslateConfig, whole: list[Corpus]) -> int | None:
+    """Return the hash of a source below which its pairs are held out; None if none are."""
+    part = config.data.valid
+    if not isinstance(part, HeldOutPart):
+        return None
+    ages = (path.stat().st_mtime_ns for corpus in whole for path in corpus.files())
+    return _find_limit_once(part.amount, tuple(whole), tuple(ages))
+
+
+@functools.lru_cache(maxsize=8)
+def _find_limit_once(amount: Amount, whole: tuple[Corpus, ...], ages: tuple[int, ...]) -> int:
+    """Read the sources only once for each state of the files."""
+    del ages
+    return find_limit(amount, (pair.source for corpus in whole for pair in corpus.pairs() if "" not in pair))
 
 
 def settle_texts(config: TranslateConfig, console: Console) -> TranslateConfig:
     """Return the config with what its texts are, told by the first sources of each corpus."""
     if config.texts != "auto" or config.features is not None:
         return config
-    firsts = (itertools.islice(pairs.pairs(), NUM_TOLD) for pairs in training_corpora(config.data))
+    firsts = (itertools.islice(pairs.pairs(), NUM_TOLD) for pairs in training_corpora(config))
     sources = (pair.source for pairs in firsts for pair in pairs if pair.source)
     texts = tell_texts(sources, have_languages=config.find_languages() is not None)
     watch.say(console, f"texts: {texts} ({SPLITTING[texts]})")
     return config.model_copy(update={"texts": texts})
-
-
-def load_tokenizers(config: TranslateConfig, folder: Path) -> Tokenizers:
-    """Load the tokenizers of a run; where sources are sounds, the target's alone, twice."""
-    loaded = [load_tokenizer(path) for path in _tokenizer_paths(config, folder)]
-    return loaded[0], loaded[-1]
-
-
-def _tokenizer_paths(config: TranslateConfig, folder: Path) -> list[Path]:
-    sides = ("source", "target") if config.features is None else ("target",)
-    return [folder / tokenizer_file_name(config.tokenizer.kind, f"tokenizer.{side}") for side in sides]
-
-
-def tokenizers(config: TranslateConfig, folder: Path, console: Console = QUIET) -> Tokenizers:
-    """Return the run's tokenizers if it has them; else learn them from the training text, and store them."""
-    paths = _tokenizer_paths(config, folder)
-    if all(path.exists() for path in paths):
-        return load_tokenizers(config, folder)
-    both = _learned_both(config, console)
-    for path, tokenizer in zip(reversed(paths), reversed(both), strict=False):
-        tokenizer.save(path)
-    return both
-
-
-def _learned_both(config: TranslateConfig, console: Console) -> Tokenizers:
-    if config.features is not None:
-        return (_learn_tokenizer(config, console, (1,), "targets"),) * 2
-    if config.tokenizer.shared:
-        return (_learn_tokenizer(config, console, (0, 1), "training text"),) * 2
-    return _learn_tokenizer(config, console, (0,), "sources"), _learn_tokenizer(config, console, (1,), "targets")
-
-
-def _learn_tokenizer(
-    config: TranslateConfig, console: Console, sides: tuple[int, ...], what: str
-) -> SentencePiece | Vocabulary:
-    section = config.tokenizer
-    texts = (pair[side] for pairs in training_corpora(config.data) for pair in pairs.pairs() for side in sides)
-    chosen = sample_texts(
-        watch.show_progress(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed
-    )
-    if len(chosen.texts) < chosen.num_seen:
-        console.print(f"The tokenizer learns from {len(chosen.texts):,} of {chosen.num_seen:,} texts, by chance.")
-    with watch.busy(console, f"learning a vocabulary of {section.vocabulary_size:,} ({section.kind}) from the {what}"):
-        return train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
 
 
 def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Console = QUIET) -> list[Store]:
@@ -118,7 +106,7 @@ def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Conso
             lambda: watch.show_progress(console, pairs.pairs(), f"preparing {pairs.name}"),
             pairs.files(),
             encode=(_encoder(both[0], alpha), _encoder(both[1], alpha)),
-            identity={"files": {"source": pairs.source, "target": pairs.target}, "tokenizers": marks, **drawn},
+            identity={**corpus_identity(pairs), "tokenizers": marks, **drawn},
             max_length=config.data.max_length,
         )
 
@@ -126,12 +114,20 @@ def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Conso
     return [
         run_seeded(variant + 1, functools.partial(prepared, pairs, variant)) if alpha else prepared(pairs, variant)
         for variant in variants
-        for pairs in training_corpora(config.data)
+        for pairs in training_corpora(config)
     ]
 
 
 def _encoder(tokenizer: SentencePiece | Vocabulary, alpha: float) -> Encode:
     return tokenizer.sampler(alpha) if alpha and isinstance(tokenizer, SentencePiece) else tokenizer.encode
+
+
+def corpus_identity(corpus: Corpus) -> dict[str, Any]:
+    """Return what the pairs of a corpus depend on, beside the content of its files."""
+    files = {"source": corpus.source, "target": corpus.target}
+    has_columns = corpus.target is None and corpus.columns != BY_NAME
+    columns = {"columns": asdict(corpus.columns)} if has_columns else {}
+    return {"files": files, **columns, **({"part": asdict(corpus.part)} if corpus.part else {})}
 
 
 def shares(data: TranslateData, num_stores: int) -> list[float]:
@@ -151,31 +147,38 @@ def fingerprint(tokenizer: SentencePiece | Vocabulary | Sounds) -> str:
 
 
 class HeldOut(NamedTuple):
-    """A corpus that is never trained on, and its pairs."""
+    """A set that is never trained on: what it is read from, and its pairs."""
 
-    corpus: Corpus
+    name: str
+    corpora: list[Corpus]
     pairs: list[Pair]
 
 
-def held_out(data: TranslateData) -> list[HeldOut]:
+def held_out(config: TranslateConfig) -> list[HeldOut]:
     """The validation and test pairs. Read first: a mistake in them shows before anything is learned."""
-    for training in training_corpora(data):
+    for training in _whole_corpora(config):
         training.files()  # they are there
-    sets = {"data.valid": data.valid, "data.test": data.test}
-    texts = [corpus(files, name) for name, files in sets.items() if files is not None]
-    held = [HeldOut(text, list(text.pairs())) for text in texts]
-    for text, pairs in held:
+    held = list[HeldOut]()
+    for name in SETS if config.data.test is not None else SETS[:1]:
+        own = held_out_corpora(config, name)
+        held.append(HeldOut(name, own, [pair for corpus in own for pair in corpus.pairs()]))
+    for one, _, pairs in held:
+        if not pairs and isinstance(part := config.data.valid, HeldOutPart):
+            raise UserError(f"data.valid: {part.amount} given; it holds out no pair; allowed: a count, or a file")
         if not any(all(pair) for pair in pairs):
-            raise UserError(f"{text.name}: no pair with text on both sides")
+            raise UserError(f"{one}: no pair with text on both sides")
     return held
 
 
-def say(data: TranslateData, stores: list[Store], sets: list[HeldOut], console: Console) -> None:
+def say(config: TranslateConfig, stores: list[Store], sets: list[HeldOut], console: Console) -> None:
     """How many pairs there are to train on and why others aren't; warnings about the held-out ones."""
-    texts = training_corpora(data)
+    texts = training_corpora(config)
+    if isinstance(part := config.data.valid, HeldOutPart):
+        said = f"{_pairs(len(sets[0].pairs))} of data.train ({part.amount}), chosen by a hash of the source"
+        watch.say(console, f"data.valid: {said}")
     lines = [_pairs(len(store)) + _left_out(text, store) for text, store in zip(texts, stores, strict=True)]
     if len(stores) > 1:
-        for line, (name, files) in zip(lines, data.corpora.items(), strict=True):
+        for line, (name, files) in zip(lines, config.data.corpora.items(), strict=True):
             watch.say(console, f"{name}, {files.source}, weight {files.weight:g}: {line}")
         lines = [_pairs(sum(len(store) for store in stores))]
     watch.say(console, f"{lines[0]} to train on")
@@ -191,7 +194,7 @@ def count_pairs(data: TranslateData, stores: list[Store], sets: list[HeldOut]) -
     ]
     blank = [sum("" in pair for pair in held.pairs) for held in sets]
     held_out = [
-        DataCount(held.corpus.name, len(held.pairs) - count, {"blank": count} if count else {})
+        DataCount(held.name, len(held.pairs) - count, {"blank": count} if count else {})
         for held, count in zip(sets, blank, strict=True)
     ]
     return [one._replace(name=one.name.removeprefix("data.")) for one in (*training, *held_out)]
@@ -213,12 +216,12 @@ def _left_out(corpus: Corpus, store: Store) -> str:
 
 def _warnings(held: HeldOut, stores: list[Store]) -> list[str]:
     def some(count: int) -> str:
-        return f"{held.corpus.name}: {count:,} of its {_pairs(len(held.pairs))} {'is' if count == 1 else 'are'}"
+        return f"{held.name}: {count:,} of its {_pairs(len(held.pairs))} {'is' if count == 1 else 'are'}"
 
     found = []
     blank = [row for row, pair in enumerate(held.pairs) if "" in pair]
     if blank:
-        place = held.corpus.place(blank[0], held.pairs[blank[0]].index(""))
+        place = held.corpora[0].place(blank[0], held.pairs[blank[0]].index(""))
         found.append(f"{some(len(blank))} left out, blank on a side; the first at {place}")
     if seen := count_duplicates(held.pairs, stores):
         found.append(f"{some(seen)} also in the training text")

@@ -16,8 +16,7 @@ from saccade.inspection.draw.sound import measure_monotonic_share
 from saccade.inspection.pages.render import render_picture, render_table
 from saccade.inspection.record import find_attention
 from saccade.tasks.base import Evaluation
-from saccade.tasks.translate import bleu
-from saccade.tasks.translate.word_errors import word_error_rate
+from saccade.tasks.translate.scoring.word_errors import word_error_rate
 
 if TYPE_CHECKING:
     from saccade.tasks.translate.predictor import Translator
@@ -59,17 +58,13 @@ def monotonic(translator: Translator, pairs: Sequence[Pair]) -> float | None:
 
 
 def evaluation(
-    translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str], scores: bleu.TextScores
+    translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str], lines: list[str], figures: dict[str, Any]
 ) -> Evaluation:
-    """The scores of a set of sounds."""
-    references = [pair.target for pair in pairs]
-    rows, later = errors_by_length(outputs, references), monotonic(translator, pairs)
-    right = sum(output == reference for output, reference in zip(outputs, references, strict=True))
-    figures: dict[str, Any] = {"num_pairs": len(pairs), **scores._asdict(), "exactly_right": 100 * right / len(pairs)}
-    lines = [*bleu.describe_scores(scores), f"exactly right {figures['exactly_right']:.2f}%"]
+    """The scores of a set of sounds; `lines` and `figures` say those that texts have too."""
+    rows, later = errors_by_length(outputs, [pair.target for pair in pairs]), monotonic(translator, pairs)
     if later is not None:
-        figures["monotonic"] = None if math.isnan(later) else later
-        lines.append(f"words that look later than the word before {later:.2f}%")
+        figures = {**figures, "monotonic": None if math.isnan(later) else later}
+        lines = [*lines, f"words that look later than the word before {later:.2f}%"]
     shown = [f"{row.num_words:>10}  {row.num_pairs:>6,}  {row.wer:>10.2f}" for row in rows]
     heading = f"{'words said':>10}  {'sounds':>6}  {'word error':>10}"
     return Evaluation({**figures, "by_length": [row._asdict() for row in rows]}, [*lines, "", heading, *shown])

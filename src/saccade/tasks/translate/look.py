@@ -11,6 +11,7 @@ from torch import Tensor
 from saccade.data.sound.recordings import Sounds
 from saccade.data.text.tokenizer import END, SPECIAL, START
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions, Started, Stepper, search
+from saccade.decoding.slices import tick_of
 from saccade.errors import UserError
 from saccade.inspection.insight import Insight, Map, TextSide, add_end
 from saccade.inspection.record import KINDS, recording
@@ -76,7 +77,8 @@ def _look_at_batch(
     with recording(network, kinds=[kind for kind in kinds if kind == "encoder"], norms=norms) as reading:
         state = model.start(source, length_B)
     if found is None:
-        found = search(Started(model, state), source, length_B, options, [text.prefix_ids for text in texts])
+        prefixes, tick = [text.prefix_ids for text in texts], tick_of([text.number for text in texts])
+        found = search(Started(model, state), source, length_B, options, prefixes, tick)
     with recording(network, kinds=[kind for kind in kinds if kind != "encoder"], norms=norms) as writing:
         model.advance(state, translator.decoder_ids([best[0].ids for best in found]))
     both = {kind: record for kind in KINDS for record in (reading, writing) if kind in record.kinds}

@@ -16,7 +16,16 @@ from torch import Tensor, nn
 
 from saccade.data.batches import decoder_input, pad_sources
 from saccade.data.sound.recordings import Sounds, find_sounds, pad_frames, rebase_paths
-from saccade.data.text.corpus import Corpus, Pair, clean, decode_clean_lines, read_lines
+from saccade.data.text.corpus import (
+    BY_NAME,
+    Corpus,
+    Pair,
+    PairColumns,
+    clean,
+    decode_clean_lines,
+    place_of_row,
+    read_side,
+)
 from saccade.data.text.tokenizer import END, SPECIAL, Tokenizer
 from saccade.decoding import (
     OPTION_NAMES,
@@ -30,16 +39,20 @@ from saccade.decoding import (
     choose_options,
     search,
 )
+from saccade.decoding.slices import tick_of
 from saccade.errors import UserError
+from saccade.inspection.align.aligner import read_pairs
 from saccade.inspection.insight import Head, Insight
 from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on
 from saccade.tasks.texts import batch_by_length, pair_texts, windows
-from saccade.tasks.translate import bleu, hearing, look, trust
+from saccade.tasks.translate import hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
-from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult
+from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult, join_best
+from saccade.tasks.translate.scoring import scores
+from saccade.tasks.translate.scoring.metrics import DEFAULT_JUDGEMENT, Judgement, check_tokenize
 from saccade.tasks.translate.word_weights import TranslatorAttention
 
 WINDOW = 2048  # lines that are sorted by length together
@@ -54,6 +67,7 @@ class SourceText(NamedTuple):
     ids: Any
     prefix: str
     prefix_ids: list[int]
+    number: int  # of the text in the call, from 0
 
 
 @final
@@ -75,6 +89,8 @@ class Translator(Predictor):
     aligning: Head | None = None  # the head that aligns words best, where it is known
     dtype: torch.dtype | None = None  # what a CUDA device writes in; None: what the weights are
     texts: str = "auto"  # what its sources are, as its config says
+    judgement: Judgement = DEFAULT_JUDGEMENT
+    columns: PairColumns = BY_NAME  # of files with both sides
 
     @property
     def traits(self) -> Traits:
@@ -96,8 +112,8 @@ class Translator(Predictor):
     def predict(
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
     ) -> list[TranslationResult]:
-        """The best output for each text."""
-        return [best[0] for best in self.predict_best(texts, prefixes=prefixes, **decoding)]
+        """The best output for each text; with `num_best`, the others are its `others`."""
+        return [join_best(best) for best in self.predict_best(texts, prefixes=prefixes, **decoding)]
 
     def predict_best(
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
@@ -109,7 +125,7 @@ class Translator(Predictor):
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
     ) -> Iterator[TranslationResult]:
         """Outputs in the order of the lines, in memory that doesn't grow with their number."""
-        return (best[0] for best in self.stream_best(lines, prefixes=prefixes, **decoding))
+        return (join_best(best) for best in self.stream_best(lines, prefixes=prefixes, **decoding))
 
     def stream_best(
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, window: int = WINDOW, **decoding: Any
@@ -142,16 +158,25 @@ class Translator(Predictor):
         return look.look_at(self, given, options, kinds=kinds, norms=norms, is_given=targets is not None)
 
     def read(self, source: Path | None) -> Iterator[str]:
-        """The lines of a file, or of the standard input; files that a list names are looked up from where it lies.
+        """The sources of a file, as in training, or the lines of the standard input.
 
-        A model that hears also reads one sound file, or a folder of them.
+        Files that a list names are looked up from where it lies. A model that hears also reads one sound file, or a
+        folder of them.
         """
-        if source is not None and isinstance(self.source, Sounds) and (sounds := find_sounds(source)) is not None:
+        if source is None:
+            return decode_clean_lines("standard input", sys.stdin.buffer)
+        if not isinstance(self.source, Sounds):
+            return read_side(source, self.columns)
+        if (sounds := find_sounds(source)) is not None:
             return iter(sounds)
-        lines = decode_clean_lines("standard input", sys.stdin.buffer) if source is None else read_lines(source)
-        if source is None or not isinstance(self.source, Sounds):
-            return lines
-        return rebase_paths(lines, source.parent, lambda row: f"{source}:{row + 1}")
+        place = partial(place_of_row, source, self.columns)
+        return rebase_paths(read_side(source, self.columns), source.parent, place)
+
+    def read_targets(self, path: Path) -> Iterator[str]:
+        return read_side(path, self.columns, "target")
+
+    def read_pairs(self, source: Path, target: Path | None) -> Iterator[Pair]:
+        return read_pairs(source, target, self.columns)
 
     def pairs(self, corpus: Corpus) -> Iterator[Pair]:
         """A corpus as it is read here: the names of a list of sounds are looked up from where it lies."""
@@ -166,26 +191,28 @@ class Translator(Predictor):
         self,
         paths: Sequence[Path],
         *,
-        tokenize: str = "13a",
+        tokenize: str | None = None,
         watch: Watch = pass_on,
         **decoding: Any,
     ) -> Evaluation:
-        """BLEU, chrF and word errors of line-aligned files, or of one with both sides; `watch` sees outputs go by."""
-        bleu.check_tokenize(tokenize)
+        """Score line-aligned files, or one with both sides: the run's metric is first. `watch` sees outputs go by."""
+        judgement = Judgement(self.judgement.metric, check_tokenize(tokenize or self.judgement.tokenize))
         if len(paths) > 2:
             raise UserError(f"{paths[2]}: one file too many; allowed: a source and its target, or one with both sides")
-        pairs = list(self.pairs(Corpus(*map(str, paths))))
+        source, target = [*map(str, paths), None][:2]
+        pairs = list(self.pairs(Corpus(str(source), target, columns=self.columns)))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
         outputs = [found.text for found in watch(self.stream(sources, **decoding), len(pairs))]
-        scores = bleu.score_texts(outputs, references, tokenize=tokenize)
+        found = scores.score_texts(outputs, references, tokenize=judgement.tokenize)
+        shown = scores.choose_shown(judgement, references)
+        lines, figures = scores.describe_scores(found, shown), {"num_pairs": len(pairs), **found._asdict()}
         if isinstance(self.source, Sounds):
-            return hearing.evaluation(self, pairs, outputs, scores)
-        by_length = bleu.score_by_length(sources, outputs, references, tokenize=tokenize)
-        rows = [{"label": row.label, **row._asdict()} for row in by_length]
+            return hearing.evaluation(self, pairs, outputs, lines, figures)
+        by_length = scores.score_by_length(sources, outputs, references, tokenize=judgement.tokenize)
         return Evaluation(
-            {"num_pairs": len(pairs), **scores._asdict(), "by_length": rows},
-            [*bleu.describe_scores(scores), "", *bleu.table(by_length)],
-            lambda path: bleu.plot(by_length, path),
+            {**figures, "by_length": [row.plain() for row in by_length]},
+            [*lines, "", *scores.table(by_length, shown[:2])],
+            lambda path: scores.plot(by_length, path, shown[0]),
         )
 
     def num_pieces(self, text: str) -> int:
@@ -227,7 +254,10 @@ class Translator(Predictor):
         """The best outputs of each text: in slots on an accelerator; in batches on a CPU, where that is quicker."""
         lengths = [len(text.ids) + (not isinstance(self.source, Sounds)) for text in texts]
         work = DecodingWork(
-            lambda rows: self._pad_on_host([texts[row] for row in rows]), lengths, [t.prefix_ids for t in texts]
+            lambda rows: self._pad_on_host([texts[row] for row in rows]),
+            lengths,
+            [text.prefix_ids for text in texts],
+            tick_of([text.number for text in texts]),
         )
         if (
             self._device.type == "cuda"
@@ -256,7 +286,7 @@ class Translator(Predictor):
             unit = "frames" if isinstance(self.source, Sounds) else "tokens"
             what = f"line {number:,} has {len(ids):,} {unit}"
             warnings.warn(f"{what}; only the first {limit:,} are read (max_source_length)", stacklevel=2)
-        return SourceText(text, ids[:limit], prefix, self.target.encode(prefix))
+        return SourceText(text, ids[:limit], prefix, self.target.encode(prefix), number - 1)
 
     def _results(self, text: SourceText, found: list[Hypothesis], head: HeadChoice | None) -> list[TranslationResult]:
         """The outputs of a text as they are shown."""
@@ -268,8 +298,8 @@ class Translator(Predictor):
 
     def _search_batch(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:
         """The best outputs of one batch."""
-        prefixes = [text.prefix_ids for text in texts]
-        return search(cast(Stepper, self.model), *self.pad(texts), options, prefixes)
+        prefixes, tick = [text.prefix_ids for text in texts], tick_of([text.number for text in texts])
+        return search(cast(Stepper, self.model), *self.pad(texts), options, prefixes, tick)
 
     def decoder_ids(self, ids: list[list[int]]) -> Tensor:
         """What the decoder reads to write these, padded."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ class TranslationResult(NamedTuple):
 
     Where it `ended`, the last log-probability is that of </s>; otherwise it was cut at its maximum length or in a loop.
     With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces, which for sound
-    are seconds, and the sound that was `heard`.
+    are seconds, and the sound that was `heard`. With `num_best`, `others` are the next best outputs, best first.
     """
 
     text: str
@@ -39,12 +40,16 @@ class TranslationResult(NamedTuple):
     source_pieces: list[str] | None = None
     heard: Heard | None = None
     name: str | None = None  # of the sound
+    others: tuple[TranslationResult, ...] = ()
 
     def line(self) -> str:
         return self.text
 
     def plain(self) -> dict[str, Any]:
-        shown = {name: value for name, value in self._replace(heard=None)._asdict().items() if value is not None}
+        kept = self._replace(heard=None, others=())._asdict()
+        shown = {name: value for name, value in kept.items() if value is not None and name != "others"}
+        if self.others:
+            shown["others"] = [one.plain() for one in self.others]
         if self.attention is not None:
             shown["attention"] = [[round(weight, 4) for weight in row] for row in self.attention.tolist()]
         return shown
@@ -70,6 +75,12 @@ class TranslationResult(NamedTuple):
 
     def _written(self) -> list[str]:
         return [*self.pieces, SPECIAL[END]][: len(self.log_probabilities)]
+
+
+def join_best(best: Sequence[TranslationResult]) -> TranslationResult:
+    """Return the best result with the others, if there are any."""
+    first, *others = best
+    return first._replace(others=tuple(others))
 
 
 class HeadChoice(NamedTuple):

@@ -34,7 +34,7 @@ def stores(
     config: TranslateConfig, mel: Mel, target: SentencePiece | Vocabulary, root: Path, console: Console
 ) -> tuple[list[Store], list[Recordings]]:
     """The pairs of each training corpus, sources as references to recordings, and these."""
-    texts = corpora.training_corpora(config.data)
+    texts = corpora.training_corpora(config)
     heard = [recordings(text, mel, root, console) for text in texts]
     found = [
         prepare_store(
@@ -42,7 +42,7 @@ def stores(
             text.pairs,
             text.files(),
             encode=(own.encode, target.encode),
-            identity={"recordings": own.key, "tokenizer": corpora.fingerprint(target)},
+            identity={**corpora.corpus_identity(text), "recordings": own.key, "tokenizer": corpora.fingerprint(target)},
             max_length=config.data.max_length,
             measure=own.length,
         )

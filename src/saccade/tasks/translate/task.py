@@ -21,11 +21,15 @@ from saccade.inspection.pages.samples import Sample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
 from saccade.tasks.base import Job, ReportPart, Route, Task
 from saccade.tasks.devices import load_trained
-from saccade.tasks.translate import batches, bleu, corpora, hearing, networks, sound
+from saccade.tasks.translate import batches, corpora, hearing, networks, sound
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
 from saccade.tasks.translate.networks import Network, RnnModel
 from saccade.tasks.translate.predictor import Translator
-from saccade.tasks.translate.validation import Judgement, Sources, Validator
+from saccade.tasks.translate.scoring import choice
+from saccade.tasks.translate.scoring.metrics import Judgement
+from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
+from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers
+from saccade.tasks.translate.validation import Sources, Validator
 from saccade.training.precision import compute_dtype
 
 NUM_SAMPLES = 6
@@ -34,15 +38,16 @@ Sides = tuple[SentencePiece | Vocabulary | Sounds, SentencePiece | Vocabulary]
 
 def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     """Everything a run needs; held-out text is read first, so that a mistake in it shows before anything is learned."""
-    held_out = corpora.held_out(config.data)
+    held_out = corpora.held_out(config)
     if config.features is not None:
         for held in held_out:
-            sound.files_of(*held)
-    both, root = sides(config, corpora.tokenizers(config, folder, console)), folder.parent / ".data"
+            sound.files_of(held.corpora[0], held.pairs)
+    both, root = sides(config, prepare_tokenizers(config, folder, console)), folder.parent / ".data"
     stores, recordings = _stores(config, both, root, console)
-    corpora.say(config.data, stores[: len(config.data.corpora)], held_out, console)
+    corpora.say(config, stores[: len(config.data.corpora)], held_out, console)
     network = model(config, both)
     config = corpora.settle_texts(config, console)
+    config = choice.settle_metric(config, held_out[0], console)
     config = batches.settle_batches(config, network, stores, console)
     return Job(
         config=config,
@@ -59,14 +64,12 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
 def _validator(
     config: TranslateConfig, whole: Translator, valid: corpora.HeldOut, root: Path, console: Console
 ) -> Validator:
-    training = config.training
-    judgement = Judgement(training.metric, training.bleu_tokenize, config.features is not None)
     if isinstance(whole.source, Sounds):
-        stored = sound.recordings(valid.corpus, whole.source.mel, root, console)
+        stored = sound.recordings(valid.corpora[0], whole.source.mel, root, console)
         whole, sources = replace(whole, source=replace(whole.source, stored=stored)), Sources.of_sound(stored)
     else:
         sources = Sources.of_text(whole.source)
-    return Validator(valid.pairs, whole, sources, judgement, max_length=config.data.max_length)
+    return Validator(valid.pairs, whole, sources, max_length=config.data.max_length)
 
 
 def _stores(config: TranslateConfig, both: Sides, root: Path, console: Console) -> tuple[list[Store], list[Recordings]]:
@@ -78,7 +81,7 @@ def _stores(config: TranslateConfig, both: Sides, root: Path, console: Console) 
 
 def load(config: TranslateConfig, folder: Path) -> Translator:
     """A trained run, ready to predict."""
-    both = sides(config, corpora.load_tokenizers(config, folder))
+    both = sides(config, load_tokenizers(config, folder))
     found = translator(config, load_trained(model(config, both), config, folder), both)
     return replace(found, aligning=chosen_head.load(folder))
 
@@ -122,7 +125,15 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         longest = LOCATIONS * (FACTOR if config.features else 1) - 1
     dtype = compute_dtype(config.training.precision, torch.device("cuda")) if torch.cuda.is_available() else None
     return Translator(
-        network.eval(), *both, options, config.decoding.tokens_per_batch, longest, dtype=dtype, texts=config.texts
+        network.eval(),
+        *both,
+        options,
+        config.decoding.tokens_per_batch,
+        longest,
+        dtype=dtype,
+        texts=config.texts,
+        judgement=Judgement(config.training.metric, config.training.bleu_tokenize),
+        columns=config.pair_columns,
     )
 
 
@@ -132,36 +143,39 @@ class Outputs(NamedTuple):
     name: str
     pairs: list[Pair]
     texts: list[str]
-    scores: bleu.TextScores
-    by_length: list[bleu.LengthScores]
+    scores: TextScores
+    by_length: list[LengthScores]
 
 
 def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     """The scores of a model on its test set, or on the validation set where there is none."""
-    name = "test" if config.data.test else "valid"
-    pairs = [pair for pair in translator.pairs(corpora.corpus(config.data.test or config.data.valid)) if all(pair)]
+    name: corpora.SetName = "data.test" if config.data.test else "data.valid"
+    texts = corpora.held_out_corpora(config, name)
+    pairs = [pair for corpus in texts for pair in translator.pairs(corpus) if all(pair)]
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     written = [found.text for found in translator.predict(sources)]
     tokenize = config.training.bleu_tokenize
-    scores = bleu.score_texts(written, references, tokenize=tokenize)
-    return Outputs(name, pairs, written, scores, bleu.score_by_length(sources, written, references, tokenize=tokenize))
+    found = score_texts(written, references, tokenize=tokenize)
+    by_length = score_by_length(sources, written, references, tokenize=tokenize)
+    return Outputs(name.removeprefix("data."), pairs, written, found, by_length)
 
 
 def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     """What the report shows of a trained run."""
     found = outputs(config, translator)
-    scores = {**found.scores._asdict(), "num_pairs": len(found.pairs)}
+    shown = choose_shown(translator.judgement, [pair.target for pair in found.pairs])
+    scores = {**found.scores.plain(shown), "num_pairs": len(found.pairs)}
     if config.features is not None:
         heard = hearing.report_sound(translator, found.pairs, found.texts)
         return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)
     has_attention = getattr(config.model, "attention", "") != "none"
-    lengths = [(part.label, part.num_pairs, part.bleu) for part in found.by_length]
+    lengths = [(part.label, part.num_pairs, getattr(part.scores, shown[0])) for part in found.by_length]
     chosen = {"Samples": _spread(found.pairs), "Worst outputs": worst(found)}
     samples = {
         heading: render_samples([_sample(translator, pair, has_attention=has_attention) for pair in pairs])
         for heading, pairs in chosen.items()
     }
-    return ReportPart(found.name, scores, [("By length", report.render_lengths(lengths)), *samples.items()])
+    return ReportPart(found.name, scores, [("By length", report.render_lengths(lengths, shown[0])), *samples.items()])
 
 
 def _spread(pairs: list[Pair]) -> list[Pair]:

@@ -16,8 +16,8 @@ from saccade.data.store import Encode, Measure
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import UserError
-from saccade.tasks.translate import bleu
 from saccade.tasks.translate.predictor import Translator
+from saccade.tasks.translate.scoring.metrics import BESIDE, LOWER_IS_BETTER, measure
 from saccade.training.losses import sequence_loss
 
 TOKENS = 4096
@@ -39,26 +39,13 @@ class Sources(NamedTuple):
         return cls(recordings.encode, recordings.length, lambda rows: pad_frames([*map(recordings.load, rows)]))
 
 
-class Judgement(NamedTuple):
-    """What the best model is best at, and which sacreBLEU tokenizer counts."""
-
-    metric: str
-    tokenize: str
-    shows_word_errors: bool = False
-
-
-LOWER_IS_BETTER = ("loss", "wer")
-
-
 @final
 class Validator:
     """Greedy outputs for held-out sources, scored, and the loss of the references."""
 
-    def __init__(
-        self, pairs: Sequence[Pair], translator: Translator, sources: Sources, judgement: Judgement, *, max_length: int
-    ) -> None:
+    def __init__(self, pairs: Sequence[Pair], translator: Translator, sources: Sources, *, max_length: int) -> None:
         self.pairs, self.translator = [pair for pair in pairs if pair.source and pair.target], translator
-        self.pad, self.judgement = sources.pad, judgement
+        self.pad = sources.pad
         encoded = [[sources.encode(pair.source), translator.target.encode(pair.target)] for pair in self.pairs]
         sized = [(max(sources.length(source), len(target)), source, target) for source, target in encoded]
         usable = [one for one in sized if one[0] <= max_length]
@@ -72,12 +59,12 @@ class Validator:
     def measure(self) -> dict[str, float]:
         """Scores and the loss; "score" is the chosen one, higher is better."""
         outputs = [found.text for found in self.translator.predict([pair.source for pair in self.pairs], width=1)]
-        scores = bleu.score_texts(outputs, [pair.target for pair in self.pairs], tokenize=self.judgement.tokenize)
+        references, (metric, tokenize) = [pair.target for pair in self.pairs], self.translator.judgement
         loss = self._loss()
-        found = {"valid_bleu": scores.bleu, "valid_chrf": scores.chrf, "valid_loss": loss}
-        if self.judgement.shows_word_errors or self.judgement.metric == "wer":
-            found["valid_wer"] = scores.wer
-        score = found[f"valid_{self.judgement.metric}"] * (-1 if self.judgement.metric in LOWER_IS_BETTER else 1)
+        names = [metric, *BESIDE[metric]]
+        scores = measure([name for name in names if name != "loss"], outputs, references, tokenize=tokenize)
+        found = {f"valid_{name}": {**scores, "loss": loss}[name] for name in dict.fromkeys([*names, "loss"])}
+        score = found[f"valid_{metric}"] * (-1 if metric in LOWER_IS_BETTER else 1)
         return {"score": score, **found, "valid_perplexity": math.exp(min(50.0, loss))}
 
     def _loss(self) -> float:

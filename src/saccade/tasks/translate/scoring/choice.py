@@ -1,0 +1,75 @@
+"""Which metric a run goes by: `training.metric: auto` is chosen by what the targets are, and said."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable
+from statistics import median
+from typing import NamedTuple
+
+from rich.console import Console
+
+from saccade.data.text.corpus import Pair
+from saccade.tasks.console import say
+from saccade.tasks.translate.config import TranslateConfig
+from saccade.tasks.translate.corpora import HeldOut, training_corpora
+from saccade.tasks.translate.scoring.metrics import BLEU_ORDER, share_of_short
+
+NUM_TOLD = 1000  # pairs of a corpus that tell what its targets are
+LONG, TIMES = 20, 4  # words of a source that is summed up, and how many times it is longer
+FEW_WORDS, OFTEN = 100, 10  # phones, actions, slots: so few different words in all, each used so often
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
+
+
+class MetricChoice(NamedTuple):
+    """A metric, and why it suits."""
+
+    metric: str
+    reason: str
+
+
+def settle_metric(config: TranslateConfig, valid: HeldOut, console: Console) -> TranslateConfig:
+    """Return the config with its metric, told by the first pairs of each corpus; warn of one that can't move."""
+    training = config.training
+    if training.metric == "bleu":
+        short = share_of_short([pair.target for pair in valid.pairs if all(pair)], training.bleu_tokenize)
+        if short > 0.5:
+            said = f"{short:.0%} of the targets in {valid.name} have fewer than four words, where BLEU is 0 or luck"
+            say(console, f"training.metric: bleu given, but {said}; exact, wer or chrf tell more", style="yellow")
+    if training.metric != "auto":
+        return config
+    if config.features is not None:
+        choice = MetricChoice("wer", "targets are what was said")
+    else:
+        firsts = (itertools.islice(pairs.pairs(), NUM_TOLD) for pairs in training_corpora(config))
+        choice = choose_metric(itertools.chain(*firsts, valid.pairs))
+    say(console, f"metric: {choice.metric} ({choice.reason})")
+    return config.model_copy(update={"training": training.model_copy(update={"metric": choice.metric})})
+
+
+def choose_metric(pairs: Iterable[Pair]) -> MetricChoice:
+    """Choose the metric that tells good outputs from bad ones of such pairs."""
+    rows = [pair for pair in pairs if all(pair)]
+    source, target = ([count_words(pair[side]) for pair in rows] for side in (0, 1))
+    usual_source, usual_target = median(source or [0]), median(target or [0])
+    if usual_target <= 1:
+        return MetricChoice("exact", "most targets are one word")
+    if usual_source >= LONG and usual_source >= TIMES * usual_target:
+        return MetricChoice("rouge", f"sources have {usual_source / usual_target:.0f} times the words of their targets")
+    if usual_target < BLEU_ORDER:
+        return MetricChoice("exact", "most targets have fewer than four words, where BLEU is 0")
+    used = Counter(word for pair in rows for word in pair.target.split())
+    if len(used) <= FEW_WORDS and used.total() >= OFTEN * len(used):
+        return MetricChoice(
+            "wer", f"targets are written with {len(used)} different words, so that errors can be counted"
+        )
+    if 2 * sum(len(UNSPACED.findall(pair.target)) for pair in rows) > sum(len(pair.target) for pair in rows):
+        return MetricChoice("chrf", "targets are written without spaces")
+    return MetricChoice("bleu", "targets are sentences")
+
+
+def count_words(text: str) -> int:
+    """Count words; in scripts without spaces each letter is one."""
+    return max(len(text.split()), len(UNSPACED.findall(text)))
