@@ -59,14 +59,13 @@ def _list(folder: Path, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(rows, ensure_ascii=False))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in ("name", "there", "size", "licence", "what it is", "recipes"):
-        table.add_column(heading, no_wrap=heading in ("name", "size"))
+    table = Table.grid(padding=(0, 2))
     for row in rows:
-        there = "yes" if row["is_there"] else "-"
-        table.add_row(row["name"], there, row["size"], row["licence"], row["what"], " ".join(row["recipes"]))
-    Console().print(table)
-    typer.echo(f"\nsaccade data NAME brings one to {folder}/NAME.")
+        there = "is there" if row["is_there"] else "-"
+        more = f"[dim]{row['licence']}; for {', '.join(row['recipes'])}[/dim]"
+        table.add_row(row["name"], there, row["size"], f"{row['what']}\n{more}")
+    Console(highlight=False).print(table)
+    typer.echo(f"\nsaccade data NAME makes or fetches one, and puts it into {folder}/NAME.")
 
 
 def _bring(name: str, folder: Path, given: Path | None) -> None:

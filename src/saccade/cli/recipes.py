@@ -31,13 +31,11 @@ def recipes(
         rows = [{**recipe._asdict(), "path": str(recipe.path)} for recipe in found]
         typer.echo(json.dumps(rows, ensure_ascii=False))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in ("name", "task", "what it trains", "data", "time"):
-        table.add_column(heading, no_wrap=heading in ("name", "task"))
+    table = Table.grid(padding=(0, 2))
     for recipe in found:
-        data = f"saccade data {recipe.data}" if recipe.data else "-"
-        table.add_row(recipe.name, recipe.task, recipe.what, data, recipe.time)
-    Console().print(table)
+        data = f"saccade data {recipe.data}; " if recipe.data else ""
+        table.add_row(recipe.name, f"{recipe.what}\n[dim]{recipe.task}; {data}{recipe.time}[/dim]")
+    Console(highlight=False).print(table)
     typer.echo("\nsaccade train NAME trains one; saccade recipes copy NAME writes it here, to be changed.")
 
 

@@ -27,11 +27,12 @@ class Recipe(NamedTuple):
 
 
 def list_recipes() -> list[Recipe]:
-    """Return all recipes, by name."""
+    """Return all recipes: first those that need little time and no data of others, then the others, by name."""
     folder = next((folder for folder in FOLDERS if folder.is_dir()), None)
     if folder is None:
         raise UserError(f"there are no recipes in {FOLDERS[0]}; this installation of saccade is not complete")
-    return [_read(path) for path in sorted(folder.glob("*.yaml"))]
+    found = [_read(path) for path in sorted(folder.glob("*.yaml"))]
+    return sorted(found, key=lambda recipe: "CPU" not in recipe.time)
 
 
 def find_recipe(name: str) -> Recipe:
@@ -50,5 +51,5 @@ def _read(path: Path) -> Recipe:
     data = re.search(r"saccade data (\w+)", said)
     time = re.search(r"(?m)^Time: ([^.]*)\.", said)
     task = yaml.safe_load(text).get("task", "")
-    what = " ".join(said.split("\n\n")[0].split())
+    what = said.split("\n")[0].removesuffix(".")
     return Recipe(path.stem, path, task, what, data[1] if data else "", " ".join(time[1].split()) if time else "")

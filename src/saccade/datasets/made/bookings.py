@@ -74,7 +74,8 @@ def _draw_words(dice: random.Random, kind: str) -> str:
 
 
 def _name(dice: random.Random) -> str:
-    return dice.choice(STARTS) + dice.choice(VOWELS) + dice.choice(MIDDLES)
+    syllables = dice.randint(1, 3)
+    return dice.choice(STARTS) + "".join(dice.choice(VOWELS) + dice.choice(MIDDLES) for _ in range(syllables))
 
 
 def _columns(tagged: list[tuple[str, str]]) -> str:
