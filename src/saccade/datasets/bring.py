@@ -9,12 +9,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from saccade.datasets.dataset import DataSet, MadeData, PublicData
 from saccade.datasets.fetch import Watch, fetch
 from saccade.datasets.material import Material
+from saccade.datasets.table import DATASETS
 from saccade.errors import UserError
 
 ORIGIN = "SOURCE.txt"
@@ -24,6 +26,22 @@ Tell = Callable[[str], None]
 def is_there(data_set: DataSet, folder: Path) -> bool:
     """Tell whether all files of a data set are in its folder."""
     return all((folder / name).exists() for name in data_set.files)
+
+
+def point_to_data(config: Any) -> None:
+    """Refuse a config whose data are missing where `saccade data` would bring them: say so."""
+    for path in _list_strings(config.data.model_dump()):
+        parts = Path(path).parts
+        if parts[:1] == ("data",) and parts[1:2] and parts[1] in DATASETS and not Path(*parts[:2]).exists():
+            raise UserError(f"there is no folder at {Path(*parts[:2])}; saccade data {parts[1]} brings it")
+
+
+def _list_strings(given: Any) -> Iterator[str]:
+    if isinstance(given, str):
+        yield given
+    elif isinstance(given, dict | list | tuple):
+        for one in given.values() if isinstance(given, dict) else given:
+            yield from _list_strings(one)
 
 
 def bring(name: str, data_set: DataSet, folder: Path, *, given: Path | None, tell: Tell, watch: Watch) -> None:
@@ -38,15 +56,15 @@ def bring(name: str, data_set: DataSet, folder: Path, *, given: Path | None, tel
         if isinstance(data_set, MadeData):
             data_set.make(ready)
         else:
-            material = Material(given) if given is not None else _fetch_all(name, data_set, stage, folder, tell, watch)
+            material = Material(given) if given is not None else _fetch_all(name, data_set, stage, tell, watch)
             data_set.prepare(material, ready)
             _check(name, data_set, ready, is_given=given is not None, tell=tell)
-        origin = given or getattr(data_set, "home", "saccade's own data")
+        origin = given or (data_set.home if isinstance(data_set, PublicData) else "saccade itself")
         (ready / ORIGIN).write_text(f"{data_set.what}\nFrom: {origin}\nLicence: {data_set.licence}\n", "utf-8")
         _move_in(ready, folder)
 
 
-def _fetch_all(name: str, data_set: PublicData, stage: Path, folder: Path, tell: Tell, watch: Watch) -> Material:
+def _fetch_all(name: str, data_set: PublicData, stage: Path, tell: Tell, watch: Watch) -> Material:
     """Fetch the files; where that fails, say what the user can do without a network."""
     if not data_set.downloads:
         raise UserError(
@@ -75,10 +93,12 @@ def _check(name: str, data_set: PublicData, ready: Path, *, is_given: bool, tell
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file's unpacked contents; of a folder, of its files' names and digests."""
     if path.is_dir():
-        rows = (f"{one.relative_to(path).as_posix()} {digest(one)}\n" for one in sorted(path.rglob("*")) if one.is_file())
+        rows = (
+            f"{one.relative_to(path).as_posix()} {digest(one)}\n" for one in sorted(path.rglob("*")) if one.is_file()
+        )
         return hashlib.sha256("".join(rows).encode()).hexdigest()
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

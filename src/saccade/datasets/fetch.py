@@ -48,4 +48,6 @@ def _receive(answer: http.client.HTTPResponse, path: Path, download: Download, w
         raise UserError(f"{download.url}: the connection broke after {done:,} of {total:,} bytes; try again")
     if download.sha256 is not None and digest.hexdigest() != download.sha256:
         found, wanted = digest.hexdigest(), download.sha256
-        raise UserError(f"{download.url}: another file than expected came (SHA-256 {found[:12]}..., not {wanted[:12]}...)")
+        raise UserError(
+            f"{download.url}: another file than expected came (SHA-256 {found[:12]}..., not {wanted[:12]}...)"
+        )

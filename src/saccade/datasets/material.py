@@ -18,7 +18,7 @@ DAMAGE = (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
 
 @final
 class Material:
-    """The files under some paths: a folder's, an archive's members (zip, tar), or a file itself. Nothing is unpacked."""
+    """The files under some paths: a folder's, an archive's members (zip, tar), or a file itself."""
 
     def __init__(self, *roots: Path) -> None:
         self.roots = roots
@@ -41,7 +41,9 @@ class Material:
                 for path, content in _members(root, wanted):
                     yield path, gzip.decompress(content) if path.endswith(".gz") else content
             except DAMAGE as error:
-                raise UserError(f"{root}: it cannot be read ({' '.join(str(error).split()) or 'it is cut off'})") from None
+                raise UserError(
+                    f"{root}: it cannot be read ({' '.join(str(error).split()) or 'it is cut off'})"
+                ) from None
 
     def __str__(self) -> str:
         return str(self.roots[0]) if len(self.roots) == 1 else str(self.roots[0].parent)

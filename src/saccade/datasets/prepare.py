@@ -10,7 +10,6 @@ from pathlib import Path
 
 from saccade.datasets.material import Material
 from saccade.errors import UserError
-from saccade.files import replace_file
 from saccade.lab import digits
 
 Change = Callable[[bytes], bytes]
@@ -18,13 +17,11 @@ Change = Callable[[bytes], bytes]
 
 def write_packed(path: Path, content: bytes) -> None:
     """Write a file, gzipped if its name says so; equal contents make equal files."""
-    with replace_file(path) as draft:
-        draft.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(content, 6, mtime=0) if path.suffix == ".gz" else content)
 
 
-def copy_files(
-    material: Material, out: Path, *, names: Mapping[str, tuple[str, ...]], change: Change = bytes
-) -> None:
+def copy_files(material: Material, out: Path, *, names: Mapping[str, tuple[str, ...]], change: Change = bytes) -> None:
     """Write each file from the one that the material has under one of its names there."""
     for name, endings in names.items():
         write_packed(out / name, change(material.read(*endings)))
@@ -51,7 +48,7 @@ def empty_blank_lines(content: bytes) -> bytes:
 
 
 def write_dialogues(material: Material, out: Path) -> None:
-    """Join a file for each dialogue (speaker|utterance|class) to one for each set: dialogue, speaker, utterance, class."""
+    """Join the files of dialogues (speaker|utterance|class) to one for each set, with the dialogue's name in front."""
     lines: dict[str, list[str]] = {"train": [], "val": [], "test": []}
     for path, content in sorted(material.matching(r"(?:.*/)?(train|val|test)/\d+\.txt")):
         name, dialogue = path.removesuffix(".txt").split("/")[-2:]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from saccade.datasets import prepare
+from saccade.datasets import europarl, flickr8k, prepare
 from saccade.datasets.dataset import DataSet, Download, MadeData, PublicData
 from saccade.datasets.made import bookings, dialling, digits, phrasebook, reviews
 
@@ -164,7 +164,12 @@ DATASETS: dict[str, DataSet] = {
     "fsdd": PublicData(
         what="3,000 spoken digits, and 40,000 lists of them to hear one after the other",
         size="35 MB",
-        files={"recordings": None, "train.tsv": None, "valid.tsv": None, "test.tsv": None},
+        files={
+            "recordings": "dbd573d7cafe79c4b49f65718115e1304e24e067fa39eff18a660dc6cb9c360f",
+            "train.tsv": None,
+            "valid.tsv": None,
+            "test.tsv": None,
+        },
         licence="CC BY-SA 4.0",
         home="https://github.com/Jakobovski/free-spoken-digit-dataset",
         downloads=(
@@ -174,5 +179,23 @@ DATASETS: dict[str, DataSet] = {
             ),
         ),
         prepare=prepare.write_spoken_digits,
+    ),
+    "europarl": PublicData(
+        what="300,000 pairs of sentences from the European Parliament, German and English, tokenised",
+        size="40 MB",
+        files={f"{part}.{side}.gz": None for part in europarl.SIZES for side in ("de", "en")},
+        licence="European Parliament, free with a note of the source",
+        home="https://www.statmt.org/europarl",
+        downloads=(Download("https://www.statmt.org/europarl/v7/de-en.tgz"),),
+        prepare=europarl.write_europarl,
+    ),
+    "flickr8k": PublicData(
+        what="8,000 photographs with five captions each, as captions and feature maps",
+        size="25 MB",
+        files=dict.fromkeys(flickr8k.FILES),
+        licence="non-commercial research, on request",
+        home="https://hockenmaier.cs.illinois.edu/8k-pictures.html",
+        wanted="a folder that has its pictures, Flickr8k.token.txt and Flickr_8k.{train,dev,test}Images.txt",
+        prepare=flickr8k.write_flickr8k,
     ),
 }

@@ -43,6 +43,16 @@ def find_recipe(name: str) -> Recipe:
     return recipes[name]
 
 
+def find_config(given: Path) -> Path:
+    """Return the path of a config that is given by its path or, if it is a recipe, by its name."""
+    if given.is_file() or given.suffix or given.parent != Path():
+        return given
+    recipes = {recipe.name: recipe.path for recipe in list_recipes()}
+    if given.name not in recipes:
+        raise UserError(f"config: there is no file at {given}, and no recipe of that name; saccade recipes lists them")
+    return recipes[given.name]
+
+
 def _read(path: Path) -> Recipe:
     text = path.read_text("utf-8")
     head = re.match(r"(?:#.*\n)*", text)

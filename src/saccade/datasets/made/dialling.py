@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from saccade.files import replace_file
 from saccade.lab import digits
 
 RATE = 8000
@@ -49,7 +48,8 @@ def _press(key: str, phone: int, random: np.random.Generator) -> NDArray[np.floa
 
 
 def _write_wav(path: Path, sound: NDArray[np.float64]) -> None:
-    with replace_file(path) as draft, wave.open(str(draft), "wb") as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(RATE)

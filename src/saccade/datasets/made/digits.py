@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import struct
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def paint_digits(count: int, random: np.random.Generator) -> tuple[NDArray[np.ui
 
 def _segments(strokes: list[list[tuple[float, float]]]) -> Points:
     """Return the straight pieces of the strokes: [S, 2 ends, x and y], around 0."""
-    return np.array([pair for stroke in strokes for pair in zip(stroke, stroke[1:], strict=False)]) - 0.5
+    return np.array([pair for stroke in strokes for pair in itertools.pairwise(stroke)]) - 0.5
 
 
 def _vary(segment_S22: Points, count: int, random: np.random.Generator) -> Points:
