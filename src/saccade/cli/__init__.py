@@ -25,7 +25,7 @@ COMMANDS = {  # each in the file of its name, in the order of the help
     "serve": "Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1.",
     "bench": "Measure saccade and other toolkits in one run.",
     "lab": "Run an experiment, or prepare its data.",
-    "config": "Describe config files.",
+    "config": "Describe config files; accept an edited one.",
 }
 
 
@@ -79,7 +79,8 @@ def main() -> None:
     """Run the `saccade` command: exit code 0 fine, 2 the user's mistake, 1 ours."""
     terminal.escape_unknown_letters()
     try:
-        app(prog_name="saccade")
+        with terminal.one_line_warnings():
+            app(prog_name="saccade")
     except UserError as error:
         _fail(str(error), 2)
     except NonFiniteLoss as error:
