@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from torch import nn
 
 from saccade.data.text.corpus import Pair
-from saccade.data.text.tokenizer import SPECIAL, Vocabulary
+from saccade.data.text.tokenizer import SPECIAL, SentencePiece, Tokenizer, Vocabulary
 from saccade.decoding import BeamOptions
 from saccade.models.transformer import BlockSizes, Transformer
 from saccade.tasks.base import Portable, ScoredSet
 
 SOURCE, TARGET = Vocabulary([*SPECIAL, *"abcdefghijk"], "words"), Vocabulary([*SPECIAL, *"klmnopq"], "words")
+PHRASE = "der alte Hund und die kleine Katze schlafen im Haus , aber der Baum steht allein ."
 SIZES = {"width": 24, "num_heads": 3, "hidden_width": 20}
 
 
 def transformer(
-    *, tied: str = "two", vocabularies: tuple[Vocabulary, Vocabulary] = (SOURCE, TARGET), **sizes: Any
+    *, tied: str = "two", vocabularies: tuple[Tokenizer, Tokenizer] = (SOURCE, TARGET), **sizes: Any
 ) -> Transformer:
     """Build a Transformer whose parameters are all random, biases and norms too."""
     source, target = vocabularies
@@ -39,8 +42,31 @@ def transformer(
     return network.eval()
 
 
+@cache
+def pieces(kind: str = "unigram") -> SentencePiece:
+    """Train a tokenizer on a few words."""
+    texts = [" ".join(random.Random(seed).choices(PHRASE.split(), k=6)) for seed in range(60)]
+    return SentencePiece.train(
+        kind,
+        texts if kind == "unigram" else [text.upper() for text in texts],
+        {"unigram": 290, "bpe": 294}[kind],
+        seed=1,
+    )
+
+
+def phrases(count: int, *, shout: bool = False) -> ScoredSet:
+    """Draw pairs of such words, and one with letters that only bytes spell; `shout`: targets for the other kind."""
+    texts = [
+        "naïve 😀 Ça",
+        *(" ".join(random.Random(100 + seed).choices(PHRASE.split(), k=1 + seed)) for seed in range(count)),
+    ]
+    pairs = [Pair(*both) for both in itertools.pairwise(texts)]
+    return ScoredSet("phrases", [Pair(one, other.upper() if shout else other) for one, other in pairs])
+
+
 def portable(network: nn.Module, source: Any = SOURCE, target: Any = TARGET, **more: Any) -> Portable:
-    return Portable(network, source, target, BeamOptions(), 50, more.pop("score", score), **more)
+    options = more.pop("options", BeamOptions())
+    return Portable(network, source, target, options, 50, more.pop("score", score), **more)
 
 
 def score(outputs: Sequence[str], references: Sequence[str]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FLOORS = [
-    {"errors", "files"},
+    {"errors", "files", "manifest"},
     {"ops"},
     {"attention", "data"},
     {"layers"},

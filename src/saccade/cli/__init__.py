@@ -27,7 +27,7 @@ COMMANDS = {  # each in the file of its name, in the order of the help
     "data": "List the data sets of recipes, or bring one: made here, or fetched from where it is public.",
     "bench": "Measure saccade and other toolkits in one run.",
     "lab": "Run an experiment, or prepare its data.",
-    "config": "Describe config files.",
+    "config": "Describe config files; accept an edited one.",
 }
 
 
@@ -81,7 +81,8 @@ def main() -> None:
     """Run the `saccade` command: exit code 0 fine, 2 the user's mistake, 1 ours."""
     terminal.escape_unknown_letters()
     try:
-        app(prog_name="saccade")
+        with terminal.one_line_warnings():
+            app(prog_name="saccade")
     except UserError as error:
         _fail(str(error), 2)
     except NonFiniteLoss as error:

@@ -40,6 +40,12 @@ class Engine(Protocol):
     def search(self, sources: Ids, beam: int, limit: int, *, thorough: bool) -> Ids:
         """Return the outputs of largest log p, of at most `limit` ids with </s>; `thorough` is never too early done."""
 
+    def encode(self, texts: list[str]) -> Ids | None:
+        """Return the ids of sources, if the engine has a tokenizer."""
+
+    def decode(self, outputs: Ids) -> list[str] | None:
+        """Return outputs as texts, if the engine has a tokenizer."""
+
     def attend(self, sources: Ids, limit: int) -> list[tuple[list[int], Tensor]] | None:
         """Return greedy outputs with the weights [T, S] of the aligning head, if the engine tells them."""
 
@@ -73,12 +79,17 @@ class Proof:
             others = [f"{count:,} {what}" for what, count in outputs.items() if count and what != "same"]
             same = ", ".join([f"{outputs['same']:,} outputs are the same", *others])
             said.append(f"{beam}: {same}; BLEU {', '.join(scores)}")
+        if program := self.found.get("program"):
+            same = f"{program['same']:,} of {program['of']:,} texts are the same"
+            alike = f"{program['same_as_engine']:,} as in CTranslate2 with its length penalty"
+            said.append(f"{program['name']} {program['version']}: {same}, {alike}")
         return said
 
 
 class Sample(NamedTuple):
     """Held-out pairs as ids, and what was left out of the set."""
 
+    texts: list[str]
     sources: Ids
     targets: Ids
     references: list[str]
@@ -87,18 +98,18 @@ class Sample(NamedTuple):
 
 def encode_sample(portable: Portable, scored: ScoredSet, longest: int | None, most: int) -> Sample:
     """Encode the first pairs of a set; those that the other engine can't read whole are left out."""
-    rows = [
-        (portable.source.encode(clean(pair.source)), portable.target.encode(clean(pair.target)), pair.target)
-        for pair in scored.pairs[:most]
-    ]
     limit = portable.longest if longest is None else min(portable.longest, longest - 1)
-    kept = [row for row in rows if row[0] and max(len(row[0]), len(row[1])) <= limit]
-    sources, targets, references = ([row[side] for row in kept] for side in range(3))
-    return Sample(cast(Ids, sources), cast(Ids, targets), cast(list[str], references), len(rows) - len(kept))
+    sample, pairs = Sample([], [], [], [], len(scored.pairs[:most])), scored.pairs[:most]
+    for text, reference in pairs:
+        source, target = portable.source.encode(clean(text)), portable.target.encode(clean(reference))
+        if source and max(len(source), len(target)) <= limit:
+            for column, one in zip(sample, (clean(text), source, target, reference), strict=False):
+                cast(list[Any], column).append(one)
+    return sample._replace(left_out=len(pairs) - len(sample.sources))
 
 
-def prove(portable: Portable, sample: Sample, engine: Engine, bounds: Bounds, proof: Proof, say: Say) -> None:
-    """Compare the exported model in its engine with ours, on a CPU in float32."""
+def prove(portable: Portable, sample: Sample, engine: Engine, bounds: Bounds, proof: Proof, say: Say) -> Ids:
+    """Compare the exported model in its engine with ours, on a CPU in float32; return our outputs of the wider beam."""
     say("comparing log-probabilities")
     _compare_log_probabilities(portable, sample, engine, bounds, proof)
     limit = max(map(portable.options.limit, (len(source) + 1 for source in sample.sources)))
@@ -120,8 +131,11 @@ def prove(portable: Portable, sample: Sample, engine: Engine, bounds: Bounds, pr
         if bounds.same_outputs and outputs.different:
             said = f"{outputs.different:,} of {len(ours):,} outputs of {engine.name} differ (beam {beam})"
             proof.missed.append(said)
+        if beam == 1:
+            _compare_tokenizers(portable, sample, ours, engine, proof)
         scores[f"beam {beam}"] = _compare_scores(portable, sample, (ours, theirs), bounds, proof, engine.name, beam)
     proof.found["scores"] = scores
+    return ours
 
 
 def _compare_log_probabilities(
@@ -140,6 +154,19 @@ def _compare_log_probabilities(
     }
     if bound is not None and not worst <= bound:
         proof.missed.append(f"log-probabilities differ by up to {worst:.1e}, more than {bound:.0e}")
+
+
+def _compare_tokenizers(portable: Portable, sample: Sample, outputs: Ids, engine: Engine, proof: Proof) -> None:
+    """Compare how texts become ids, and ids texts."""
+    read, written = engine.encode(sample.texts), engine.decode(outputs)
+    if read is None or written is None:
+        return
+    texts = [portable.target.decode(ids) for ids in outputs]
+    same = {"sources": sum(map(list.__eq__, read, sample.sources)), "outputs": sum(map(str.__eq__, written, texts))}
+    proof.found["tokenizers"] = {**same, "of": len(texts)}
+    for what, count in same.items():
+        if count < len(texts):
+            proof.missed.append(f"its tokenizer treats {len(texts) - count:,} of {len(texts):,} {what} otherwise")
 
 
 def _compare_attention(
@@ -221,12 +248,17 @@ def score_ours(portable: Portable, sources: Ids, targets: Ids) -> list[list[floa
     found: list[list[float]] = [[] for _ in sources]
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     for rows in batch_by_length(lengths, TOKENS):
-        wanted = [[*targets[row], END] for row in rows]
-        read_BT = decoder_input([targets[row] for row in rows])
-        step_BTV: Tensor = model.logits(model(*pad_sources([sources[row] for row in rows]), read_BT)).log_softmax(-1)
-        for row, ids, step_TV in zip(rows, wanted, step_BTV, strict=True):
-            found[row] = step_TV[torch.arange(len(ids)), torch.tensor(ids)].tolist()
+        wanted = [targets[row] for row in rows]
+        vectors_BTD = model(*pad_sources([sources[row] for row in rows]), decoder_input(wanted))
+        for row, steps in zip(rows, pick_log_probabilities(model.logits(vectors_BTD), wanted), strict=True):
+            found[row] = steps
     return found
+
+
+def pick_log_probabilities(logits_BTV: Tensor, targets: Ids) -> list[list[float]]:
+    """Return log p of each id of the targets, </s> included."""
+    rows = zip(targets, logits_BTV.log_softmax(-1), strict=True)
+    return [step_TV[torch.arange(len(ids) + 1), torch.tensor([*ids, END])].tolist() for ids, step_TV in rows]
 
 
 @final
