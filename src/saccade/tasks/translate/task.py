@@ -26,6 +26,7 @@ from saccade.tasks.devices import load_trained
 from saccade.tasks.translate import batches, corpora, hearing, networks, sound
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
 from saccade.tasks.translate.networks import Network, RnnModel
+from saccade.tasks.translate.output_limits import settle_limits
 from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
@@ -50,6 +51,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     network = model(config, both)
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
+    config = settle_limits(config, stores, recordings, console)
     config = batches.settle_batches(config, network, stores, console)
     return Job(
         config=config,
