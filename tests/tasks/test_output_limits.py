@@ -35,7 +35,7 @@ def train(folder: Path, *overrides: str) -> list[str]:
     """Train one step or go on, and return the lines that are about limits."""
     done = RUNNER.invoke(app, ["train", str(folder / "run.yaml"), *overrides, "--run", str(folder / "run")])
     assert done.exit_code == 0, done.output
-    return [line for line in done.output.splitlines() if line.startswith(("longest output", "outputs that go round"))]
+    return [line for line in done.output.splitlines() if line.startswith(("longest output: ", "loops: "))]
 
 
 def kept(folder: Path) -> tuple[float, int, int]:
@@ -55,8 +55,7 @@ def test_limits_come_from_the_pairs_and_are_said_and_kept(folder: Path) -> None:
     assert lines == [
         f"longest output: {factor:g} tokens for each token of the source, and {extra} more (max_length_factor, "
         "max_length_extra; 1.5 times what training pairs have)",
-        "outputs that go round the same tokens: cut after 60 rounds (max_rounds; training targets go round up to "
-        "40 times)",
+        "loops: an output goes round the same tokens at most 60 times (max_rounds; training targets go up to 40 times)",
     ]
     assert train(folder, "training.max_steps=2") == []
     assert kept(folder) == (factor, extra, rounds)
