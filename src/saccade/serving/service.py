@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from saccade.errors import UserError
-from saccade.serving.batcher import ModelCall, QueueClosed, QueueFull
+from saccade.serving.batcher import QueueClosed, QueueFull
+from saccade.serving.waiting import ModelCall
 from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.origins import AllowedSites
 from saccade.serving.http.responses import Refusal, refuse

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from saccade.data.text.corpus import clean
 from saccade.data.text.sentences import SentenceSpan, join, split, split_long
 from saccade.serving import work
-from saccade.serving.batcher import ModelCall
+from saccade.serving.waiting import ModelCall
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 

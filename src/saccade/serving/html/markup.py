@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from saccade.serving import work
-from saccade.serving.batcher import ModelCall
+from saccade.serving.waiting import ModelCall
 from saccade.serving.html.carry_tags import carry_tags
 from saccade.serving.html.guard import is_same_structure
 from saccade.serving.html.inline import Inline, write

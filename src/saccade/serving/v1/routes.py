@@ -12,7 +12,7 @@ from starlette.responses import Response
 import saccade
 from saccade.data.pictures.images import Pixels
 from saccade.serving import work
-from saccade.serving.batcher import ModelCall
+from saccade.serving.waiting import ModelCall
 from saccade.serving.http.responses import error_responses, json_response, refuse
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
