@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NODE := .node/.ready
-CLIENTS := libretranslate-ts@0.5.12 translate@3.1.0
+CLIENTS := libretranslate@1.0.1 libretranslate-ts@0.5.12 translate@3.1.0
 
 .PHONY: demo test check pictures pictures-page bench clean
 .DEFAULT_GOAL := demo
@@ -40,7 +40,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 # Node, Chromium and clients from npm, which tests run; where they can't be installed, those tests are skipped.
-$(NODE):
+$(NODE): Makefile
 	@mkdir -p $(@D)
 	@command -v npm >/dev/null || missing="nodejs npm"; command -v chromium >/dev/null || missing="$$missing chromium"; \
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

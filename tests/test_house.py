@@ -59,6 +59,14 @@ def test_no_folder_holds_more_than_16_files() -> None:
             assert sum(path.is_file() for path in folder.iterdir()) <= 16, folder
 
 
+def test_no_two_files_of_tests_have_the_same_name() -> None:
+    """pytest imports them by their bare names."""
+    seen: dict[str, Path] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        assert path.name not in seen, f"{path} and {seen[path.name]}"
+        seen[path.name] = path
+
+
 def test_triton_is_imported_only_in_kernels() -> None:
     for path in PACKAGE.rglob("*.py"):
         if "kernels" not in path.parts:

@@ -53,6 +53,13 @@ def test_languages_in_a_config_are_checked_and_may_be_added_later(tmp_path: Path
         make_run(tmp_path / "other", "languages.source=English", "languages.target=fr")
 
 
+def test_a_language_is_found_by_what_clients_call_it() -> None:
+    found = model_set(stub("one", "zh-Hans", "en"), stub("two", "pt-BR", "en"), stub("three", "pt", "en"))
+    asked = {"zh": "zh-Hans", "ZH-hans-CN": "zh-Hans", "zh-Hant": None, "pt": "pt", "pt-PT": "pt", "pt_br": "pt-BR"}
+    assert {code: found.find_language(code) for code in asked} == asked
+    assert model_set(stub("one", "zh-Hans", "zh-Hant")).find_language("zh") is None  # which of the two is not said
+
+
 def make_named(folder: Path, files: list[str]) -> Path:
     """A run whose config names other files than it was made from."""
     make_run(folder)

@@ -16,8 +16,8 @@ import torch
 
 from saccade.runs import config as config_file
 from saccade.tasks import TASKS
-from saccade.tasks.translate import corpora
 from saccade.tasks.translate import task as translate_config
+from saccade.tasks.translate.tokenizers import prepare_tokenizers
 from saccade.training import checkpoints
 
 WORDS = ["a", "b", "c", "d", "e", "f", "g", "h"]
@@ -41,7 +41,7 @@ def make_run(
     (folder / "draft.yaml").write_text(json.dumps(content), encoding="utf-8")
     config = config_file.load_config(folder / "draft.yaml", overrides)
     config_file.save_config(config, folder / "config.yaml")
-    network = translate_config.model(config, corpora.tokenizers(config, folder))
+    network = translate_config.model(config, prepare_tokenizers(config, folder))
     torch.nn.init.normal_(network.get_parameter("target.weight"), std=0.5)
     checkpoints.save_weights(folder / "model.safetensors", network)
     return folder

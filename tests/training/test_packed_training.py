@@ -18,8 +18,9 @@ from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train
 from saccade.tasks.translate import batches as batching
-from saccade.tasks.translate import corpora, task
+from saccade.tasks.translate import task
 from saccade.tasks.translate.config import TranslateConfig
+from saccade.tasks.translate.tokenizers import prepare_tokenizers
 from saccade.training.options import Plan
 
 LINES = [" ".join("abcdefgh"[(row + step) % 8] for step in range(2 + row % 5)) for row in range(60)]
@@ -49,7 +50,7 @@ def config(folder: Path, *overrides: str) -> TranslateConfig:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_a_packed_batch_has_the_loss_and_gradients_of_its_sentences(tmp_path: Path, norm: str) -> None:
     made = config(tmp_path, f"model.norm={norm}", "training.batches=packed")
-    both = task.sides(made, corpora.tokenizers(made, tmp_path))
+    both = task.sides(made, prepare_tokenizers(made, tmp_path))
     (store,) = task._stores(made, both, tmp_path / ".data", Console(quiet=True))[0]
     network = task.model(made, both).eval()
     rows, found = np.arange(17), []
@@ -105,7 +106,7 @@ def test_what_cannot_be_packed_is_refused(tmp_path: Path, override: str, message
 @pytest.mark.parametrize("kind", ["rnn", "transformer"])
 def test_even_batches_have_few_sizes_and_the_same_losses(tmp_path: Path, kind: str) -> None:
     made = config(tmp_path, f"model={{kind: {kind}, size: tiny}}", "training.batches=even")
-    both = task.sides(made, corpora.tokenizers(made, tmp_path))
+    both = task.sides(made, prepare_tokenizers(made, tmp_path))
     (store,) = task._stores(made, both, tmp_path / ".data", Console(quiet=True))[0]
     network = task.model(made, both).eval()
     even, padded = batching.plan(made, [store], []), bucket_pairs(store, tokens_per_batch=64, seed=1)

@@ -13,7 +13,8 @@ from saccade.ops.dropout import dropout
 
 def reference(call: Call, score: Callable[[Tensor, Tensor], Tensor] | None = None) -> Attended:
     """c_t = sum_s a_ts v_s, a_t = normalise(e_t), e_ts = score(q_t, k_s); `score` may be a faster way to the same e."""
-    score_BTS = add_bias(call, (score or call.score)(call.query, call.memory))  # how well key s answers query t
+    score = call.score if score is None else score
+    score_BTS = add_bias(call, score(call.query, call.memory))  # how well key s answers query t
     weight_BTS, log_probability_BT = normalize(call, score_BTS)  # forbidden keys weigh exactly 0
     return Attended(average(call, weight_BTS), weight_BTS, log_probability_BT)  # the expected value, and the evidence
 

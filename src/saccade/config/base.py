@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -87,27 +87,85 @@ ScoreName = Annotated[str, one_of(SCORES)]
 NormalizerName = Annotated[str, one_of(NORMALIZERS)]
 
 
+TokenizerKind = Literal["unigram", "bpe", "words", "characters"]
+SideName = Literal["source", "target"]
+VOCABULARY_SIZE = 8000
+
+
+class TokenizerSide(Section):
+    """How the texts of one side become ids, where it differs from what is said for both."""
+
+    kind: TokenizerKind | None = None
+    vocabulary_size: Positive | None = None
+    model: str | None = None
+
+
+class SideTokenizer(NamedTuple):
+    """The kind of a side's tokenizer, and its size or the file of a ready one."""
+
+    kind: TokenizerKind
+    vocabulary_size: int
+    model: str | None
+
+
 class TokenizerSection(Section):
     """The section of a config that says how texts become ids."""
 
-    kind: Literal["unigram", "bpe", "words", "characters"] = Field(
+    kind: TokenizerKind = Field(
         default="unigram", description="SentencePiece unigram or BPE with byte fallback, white-space words, characters."
     )
-    vocabulary_size: Positive = Field(default=8000, description="Number of tokens, special ones included.")
-    shared: bool = Field(default=True, description="Both sides have one vocabulary and one embedding matrix.")
+    vocabulary_size: Positive = Field(default=VOCABULARY_SIZE, description="Number of tokens, special ones included.")
+    model: str | None = Field(
+        default=None,
+        description="A ready one, which is copied: a SentencePiece model; for words and characters a list with one a "
+        "line; or the file of another run.",
+    )
+    shared: bool = Field(
+        default=True, description="Both sides have one vocabulary and one embedding matrix; false if a side is given."
+    )
+    source: TokenizerSide | None = Field(default=None, description="What is different for sources.")
+    target: TokenizerSide | None = Field(default=None, description="What is different for targets.")
     sampling: Share = Field(
         default=0.0,
         description="Training texts are encoded in random pieces, which helps small corpora. For bpe this is the share "
         "of merges that are left out (try 0.1), for unigram the smoothing (try 0.2).",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _separate(cls, given: object) -> object:
+        """Give each side its own vocabulary if one of them is described."""
+        has_sides = isinstance(given, dict) and (given.get("source") is not None or given.get("target") is not None)
+        return {"shared": False, **given} if isinstance(given, dict) and has_sides else given
+
     @model_validator(mode="after")
     def _check(self) -> TokenizerSection:
-        if self.sampling and self.kind not in ("unigram", "bpe"):
+        if self.shared and (self.source or self.target):
+            raise ValueError("shared: true given; a side with a tokenizer of its own needs shared: false")
+        sides = self.of_side("source"), self.of_side("target")
+        if self.sampling and all(side.kind in ("words", "characters") for side in sides):
             raise ValueError(
                 f"sampling: {self.sampling} given; with words and characters it must be 0, as they have one spelling"
             )
+        if self.model is not None and self.vocabulary_size != VOCABULARY_SIZE:
+            raise ValueError(f"vocabulary_size: {self.vocabulary_size} given; the model that is given has its own")
+        if self.model is not None and all(side.model != self.model for side in sides):
+            raise ValueError("model: given, but each side has a tokenizer of its own")
+        for name, side in (("source", self.source), ("target", self.target)):
+            if side is not None and side.model is not None and side.vocabulary_size is not None:
+                raise ValueError(f"{name}.vocabulary_size: given; the model that is given has its own")
         return self
+
+    def of_side(self, name: SideName) -> SideTokenizer:
+        """Return what is said for a side, or for both; a side that is learned takes no model from there."""
+        side = getattr(self, name) or TokenizerSide()
+        learns = side.kind is not None or side.vocabulary_size is not None
+        model = side.model if side.model is not None or learns else self.model
+        return SideTokenizer(side.kind or self.kind, side.vocabulary_size or self.vocabulary_size, model)
+
+    def field_of(self, name: SideName) -> str:
+        """Return where it is said, for messages."""
+        return "tokenizer" if getattr(self, name) is None else f"tokenizer.{name}"
 
 
 class TrainingSection(Section):

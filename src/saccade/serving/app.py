@@ -64,11 +64,21 @@ def build(runs: Sequence[ServedRun], settings: Settings) -> Application:
     ours = (LibreTranslate(service, suggestions), V1(service, [describe(run) for run in runs]), Operations(service))
     for routes in ours:
         api.include_router(_with_head(routes.router()))
-    api.openapi = partial(document, api)  # type: ignore[method-assign]
+    api.openapi = partial(document, api, _models_of_routes(models))  # type: ignore[method-assign]
     api.router.routes += pages.routes()
     for kind, call in HANDLERS.items():
         api.add_exception_handler(kind, call)
     return Application(_add_middleware(api, service), service)
+
+
+def _models_of_routes(models: ModelSet) -> dict[str, list[str]]:
+    """Return the models that may be asked at each route: those of a task, those with languages, or all."""
+    named = models.models
+    found = {f"/v1/{task}": [name for name in named if named[name].run.task == task] for task in TASKS}
+    found |= {
+        path: [model.run.name for model in models.pairs.values()] for path in ("/translate", "/detect", "/suggest")
+    }
+    return found | {"/v1/look": list(named)}
 
 
 def _with_head(router: APIRouter) -> APIRouter:

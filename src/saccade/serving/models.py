@@ -96,6 +96,16 @@ class ModelSet:
         found = (pair.target for pair in self.pairs if pair.source == source)
         return sorted({source, *found}, key=self.languages.index)
 
+    def find_language(self, code: str) -> str | None:
+        """Return the served language that a client means: en-US and EN are en, zh is zh-Hans if only that is served."""
+        served = {one.lower(): one for one in self.languages}
+        parts = code.lower().replace("_", "-").split("-")
+        for count in range(len(parts), 0, -1):
+            if (found := served.get("-".join(parts[:count]))) is not None:
+                return found
+        variants = [one for one in served.values() if [one.partition("-")[0].lower()] == parts]
+        return variants[0] if len(variants) == 1 else None
+
     def for_task(self, task: str, name: str | None = None) -> ServedModel:
         """Return the model of a task with a name, or the first."""
         able = {key: model for key, model in self.models.items() if model.run.task == task}

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
 from saccade.data.text.corpus import clean
 from saccade.data.text.tokenizer import (
+    END,
+    PAD,
     SPECIAL,
+    START,
     UNKNOWN,
     load_tokenizer,
+    read_ready_tokenizer,
     sample_texts,
     tokenizer_file_name,
     train_tokenizer,
@@ -116,3 +123,79 @@ def test_a_sample_is_fair_and_the_same_for_the_same_seed() -> None:
     counts = Counter(text for seed in range(400) for text in sample_texts(texts, most=300, seed=seed).texts)
     late = sum(counts[text] for text in texts[500:]) / counts.total()
     assert 0.48 < late < 0.52
+
+
+def ready_model(path: Path, **options: Any) -> Path:
+    """A SentencePiece model as other programs write them, with their own order of special symbols."""
+    trained = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS),
+        model_writer=trained,
+        model_type="bpe",
+        minloglevel=2,
+        vocab_size=45,
+        character_coverage=1.0,
+        **options,
+    )
+    path.write_bytes(trained.getvalue())
+    return path
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},  # <unk> <s> </s>, and no padding
+        {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1, "eos_piece": "<end>"},
+        {"unk_id": 5, "bos_id": 1, "eos_id": 0, "pad_id": 7},
+        {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3},
+    ],
+)
+def test_special_symbols_of_ready_models_are_mapped(options: dict[str, Any], tmp_path: Path) -> None:
+    path = ready_model(tmp_path / "ready.model", **options)
+    found = read_ready_tokenizer("unigram", path, "tokenizer")
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    for line in TEXTS:
+        ids = found.encode(line)
+        assert min(ids) > UNKNOWN
+        assert max(ids) < found.size
+        assert found.pieces(ids) == theirs.encode(line, out_type=str)
+        assert found.decode([START, *ids, END, PAD]) == line
+    assert found.pieces(range(4)) == list(SPECIAL)
+    assert len(set(found.pieces(range(found.size)))) == found.size
+    assert found.encode("東")[-1] == UNKNOWN
+    assert found.decode(found.encode(f"{TEXTS[0]} 東")) == f"{TEXTS[0]} ⁇"
+    found.save(tmp_path / "copy.model")
+    assert (tmp_path / "copy.model").read_bytes() == path.read_bytes()
+    assert load_tokenizer(tmp_path / "copy.model").encode(TEXTS[0]) == found.encode(TEXTS[0])
+
+
+def test_ready_lists_of_words_and_characters(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_text("\ufeff<unk>\nthe\r\nowl\n\n", "utf-8")
+    words = read_ready_tokenizer("words", path, "tokenizer")
+    assert words.encode("the old owl") == [4, UNKNOWN, 5]
+    words.save(tmp_path / "words.json")
+    assert read_ready_tokenizer("words", tmp_path / "words.json", "tokenizer").encode("owl") == [5]
+    path.write_text("a\n \nb", "utf-8")
+    assert read_ready_tokenizer("characters", path, "tokenizer").encode("b a") == [6, 5, 4]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "content", "message"),
+    [
+        ("bpe", "a.txt", "the\n", r"tokenizer.source.model: .*a.txt is no SentencePiece model; a list .* needs"),
+        ("bpe", None, "", r"tokenizer.source.model: there is no file at .*none"),
+        ("words", "a.txt", "the\nan owl\n", r"a.txt:2: 'an owl' given; a line must be one word, without spaces"),
+        ("words", "a.txt", "the\n\nthe\n", r"a.txt:3: 'the' comes again; it is on line 1 too"),
+        ("words", "a.txt", "\n<s>\n", r"a.txt: there is no symbol in it"),
+        ("words", "a.json", '{"kind": "characters", "symbols": []}', r"a.json has characters, but .*kind is words"),
+        ("characters", "a.txt", "a\nbc\n", r"a.txt:2: 'bc' given; a line must be one character"),
+    ],
+)
+def test_what_is_no_ready_tokenizer_is_refused(
+    kind: str, name: str | None, content: str, message: str, tmp_path: Path
+) -> None:
+    if name is not None:
+        (tmp_path / name).write_text(content, "utf-8")
+    with pytest.raises(UserError, match=message):
+        read_ready_tokenizer(kind, tmp_path / (name or "none"), "tokenizer.source")

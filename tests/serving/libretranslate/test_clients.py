@@ -1,4 +1,4 @@
-"""The clients that people have, unchanged: two from PyPI, two from npm."""
+"""The clients that people have, unchanged: two from PyPI, three from npm."""
 
 from __future__ import annotations
 
@@ -99,3 +99,19 @@ def test_translate(served: Serving, right: list[str]) -> None:
         served.url,
     )
     assert found == right
+
+
+def test_libretranslate(served: Serving, right: list[str]) -> None:
+    found = node(
+        f"""
+        import package_ from "libretranslate";
+        const ask = (query, target) => package_.translate({{ query, source: "en", target, apiurl: url }});
+        console.log(JSON.stringify({{
+          translated: await Promise.all({json.dumps(TEXTS)}.map((text) => ask(text, "fr"))),
+          refused: await ask("a", "zz").catch(String),
+        }}));
+        """,
+        served.url,
+    )
+    assert found["translated"] == right
+    assert "This language was not found" in found["refused"]

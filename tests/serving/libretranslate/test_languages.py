@@ -25,7 +25,17 @@ def test_texts_are_told_apart(detector: Detector, code: str) -> None:
     assert best.language == code
     assert best.confidence > 80
     assert all(other.confidence < best.confidence for other in others)
-    assert sum(one.confidence for one in detector.detect(GREETINGS[code])) == pytest.approx(100, abs=0.5)
+    assert sum(one.confidence for one in detector.detect(GREETINGS[code])) == pytest.approx(100, abs=2)
+
+
+def test_a_text_of_another_language_is_none_of_them() -> None:
+    english = Detector(["en", "fr"])
+    for text in (GREETINGS["de"], "Der Zug fährt heute leider nicht.", "你好，世界", "Добрый день, как дела?"):
+        assert english.detect(text)[0].confidence < 10
+    assert english.detect("The black cats sleep.")[0].confidence > 80
+    both = Detector(["en", "fr", "de"])
+    assert both.detect(GREETINGS["de"])[0].language == "de"
+    assert both.detect(GREETINGS["de"], ["en", "fr"])[0].confidence < 10
 
 
 def test_only_the_languages_that_may_be_are_considered(detector: Detector) -> None:

@@ -18,6 +18,7 @@ from saccade.runs import train as runs
 from saccade.runs.load import load_run
 from saccade.tasks.translate import corpora
 from saccade.tasks.translate.config import TranslateConfig
+from saccade.tasks.translate.tokenizers import prepare_tokenizers
 
 WORDS = ("red", "green", "blue", "small", "large")
 PAIRS = [f"{a} {b}\t{b} {a}" for a in WORDS for b in WORDS]
@@ -43,7 +44,7 @@ def said(config: TranslateConfig, folder: Path) -> str:
     text = io.StringIO()
     console = Console(file=text, width=40)
     held_out = corpora.held_out(config)
-    both = corpora.tokenizers(config, folder / "run", console)
+    both = prepare_tokenizers(config, folder / "run", console)
     corpora.say(config, corpora.stores(config, both, folder / "stores", console), held_out, console)
     return text.getvalue()
 
@@ -89,15 +90,15 @@ def test_held_out_pairs_that_were_seen_are_a_warning(tmp_path: Path) -> None:
 def test_tokenizers_learn_from_every_corpus_and_its_own_side(shared: bool, tmp_path: Path) -> None:
     written(tmp_path, one=["a\tb"], two=["c\td"], valid=["never\tnever"])
     config = config_of(tmp_path, "one", "two", tokenizer={"kind": "words", "shared": shared})
-    source, target = corpora.tokenizers(config, tmp_path / "run")
+    source, target = prepare_tokenizers(config, tmp_path / "run")
     known = [tokenizer.pieces(range(4, tokenizer.size)) for tokenizer in (source, target)]
     assert known == ([["a", "b", "c", "d"]] * 2 if shared else [["a", "c"], ["b", "d"]])
-    again = corpora.tokenizers(config, tmp_path / "run")
+    again = prepare_tokenizers(config, tmp_path / "run")
     assert [tokenizer.pieces(range(tokenizer.size))[4:] for tokenizer in again] == known
 
 
 def test_a_sample_of_a_large_corpus_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saccade.tasks.translate.corpora.MOST_CHARACTERS", 200)
+    monkeypatch.setattr("saccade.tasks.translate.tokenizers.MOST_CHARACTERS", 200)
     written(tmp_path, train=PAIRS, valid=["black\twhite"])
     found = " ".join(said(config_of(tmp_path, "train"), tmp_path).split())
     assert re.match(r"The tokenizer learns from 1\d of 50 texts, by chance\.", found)
@@ -138,7 +139,7 @@ def test_pieces_drawn_at_random_are_repeatable_and_read_in_turn(tmp_path: Path) 
         "tokenizer": {"kind": "bpe", "vocabulary_size": 300, "sampling": 0.5},
     }
     config = config_file.check_config(content, "test")
-    both = corpora.tokenizers(config, tmp_path)
+    both = prepare_tokenizers(config, tmp_path)
     first, again = (corpora.stores(config, both, tmp_path / name) for name in ("one", "two"))
     assert len(first) == corpora.VARIANTS
     for one, other in zip(first, again, strict=True):
@@ -164,7 +165,7 @@ def test_a_part_of_the_training_pairs_is_held_out(valid: object, tmp_path: Path)
     assert line == f"data.valid: {len(held.pairs)} pairs of data.train ({amount}), chosen by a hash of the source"
     assert any(f"(left out: 1 blank, the first at {tmp_path}/one.tsv:26)" in line for line in lines)
     assert not any("also in the training text" in line for line in lines)
-    source, _ = corpora.tokenizers(config, tmp_path / "run")
+    source, _ = prepare_tokenizers(config, tmp_path / "run")
     known = {word for pair in left for side in pair for word in side.split()}
     assert set(source.pieces(range(4, source.size))) == known
 

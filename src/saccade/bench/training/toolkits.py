@@ -27,6 +27,7 @@ from saccade.files import replace_file
 from saccade.tasks import devices
 from saccade.tasks.translate import batches, corpora, task
 from saccade.tasks.translate.config import TranslateConfig
+from saccade.tasks.translate.tokenizers import prepare_tokenizers
 from saccade.training.checkpoints import Progress
 from saccade.training.loop import Trainer
 
@@ -150,7 +151,7 @@ def measure_steady(trained: ToolkitOutcome, warmup: int) -> Round:
 
 def train_ours(config: TranslateConfig, folder: Path) -> ToolkitOutcome:
     """Train with our own loop over the store, as `saccade train` does, with a mark at every step."""
-    both = corpora.tokenizers(config, folder)
+    both = prepare_tokenizers(config, folder)
     stores = corpora.stores(config, both, folder / "store")
     network = task.model(config, both).train()
     plan = batches.plan(config, stores, [])
@@ -170,7 +171,7 @@ def train_ours(config: TranslateConfig, folder: Path) -> ToolkitOutcome:
 
 def write_peer_files(config: TranslateConfig, folder: Path) -> None:
     """Write the peers' files: the text, the same in pieces, the vocabulary, and the SentencePiece model."""
-    tokenizer = corpora.tokenizers(config, folder)[0]
+    tokenizer = prepare_tokenizers(config, folder)[0]
     assert isinstance(tokenizer, SentencePiece)
     texts = corpora.training_corpora(config)
     pairs = [pair for corpus in texts for pair in corpus.pairs() if pair.source and pair.target]

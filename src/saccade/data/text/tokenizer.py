@@ -5,6 +5,7 @@ The first four ids mean the same in all of them: 0 padding, 1 start, 2 end, 3 un
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import random
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar, final
 
+from saccade.data.text.corpus import read_raw_lines
 from saccade.errors import UserError
 from saccade.files import replace_file
 
@@ -80,10 +82,13 @@ class SentencePiece:
         import sentencepiece  # models need this file too, but no SentencePiece
 
         self.model = model
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._processor = own = sentencepiece.SentencePieceProcessor(model_proto=model)
+        special = [own.pad_id(), own.bos_id(), own.eos_id(), own.unk_id()]
+        self._theirs = [*special, *(index for index in range(own.vocab_size()) if index not in special)]
+        self._ours = {theirs: ours for ours, theirs in enumerate(self._theirs)}
 
     @classmethod
-    def train(cls, kind: str, texts: Iterable[str], size: int, *, seed: int) -> SentencePiece:
+    def train(cls, kind: str, texts: Iterable[str], size: int, *, seed: int, field: str = "tokenizer") -> SentencePiece:
         import sentencepiece
 
         sentencepiece.set_random_generator_seed(seed)
@@ -106,27 +111,33 @@ class SentencePiece:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise UserError(f"tokenizer.vocabulary_size: {size:,} given; {_reason(str(error))}") from None
+            raise UserError(f"{field}.vocabulary_size: {size:,} given; {_reason(str(error))}") from None
         return cls(written.getvalue())
 
     @property
     def size(self) -> int:
-        return self._processor.vocab_size()
+        return len(self._theirs)
 
     def encode(self, text: str) -> list[int]:
         """Return ids without start and end. ▁, its own sign for a space, is read as one."""
-        return self._processor.encode(text)
+        return self._to_ours(self._processor.encode(text))
 
     def sampler(self, alpha: float) -> Callable[[str], list[int]]:
         """Return a function that encodes in random pieces: subword regularisation (Kudo 2018), BPE-dropout."""
-        return lambda text: self._processor.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1)
+        draw = functools.partial(self._processor.encode, enable_sampling=True, alpha=alpha, nbest_size=-1)
+        return lambda text: self._to_ours(draw(text))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return text on one line, whatever bytes the ids spell, without the special ids."""
-        return " ".join(self._processor.decode([index for index in ids if index > UNKNOWN]).split())
+        """Return text on one line, whatever bytes the ids spell, without the special ids, but with ⁇ for <unk>."""
+        return " ".join(self._processor.decode([self._theirs[index] for index in ids if index >= UNKNOWN]).split())
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        return [self._processor.id_to_piece(index) for index in ids]
+        return [
+            SPECIAL[index] if index <= UNKNOWN else self._processor.id_to_piece(self._theirs[index]) for index in ids
+        ]
+
+    def _to_ours(self, ids: list[int]) -> list[int]:
+        return [self._ours[index] for index in ids]
 
     def begins_word(self, piece: str) -> bool:
         """Return True for a piece with ▁, and in scripts without spaces for every piece."""
@@ -203,14 +214,54 @@ def run_seeded(seed: int, work: Callable[[], T]) -> T:
         return fresh.submit(work).result()
 
 
-def train_tokenizer(kind: str, texts: Iterable[str], size: int, *, seed: int = 0) -> SentencePiece | Vocabulary:
-    """Learn a tokenizer of a kind (unigram, bpe, words, characters) from texts."""
+def train_tokenizer(
+    kind: str, texts: Iterable[str], size: int, *, seed: int = 0, field: str = "tokenizer"
+) -> SentencePiece | Vocabulary:
+    """Learn a tokenizer of a kind (unigram, bpe, words, characters) from texts; messages use the field."""
     texts = [text for text in texts if text]
     if not texts:
-        raise UserError("tokenizer: there is no text to learn from; every line is blank")
+        raise UserError(f"{field}: there is no text to learn from; every line is blank")
+    if size <= len(SPECIAL):
+        raise UserError(f"{field}.vocabulary_size: {size} given; it must be above {len(SPECIAL)}, the special symbols")
     if kind in ("unigram", "bpe"):
-        return SentencePiece.train(kind, texts, size, seed=seed)
+        return SentencePiece.train(kind, texts, size, seed=seed, field=field)
     return Vocabulary.train(kind, texts, size)
+
+
+def read_ready_tokenizer(kind: str, path: Path, field: str) -> SentencePiece | Vocabulary:
+    """Read a SentencePiece model, for words and characters a list with one a line, or the file of another run."""
+    if not path.is_file():
+        raise UserError(f"{field}.model: there is no file at {path}")
+    if kind in ("unigram", "bpe"):
+        try:
+            return SentencePiece(path.read_bytes())
+        except RuntimeError:
+            others = f"; a list of symbols needs {field}.kind: words or characters"
+            raise UserError(f"{field}.model: {path} is no SentencePiece model{others}") from None
+    if path.suffix == ".json":
+        found = Vocabulary.load(path)
+        if found.kind != kind:
+            raise UserError(f"{field}.model: {path} has {found.kind}, but {field}.kind is {kind}")
+        return found
+    return Vocabulary([*SPECIAL, *_read_symbols(kind, path)], kind)
+
+
+def _read_symbols(kind: str, path: Path) -> list[str]:
+    """Read the symbols of a list, without special ones."""
+    found = dict[str, int]()
+    for number, line in enumerate(read_raw_lines(path), 1):
+        symbol = line.lstrip("\ufeff").rstrip("\r\n")
+        if symbol in SPECIAL or not symbol:
+            continue
+        if [symbol] != (symbol.split() if kind == "words" else list(symbol)):
+            wanted = "one word, without spaces" if kind == "words" else "one character"
+            raise UserError(f"{path}:{number}: {symbol[:40]!r} given; a line must be {wanted}")
+        if symbol in found:
+            raise UserError(f"{path}:{number}: {symbol!r} comes again; it is on line {found[symbol]} too")
+        found[symbol] = number
+    if not found:
+        raise UserError(f"{path}: there is no symbol in it")
+    return list(found)
 
 
 def load_tokenizer(path: Path) -> SentencePiece | Vocabulary:

@@ -25,13 +25,14 @@ async def read_fields(request: Request) -> dict[str, Any]:
     header = request.headers.get("content-type", "")
     kind = header.partition(";")[0].strip().lower()
     query = _take_first(request.query_params.multi_items())
-    if kind == "application/json":
+    if kind.endswith(("/json", "+json")):
         return {**query, **parse_json_object(await request.body())}
     if kind == "application/x-www-form-urlencoded":
         return {**query, **_parse_form(await request.body())}
     if kind == "multipart/form-data":
         return {**query, **_take_first(parse_multipart(header, await request.body()))}
-    return query
+    content = await request.body()  # of another type, or of none: JSON, if it looks like it
+    return {**query, **(parse_json_object(content) if content.lstrip().startswith(b"{") else {})}
 
 
 def parse_json_object(content: bytes) -> dict[str, Any]:

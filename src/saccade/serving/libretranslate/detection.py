@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Collection
 from typing import Any, NamedTuple, final
@@ -22,21 +21,26 @@ class Detector:
     """Ranks the languages of a server for a text (py3langid: naive Bayes over byte n-grams, no pickle)."""
 
     def __init__(self, codes: Collection[str]) -> None:
-        self._identifier = copy.copy(_load_identifier())
+        self._identifier = _load_identifier()
         self.codes = list(codes)
         known = set(self._identifier.labels)
         self._label = {code: label for code in codes if (label := code.partition("-")[0]) in known}
-        self._identifier.set_languages(set(self._label.values()) or None)
 
     def detect(self, text: str, among: Collection[str] | None = None) -> list[DetectedLanguage]:
-        """Return the languages, the most probable first; those that py3langid does not know come last."""
+        """Return the languages, the most probable first; those that py3langid does not know come last.
+
+        Their confidence is against each other and the likeliest language of all others: a German text is not English
+        only because a server knows no German.
+        """
         codes = [code for code in self.codes if among is None or code in among]
         known = [code for code in codes if code in self._label]
-        share = dict(self._identifier.rank(text)) if known else {}
-        total = sum(share[self._label[code]] for code in known) or 1.0
+        share = {label: float(probability) for label, probability in self._identifier.rank(text)} if known else {}
+        known.sort(key=lambda code: -share[self._label[code]])
+        own = {self._label[code] for code in known}
+        other = max((probability for label, probability in share.items() if label not in own), default=0.0)
+        total = sum(share[label] for label in own) + other or 1.0
         found = [DetectedLanguage(code, round(100 * share[self._label[code]] / total, 1)) for code in known]
-        unknown = [DetectedLanguage(code, 0.0) for code in codes if code not in self._label]
-        return sorted(found, key=lambda one: -one.confidence) + unknown
+        return found + [DetectedLanguage(code, 0.0) for code in codes if code not in self._label]
 
 
 @functools.cache

@@ -106,9 +106,8 @@ class LibreTranslate:
             raise Refusal(403, "Suggestions are disabled on this server.")
         texts = {name: _string(fields, name) for name in ("q", "s", "source", "target")}
         self.service.texts([texts["q"], texts["s"]])
-        for name in ("source", "target"):
-            self._check_language(texts[name])
-        self.suggestions.add(texts)
+        languages = {name: self._find_language(texts[name]) for name in ("source", "target")}
+        self.suggestions.add({**texts, **languages})
         return json_response({"success": True})
 
     async def languages(self) -> Response:
@@ -151,9 +150,8 @@ class LibreTranslate:
         source, target = _string(given, "source"), _string(given, "target")
         alternatives = _alternatives(given.get("alternatives"))
         texts = self.service.texts(texts)
-        if source != "auto":
-            self._check_language(source)
-        self._check_language(target)
+        source = source if source == "auto" else self._find_language(source)
+        target = self._find_language(target)
         kind = given.get("format") or "text"
         if kind not in FORMATS:
             raise Refusal(400, f"{_short(kind)} format is not supported")
@@ -163,9 +161,11 @@ class LibreTranslate:
         if not self.service.models.languages:
             raise Refusal(400, "no model of this server has languages; see /v1/models, and POST to /v1/<task>")
 
-    def _check_language(self, code: str) -> None:
-        if code not in self.service.models.languages:
+    def _find_language(self, code: str) -> str:
+        found = self.service.models.find_language(code)
+        if found is None:
             raise Refusal(400, f"{_short(code)} is not supported")
+        return found
 
     async def _detect_source(self, query: TranslateQuery) -> DetectedLanguage | None:
         """Detect the source for `auto`, among the languages with a model into the target, and the target itself."""

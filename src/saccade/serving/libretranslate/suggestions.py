@@ -14,11 +14,11 @@ MAX_BYTES = 100 << 20
 
 @final
 class Suggestions:
-    """A file of suggestions with a limited size."""
+    """A file of suggestions with a limited size. Only its owner reads it: it has texts of users."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.touch()
+        path.touch(mode=0o600)
 
     def add(self, texts: Mapping[str, str]) -> None:
         """Append a suggestion to the file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from saccade.tasks.base import MOST_BEAM
 
@@ -19,9 +19,19 @@ Texts = Annotated[
 
 
 class Request(BaseModel):
-    """A request; unknown fields are refused."""
+    """A request; unknown fields are refused, and values of another type: 0 is not false."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_whole_numbers(cls, given: Any) -> Any:
+        """Read 3.0 as 3: JSON has one kind of number."""
+        return {name: _whole(value) for name, value in given.items()} if isinstance(given, dict) else given
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Decoding(Request):
@@ -109,8 +119,16 @@ class TranslateResponse(BaseModel):
     translations: list[Translation]
 
 
+LOOKED_AT: list[Any] = [  # as JSON Schema has it: a text that is not blank, or a picture
+    {"required": ["text"], "properties": {"text": {"type": "string", "pattern": r"\S"}}},
+    {"required": ["image"], "properties": {"image": {"type": "string", "minLength": 1}}},
+]
+
+
 class LookRequest(Decoding):
     """One text (or picture), and the weights to show."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": LOOKED_AT})
 
     text: Annotated[str | None, Field(default=None, description="For models that read texts.")]
     image: Annotated[
@@ -121,15 +139,18 @@ class LookRequest(Decoding):
     ]
     model: ModelName
     kinds: Annotated[
-        Annotated[list[Literal["cross", "encoder", "decoder", "pooling"]], Field(fail_fast=True, max_length=4)] | None,
+        Annotated[
+            list[Literal["cross", "encoder", "decoder", "pooling"]], Field(fail_fast=True, min_length=1, max_length=4)
+        ]
+        | None,
         Field(default=None, description="The kinds of attention; by default the one that reads the source."),
     ]
     layers: Annotated[
-        Annotated[list[int], Field(fail_fast=True, max_length=64)] | None,
+        Annotated[list[int], Field(fail_fast=True, min_length=1, max_length=64)] | None,
         Field(default=None, description="Only these, counted from 0."),
     ]
     heads: Annotated[
-        Annotated[list[int], Field(fail_fast=True, max_length=64)] | None,
+        Annotated[list[int], Field(fail_fast=True, min_length=1, max_length=64)] | None,
         Field(default=None, description="Only these, counted from 0."),
     ]
     norms: Annotated[bool, Field(default=False, description="Also the norms of the weighted values (Kobayashi 2020).")]
@@ -258,7 +279,9 @@ class Answers(BaseModel):
 
 
 class PictureRequest(Request):
-    """A picture, PNG or JPEG: base64 in JSON, or a file in a form."""
+    """A picture, PNG or JPEG: base64 in JSON, or a file in a form. Values of a form are texts."""
+
+    model_config = ConfigDict(strict=False)
 
     image: Annotated[str | bytes, Field(description="Base64 (or a data: address), or the file.")]
     model: ModelName

@@ -58,7 +58,8 @@ class TranslationRoute(NamedTuple):
         return json_response({"model": model.run.name, "source": source, "target": target, "translations": shown})
 
     def _model(self, body: schemas.TranslateRequest) -> ServedModel:
-        models, name, source, target = self.service.models, body.model, body.source, body.target
+        models, name = self.service.models, body.model
+        source, target = (code and (models.find_language(code) or code) for code in (body.source, body.target))
         if name is not None or (source is None and target is None):
             model = models.for_task(self.name, name)
             _check_pair(model, source, target)

@@ -289,6 +289,8 @@ class TranslateConfig(RunSection):
             return
         if self.tokenizer.shared:
             raise ValueError("tokenizer.shared: true given; with input: features only targets have a vocabulary")
+        if self.tokenizer.source is not None:
+            raise ValueError("tokenizer.source: given; with input: features sources have no vocabulary")
         if isinstance(self.data.valid, HeldOutPart) and len(self.data.corpora) > 1:
             raise ValueError("data.valid: a part of data.train given; with input: features data.train must be one list")
         if self.texts != "auto":

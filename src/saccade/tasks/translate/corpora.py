@@ -18,14 +18,9 @@ from saccade.data.store import Encode, Store, count_duplicates, prepare_store
 from saccade.data.text.corpus import BY_NAME, Corpus, Pair, PartOfPairs
 from saccade.data.text.sentences import tell_texts
 from saccade.data.text.tokenizer import (
-    MOST_CHARACTERS,
     SentencePiece,
     Vocabulary,
-    load_tokenizer,
     run_seeded,
-    sample_texts,
-    tokenizer_file_name,
-    train_tokenizer,
 )
 from saccade.errors import UserError
 from saccade.tasks import console as watch
@@ -98,50 +93,6 @@ def settle_texts(config: TranslateConfig, console: Console) -> TranslateConfig:
     texts = tell_texts(sources, have_languages=config.find_languages() is not None)
     watch.say(console, f"texts: {texts} ({SPLITTING[texts]})")
     return config.model_copy(update={"texts": texts})
-
-
-def load_tokenizers(config: TranslateConfig, folder: Path) -> Tokenizers:
-    """Load the tokenizers of a run; where sources are sounds, the target's alone, twice."""
-    loaded = [load_tokenizer(path) for path in _tokenizer_paths(config, folder)]
-    return loaded[0], loaded[-1]
-
-
-def _tokenizer_paths(config: TranslateConfig, folder: Path) -> list[Path]:
-    sides = ("source", "target") if config.features is None else ("target",)
-    return [folder / tokenizer_file_name(config.tokenizer.kind, f"tokenizer.{side}") for side in sides]
-
-
-def tokenizers(config: TranslateConfig, folder: Path, console: Console = QUIET) -> Tokenizers:
-    """Return the run's tokenizers if it has them; else learn them from the training text, and store them."""
-    paths = _tokenizer_paths(config, folder)
-    if all(path.exists() for path in paths):
-        return load_tokenizers(config, folder)
-    both = _learned_both(config, console)
-    for path, tokenizer in zip(reversed(paths), reversed(both), strict=False):
-        tokenizer.save(path)
-    return both
-
-
-def _learned_both(config: TranslateConfig, console: Console) -> Tokenizers:
-    if config.features is not None:
-        return (_learn_tokenizer(config, console, (1,), "targets"),) * 2
-    if config.tokenizer.shared:
-        return (_learn_tokenizer(config, console, (0, 1), "training text"),) * 2
-    return _learn_tokenizer(config, console, (0,), "sources"), _learn_tokenizer(config, console, (1,), "targets")
-
-
-def _learn_tokenizer(
-    config: TranslateConfig, console: Console, sides: tuple[int, ...], what: str
-) -> SentencePiece | Vocabulary:
-    section = config.tokenizer
-    texts = (pair[side] for pairs in training_corpora(config) for pair in pairs.pairs() for side in sides)
-    chosen = sample_texts(
-        watch.show_progress(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed
-    )
-    if len(chosen.texts) < chosen.num_seen:
-        console.print(f"The tokenizer learns from {len(chosen.texts):,} of {chosen.num_seen:,} texts, by chance.")
-    with watch.busy(console, f"learning a vocabulary of {section.vocabulary_size:,} ({section.kind}) from the {what}"):
-        return train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
 
 
 def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Console = QUIET) -> list[Store]:

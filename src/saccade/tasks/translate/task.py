@@ -28,6 +28,7 @@ from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
+from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers
 from saccade.tasks.translate.validation import Sources, Validator
 from saccade.training.precision import compute_dtype
 
@@ -41,7 +42,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     if config.features is not None:
         for held in held_out:
             sound.files_of(held.corpora[0], held.pairs)
-    both, root = sides(config, corpora.tokenizers(config, folder, console)), folder.parent / ".data"
+    both, root = sides(config, prepare_tokenizers(config, folder, console)), folder.parent / ".data"
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config, stores[: len(config.data.corpora)], held_out, console)
     network = model(config, both)
@@ -80,7 +81,7 @@ def _stores(config: TranslateConfig, both: Sides, root: Path, console: Console) 
 
 def load(config: TranslateConfig, folder: Path) -> Translator:
     """A trained run, ready to predict."""
-    both = sides(config, corpora.load_tokenizers(config, folder))
+    both = sides(config, load_tokenizers(config, folder))
     found = translator(config, load_trained(model(config, both), config, folder), both)
     return replace(found, aligning=chosen_head.load(folder))
 
