@@ -331,7 +331,7 @@ class Batcher:
         """Return the answers; if all rows fail together, they are tried one by one."""
         batch.current = rows
         try:
-            return rows[0].ticket.call(self.model, [row.ticket.items[row.index] for row in rows])
+            return rows[0].ticket.call(self.model, [row.ticket.items[row.number] for row in rows])
         except Exception as error:
             if len(rows) == 1:
                 return [_Failure(error)]
@@ -350,7 +350,7 @@ def measure(item: Any) -> int:
 def _store(rows: list[Row], answers: Sequence[Any]) -> list[Ticket]:
     """Store answers in their tickets; return the tickets that are complete, or have failed."""
     for row, answer in zip(rows, answers, strict=True):
-        row.ticket.answers[row.index] = answer
+        row.ticket.answers[row.number] = answer
     failed = [row.ticket for row, answer in zip(rows, answers, strict=True) if isinstance(answer, _Failure)]
     complete = [row.ticket for row in rows if len(row.ticket.answers) == len(row.ticket.items)]
     return list(dict.fromkeys([*failed, *complete]))

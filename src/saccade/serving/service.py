@@ -9,7 +9,6 @@ from typing import Any, final
 
 from saccade.errors import UserError
 from saccade.serving.batcher import QueueClosed, QueueFull
-from saccade.serving.waiting import ModelCall
 from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.origins import AllowedSites
 from saccade.serving.http.responses import Refusal, refuse
@@ -17,6 +16,7 @@ from saccade.serving.http.security import RETRY, Keys, Readiness
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.models import ModelSet, ServedModel
 from saccade.serving.settings import Settings
+from saccade.serving.waiting import ModelCall
 
 
 @final

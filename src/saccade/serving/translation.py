@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from saccade.data.text.corpus import clean
 from saccade.data.text.sentences import SentenceSpan, join, split, split_long
 from saccade.serving import work
-from saccade.serving.waiting import ModelCall
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
+from saccade.serving.waiting import ModelCall
 
 
 class TranslatedText(NamedTuple):

@@ -41,9 +41,9 @@ class Ticket:
     def split(self, costs: Sequence[int]) -> Iterator[Part]:
         """Group its items by what they cost: quick ones, and slow ones within a factor of four."""
         parts: dict[int, Part] = {}
-        for index, cost in enumerate(costs):
+        for number, cost in enumerate(costs):
             rank = 0 if cost <= QUICK_COST else 1 + (cost // QUICK_COST).bit_length() // 2
-            parts.setdefault(rank, Part(self, rank)).add(index, cost)
+            parts.setdefault(rank, Part(self, rank)).add(number, cost)
         return iter(parts.values())
 
 
@@ -55,28 +55,28 @@ class Part:
     ticket: Ticket
     rank: int
     cost: int = 0
-    items: deque[tuple[int, int]] = field(default_factory=deque)  # index and cost
+    items: deque[tuple[int, int]] = field(default_factory=deque)  # number in the ticket, and cost
 
     @property
     def kind(self) -> tuple[ModelCall, int]:
         """Items of equal kinds may be answered together."""
         return self.ticket.call, self.rank
 
-    def add(self, index: int, cost: int) -> None:
-        self.items.append((index, cost))
+    def add(self, number: int, cost: int) -> None:
+        self.items.append((number, cost))
         self.cost += cost
 
     def take(self) -> tuple[int, int]:
-        index, cost = self.items.popleft()
+        number, cost = self.items.popleft()
         self.cost -= cost
-        return index, cost
+        return number, cost
 
 
 class Row(NamedTuple):
     """An item of a ticket, in a batch, and what it was estimated to cost."""
 
     ticket: Ticket
-    index: int
+    number: int
     cost: int
 
 
@@ -144,8 +144,8 @@ class FairQueue:
             part = same[client].popleft()
             if rows and part.items[0][1] > left:
                 break
-            index, size = part.take()
-            rows.append(Row(part.ticket, index, size))
+            at, size = part.take()
+            rows.append(Row(part.ticket, at, size))
             left -= size
             self._served[client] += size
             self.costs[client] -= size

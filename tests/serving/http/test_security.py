@@ -203,7 +203,7 @@ def test_our_own_failures_are_said_without_the_text(capsys: pytest.CaptureFixtur
 
 def test_too_many_are_told_to_come_again() -> None:
     model, runs = slow()
-    with serving(runs, max_queue=2) as busy:
+    with serving(runs, max_queue=4) as busy:  # one client holds half of it
         threads = [threading.Thread(target=busy.post, args=("/translate",), kwargs=ASKED) for _ in range(3)]
         threads[0].start()
         assert model.begun.wait(30)
