@@ -23,7 +23,7 @@ from saccade.serving.waiting import QUICK_COST, FairQueue, ModelCall, Part, Row,
 
 BATCH_SECONDS = 0.5  # that a batch should take, as far as its cost tells
 FIRST_RATE = 10_000  # of cost a second, until it has been measured
-QUICK_SECONDS = 1.0  # a quick batch that takes longer was none, and goes on as a slow one
+QUICK_SECONDS = 2.0  # a quick batch that takes longer was none, and goes on as a slow one
 SLICE = 0.1  # seconds that a slow batch computes before another slow one, which had less, may
 SLOW_SHARE = 0.25  # of the time of quick batches, for slow ones
 MAX_SLOW = 3  # batches that are computed in turn; each has its state in memory

@@ -15,18 +15,18 @@ class FairShare:
 
     def __init__(self, most: int) -> None:
         self.most, self.total = most, 0
-        self._held = Counter[str]()
+        self.held = Counter[str]()
 
     def allows(self, client: str, size: int) -> bool:
         """Tell whether a client may take so much more."""
-        return not self.total or self._held[client] + size <= self.most - self.total
+        return not self.total or self.held[client] + size <= self.most - self.total
 
     def take(self, client: str, size: int) -> None:
         self.total += size
-        self._held[client] += size
+        self.held[client] += size
 
     def give_back(self, client: str, size: int) -> None:
         self.total -= size
-        self._held[client] -= size
-        if not self._held[client]:
-            del self._held[client]
+        self.held[client] -= size
+        if not self.held[client]:
+            del self.held[client]

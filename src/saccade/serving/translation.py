@@ -33,6 +33,7 @@ async def translate_texts(
 
     `is_split` splits texts into sentences, or leaves them whole; None: as the model's texts are.
     """
+    service.check_beam(model, texts, width=decoding.get("width"))
     parts = [_split(service, model, text, is_split) for text in texts]
     flat = [sentence.text for sentences in parts for sentence in sentences if clean(sentence.text)]
     call = ModelCall(work.align if aligned else work.translate, tuple(sorted(decoding.items())))
