@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, final
 
 from saccade.decoding.slices import Ended, supervised
 from saccade.serving.shares import FairShare
-from saccade.serving.waiting import QUICK_COST, FairQueue, ModelCall, Part, Row, Ticket
+from saccade.serving.waiting import FairQueue, ModelCall, Part, Row, Ticket
 
 BATCH_SECONDS = 0.5  # that a batch should take, as far as its cost tells
+LEAST_COST = 2048  # that a batch may have, however slow the model is
 FIRST_RATE = 10_000  # of cost a second, until it has been measured
 QUICK_SECONDS = 2.0  # a quick batch that takes longer was none, and goes on as a slow one
 SLICE = 0.1  # seconds that a slow batch computes before another slow one, which had less, may
@@ -179,7 +180,7 @@ class Batcher:
             raise QueueFull("late" if has_room else "full", min(MAX_RETRY, max(1, math.ceil(max(waits)))))
 
     def _queue_of(self, part: Part) -> FairQueue:
-        return self._slow if part.rank else self._quick
+        return self._slow if part.is_slow else self._quick
 
     def _withdraw(self, ticket: Ticket, parts: list[Part], size: int) -> None:
         with self.lock:
@@ -221,7 +222,7 @@ class Batcher:
     def _take(self, queue: FairQueue) -> _Batch:
         """Begin a batch with the next items of a queue (locked)."""
         is_slow = queue is self._slow
-        most = max(QUICK_COST, int(BATCH_SECONDS * self._rates[is_slow]))
+        most = max(LEAST_COST, int(BATCH_SECONDS * self._rates[is_slow]))
         rows = queue.take(self.max_items, most, self._slow_clients() if is_slow else ())
         batch = self._turn = _Batch(self, rows, is_slow=is_slow)
         self._running.append(batch)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
-QUICK_COST = 2048  # of an item; beyond it is slow work, which never shares a batch with quick work
+FIRST_RANK = 128  # the cost below which items have rank 0; each further rank reaches four times as far
+SLOW_RANK = 2
+SLOW_COST = 512  # from which an item is slow: that of SLOW_RANK
 
 
 class ModelCall(NamedTuple):
@@ -39,10 +42,10 @@ class Ticket:
     is_gone: bool = False  # nobody waits for it any more
 
     def split(self, costs: Sequence[int]) -> Iterator[Part]:
-        """Group its items by what they cost: quick ones, and slow ones within a factor of four."""
+        """Group its items by what they cost, within a factor of four."""
         parts: dict[int, Part] = {}
         for number, cost in enumerate(costs):
-            rank = 0 if cost <= QUICK_COST else 1 + (cost // QUICK_COST).bit_length() // 2
+            rank = ((cost // FIRST_RANK).bit_length() + 1) // 2
             parts.setdefault(rank, Part(self, rank)).add(number, cost)
         return iter(parts.values())
 
@@ -50,12 +53,16 @@ class Ticket:
 @final
 @dataclass(eq=False)
 class Part:
-    """Items of a ticket that cost about the same; `rank` 0 are the quick ones."""
+    """Items of a ticket that cost about the same: within a factor of four, but for the cheapest, of `rank` 0."""
 
     ticket: Ticket
     rank: int
     cost: int = 0
     items: deque[tuple[int, int]] = field(default_factory=deque)  # number in the ticket, and cost
+
+    @property
+    def is_slow(self) -> bool:
+        return self.rank >= SLOW_RANK
 
     @property
     def kind(self) -> tuple[ModelCall, int]:
@@ -66,10 +73,10 @@ class Part:
         self.items.append((number, cost))
         self.cost += cost
 
-    def take(self) -> tuple[int, int]:
+    def take(self) -> Row:
         number, cost = self.items.popleft()
         self.cost -= cost
-        return number, cost
+        return Row(self.ticket, number, cost)
 
 
 class Row(NamedTuple):
@@ -85,13 +92,12 @@ class FairQueue:
     """Parts of tickets. The client that was served least is next; of what one client asked, each ticket in turn.
 
     How much a client was served is counted in costs (start-time fair queueing, Goyal 1996): one that has just come
-    starts where the one that is served now stands.
+    starts where the one that is served now stands. The room of a batch is divided equally, first among clients.
     """
 
     def __init__(self) -> None:
         self.num_items = 0
-        self.since = 0.0  # when it was empty for the last time
-        self.costs = Counter[str]()  # of what waits, by client
+        self.since = 0.0  # when it was empty, or something was taken, for the last time
         self._parts: dict[str, list[Part]] = {}
         self._served: dict[str, float] = {}
         self._clock = 0.0
@@ -99,29 +105,27 @@ class FairQueue:
     @property
     def oldest(self) -> float:
         """When the oldest ticket came; infinity if there is none."""
-        return min((part.ticket.arrived for parts in self._parts.values() for part in parts), default=float("inf"))
+        return min((part.ticket.arrived for parts in self._parts.values() for part in parts), default=math.inf)
 
     def add(self, part: Part) -> None:
         if not self.num_items:
             self.since = part.ticket.arrived
-        client = part.ticket.client
-        self._parts.setdefault(client, []).append(part)
-        self._served.setdefault(client, self._clock)
+        self._parts.setdefault(part.ticket.client, []).append(part)
+        self._served.setdefault(part.ticket.client, self._clock)
         self.num_items += len(part.items)
-        self.costs[client] += part.cost
 
     def remove(self, part: Part) -> None:
         """Remove what is left of a part."""
         client = part.ticket.client
         if part.items:
             self.num_items -= len(part.items)
-            self.costs[client] -= part.cost
             self._keep(client, [other for other in self._parts[client] if other is not part])
 
     def cost_before(self, client: str, cost: int) -> int:
         """Return the cost of what will be served before something new of this client, if nothing else comes."""
-        own = self.costs[client] + cost
-        return sum(min(other, own) for name, other in self.costs.items() if name != client) + self.costs[client]
+        own = sum(min(part.cost, cost) for part in self._parts.get(client, ()))
+        others = (parts for name, parts in self._parts.items() if name != client)
+        return own + sum(min(sum(part.cost for part in parts), own + cost) for parts in others)
 
     def has_any(self, without: Collection[str] = ()) -> bool:
         """Tell whether a client waits that is not in `without`."""
@@ -132,11 +136,12 @@ class FairQueue:
         first = min((client for client in self._parts if client not in without), key=self._served.__getitem__)
         kind, self._clock = self._parts[first][0].kind, self._served[first]
         same = {
-            client: deque(part for part in parts if part.kind == kind)
+            client: found
             for client, parts in self._parts.items()
-            if client not in without
+            if client not in without and (found := deque(part for part in parts if part.kind == kind))
         }
-        order = [(self._served[client], number, client) for number, client in enumerate(same) if same[client]]
+        rooms = {client: _Room(cost / len(same), len(parts)) for client, parts in same.items()}
+        order = [(self._served[client], number, client) for number, client in enumerate(same)]
         heapq.heapify(order)
         rows, left = list[Row](), cost
         while order and len(rows) < num_items:
@@ -144,13 +149,12 @@ class FairQueue:
             part = same[client].popleft()
             if rows and part.items[0][1] > left:
                 break
-            at, size = part.take()
-            rows.append(Row(part.ticket, at, size))
-            left -= size
-            self._served[client] += size
-            self.costs[client] -= size
-            if part.items:
-                same[client].append(part)
+            if rooms[client].admits(part):
+                rows.append(part.take())
+                left -= rows[-1].cost
+                self._served[client] += rows[-1].cost
+                if part.items:
+                    same[client].append(part)
             if same[client]:
                 heapq.heappush(order, (self._served[client], number, client))
         self.num_items -= len(rows)
@@ -166,4 +170,22 @@ class FairQueue:
         if parts:
             self._parts[client] = parts
         else:
-            del self._parts[client], self._served[client], self.costs[client]
+            del self._parts[client], self._served[client]
+
+
+@final
+class _Room:
+    """What a client may take of a batch: an equal share for each of its tickets, or at least its first item."""
+
+    def __init__(self, cost: float, num_parts: int) -> None:
+        self._cost, self._share = cost, cost / num_parts
+        self._taken, self._total = Counter[Part](), 0
+
+    def admits(self, part: Part) -> bool:
+        """Tell whether the next item of a part has room, and count it."""
+        cost, taken = part.items[0][1], self._taken[part]
+        if (taken and taken + cost > self._share) or (self._total and self._total + cost > self._cost):
+            return False
+        self._taken[part] += cost
+        self._total += cost
+        return True
