@@ -188,10 +188,11 @@ def test_the_reading_path_of_a_training_step_exists() -> None:
 
 
 ABOVE_TASKS = ("runs", "serving", "lab", "bench", "cli")
-# Strings that are spelled like a task's name and are something else.
+# Strings that are spelled like a task's name and no question which task it is.
 OTHER_MEANINGS = {
     "serving/html/tree.py": {"translate"},  # HTML's attribute translate="no"
-    "cli/bench.py": {"glimpse"},  # the name of a benchmark: saccade bench glimpse
+    "bench/repeat/cases.py": {"classify", "tag", "caption", "glimpse"},  # configs, which name their task
+    "cli/bench/__init__.py": {"glimpse"},  # the name of a benchmark: saccade bench glimpse
 }
 # A task's own module may be imported by benchmarks and experiments that are about it; all others ask `TASKS`.
 MAY_IMPORT_TASKS = ("lab", "bench", "cli/bench")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,24 @@ def replace_file(path: Path) -> Iterator[Path]:
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def create_folder(path: Path) -> Iterator[Path]:
+    """Give a draft's path to fill: it becomes the new folder `path` when the block ends well, else it is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
+    try:
+        yield draft
+        mask = _umask()
+        for file in filter(Path.is_file, draft.rglob("*")):
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
+            file.chmod(0o666 & ~mask)
+        draft.chmod(0o777 & ~mask)
+        draft.rename(path)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 @contextmanager

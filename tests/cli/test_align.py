@@ -17,8 +17,8 @@ from typer.testing import CliRunner, Result
 import hand_made
 from hand_made import GivenAttention
 from runs import WORDS, make_run
-from saccade.cli import align as align_command
 from saccade.cli import app
+from saccade.cli.looking import align as align_command
 from saccade.data.sound.mel import Mel
 from saccade.data.sound.recordings import Sounds
 from saccade.data.text.corpus import Pair

@@ -14,7 +14,7 @@ import saccade
 from runs import make_run
 from saccade.cli import app
 from saccade.cli import look as commands
-from saccade.cli.show import LookOutput
+from saccade.cli.looking.show import LookOutput
 from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 from saccade.inspection.insight import Head, Insight

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from saccade.data.batches import bucket_pairs, collate_pairs, decoder_input
 from saccade.data.grouping import group_by_length, split_by_budget
-from saccade.data.store import Store, count_duplicates, prepare_store
+from saccade.data.store import SideLimit, Store, count_duplicates, prepare_store
 from saccade.data.text.corpus import Corpus, Pair
 from saccade.data.text.tokenizer import END, PAD, START, train_tokenizer
 from saccade.errors import UserError
@@ -36,7 +36,7 @@ def store_of(folder: Path, pairs: list[Pair], *, max_length: int = 50, version: 
         [file],
         encode=(numbers, numbers),
         identity={"version": version},
-        max_length=max_length,
+        limits=(SideLimit(max_length),) * 2,
     )
 
 
@@ -51,8 +51,8 @@ def test_a_store_holds_what_was_encoded(tmp_path: Path) -> None:
     store = store_of(tmp_path, pairs)
     assert [store.source[i].tolist() for i in range(len(store))] == [[5, 6], [10]]
     assert [store.target[i].tolist() for i in range(len(store))] == [[7], [11, 12, 13]]
-    assert store.left_out == {"blank": 1, "too long": 1}
-    assert store.first_left_out == {"blank": (1, 0), "too long": (2, 0)}
+    assert store.left_out == {"blank": 1, "too long (source)": 1, "too long (target)": 0}
+    assert store.first_left_out == {"blank": (1, 0), "too long (source)": (2, 0)}
 
 
 def test_batches_are_gathered_from_several_stores(tmp_path: Path) -> None:
@@ -65,9 +65,26 @@ def test_batches_are_gathered_from_several_stores(tmp_path: Path) -> None:
             assert torch.equal(one, other)
 
 
+def test_a_side_may_be_cut_while_the_other_is_dropped(tmp_path: Path) -> None:
+    pairs = [Pair("1 2 3 4", "1 2"), Pair("1", "1 2 3"), Pair("1 2", "1"), Pair("1 2 3", "1 2 3")]
+    (file := tmp_path / "pairs").write_text("x", encoding="utf-8")
+
+    def store(source: SideLimit, target: SideLimit) -> Store:
+        limits, encode = (source, target), (numbers, numbers)
+        return prepare_store(tmp_path, lambda: pairs, [file], encode=encode, identity={}, limits=limits)
+
+    cut = store(SideLimit(3, is_cut=True), SideLimit(2))
+    assert [row.tolist() for row in map(cut.source.__getitem__, range(2))] == [[1, 2, 3], [1, 2]]
+    assert (cut.num_cut, cut.left_out["too long (target)"], cut.left_out["too long (source)"]) == ((1, 0), 2, 0)
+    both = store(SideLimit(2, is_cut=True), SideLimit(1, is_cut=True))
+    assert [row.tolist() for row in map(both.target.__getitem__, range(4))] == [[1]] * 4
+    assert both.num_cut == (2, 3)
+    assert store(SideLimit(3), SideLimit(2)).num_cut == (0, 0)  # another limit is another store
+
+
 def test_the_first_that_is_left_out_is_known_with_its_side(tmp_path: Path) -> None:
     pairs = [Pair("5", "6"), Pair("5", "9 " * 51), Pair("5", ""), Pair("", "")]
-    assert store_of(tmp_path, pairs).first_left_out == {"too long": (1, 1), "blank": (2, 1)}
+    assert store_of(tmp_path, pairs).first_left_out == {"too long (target)": (1, 1), "blank": (2, 1)}
 
 
 def test_pairs_that_were_seen_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +119,9 @@ def test_an_interrupted_store_leaves_nothing_behind(tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_text("x", encoding="utf-8")
     with pytest.raises(KeyboardInterrupt):
-        prepare_store(tmp_path / "stores", broken, [file], encode=(numbers, numbers), identity={}, max_length=9)
+        prepare_store(
+            tmp_path / "stores", broken, [file], encode=(numbers, numbers), identity={}, limits=(SideLimit(9),) * 2
+        )
     assert list((tmp_path / "stores").iterdir()) == []
 
 
@@ -210,7 +229,9 @@ def test_multi30k_batches_are_mostly_real(tmp_path: Path) -> None:
     corpus = Corpus(source, target)
     tokenizer = train_tokenizer("words", (text for pair in corpus.pairs() for text in pair), 6000)
     encode = (tokenizer.encode, tokenizer.encode)
-    store = prepare_store(tmp_path, corpus.pairs, corpus.files(), encode=encode, identity={}, max_length=100)
+    store = prepare_store(
+        tmp_path, corpus.pairs, corpus.files(), encode=encode, identity={}, limits=(SideLimit(100),) * 2
+    )
     assert len(store) == 29_000
     assert bucket_pairs(store, tokens_per_batch=2048, seed=1).real_share() >= 0.975
     assert bucket_pairs(store, tokens_per_batch=4096, seed=1).real_share() >= 0.965

@@ -10,7 +10,7 @@ import torch
 
 from saccade.data import packing
 from saccade.data.packing import IGNORED, PackedBatch
-from saccade.data.store import Store, prepare_store
+from saccade.data.store import SideLimit, Store, prepare_store
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import END, START
 from saccade.errors import UserError
@@ -27,7 +27,9 @@ def store(folder: Path, name: str, count: int, seed: int) -> Store:
     def encode(text: str) -> list[int]:
         return [int(word) for word in text.split()]
 
-    return prepare_store(folder / ".data", lambda: pairs, [path], encode=(encode, encode), identity={}, max_length=50)
+    return prepare_store(
+        folder / ".data", lambda: pairs, [path], encode=(encode, encode), identity={}, limits=(SideLimit(50),) * 2
+    )
 
 
 def unpacked(batch: PackedBatch) -> list[tuple[list[int], list[int], list[int]]]:

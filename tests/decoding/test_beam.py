@@ -110,7 +110,7 @@ def test_what_never_ends_is_cut_at_the_maximum_length() -> None:
         for hypotheses in beam_search(model, *sources(3, 4), options):
             assert len({tuple(hypothesis.ids) for hypothesis in hypotheses}) == width
             for hypothesis in hypotheses:
-                assert not hypothesis.ended
+                assert hypothesis.cut == "length"
                 assert len(hypothesis.ids) == len(hypothesis.log_probabilities) == 9
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,15 +16,21 @@ from saccade.runs.progress import TrainingBar
 from saccade.training.checkpoints import Progress
 
 
-def said(folder: Path, scores: list[float], name: str = "bleu") -> list[str]:
-    """Return what is said about still scores after these validations."""
+def reported(folder: Path, validations: list[dict[str, float]]) -> list[str]:
+    """Return the lines that a run says at these validations."""
     options = SimpleNamespace(max_steps=100, device=torch.device("cpu"))
     trainer: Any = SimpleNamespace(options=options, progress=Progress(), folder=folder)
     text = io.StringIO()
     bar = TrainingBar(Console(file=text, width=200), trainer, unit="tokens", tensorboard=False)
-    for step, score in enumerate(scores, 1):
-        bar.report(Progress(step=step), {"score": score, f"valid_{name}": abs(score), "valid_loss": 1.0})
-    return [line for line in text.getvalue().splitlines() if "validations" in line]
+    for step, measured in enumerate(validations, 1):
+        bar.report(Progress(step=step), {**measured, "valid_loss": 1.0})
+    return text.getvalue().splitlines()
+
+
+def said(folder: Path, scores: list[float], name: str = "bleu") -> list[str]:
+    """Return what is said about still scores after these validations."""
+    lines = reported(folder, [{"score": score, f"valid_{name}": abs(score)} for score in scores])
+    return [line for line in lines if "validations" in line]
 
 
 STILL = "BLEU 0.00 at each of the last 4 validations: it can't tell them apart (training.metric); "
@@ -41,3 +48,16 @@ def test_how_it_is_said_and_that_perfect_scores_may_stay(tmp_path: Path) -> None
     assert said(tmp_path, [0.0] * 4) == [f"{STILL}the loss decides which is best."]
     assert said(tmp_path, [100.0] * 4) == []
     assert said(tmp_path, [-0.0] * 4, "wer") == []
+
+
+def test_outputs_that_were_cut_are_counted_below_the_scores_and_in_the_log(tmp_path: Path) -> None:
+    whole: dict[str, float] = {"score": 2.0, "valid_bleu": 2.0, "num_outputs": 1500}
+    lines = reported(tmp_path, [{**whole, "cut_max_rounds": 12, "cut_max_length_factor": 194}, whole])
+    assert lines == [
+        "step 1: BLEU 2.00, loss 1.00",
+        "194 of 1,500 outputs reached their greatest length: decoding.max_length_factor",
+        "12 of 1,500 outputs were cut where they went in circles: decoding.max_rounds",
+        "step 2: BLEU 2.00, loss 1.00",
+    ]
+    rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text("utf-8").splitlines()]
+    assert [row.get("cut_max_length_factor") for row in rows] == [194, None]

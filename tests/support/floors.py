@@ -11,6 +11,7 @@ FLOORS = [
     {"decoding", "inspection", "training"},
     {"config"},
     {"tasks"},
+    {"export"},
     {"runs"},
     {"serving", "lab", "bench", "cli"},
     {"__main__"},

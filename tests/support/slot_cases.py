@@ -52,7 +52,7 @@ def work_of(sources: list[Tensor], prefixes: Sequence[Sequence[int]] = ()) -> De
 def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
     assert len(found) == len(expected)
     for mine, theirs in zip(found, expected, strict=True):
-        assert [(one.ids, one.ended) for one in mine] == [(one.ids, one.ended) for one in theirs]
+        assert [(one.ids, one.cut) for one in mine] == [(one.ids, one.cut) for one in theirs]
         for one, other in zip(mine, theirs, strict=True):
             assert one.score == pytest.approx(other.score, abs=1e-4)
             assert one.log_probabilities == pytest.approx(other.log_probabilities, abs=1e-4)

@@ -21,6 +21,7 @@ COMMANDS = {  # each in the file of its name, in the order of the help
     "predict": "Answer each line or file of the input, in order.",
     "evaluate": "Score a model on a test set: BLEU and chrF, exact matches, accuracy, F1, word errors.",
     "look": "Show the attention of a model: the words, or the parts of a picture, that it read.",
+    "export": "Write a model for another engine, and prove that it answers the same there.",
     "serve": "Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1.",
     "bench": "Measure saccade and other toolkits in one run.",
     "lab": "Run an experiment, or prepare its data.",

@@ -16,6 +16,10 @@ from saccade.cli.flags import (
     Device,
     Ensemble,
     LengthPenalty,
+    MaxLength,
+    MaxLengthExtra,
+    MaxLengthFactor,
+    MaxRounds,
     NoRepeat,
     RunFolder,
     Threads,
@@ -36,6 +40,10 @@ class ScoringFlags:
 
     width: Beam = None
     length_penalty: LengthPenalty = None
+    max_length: MaxLength = None
+    max_length_factor: MaxLengthFactor = None
+    max_length_extra: MaxLengthExtra = None
+    max_rounds: MaxRounds = None
     no_repeat_ngram: NoRepeat = None
     threshold: Annotated[
         float | None, typer.Option(min=0, max=1, help="Give every label with at least this probability.")

@@ -20,6 +20,19 @@ Beam = Annotated[
 LengthPenalty = Annotated[
     float | None, typer.Option(min=0, help="Length penalty; 0 ranks by log p alone. (default: the run's)")
 ]
+MaxLength = Annotated[int | None, typer.Option(min=1, help="The most tokens of an output, with </s>.")]
+MaxLengthFactor = Annotated[
+    float | None, typer.Option(help="The most tokens of an output for each source token. (default: the run's)")
+]
+MaxLengthExtra = Annotated[
+    int | None, typer.Option(min=0, help="So many more tokens, whatever the source. (default: the run's)")
+]
+MaxRounds = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="Cut an output that goes round the same tokens more often (0: never). (default: the run's)"
+    ),
+]
 NoRepeat = Annotated[int | None, typer.Option(min=0, help="Never repeat an n-gram of this size (0: off).")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Number of CPU threads. (default: the cores)")]
 Device = Annotated[

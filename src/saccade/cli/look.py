@@ -11,10 +11,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from saccade.cli import align, terminal, trust
-from saccade.cli.align import AlignJob
+from saccade.cli import terminal
 from saccade.cli.flags import RunFolder, group_flags, options_given
-from saccade.cli.show import LookOutput
+from saccade.cli.looking import align, trust
+from saccade.cli.looking.align import AlignJob
+from saccade.cli.looking.show import LookOutput
 from saccade.data.text import corpus
 from saccade.errors import UserError
 from saccade.inspection.align.links import SYMMETRIZERS

@@ -18,6 +18,10 @@ from saccade.cli.flags import (
     Device,
     Ensemble,
     LengthPenalty,
+    MaxLength,
+    MaxLengthExtra,
+    MaxLengthFactor,
+    MaxRounds,
     NoRepeat,
     RunFolder,
     Threads,
@@ -30,6 +34,7 @@ from saccade.data.text import corpus
 from saccade.errors import UserError
 from saccade.runs.load import load_run
 from saccade.tasks.base import Predictor, Result
+from saccade.tasks.cuts import CutCounts
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,10 @@ class SearchFlags:
     num_best: Annotated[int | None, typer.Option(min=1, help="Number of outputs for each line; needs --json.")] = None
     length_penalty: LengthPenalty = None
     min_length: Annotated[int | None, typer.Option(min=0, help="The fewest tokens of an output.")] = None
-    max_length: Annotated[int | None, typer.Option(min=1, help="The most tokens of an output, with </s>.")] = None
+    max_length: MaxLength = None
+    max_length_factor: MaxLengthFactor = None
+    max_length_extra: MaxLengthExtra = None
+    max_rounds: MaxRounds = None
     no_repeat_ngram: NoRepeat = None
 
 
@@ -130,7 +138,10 @@ def predict(
     is_typed = source is None and sys.stdin.isatty()  # somebody waits for an answer to each line
     if is_typed and "window" in allowed:
         options["window"] = 1
-    found = predictor.stream(predictor.read(source), **options)
+    found, cuts = predictor.stream(predictor.read(source), **options), None
+    if (most := predictor.traits.max_length) is not None:
+        cuts = CutCounts(options.get("max_length", most))
+        found = cuts.watch(found)
     watched: Iterator[Result] = terminal.count_outputs(
         found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty()
     )
@@ -141,6 +152,8 @@ def predict(
             typer.echo(json.dumps(best.plain(), ensure_ascii=False) if as_json else _line(best, in_folder))
             if evidence.attention and not as_json:
                 best.show(console)
+    for line in cuts.describe() if cuts is not None else ():
+        typer.echo(f"saccade: {line}", err=True)
 
 
 def _line(result: Result, in_folder: bool) -> str:

@@ -46,7 +46,7 @@ class TransformerFields(Section):
     num_layers: Positive = 2
     attention_dropout: Share = 0.0
     activation_dropout: Share = 0.0
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     norm: Literal["pre", "post"] = "pre"
     positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
     window: Positive | None = Field(default=None, description="Steps that self-attention sees to either side.")

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from saccade.data.text.corpus import Pair
 
-FORMAT = 3  # raise it, and every store is made again
+FORMAT = 4  # raise it, and every store is made again
 BUFFERED_BYTES = 1 << 22
 A_DAY = 86_400.0
 HASHES_AT_ONCE = 1 << 20
@@ -81,12 +81,20 @@ class RaggedWriter:
             file.close()
 
 
+class SideLimit(NamedTuple):
+    """The most steps of a side. A longer one is cut to its first steps, or its pair is left out."""
+
+    most: int
+    is_cut: bool = False
+
+
 @final
 @dataclass(frozen=True)
 class Store:
     """Both sides of a corpus, a hash of each pair's text, and which pairs were left out.
 
-    `left_out` counts them by reason; `first_left_out` has the (row, side) of the first for each reason.
+    `left_out` counts them by reason; `first_left_out` has the (row, side) of the first for each reason. `num_cut` has
+    the number of cut sources, and of cut targets.
     """
 
     source: Ragged
@@ -95,6 +103,7 @@ class Store:
     left_out: dict[str, int]
     first_left_out: dict[str, tuple[int, int]]
     key: str  # a hash of everything it was made from
+    num_cut: tuple[int, int] = (0, 0)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -102,6 +111,8 @@ class Store:
 
 Encode = Callable[[str], Sequence[int]]
 Measure = Callable[[Sequence[int]], int]
+Limits = tuple[SideLimit, SideLimit]  # of sources and of targets
+TOO_LONG = ("too long (source)", "too long (target)")
 
 
 def prepare_store(
@@ -111,16 +122,16 @@ def prepare_store(
     *,
     encode: tuple[Encode, Encode],
     identity: dict[str, Any],
-    max_length: int,
+    limits: Limits,
     measure: Measure = len,
 ) -> Store:
     """Return the store of these files under `root`, made now or found; `identity` has all else its ids depend on.
 
-    Pairs with a blank side or more than `max_length` steps on a side are left out and counted; `measure` returns the
-    number of steps of a source.
+    Pairs with a blank side or a side beyond its limit are left out and counted, or cut; `measure` returns the number of
+    steps of a source.
     """
-    key = content_hash(files, {**identity, "max_length": max_length, "format": FORMAT})
-    return _open_store(make_once(root, key, lambda folder: _write(folder, pairs(), encode, (measure, len), max_length)))
+    key = content_hash(files, {**identity, "limits": limits, "format": FORMAT})
+    return _open_store(make_once(root, key, lambda folder: _write(folder, pairs(), encode, (measure, len), limits)))
 
 
 def make_once(root: Path, key: str, write: Callable[[Path], None]) -> Path:
@@ -170,13 +181,14 @@ def _open_store(folder: Path) -> Store:
     stored = json.loads((folder / "meta.json").read_text("utf-8"))
     first = {reason: (row, side) for reason, (row, side) in stored["first_left_out"].items()}
     sides = Ragged(folder, "source"), Ragged(folder, "target")
-    return Store(*sides, _map_file(folder / "pairs.hashes", np.uint64), stored["left_out"], first, folder.name)
+    hashes, num_cut = _map_file(folder / "pairs.hashes", np.uint64), tuple(stored["num_cut"])
+    return Store(*sides, hashes, stored["left_out"], first, folder.name, num_cut)
 
 
 def _write(
-    folder: Path, pairs: Iterable[Pair], encode: Iterable[Encode], measure: Iterable[Measure], max_length: int
+    folder: Path, pairs: Iterable[Pair], encode: Iterable[Encode], measure: Iterable[Measure], limits: Limits
 ) -> None:
-    left_out = {"blank": 0, "too long": 0}
+    left_out, num_cut = dict.fromkeys(("blank", *TOO_LONG), 0), [0, 0]
     first: dict[str, tuple[int, int]] = {}
     with ExitStack() as stack:
         sides = [stack.enter_context(RaggedWriter(folder, name)) for name in ("source", "target")]
@@ -184,23 +196,26 @@ def _write(
         for row, pair in enumerate(pairs):
             ids = [encode_side(text) for encode_side, text in zip(encode, pair, strict=True)]
             lengths = [measure_side(side) for measure_side, side in zip(measure, ids, strict=True)]
-            if problem := _problem(pair, lengths, max_length):
+            long = [length > limit.most for length, limit in zip(lengths, limits, strict=True)]
+            if problem := _problem(pair, long, limits):
                 reason, side = problem
                 left_out[reason] += 1
                 first.setdefault(reason, (row, side))
                 continue
             hashes.write(hash_pair(pair))
-            for writer, tokens in zip(sides, ids, strict=True):
-                writer.add(tokens)
-    (folder / "meta.json").write_text(json.dumps({"left_out": left_out, "first_left_out": first}), "utf-8")
+            for side, writer in enumerate(sides):
+                num_cut[side] += long[side]
+                writer.add(ids[side][: limits[side].most] if long[side] else ids[side])
+    counts = {"left_out": left_out, "first_left_out": first, "num_cut": num_cut}
+    (folder / "meta.json").write_text(json.dumps(counts), "utf-8")
 
 
-def _problem(pair: Pair, lengths: Sequence[int], max_length: int) -> tuple[str, int] | None:
+def _problem(pair: Pair, long: Sequence[bool], limits: Limits) -> tuple[str, int] | None:
     """Return why a pair is left out, and by which side, or None."""
     if "" in pair:
         return "blank", pair.index("")
-    long = [side for side, length in enumerate(lengths) if length > max_length]
-    return ("too long", long[0]) if long else None
+    wrong = [side for side, limit in enumerate(limits) if long[side] and not limit.is_cut]
+    return (TOO_LONG[wrong[0]], wrong[0]) if wrong else None
 
 
 def _map_file(path: Path, dtype: Any) -> NDArray[Any]:

@@ -5,7 +5,7 @@ from saccade.decoding.continuous.engine import DecodingEngine
 from saccade.decoding.continuous.scheduler import DecodingWork
 from saccade.decoding.ensemble import Ensemble
 from saccade.decoding.greedy import greedy
-from saccade.decoding.options import DecodingOptions, Hypothesis
+from saccade.decoding.options import Cut, DecodingOptions, Hypothesis
 from saccade.decoding.sampling import SamplingOptions, sample
 from saccade.decoding.search import OPTION_NAMES, choose_options, count_steps, search
 from saccade.decoding.stepper import DecoderState, Started, Stepper
@@ -13,6 +13,7 @@ from saccade.decoding.stepper import DecoderState, Started, Stepper
 __all__ = [
     "OPTION_NAMES",
     "BeamOptions",
+    "Cut",
     "DecoderState",
     "DecodingEngine",
     "DecodingOptions",

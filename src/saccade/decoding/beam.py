@@ -22,7 +22,7 @@ from torch import Tensor
 from saccade.data.text.tokenizer import END, START
 from saccade.decoding.constraints import Constraints, constrain
 from saccade.decoding.greedy import greedy
-from saccade.decoding.options import DecodingOptions, Hypothesis, check_at_least
+from saccade.decoding.options import Cut, DecodingOptions, Hypothesis, check_at_least
 from saccade.decoding.slices import Tick
 from saccade.decoding.stepper import Stepper
 from saccade.errors import UserError
@@ -82,13 +82,13 @@ class BeamResults:
 
     def finish(self, ids: list[int], log_probabilities: list[float]) -> None:
         """Add a hypothesis that ended; the best `num_best` stay."""
-        heapq.heappush(self.finished, self.options.hypothesis(ids, log_probabilities, ended=True))
+        heapq.heappush(self.finished, self.options.hypothesis(ids, log_probabilities))
         if len(self.finished) > self.options.num_best:
             heapq.heappop(self.finished)
 
-    def cut_off(self, ids: list[int], log_probabilities: list[float]) -> None:
+    def cut_off(self, ids: list[int], log_probabilities: list[float], cut: Cut) -> None:
         """Add a hypothesis that didn't end."""
-        self.cut.append(self.options.hypothesis(ids, log_probabilities, ended=False))
+        self.cut.append(self.options.hypothesis(ids, log_probabilities, cut))
 
     @property
     def needs_more(self) -> bool:
@@ -114,7 +114,7 @@ def rank_hypotheses(finished: list[Hypothesis], cut: list[Hypothesis], num_best:
         return finished or cut
     distinct = {tuple(one.ids): one for one in sorted(cut)}.values()  # two loops may be cut to the same
     found = sorted(finished, reverse=True) + sorted(distinct, reverse=True)
-    return found[:num_best] or [Hypothesis(-math.inf, [], [], ended=False)]
+    return found[:num_best] or [Hypothesis(-math.inf, [], [], "length")]
 
 
 @final
@@ -200,8 +200,8 @@ def _cut_loops(beam: _Beam) -> _Beam:
 
 def _cut_off(beam: _Beam, row: Tensor, hypothesis: Tensor) -> None:
     for index, (ids, steps) in zip(row.tolist(), beam.outputs(row, hypothesis), strict=True):
-        kept = beam.constraints.kept(index, ids)
-        beam.sentences[index].cut_off(ids[:kept], steps[:kept])
+        kept, cut = beam.constraints.cut(index, ids)
+        beam.sentences[index].cut_off(ids[:kept], steps[:kept], cut)
 
 
 def _drop_done(beam: _Beam, parent_BN: Tensor) -> _Beam:

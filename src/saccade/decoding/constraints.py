@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.data.text.tokenizer import END, PAD, START, UNKNOWN
-from saccade.decoding.options import DecodingOptions
+from saccade.decoding.options import Cut, DecodingOptions
 from saccade.errors import UserError
 
 LONGEST_BLOCK = 16  # ids; longer refrains are rare, and end at the maximum length
@@ -64,11 +64,15 @@ class Constraints:
                 looping_N &= self.guarded_B.repeat_interleave(len(ids_NT) // len(self.guarded_B))
         return looping_N
 
-    def kept(self, sentence: int, ids: Sequence[int]) -> int:
-        """Count the ids to keep of an output that didn't end: if it ends in a loop, that is cut."""
+    def cut(self, sentence: int, ids: Sequence[int]) -> tuple[int, Cut]:
+        """Count the ids to keep of an output that didn't end, and say why: if it ends in a loop, that is cut.
+
+        Below its limit it is cut without a loop of its own where loops took all other places of the beam.
+        """
         kept = before_loop(ids, self.options.max_rounds)
-        is_cut = kept < len(ids) and (len(ids) >= LONGEST_LOOP or bool(self.guarded_B[sentence]))
-        return kept if is_cut else len(ids)
+        if kept < len(ids) and (len(ids) >= LONGEST_LOOP or bool(self.guarded_B[sentence])):
+            return kept, "loop"
+        return len(ids), "length" if len(ids) >= self.limit_B[sentence] else "loop"
 
 
 def constrain(

@@ -103,6 +103,6 @@ def _outputs(rows: _Rows) -> list[tuple[int, Hypothesis]]:
     found = []
     for row, (number, ids, steps, length) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
         ended = ids[length - 1] == END
-        kept = length if ended else rows.constraints.kept(row, ids[:length])
-        found.append((number, options.hypothesis(ids[: kept - ended], steps[:kept], ended=ended)))
+        kept, cut = (length, None) if ended else rows.constraints.cut(row, ids[:length])
+        found.append((number, options.hypothesis(ids[: kept - ended], steps[:kept], cut)))
     return found

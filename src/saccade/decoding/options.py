@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from saccade.errors import UserError
 
 MOST_PENALTY = 100  # more is beyond what floats hold
+
+
+Cut = Literal["length", "loop"]  # why an output has no end: it reached its greatest length, or went in circles
 
 
 class Hypothesis(NamedTuple):
@@ -17,16 +20,20 @@ class Hypothesis(NamedTuple):
     score: float
     ids: list[int]
     log_probabilities: list[float]
-    ended: bool = True
+    cut: Cut | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.cut is None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingOptions:
     """Limits and scores.
 
-    An output has at most `max_length_factor` ids per source id plus ten, and never more than `max_length`, </s>
-    included. `no_repeat_ngram` n: no n ids in a row are written twice (Paulus 2018, section 2.5); 0 allows it.
-    `max_rounds`: an output that goes round the same few ids more often is cut there; 0 never does.
+    An output has at most `max_length_factor` ids per source id plus `max_length_extra`, and never more than
+    `max_length`, </s> included. `no_repeat_ngram` n: no n ids in a row are written twice (Paulus 2018, section 2.5);
+    0 allows it. `max_rounds`: an output that goes round the same few ids more often is cut there; 0 never does.
     `writes_unknown`: <unk> may be written, where the tokenizer knows such a thing.
     """
 
@@ -35,12 +42,14 @@ class DecodingOptions:
     min_length: int = 0
     max_length: int = 4096
     max_length_factor: float = 2.0
+    max_length_extra: int = 10
     no_repeat_ngram: int = 0
     max_rounds: int = 8
     writes_unknown: bool = True
 
     def __post_init__(self) -> None:
-        check_at_least(self, num_best=1, length_penalty=0, min_length=0, max_length=1, no_repeat_ngram=0, max_rounds=0)
+        check_at_least(self, num_best=1, length_penalty=0, min_length=0, max_length=1, max_length_extra=0)
+        check_at_least(self, no_repeat_ngram=0, max_rounds=0)
         if self.length_penalty > MOST_PENALTY:
             raise UserError(f"length_penalty: {self.length_penalty} given; it must be {MOST_PENALTY} or less")
         if self.max_length_factor <= 0:
@@ -52,7 +61,8 @@ class DecodingOptions:
 
     def limit(self, source_length: int) -> int:
         """Return the longest length of a source's output, </s> included."""
-        return max(self.min_length + 1, int(min(self.max_length, self.max_length_factor * source_length + 10)))
+        own = self.max_length_factor * source_length + self.max_length_extra
+        return max(self.min_length + 1, int(min(self.max_length, own)))
 
     def limits(self, source_lengths: Sequence[int], prefixes: Sequence[Sequence[int]]) -> list[int]:
         """Return the longest lengths of some sources' outputs, which may have to begin with these prefixes."""
@@ -66,9 +76,9 @@ class DecodingOptions:
         """log p / ((5 + length) / 6)^alpha, which hypotheses are ranked by (Wu 2016, equation 14)."""
         return log_probability / ((5 + length) / 6) ** self.length_penalty
 
-    def hypothesis(self, ids: list[int], log_probabilities: list[float], *, ended: bool) -> Hypothesis:
+    def hypothesis(self, ids: list[int], log_probabilities: list[float], cut: Cut | None = None) -> Hypothesis:
         score = self.normalised(sum(log_probabilities), len(log_probabilities))
-        return Hypothesis(score, ids, log_probabilities, ended)
+        return Hypothesis(score, ids, log_probabilities, cut)
 
 
 def check_at_least(options: object, **least: float) -> None:

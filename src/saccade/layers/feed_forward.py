@@ -13,7 +13,12 @@ from saccade.ops.lazy_norm import Rows
 from saccade.ops.linear import Linear
 from saccade.ops.relu_network import relu_network
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swiglu": F.silu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "swiglu": F.silu,
+}
 
 
 @final

@@ -11,7 +11,7 @@ from saccade.errors import UserError
 
 def train_command(arguments: list[str], folder: Path) -> list[str]:
     """Return the command `saccade train ARGUMENTS --run FOLDER` for this Python."""
-    return [sys.executable, "-c", "from saccade.cli import main; main()", "train", *arguments, "--run", str(folder)]
+    return [sys.executable, "-m", "saccade", "train", *arguments, "--run", str(folder)]
 
 
 def train_in_process(arguments: list[str], folder: Path) -> None:

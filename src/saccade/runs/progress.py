@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from saccade.errors import UserError
 from saccade.files import replace_file
 from saccade.inspection.pages.report import name_of
+from saccade.tasks.cuts import describe_cuts
 from saccade.training import checkpoints
 from saccade.training.loop import Trainer
 
@@ -71,6 +72,8 @@ class TrainingBar:
             measured = {f"{self.unit}_per_second" if k == "items_per_second" else k: v for k, v in measured.items()}
         else:
             self.bar.console.print(_validation_line(progress, measured))
+            for line in _describe_cuts(measured):
+                self.bar.console.print(line, style="yellow", highlight=False, soft_wrap=True)
             self._warn_of_still_score(measured)
             shown["valid"] = next(_format_figures(measured), "")
         if "skipped" in measured:
@@ -127,6 +130,12 @@ def _validation_line(progress: checkpoints.Progress, measured: dict[str, Any]) -
     is_new = "averaged" in measured or progress.best_step == progress.step
     best = "  best so far" if is_new and measured["score"] == progress.best_score else ""
     return f"{what}: {', '.join(_format_figures(measured))}{best}"
+
+
+def _describe_cuts(measured: dict[str, Any]) -> list[str]:
+    """Say how many outputs of a validation were cut by which setting."""
+    counts = {name.removeprefix("cut_"): count for name, count in measured.items() if name.startswith("cut_")}
+    return describe_cuts(counts, measured.get("num_outputs", 0))
 
 
 def _is_perfect(score: float) -> bool:

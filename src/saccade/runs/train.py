@@ -15,6 +15,7 @@ from rich.console import Console
 
 from saccade.config.base import RunSection, Section
 from saccade.errors import UserError
+from saccade.export.formats import describe_exports
 from saccade.files import lock_folder, replace_file
 from saccade.ops.float8 import train_in_float8
 from saccade.runs import config as config_file
@@ -115,6 +116,7 @@ def _prepare(config: Any, folder: Path, console: Console, team: Team) -> tuple[A
     if team.is_first:
         config_file.save_config(config, folder / "config.yaml")  # before anything that depends on it is stored
     job = TASKS[config.task].prepare(config, folder, console)
+    watch.say(console, describe_exports(job.portable))
     options = devices.training_options(job.config or config, job.network, team)
     options = replace(options, capture=job.is_steady and not _is_sharded(config, team))
     config = job.config or config

@@ -18,9 +18,11 @@ from saccade.training import checkpoints
 
 KILLED = """
 import os, signal, sys
-from saccade.cli import main
+from saccade.__main__ import choose_waiting, main
+last = int(sys.argv.pop(1))
+choose_waiting()
 from saccade.training.loop import Trainer
-last, take_step = int(sys.argv.pop(1)), Trainer._next_step
+take_step = Trainer._next_step
 def take_step_or_die(self, batches):
     take_step(self, batches)
     if self.progress.step == last:

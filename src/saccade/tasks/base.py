@@ -14,6 +14,8 @@ from torch import nn
 
 from saccade.config.base import RunSection
 from saccade.data.text.corpus import Pair, decode_clean_lines, read_lines
+from saccade.data.text.tokenizer import Tokenizer
+from saccade.decoding import BeamOptions
 from saccade.errors import UserError
 from saccade.inspection.align.aligner import WordAttention
 from saccade.inspection.insight import Head, Insight, TextSide
@@ -60,6 +62,7 @@ class Job(NamedTuple):
     unit: str = "tokens"  # what the loss is a mean over
     config: RunSection | None = None  # with what it left to be found here
     counts: Sequence[DataCount] = ()  # of its sets, for the report
+    portable: Portable | None = None  # the network for other engines, where they can run such a thing
 
 
 class ReportPart(NamedTuple):
@@ -68,6 +71,26 @@ class ReportPart(NamedTuple):
     name: str
     scores: Mapping[str, Any]
     sections: Sequence[tuple[str, str]] = ()
+
+
+class Portable(NamedTuple):
+    """A network that reads and writes ids, with what other engines need to run it and to be judged."""
+
+    network: nn.Module
+    source: Any  # what turns a source into ids
+    target: Tokenizer
+    options: BeamOptions
+    longest: int  # ids of a source that are read
+    score: Callable[[Sequence[str], Sequence[str]], Mapping[str, float]]  # of outputs and references; its own first
+    aligning: Head | None = None  # the head that aligns words best, where it is known
+    languages: tuple[str, str] | None = None  # what is translated into what
+
+
+class ScoredSet(NamedTuple):
+    """Pairs that a run is scored on."""
+
+    name: str
+    pairs: list[Pair]
 
 
 class Result(Protocol):
@@ -131,6 +154,7 @@ class Traits(NamedTuple):
     answers: str = "line"  # how the page shows an answer: "text", "label", "spans", "path", or as one line
     texts: str | None = None  # where answers are texts: sentences (a server splits texts), documents, anything, or auto
     max_pieces: int | None = None  # the rest of a longer text is cut
+    max_length: int | None = None  # where it writes: the most tokens of an output, whatever the source
 
 
 class Predictor(Protocol):
@@ -208,6 +232,10 @@ class Predictor(Protocol):
         """Return what it takes to test how far the model's attention may be trusted."""
         raise UserError("trust: this model doesn't read words by attention; allowed: text to text, classifiers")
 
+    def portable(self) -> Portable:
+        """Return the network and what other engines need to run it."""
+        raise UserError("export: models of this task can't be exported; allowed: text to text")
+
     @classmethod
     def ensemble(cls, runs: Sequence[tuple[str, Predictor]]) -> Predictor:
         """Make one predictor of several, given with their names; the first says how it decodes."""
@@ -237,6 +265,7 @@ class Task(NamedTuple):
     load: Callable[..., Predictor]  # (config, folder): a trained model, ready to predict
     examine: Callable[..., ReportPart] | None = None  # (config, predictor): on the test set, or the validation set
     route: Route = Route()
+    scored_set: Callable[..., ScoredSet] | None = None  # (config, predictor): of pairs; what `examine` scores
 
 
 def _words(given: Any) -> dict[str, TextSide]:

@@ -23,8 +23,7 @@ from saccade.bench.training import accelerator, flops, sentences, trainers
 from saccade.bench.training.accelerator import OURS, AcceleratorReport, AcceleratorRow
 from saccade.bench.training.flops import ModelSizes
 from saccade.bench.training.trainers import PEERS, TrainJob
-from saccade.cli import bench_speed
-from saccade.cli.bench import app
+from saccade.cli.bench import app, speed
 from saccade.data.text.tokenizer import END, PAD, SPECIAL, START
 from saccade.errors import UserError
 from saccade.tasks.translate import task
@@ -367,9 +366,9 @@ def test_the_accelerated_command_shows_what_it_found(
         AcceleratorRow("torch", "torch", "2 x 3", 1, rate=80.0, step_seconds=0.2),
     ]
     monkeypatch.setattr(accelerator, "run", lambda *_, **__: AcceleratorReport(1e12, rows))
-    bench_speed._show_accelerated(job(), False, tmp_path / "bars.png", False)
+    speed._show_accelerated(job(), False, tmp_path / "bars.png", False)
     assert "2.50 times the best peer's rate" in capsys.readouterr().out
-    bench_speed._show_accelerated(job(), False, None, True)
+    speed._show_accelerated(job(), False, None, True)
     assert json.loads(capsys.readouterr().out)["ratios"] == {"2 x 3": 2.5}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from saccade.data.sound.mel import Mel, join_frames, read_frames
 from saccade.data.sound.recordings import find_named_files, pad_frames, prepare_recordings
-from saccade.data.store import prepare_store
+from saccade.data.store import SideLimit, prepare_store
 from saccade.data.text.corpus import Pair
 from saccade.errors import UserError
 from sounds import tone, write_wav
@@ -59,11 +59,11 @@ def test_pairs_are_measured_in_frames(tmp_path: Path) -> None:
         [],
         encode=(found.encode, lambda text: list(range(len(text.split())))),
         identity={"frames": found.key},
-        max_length=50,
+        limits=(SideLimit(50),) * 2,
         measure=found.length,
     )
-    assert store.left_out == {"blank": 1, "too long": 1}
-    assert store.first_left_out == {"too long": (1, 0), "blank": (3, 0)}
+    assert store.left_out == {"blank": 1, "too long (source)": 1, "too long (target)": 0}
+    assert store.first_left_out == {"too long (source)": (1, 0), "blank": (3, 0)}
     assert found.all_lengths(store.source).tolist() == [14 + 10 + 8, 8]
     assert [found.length(store.source[row]) for row in range(2)] == [32, 8]
 

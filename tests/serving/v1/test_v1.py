@@ -57,7 +57,10 @@ def test_translations_come_with_their_evidence(served: Serving, translating: lis
     translator = predictor_of(translating[0])
     (seen,) = translator.look(["a b c"], num_best=2, width=2)
     assert first["text"] == seen.answer.text
-    assert first["others"] == [{"text": other.text, "score": round(other.score, 6)} for other in seen.others]
+    assert first["cut"] == "length"
+    assert first["others"] == [
+        {"text": other.text, "score": round(other.score, 6), "cut": "length"} for other in seen.others
+    ]
     assert first["source_words"] == ["a", "b", "c"]
     best = seen.alignment().argmax(-1).tolist()[: len(first["words"])]
     assert first["alignment"] == " ".join(f"{left}-{right}" for right, left in enumerate(best) if left < 3)

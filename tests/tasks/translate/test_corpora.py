@@ -58,7 +58,7 @@ def test_what_is_left_out_is_said_with_its_first_place(tmp_path: Path) -> None:
     written(tmp_path, train=[*PAIRS, "a\t\u3000", "a a a a a\tb", "\tb"], valid=["black\twhite"])
     found = said(config_of(tmp_path, "train"), tmp_path)
     place = f"{tmp_path}/train.tsv"
-    reasons = f"2 blank, the first at {place}:26; 1 too long, the first at {place}:27"
+    reasons = f"2 blank, the first at {place}:26; 1 too long (source), the first at {place}:27"
     assert found == f"25 pairs (left out: {reasons}) to train on\n"
 
 

@@ -240,7 +240,9 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
         content(tmp_path) | {"data": {**content(tmp_path)["data"], "max_length": 300}}, "test"
     )
     train.train(config, tmp_path / "run", Console(file=text, width=200))
-    assert f"11 pairs (left out: 1 too long, the first at {tmp_path}/train.tsv:12) to train on" in text.getvalue()
+    assert (
+        f"11 pairs (left out: 1 too long (source), the first at {tmp_path}/train.tsv:12) to train on" in text.getvalue()
+    )
 
 
 @pytest.mark.parametrize(
@@ -267,6 +269,6 @@ def test_sound_has_its_own_defaults(tmp_path: Path) -> None:
     given = content(tmp_path)
     del given["features"], given["tokenizer"]
     found = config_file.check_config(given, "test")
-    assert (found.data.max_length, found.tokenizer.shared, found.features.num_mels) == (3000, False, 80)
+    assert (found.data.max_length.source, found.tokenizer.shared, found.features.num_mels) == (3000, False, 80)
     text = config_file.check_config({"data": given["data"]}, "test")
-    assert (text.data.max_length, text.tokenizer.shared, text.features) == (256, True, None)
+    assert (text.data.max_length.source, text.tokenizer.shared, text.features) == (256, True, None)

@@ -16,11 +16,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 from typer.testing import CliRunner
 
 from runs import WORDS, make_run
 from saccade.cli import app
 from saccade.errors import UserError
+from saccade.models.transformer import Transformer
 from saccade.runs.load import load_run
 from saccade.tasks.translate import predictor
 from saccade.tasks.translate.scoring import scores
@@ -114,6 +116,34 @@ def test_outputs_begin_with_their_prefixes_even_with_unknown_words(run: Path) ->
         assert found[1].text == translator.predict(["c d e"], width=width)[0].text
         assert found[2].text == ""
         assert found[3].pieces[0] == "b"
+
+
+def test_what_is_cut_is_flagged_counted_and_named(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def say_one_word(model: Transformer, vectors: Tensor) -> Tensor:
+        return torch.eye(model.target.num_embeddings)[5].expand(*vectors.shape[:-1], -1) * 1e4
+
+    monkeypatch.setattr(Transformer, "logits", say_one_word)
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.write_text("a b c\n\nd e f g\n\n", encoding="utf-8")
+    target.write_text("a\nb\nc\nd\n", encoding="utf-8")
+
+    def said(*options: str) -> str:
+        done = RUNNER.invoke(app, ["predict", str(run), "--input", str(source), "--json", *options])
+        flags = [json.loads(line).get("cut") for line in done.stdout.splitlines()]
+        assert flags == ["loop" if "circles" in done.stderr else "length", None] * 2
+        return done.stderr
+
+    reached = "2 of 4 outputs reached their greatest length: decoding"
+    for way in (("--beam", "1"), ("--beam", "3"), ("--sample",), ("--ensemble", str(run))):
+        assert said(*way) == f"saccade: {reached}.max_length_factor\n"
+    assert said("--max-length", "5") == f"saccade: {reached}.max_length\n"
+    circles = "2 of 4 outputs were cut where they went in circles: decoding.max_rounds"
+    assert said("--beam", "1", "--max-length-factor", "20") == f"saccade: {circles}\n"
+    assert said("--beam", "1", "--max-length-extra", "70") == f"saccade: {circles}\n"
+    assert "max_length_factor" in said("--beam", "1", "--max-length-factor", "20", "--max-rounds", "0")
+    arguments = ["evaluate", str(run), str(source), str(target), "--beam", "1", "--max-length-factor", "20"]
+    assert RUNNER.invoke(app, arguments).stdout.splitlines()[-1] == circles
+    assert json.loads(RUNNER.invoke(app, [*arguments, "--json"]).stdout)["cut"] == {"max_rounds": 2}
 
 
 def test_attention_comes_on_request(run: Path) -> None:
@@ -215,7 +245,7 @@ def test_predict_speaks_json_and_draws(run: Path, tmp_path: Path) -> None:
     def shown(*options: str) -> list[str]:
         done = RUNNER.invoke(app, ["predict", str(run), *options], input=b"a b c\n\n")
         assert done.exit_code == 0, done.output
-        return done.output.splitlines()
+        return done.stdout.splitlines()
 
     first, blank = (json.loads(line) for line in shown("--json", "--num-best", "3", "--attention"))
     assert len(first["others"]) == 2

@@ -11,25 +11,30 @@ from torch import Tensor
 from saccade.data.text.tokenizer import END
 from saccade.decoding.beam import BeamOptions, rank_hypotheses
 from saccade.decoding.constraints import LONGEST_BLOCK, LONGEST_LOOP, SHORTEST_LOOP, before_loop
-from saccade.decoding.options import Hypothesis
+from saccade.decoding.options import Cut, Hypothesis
 
 Columns = dict[str, Tensor]  # on the host; the first axis is the sentence's
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+CUTS: tuple[Cut | None, ...] = (None, "length", "loop")  # as numbers in arrays
 TAIL = 8  # ids; an output whose last ones are not those some block before doesn't end in a loop
 
 
-def collect_greedy(columns: Columns, options: BeamOptions, guarded_B: Flags) -> list[list[Hypothesis]]:
+def collect_greedy(
+    columns: Columns, options: BeamOptions, limit_B: Integers, guarded_B: Flags
+) -> list[list[Hypothesis]]:
     """Return the one output of each sentence."""
     token_BC, log_p_BC = (columns[name][:, 0].numpy() for name in ("token", "log_p"))
     place_B = columns["place"].numpy()
     ended_B = token_BC[np.arange(len(place_B)), place_B] == END
     written = _Hypotheses(token_BC[:, 1:], log_p_BC[:, 1:], place_B)
-    length_B = np.where(ended_B, place_B, written.without_loops(options, guarded_B).length_N)
-    return [[one] for one in written._replace(length_N=length_B).hypotheses(options, ended_B)]
+    shorter = written.without_loops(options, guarded_B)
+    cut_B = np.where(ended_B, 0, written.find_cuts(shorter, limit_B))
+    length_B = np.where(ended_B, place_B, shorter.length_N)
+    return [[one] for one in written._replace(length_N=length_B).hypotheses(options, cut_B)]
 
 
-def collect_beam(columns: Columns, options: BeamOptions, guarded_B: Flags) -> list[list[Hypothesis]]:
+def collect_beam(columns: Columns, options: BeamOptions, limit_B: Integers, guarded_B: Flags) -> list[list[Hypothesis]]:
     """Return the best outputs of each sentence."""
     finished: dict[int, list[Hypothesis]] = {}
     cut: dict[int, list[Hypothesis]] = {}
@@ -38,7 +43,7 @@ def collect_beam(columns: Columns, options: BeamOptions, guarded_B: Flags) -> li
     if len(at_N):
         place_N, hypothesis_N, last_N = columns["ended"].numpy()[at_N, rank_N].T
         written = _trace_back(columns, at_N, place_N.astype(np.int64), hypothesis_N.astype(np.int64)).append(last_N)
-        for at, one in zip(at_N.tolist(), written.hypotheses(options, np.ones_like(at_N, np.bool_)), strict=True):
+        for at, one in zip(at_N.tolist(), written.hypotheses(options, np.zeros_like(at_N)), strict=True):
             finished.setdefault(at, []).append(one)
     num_wanted_B = options.num_best - has_ended_BM.sum(1)
     cut_BX2 = columns["cut"].numpy()
@@ -47,10 +52,11 @@ def collect_beam(columns: Columns, options: BeamOptions, guarded_B: Flags) -> li
     if len(at_N):
         written = _trace_back(columns, at_N, *cut_BX2[at_N, rank_N].T)
         shorter = written.without_loops(options, guarded_B[at_N])
+        cut_N = written.find_cuts(shorter, limit_B[at_N])
         may_N = _may_be_best(shorter, at_N, rank_N, num_wanted_B, options)
         may_N |= np.isin(at_N, at_N[shorter.length_N < written.length_N])  # two loops may be cut to the same output
         at_N, shorter = at_N[may_N], shorter.select(may_N)
-        for at, one in zip(at_N.tolist(), shorter.hypotheses(options, np.zeros_like(at_N, np.bool_)), strict=True):
+        for at, one in zip(at_N.tolist(), shorter.hypotheses(options, cut_N[may_N]), strict=True):
             cut.setdefault(at, []).append(one)
     return [rank_hypotheses(finished.get(at, []), cut.get(at, []), options.num_best) for at in range(len(guarded_B))]
 
@@ -71,7 +77,7 @@ class _Hypotheses(NamedTuple):
         return _Hypotheses(self.id_NT, log_p_NT, self.length_N + 1)
 
     def without_loops(self, options: BeamOptions, is_guarded_N: Flags) -> _Hypotheses:
-        """Shorten outputs that didn't end to what `Constraints.kept` would leave of them."""
+        """Shorten outputs that didn't end to what `Constraints.cut` would leave of them."""
         if not options.max_rounds or self.id_NT.shape[1] < SHORTEST_LOOP:
             return self
         length_N = self.length_N.copy()
@@ -84,6 +90,11 @@ class _Hypotheses(NamedTuple):
             length_N[row] = before_loop(self.id_NT[row, : length_N[row]].tolist(), options.max_rounds)
         return self._replace(length_N=length_N)
 
+    def find_cuts(self, shorter: _Hypotheses, limit_N: Integers) -> Integers:
+        """Say why outputs were cut, as numbers of CUTS: as `Constraints.cut`. `shorter` are the same without loops."""
+        is_loop_N = (shorter.length_N < self.length_N) | (self.length_N < limit_N)
+        return np.where(is_loop_N, CUTS.index("loop"), CUTS.index("length"))
+
     def scores(self, options: BeamOptions) -> NDArray[np.float64]:
         """Return the scores, nearly: the order of this sum is not that of `hypotheses`."""
         steps = np.arange(self.log_p_NT.shape[1])
@@ -91,13 +102,13 @@ class _Hypotheses(NamedTuple):
         shares = np.array([options.normalised(1.0, length) for length in range(len(steps) + 1)])
         return total_N * shares[self.length_N]
 
-    def hypotheses(self, options: BeamOptions, ended_N: Flags) -> list[Hypothesis]:
-        """Return objects; the last log-probability of an output that ended is that of </s>."""
-        columns = (self.id_NT, self.log_p_NT, self.length_N, ended_N)
+    def hypotheses(self, options: BeamOptions, cut_N: Integers) -> list[Hypothesis]:
+        """Return objects; the last log-probability of an output that ended, of cut 0, is that of </s>."""
+        columns = (self.id_NT, self.log_p_NT, self.length_N, cut_N)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         return [
-            options.hypothesis(_first(ids, length - ended), _first(steps, length), ended=ended)
-            for ids, steps, length, ended in rows
+            options.hypothesis(_first(ids, length - (not cut)), _first(steps, length), CUTS[cut])
+            for ids, steps, length, cut in rows
         ]
 
 

@@ -297,8 +297,9 @@ class _Scheduler:
     def _store_results(self, pending: _PendingResults) -> None:
         pending.wait()
         collect = collect_greedy if self.factory.options.width == 1 else collect_beam
-        found = collect(pending.columns, self.factory.options, pending.sentences.guarded)
-        for number, best in zip(pending.sentences.numbers.tolist(), found, strict=True):
+        sentences = pending.sentences
+        found = collect(pending.columns, self.factory.options, sentences.limits, sentences.guarded)
+        for number, best in zip(sentences.numbers.tolist(), found, strict=True):
             self.results[number] = best
 
 

@@ -81,11 +81,18 @@ class Token(BaseModel):
     probability: float
 
 
+WhyCut = Annotated[
+    Literal["length", "loop"] | None,
+    Field(default=None, description="length: it reached its greatest length; loop: it went in circles."),
+]
+
+
 class Output(BaseModel):
     """One of several outputs, with its score."""
 
     text: str
     score: Annotated[float, Field(description="log p, normalised by length.")]
+    cut: WhyCut
 
 
 class Sentence(BaseModel):
@@ -94,7 +101,8 @@ class Sentence(BaseModel):
     source: str
     text: str
     score: float
-    ended: Annotated[bool, Field(description="False: the output was cut at its maximum length, or in a loop.")]
+    ended: Annotated[bool, Field(description="False: the output was cut.")]
+    cut: WhyCut
     others: Annotated[list[Output], Field(description="The next best outputs.")]
     source_words: list[str] | None = None
     words: list[str] | None = None

@@ -91,8 +91,8 @@ def _sentence(sentence: SentenceSpan, found: Any, body: schemas.TranslateRequest
     if found is None:
         return {"source": sentence.text, "text": sentence.text, "score": 0.0, "ended": True, "others": []}
     best, *others = [found.answer, *found.others] if isinstance(found, Insight) else found
-    shown = {"source": sentence.text, "text": best.text, "score": _finite(best.score), "ended": best.ended}
-    shown["others"] = [{"text": other.text, "score": _finite(other.score)} for other in others]
+    shown = {"source": sentence.text, **_output(best), "ended": best.ended}
+    shown["others"] = [_output(other) for other in others]
     if isinstance(found, Insight):
         shown |= align_words(found).plain()
     if body.tokens:
@@ -100,6 +100,12 @@ def _sentence(sentence: SentenceSpan, found: Any, body: schemas.TranslateRequest
         steps = zip(pieces, best.log_probabilities, strict=True)
         shown["tokens"] = [{"text": piece, "probability": round(math.exp(step), 6)} for piece, step in steps]
     return shown
+
+
+def _output(found: Any) -> dict[str, Any]:
+    """Return an output as JSON, and why it was cut, if it was."""
+    shown = {"text": found.text, "score": _finite(found.score)}
+    return shown if found.cut is None else {**shown, "cut": found.cut}
 
 
 def _finite(score: float) -> float:

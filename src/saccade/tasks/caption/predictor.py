@@ -21,7 +21,16 @@ from saccade.data.pictures import shapes
 from saccade.data.pictures.captions import CaptionReader, CaptionRows, CaptionSet, CaptionSource, make_shape_captions
 from saccade.data.pictures.images import Pixels
 from saccade.data.text.tokenizer import Tokenizer
-from saccade.decoding import OPTION_NAMES, BeamOptions, Hypothesis, SamplingOptions, choose_options, count_steps, search
+from saccade.decoding import (
+    OPTION_NAMES,
+    BeamOptions,
+    Cut,
+    Hypothesis,
+    SamplingOptions,
+    choose_options,
+    count_steps,
+    search,
+)
 from saccade.decoding.slices import pause
 from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
@@ -29,6 +38,7 @@ from saccade.inspection.insight import Insight, Map, TextSide, add_end
 from saccade.inspection.record import cross_weights
 from saccade.models.captioner import Captioner
 from saccade.tasks.base import Evaluation, PictureSize, Predictor, Traits, Watch, pass_on, several
+from saccade.tasks.cuts import CutCounts
 
 Given = CaptionSource | NDArray[Any] | Tensor | Path | str
 
@@ -36,27 +46,33 @@ Given = CaptionSource | NDArray[Any] | Tensor | Path | str
 class Caption(NamedTuple):
     """A sentence about a picture: its text and score, its words and the log-probability of each.
 
-    Where it `ended`, the last log-probability is that of </s>. `attention` [T, Y, X] is where each word looked, </s>
-    included. With `num_best`, `others` are the next best sentences, best first.
+    Where it `ended`, the last log-probability is that of </s>; otherwise it was `cut`: "length" where it reached its
+    greatest length, "loop" where it went in circles. `attention` [T, Y, X] is where each word looked, </s> included.
+    With `num_best`, `others` are the next best sentences, best first.
     """
 
     text: str
     score: float
     words: list[str]
     log_probabilities: list[float]
-    ended: bool = True
+    cut: Cut | None = None
     attention: NDArray[np.float32] | None = None
     name: str = ""
     picture: Pixels | None = None
     others: tuple[Caption, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        return self.cut is None
 
     def line(self) -> str:
         """As the command line prints it."""
         return self.text
 
     def plain(self) -> dict[str, Any]:
-        hidden = ("attention", "picture", "others")
-        shown: dict[str, Any] = {name: value for name, value in self._asdict().items() if name not in hidden}
+        kept = self._replace(attention=None, picture=None)._asdict().items()
+        shown = {name: value for name, value in kept if value is not None and name != "others"}
+        shown["ended"] = self.ended
         if self.others:
             shown["others"] = [one.plain() for one in self.others]
         return shown if self.attention is None else {**shown, "attention": self.attention.round(4).tolist()}
@@ -105,6 +121,7 @@ class CaptionWriter(Predictor):
             beam=self.options.width,
             picture=None if side is None else PictureSize(3, side, side, side),
             answers="text",
+            max_length=self.options.max_length,
         )
 
     def predict(self, inputs: Iterable[Given], **options: Any) -> list[Caption]:
@@ -173,13 +190,14 @@ class CaptionWriter(Predictor):
     def judge(self, told: CaptionSet, *, watch: Watch = pass_on, **options: Any) -> Evaluation:
         """BLEU-1 to 4 with all captions as references, the share that is one of them; of shapes, where nouns look."""
         seen = (told.item(row) for row in range(len(told)))
+        cuts = CutCounts(choose_options(self.options, options).max_length)
         found = watch(self.stream(seen, attention=False, **options), len(told))
-        outputs = [one.text for one in found]
+        outputs = [one.text for one in cuts.watch(found)]
         scores: dict[str, float | int] = dict(score(outputs, told.captions))
         if told.mask_N2YX is not None:
             scores["noun_attention"] = 100 * float(noun_attention(self.model, self.tokenizer, told).mean())
         scores["num_pictures"] = len(told)
-        return Evaluation(scores, _lines(scores))
+        return cuts.add_to(Evaluation(scores, _lines(scores)))
 
     def _seen(self, given: Given) -> CaptionSource:
         if isinstance(given, CaptionSource):
@@ -209,7 +227,7 @@ class CaptionWriter(Predictor):
 
     def _caption(self, seen: CaptionSource, found: Hypothesis, weight_TYX: NDArray[np.float32] | None) -> Caption:
         text, words, steps = self.tokenizer.decode(found.ids), self.tokenizer.pieces(found.ids), found.log_probabilities
-        return Caption(text, found.score, words, steps, found.ended, weight_TYX, seen.name, seen.picture)
+        return Caption(text, found.score, words, steps, found.cut, weight_TYX, seen.name, seen.picture)
 
     def _check(self, seen: list[CaptionSource]) -> None:
         for one in seen:

@@ -168,7 +168,9 @@ class _Validator:
         kept = {f"valid_{name}": float(found[name]) for name in ("bleu4", "exact", "noun_attention") if name in found}
         loss = likelihood / items
         score = -loss if self.metric == "loss" else kept[f"valid_{self.metric}"]
-        return {"score": score, **kept, "valid_loss": loss, "valid_perplexity": math.exp(min(50.0, loss))}
+        perplexity = math.exp(min(50.0, loss))
+        cuts = {f"cut_{name}": count for name, count in found["cut"].items()} | {"num_outputs": len(self.valid)}
+        return {"score": score, **kept, "valid_loss": loss, "valid_perplexity": perplexity, **cuts}
 
 
 def _tokenizer(config: CaptionConfig, train: CaptionSet, folder: Path) -> SentencePiece | Vocabulary:

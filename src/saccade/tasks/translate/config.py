@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 from sacrebleu import BLEU
 
 from saccade.attention.scores import LOCATIONS
@@ -25,6 +25,7 @@ from saccade.config.base import (
     tell_part,
 )
 from saccade.data.sound.mel import Mel
+from saccade.data.store import Limits, SideLimit
 from saccade.data.text.corpus import PairColumns
 from saccade.data.text.languages import NAMES
 from saccade.decoding import BeamOptions
@@ -62,6 +63,28 @@ class SideColumns(Columns):
     target: Place
 
 
+class SideLengths(Section):
+    """The most tokens of a source, and of a target."""
+
+    source: Positive = 256
+    target: Positive = 256
+
+
+class TooLong(Section):
+    """What becomes of a pair with a longer source, or a longer target."""
+
+    source: Literal["auto", "drop", "cut"] = "auto"
+    target: Literal["drop", "cut"] = "drop"
+
+
+def _for_both(given: object) -> object:
+    """Read one value as that of both sides."""
+    is_value = isinstance(given, int | str) and not isinstance(given, bool)
+    if not is_value and not isinstance(given, dict | Section):
+        raise ValueError("allowed: a value for both sides, or {source: ..., target: ...}")
+    return {"source": given, "target": given} if is_value else given
+
+
 class TranslateData(Section):
     """The section that names the files of texts."""
 
@@ -83,7 +106,19 @@ class TranslateData(Section):
         description="Which columns of files with both sides these are. None: those that are called source and target, "
         "or by the codes of the languages; else a file has two columns and no header.",
     )
-    max_length: Positive = Field(default=256, description="Pairs with more tokens on a side are left out, and counted.")
+    max_length: Annotated[SideLengths, BeforeValidator(_for_both, json_schema_input_type=Positive | SideLengths)] = (
+        Field(
+            default=SideLengths(),
+            description="The most tokens of a pair, of which either side has its own number, or both the same.",
+        )
+    )
+    too_long: Annotated[
+        TooLong, BeforeValidator(_for_both, json_schema_input_type=Literal["drop", "cut"] | TooLong)
+    ] = Field(
+        default=TooLong(),
+        description="drop: a pair with a longer side is left out; cut: that side ends at data.max_length. Both are "
+        "counted. auto cuts sources, if more than 1% are too long while their targets aren't.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> TranslateData:
@@ -91,6 +126,20 @@ class TranslateData(Section):
         if self.columns is not None and all(files.target is not None for files in sets):
             raise ValueError("columns: given, but every source has a target file, so no file has columns")
         return self
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of both sides, as stores take them."""
+        long = self.too_long
+        return (
+            SideLimit(self.max_length.source, is_cut=long.source == "cut"),
+            SideLimit(self.max_length.target, is_cut=long.target == "cut"),
+        )
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of either side."""
+        return max(self.max_length.source, self.max_length.target)
 
     @property
     def corpora(self) -> dict[str, TrainingCorpus]:
@@ -258,9 +307,9 @@ class TranslateConfig(RunSection):
         if self.model.tied == "three" and not self.tokenizer.shared:
             raise ValueError("model.tied: 'three' given; it needs one vocabulary (tokenizer.shared: true)")
         most = LOCATIONS * FACTOR if self.features else LOCATIONS
-        if self.model.score == "location" and self.data.max_length >= most:
+        if self.model.score == "location" and self.data.longest >= most:
             wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below {most}"
-            raise ValueError(f"data.max_length: {self.data.max_length} given; {wanted}")
+            raise ValueError(f"data.max_length: {self.data.longest} given; {wanted}")
         self._check_sound()
         if self.model.kind == "rnn" and self.training.recompute:
             raise ValueError("training.recompute: true given; only a Transformer's blocks are made again")
@@ -287,6 +336,8 @@ class TranslateConfig(RunSection):
             if self.features is not None:
                 raise ValueError("features: given, but it has no effect with input: text")
             return
+        if self.data.too_long.source == "cut":
+            raise ValueError("data.too_long.source: 'cut' given; with input: features sounds are not cut, only dropped")
         if self.tokenizer.shared:
             raise ValueError("tokenizer.shared: true given; with input: features only targets have a vocabulary")
         if self.tokenizer.source is not None:

@@ -107,7 +107,7 @@ def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Conso
             pairs.files(),
             encode=(_encoder(both[0], alpha), _encoder(both[1], alpha)),
             identity={**corpus_identity(pairs), "tokenizers": marks, **drawn},
-            max_length=config.data.max_length,
+            limits=config.data.limits,
         )
 
     variants = range(VARIANTS if alpha else 1)

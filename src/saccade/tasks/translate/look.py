@@ -58,7 +58,7 @@ def _score_prefixes(translator: Translator, texts: list[SourceText]) -> list[lis
     for step_TV, next_T, row in zip(step_BTV, next_BT, ids, strict=True):
         next_T[len(row)] = END
         steps = step_TV.gather(1, next_T[:, None])[: len(row) + 1, 0].tolist()
-        found.append([translator.options.hypothesis(row, steps, ended=True)])
+        found.append([translator.options.hypothesis(row, steps)])
     return found
 
 

@@ -6,6 +6,7 @@ import itertools
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -47,13 +48,14 @@ from saccade.inspection.insight import Head, Insight
 from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
-from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on
+from saccade.tasks.base import Evaluation, Portable, Predictor, Traits, Watch, pass_on
+from saccade.tasks.cuts import CutCounts
 from saccade.tasks.texts import batch_by_length, pair_texts, windows
 from saccade.tasks.translate import hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
 from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult, join_best
 from saccade.tasks.translate.scoring import scores
-from saccade.tasks.translate.scoring.metrics import DEFAULT_JUDGEMENT, Judgement, check_tokenize
+from saccade.tasks.translate.scoring.metrics import DEFAULT_JUDGEMENT, METRICS, Judgement, check_tokenize, measure
 from saccade.tasks.translate.word_weights import TranslatorAttention
 
 WINDOW = 2048  # lines that are sorted by length together
@@ -69,6 +71,18 @@ class SourceText(NamedTuple):
     prefix: str
     prefix_ids: list[int]
     number: int  # of the text in the call, from 0
+
+
+class LongSourceWarning(UserWarning):
+    """Sources are not read to their end."""
+
+
+@contextmanager
+def read_long_sources() -> Iterator[None]:
+    """Warn of no long source: it was said before."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LongSourceWarning)
+        yield
 
 
 @final
@@ -87,11 +101,13 @@ class Translator(Predictor):
     options: BeamOptions
     tokens_per_batch: int = 4096
     max_source_length: int = 8192
+    source_limit: str = "max_source_length"  # the setting that says so
     aligning: Head | None = None  # the head that aligns words best, where it is known
     dtype: torch.dtype | None = None  # what a CUDA device writes in; None: what the weights are
     texts: str = "auto"  # what its sources are, as its config says
     judgement: Judgement = DEFAULT_JUDGEMENT
     columns: PairColumns = BY_NAME  # of files with both sides
+    languages: tuple[str, str] | None = None  # what it translates into what
 
     @property
     def traits(self) -> Traits:
@@ -108,6 +124,7 @@ class Translator(Predictor):
             answers="text",
             texts=self.texts,
             max_pieces=self.max_source_length,
+            max_length=self.options.max_length,
         )
 
     def predict(
@@ -155,7 +172,7 @@ class Translator(Predictor):
         if isinstance(self.model, Ensemble):
             raise UserError("look: an ensemble has no attention of its own; look at one run")
         options = choose_options(self.options, decoding)
-        given = [self._encode(*text, number) for number, text in enumerate(pair_texts(texts, targets, "targets"), 1)]
+        given = self._encode(pair_texts(texts, targets, "targets"))
         return look.look_at(self, given, options, kinds=kinds, norms=norms, is_given=targets is not None)
 
     def read(self, source: Path | None) -> Iterator[str]:
@@ -203,18 +220,20 @@ class Translator(Predictor):
         source, target = [*map(str, paths), None][:2]
         pairs = list(self.pairs(Corpus(str(source), target, columns=self.columns)))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        outputs = [found.text for found in watch(self.stream(sources, **decoding), len(pairs))]
+        cuts = CutCounts(choose_options(self.options, decoding).max_length)
+        outputs = [found.text for found in cuts.watch(watch(self.stream(sources, **decoding), len(pairs)))]
         found = scores.score_texts(outputs, references, tokenize=judgement.tokenize)
         shown = scores.choose_shown(judgement, references)
         lines, figures = scores.describe_scores(found, shown), {"num_pairs": len(pairs), **found._asdict()}
         if isinstance(self.source, Sounds):
-            return hearing.evaluation(self, pairs, outputs, lines, figures)
+            return cuts.add_to(hearing.evaluation(self, pairs, outputs, lines, figures))
         by_length = scores.score_by_length(sources, outputs, references, tokenize=judgement.tokenize)
-        return Evaluation(
+        whole = Evaluation(
             {**figures, "by_length": [row.plain() for row in by_length]},
             [*lines, "", *scores.table(by_length, shown[:2])],
             lambda path: scores.plot(by_length, path, shown[0]),
         )
+        return cuts.add_to(whole)
 
     def num_pieces(self, text: str) -> int:
         return len(self.source.encode(clean(text)))
@@ -227,6 +246,19 @@ class Translator(Predictor):
 
     def trust_test(self) -> TrustTest:
         return TrustTest(WriterSubject(self.model), partial(trust.make_cases, self))
+
+    def portable(self) -> Portable:
+        metrics = dict.fromkeys((self.judgement.metric, "bleu", "chrf"))
+        return Portable(
+            self.model,
+            self.source,
+            self.target,
+            self.options,
+            self.max_source_length,
+            partial(measure, [name for name in metrics if name in METRICS], tokenize=self.judgement.tokenize),
+            self.aligning,
+            self.languages,
+        )
 
     @classmethod
     def ensemble(cls, runs: Sequence[tuple[str, Predictor]]) -> Translator:
@@ -247,7 +279,7 @@ class Translator(Predictor):
     def _predict(
         self, texts: list[tuple[str, str]], number: int, options: Way, head: HeadChoice | None
     ) -> list[list[TranslationResult]]:
-        encoded = [self._encode(*text, number + row) for row, text in enumerate(texts)]
+        encoded = self._encode(texts, number)
         found: list[list[TranslationResult]] = [[TranslationResult("", 0.0, [], [])] for _ in texts]
         rows = [row for row, text in enumerate(encoded) if len(text.ids)]
         for row, best in zip(rows, self._search([encoded[row] for row in rows], options), strict=True):
@@ -284,13 +316,28 @@ class Translator(Predictor):
     def _engine(self) -> DecodingEngine:
         return DecodingEngine(self.model, self.dtype)
 
-    def _encode(self, text: str, prefix: str, number: int) -> SourceText:
-        ids, limit, prefix = self.source.encode(clean(text)), self.max_source_length, clean(prefix)
-        if len(ids) > limit:
-            unit = "frames" if isinstance(self.source, Sounds) else "tokens"
-            what = f"line {number:,} has {len(ids):,} {unit}"
-            warnings.warn(f"{what}; only the first {limit:,} are read (max_source_length)", stacklevel=2)
-        return SourceText(text, ids[:limit], prefix, self.target.encode(prefix), number - 1)
+    def _encode(self, texts: Iterable[tuple[str, str]], first: int = 1) -> list[SourceText]:
+        """Read texts with what their outputs begin with; `first` is the number of the first one's line."""
+        found, long, limit = list[SourceText](), dict[int, int](), self.max_source_length
+        for number, (text, prefix) in enumerate(texts, first):
+            ids, prefix = self.source.encode(clean(text)), clean(prefix)
+            if len(ids) > limit:
+                long[number] = len(ids)
+            found.append(SourceText(text, ids[:limit], prefix, self.target.encode(prefix), number - 1))
+        if long:
+            self._warn_of_long(long, len(found))
+        return found
+
+    def _warn_of_long(self, long: dict[int, int], num_lines: int) -> None:
+        """Name the lines that are not read to their end, by their number and length."""
+        limit, unit = self.max_source_length, "frames" if isinstance(self.source, Sounds) else "tokens"
+        number, length = next(iter(long.items()))
+        if len(long) == 1:
+            said = f"line {number:,} has {length:,} {unit}; only the first {limit:,} are read"
+        else:
+            many = f"{len(long):,} of {num_lines:,} lines have more than {limit:,} {unit}, the first is line {number:,}"
+            said = f"{many}; only so many of each are read"
+        warnings.warn(f"{said} ({self.source_limit})", LongSourceWarning, stacklevel=2)
 
     def _results(self, text: SourceText, found: list[Hypothesis], head: HeadChoice | None) -> list[TranslationResult]:
         """The outputs of a text as they are shown."""
@@ -316,7 +363,7 @@ class Translator(Predictor):
             decoded = text.prefix + decoded[len(start) :]
         name = text.text if isinstance(self.source, Sounds) else None
         return TranslationResult(
-            decoded, found.score, self.target.pieces(found.ids), found.log_probabilities, found.ended, name=name
+            decoded, found.score, self.target.pieces(found.ids), found.log_probabilities, found.cut, name=name
         )
 
     def _with_attention(

@@ -12,6 +12,7 @@ from rich.console import Console
 from torch import Tensor
 
 from saccade.data.text.tokenizer import END, SPECIAL
+from saccade.decoding import Cut
 from saccade.errors import UserError
 from saccade.inspection.draw import heatmap, sound
 
@@ -26,7 +27,8 @@ class Heard(NamedTuple):
 class TranslationResult(NamedTuple):
     """An output: its text, its score, its pieces, and the log-probability of each.
 
-    Where it `ended`, the last log-probability is that of </s>; otherwise it was cut at its maximum length or in a loop.
+    Where it `ended`, the last log-probability is that of </s>; otherwise it was `cut`: "length" where it reached its
+    greatest length, "loop" where it went in circles.
     With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces, which for sound
     are seconds, and the sound that was `heard`. With `num_best`, `others` are the next best outputs, best first.
     """
@@ -35,12 +37,16 @@ class TranslationResult(NamedTuple):
     score: float
     pieces: list[str]
     log_probabilities: list[float]
-    ended: bool = True
+    cut: Cut | None = None
     attention: Tensor | None = None
     source_pieces: list[str] | None = None
     heard: Heard | None = None
     name: str | None = None  # of the sound
     others: tuple[TranslationResult, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        return self.cut is None
 
     def line(self) -> str:
         return self.text
@@ -48,6 +54,7 @@ class TranslationResult(NamedTuple):
     def plain(self) -> dict[str, Any]:
         kept = self._replace(heard=None, others=())._asdict()
         shown = {name: value for name, value in kept.items() if value is not None and name != "others"}
+        shown["ended"] = self.ended
         if self.others:
             shown["others"] = [one.plain() for one in self.others]
         if self.attention is not None:

@@ -43,7 +43,7 @@ def stores(
             text.files(),
             encode=(own.encode, target.encode),
             identity={**corpora.corpus_identity(text), "recordings": own.key, "tokenizer": corpora.fingerprint(target)},
-            max_length=config.data.max_length,
+            limits=config.data.limits,
             measure=own.length,
         )
         for text, own in zip(texts, heard, strict=True)

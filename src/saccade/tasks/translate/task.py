@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -19,12 +20,14 @@ from saccade.inspection.align import chosen_head
 from saccade.inspection.pages import report
 from saccade.inspection.pages.samples import Sample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
-from saccade.tasks.base import Job, ReportPart, Route, Task
+from saccade.tasks.base import Job, ReportPart, Route, ScoredSet, Task
+from saccade.tasks.console import say
+from saccade.tasks.cuts import CutCounts
 from saccade.tasks.devices import load_trained
-from saccade.tasks.translate import batches, corpora, hearing, networks, sound
+from saccade.tasks.translate import batches, corpora, coverage, hearing, networks, sound
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
 from saccade.tasks.translate.networks import Network, RnnModel
-from saccade.tasks.translate.predictor import Translator
+from saccade.tasks.translate.predictor import Translator, read_long_sources
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
@@ -42,22 +45,26 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     if config.features is not None:
         for held in held_out:
             sound.files_of(held.corpora[0], held.pairs)
-    both, root = sides(config, prepare_tokenizers(config, folder, console)), folder.parent / ".data"
+    tokenizers, root = prepare_tokenizers(config, folder, console), folder.parent / ".data"
+    config, both = coverage.settle_lengths(config, tokenizers, console), sides(config, tokenizers)
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config, stores[: len(config.data.corpora)], held_out, console)
+    coverage.say(config, tokenizers, stores[: len(config.data.corpora)], held_out, console)
     network = model(config, both)
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
     config = batches.settle_batches(config, network, stores, console)
+    whole = translator(config, network, both)
     return Job(
         config=config,
         network=network,
         plan=batches.plan(config, stores, recordings),
         loss=batches.choose_loss(config, network),
         is_steady=batches.is_steady(config),
-        validate=_validator(config, translator(config, network, both), held_out[0], root, console).measure,
+        validate=_validator(config, whole, held_out[0], root, console).measure,
         data=[store.key for store in stores],
         counts=corpora.count_pairs(config.data, stores, held_out),
+        portable=whole.portable(),
     )
 
 
@@ -69,7 +76,12 @@ def _validator(
         whole, sources = replace(whole, source=replace(whole.source, stored=stored)), Sources.of_sound(stored)
     else:
         sources = Sources.of_text(whole.source)
-    return Validator(valid.pairs, whole, sources, max_length=config.data.max_length)
+    found = Validator(valid.pairs, whole, sources, limits=config.data.limits)
+    if count := found.num_without_loss:
+        many = f"{count:,} of {len(found.pairs):,}"
+        said = f"{valid.name}: pairs longer than data.max_length: {many}; all scores count them, the loss does not"
+        say(console, said, style="yellow")
+    return found
 
 
 def _stores(config: TranslateConfig, both: Sides, root: Path, console: Console) -> tuple[list[Store], list[Recordings]]:
@@ -103,7 +115,7 @@ def model(config: TranslateConfig, both: Sides) -> Network:
     }
     if isinstance(config.model, RnnModel):
         return networks.rnn(config.model, common)
-    network = networks.transformer(config.model, common, 4 * config.data.max_length)
+    network = networks.transformer(config.model, common, 4 * config.data.longest)
     network.recomputes = config.training.recompute
     return network
 
@@ -118,11 +130,14 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
     """Make a predictor of a network."""
     options, longest = config.decoding.options(), config.decoding.max_source_length
     if getattr(config.model, "positions", None) == "learned":  # there is none after the last
-        options = replace(options, max_length=min(options.max_length, 4 * config.data.max_length))
-        longest = min(longest, 4 * config.data.max_length - 1)
+        options = replace(options, max_length=min(options.max_length, 4 * config.data.longest))
+        longest = min(longest, 4 * config.data.longest - 1)
     if config.model.score == "location":
         options = replace(options, max_length=min(options.max_length, LOCATIONS))
         longest = LOCATIONS * (FACTOR if config.features else 1) - 1
+    limit = "max_source_length"
+    if config.data.limits[0].is_cut and config.data.max_length.source < longest:  # as in training
+        longest, limit = config.data.max_length.source, "data.max_length.source of its training"
     dtype = compute_dtype(config.training.precision, torch.device("cuda")) if torch.cuda.is_available() else None
     return Translator(
         network.eval(),
@@ -130,10 +145,12 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         options,
         config.decoding.tokens_per_batch,
         longest,
+        limit,
         dtype=dtype,
         texts=config.texts,
         judgement=Judgement(config.training.metric, config.training.bleu_tokenize),
         columns=config.pair_columns,
+        languages=config.find_languages(),
     )
 
 
@@ -145,26 +162,35 @@ class Outputs(NamedTuple):
     texts: list[str]
     scores: TextScores
     by_length: list[LengthScores]
+    cut: Mapping[str, int]
+
+
+def scored_set(config: TranslateConfig, translator: Translator) -> ScoredSet:
+    """Return the test set, or the validation set where there is none; pairs with a blank side are left out."""
+    name: corpora.SetName = "data.test" if config.data.test else "data.valid"
+    texts = corpora.held_out_corpora(config, name)
+    pairs = [pair for corpus in texts for pair in translator.pairs(corpus) if all(pair)]
+    return ScoredSet(name.removeprefix("data."), pairs)
 
 
 def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     """The scores of a model on its test set, or on the validation set where there is none."""
-    name: corpora.SetName = "data.test" if config.data.test else "data.valid"
-    texts = corpora.held_out_corpora(config, name)
-    pairs = [pair for corpus in texts for pair in translator.pairs(corpus) if all(pair)]
+    name, pairs = scored_set(config, translator)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    written = [found.text for found in translator.predict(sources)]
+    cuts = CutCounts(translator.options.max_length)
+    written = [found.text for found in cuts.watch(translator.predict(sources))]
     tokenize = config.training.bleu_tokenize
     found = score_texts(written, references, tokenize=tokenize)
     by_length = score_by_length(sources, written, references, tokenize=tokenize)
-    return Outputs(name.removeprefix("data."), pairs, written, found, by_length)
+    return Outputs(name, pairs, written, found, by_length, cuts.by_setting)
 
 
+@read_long_sources()
 def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     """What the report shows of a trained run."""
     found = outputs(config, translator)
     shown = choose_shown(translator.judgement, [pair.target for pair in found.pairs])
-    scores = {**found.scores.plain(shown), "num_pairs": len(found.pairs)}
+    scores = {**found.scores.plain(shown), "num_pairs": len(found.pairs), "cut": found.cut}
     if config.features is not None:
         heard = hearing.report_sound(translator, found.pairs, found.texts)
         return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)
@@ -202,5 +228,10 @@ def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> Sampl
 
 
 TRANSLATE = Task(
-    TranslateConfig, prepare, load, examine, Route("Text to text", languages=TranslateConfig.find_languages)
+    TranslateConfig,
+    prepare,
+    load,
+    examine,
+    Route("Text to text", languages=TranslateConfig.find_languages),
+    scored_set,
 )

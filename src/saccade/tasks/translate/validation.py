@@ -12,11 +12,12 @@ import torch
 from saccade.data.batches import Pad, PairBatch, collate_pairs, pad_sources
 from saccade.data.grouping import group_by_length
 from saccade.data.sound.recordings import Recordings, pad_frames
-from saccade.data.store import Encode, Measure
+from saccade.data.store import Encode, Limits, Measure
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import UserError
-from saccade.tasks.translate.predictor import Translator
+from saccade.tasks.cuts import CutCounts
+from saccade.tasks.translate.predictor import Translator, read_long_sources
 from saccade.tasks.translate.scoring.metrics import BESIDE, LOWER_IS_BETTER, measure
 from saccade.training.losses import sequence_loss
 
@@ -43,29 +44,37 @@ class Sources(NamedTuple):
 class Validator:
     """Greedy outputs for held-out sources, scored, and the loss of the references."""
 
-    def __init__(self, pairs: Sequence[Pair], translator: Translator, sources: Sources, *, max_length: int) -> None:
+    def __init__(self, pairs: Sequence[Pair], translator: Translator, sources: Sources, *, limits: Limits) -> None:
         self.pairs, self.translator = [pair for pair in pairs if pair.source and pair.target], translator
         self.pad = sources.pad
         encoded = [[sources.encode(pair.source), translator.target.encode(pair.target)] for pair in self.pairs]
-        sized = [(max(sources.length(source), len(target)), source, target) for source, target in encoded]
-        usable = [one for one in sized if one[0] <= max_length]
+        cut = [
+            [ids[: one.most] if one.is_cut else ids for ids, one in zip(pair, limits, strict=True)] for pair in encoded
+        ]
+        sized = [((sources.length(source), len(target)), source, target) for source, target in cut]
+        most = tuple(limit.most for limit in limits)
+        usable = [one for one in sized if one[0][0] <= most[0] and one[0][1] <= most[1]]
         if not usable:
             raise UserError("data.valid: every pair is longer than data.max_length")
-        widths = [(longest + 1,) for longest, _, _ in usable]
+        self.num_without_loss = len(sized) - len(usable)
+        widths = [(max(lengths) + 1,) for lengths, _, _ in usable]
         batches = group_by_length(widths, max(TOKENS, *max(widths)))
         self.runs = [[usable[row] for row in rows] for rows in batches]
 
+    @read_long_sources()
     @torch.no_grad()
     def measure(self) -> dict[str, float]:
         """Scores and the loss; "score" is the chosen one, higher is better."""
-        outputs = [found.text for found in self.translator.predict([pair.source for pair in self.pairs], width=1)]
+        cuts = CutCounts(self.translator.options.max_length)
+        written = self.translator.predict([pair.source for pair in self.pairs], width=1)
+        outputs = [found.text for found in cuts.watch(written)]
         references, (metric, tokenize) = [pair.target for pair in self.pairs], self.translator.judgement
         loss = self._loss()
         names = [metric, *BESIDE[metric]]
         scores = measure([name for name in names if name != "loss"], outputs, references, tokenize=tokenize)
         found = {f"valid_{name}": {**scores, "loss": loss}[name] for name in dict.fromkeys([*names, "loss"])}
         score = found[f"valid_{metric}"] * (-1 if metric in LOWER_IS_BETTER else 1)
-        return {"score": score, **found, "valid_perplexity": math.exp(min(50.0, loss))}
+        return {"score": score, **found, "valid_perplexity": math.exp(min(50.0, loss)), **cuts.figures()}
 
     def _loss(self) -> float:
         model = self.translator.model

@@ -24,13 +24,15 @@ from saccade.bench.attention.goals import check_goals
 from saccade.bench.choices import PEERS_FOLDER, Device, check_device, describe_machine, parse_names
 from saccade.bench.configs.fuzzing import fuzz_configs
 from saccade.bench.serving import load as serving_bench
-from saccade.cli.bench_speed import bench_decode, bench_train
+from saccade.cli.bench.repeat import bench_repeat
+from saccade.cli.bench.speed import bench_decode, bench_train
 from saccade.tasks.translate.networks import Size
 
 WIDE = 140  # columns of what is read from a pipe or a file
 app = typer.Typer(help="Measure saccade and other toolkits in one run.", no_args_is_help=True)
 app.command("train")(bench_train)
 app.command("decode")(bench_decode)
+app.command("repeat")(bench_repeat)
 
 
 @app.command("attention")

@@ -1,0 +1,1 @@
+"""What `saccade look` does: shows, aligns, tests."""

@@ -1,0 +1,1 @@
+"""Takes trained models to other engines, and proves that they answer the same there."""

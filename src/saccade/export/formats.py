@@ -1,0 +1,80 @@
+"""The formats that a run is exported to: what each can say, how it is written, and the engine that judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from saccade.data.text.tokenizer import SentencePiece, Vocabulary
+from saccade.errors import UserError, describe_missing
+from saccade.export import ctranslate2, huggingface
+from saccade.export.proof import Bounds, Engine
+from saccade.tasks.base import Portable
+
+
+class Format(NamedTuple):
+    """A format; its functions import its libraries when they are called."""
+
+    libraries: tuple[str, ...]
+    refuse: Callable[[Portable], str | None]  # say what it can't say
+    write: Callable[[Portable, Path, str], Mapping[str, object]]  # into a folder; return what the proof mentions
+    load: Callable[[Portable, Path], Engine]
+    quantizations: Mapping[str, Bounds]  # how numbers may be stored, and what must hold then
+
+
+FORMATS = {
+    "ctranslate2": Format(
+        ("ctranslate2",),
+        ctranslate2.refuse,
+        ctranslate2.write,
+        ctranslate2.CTranslate2Engine,
+        {"float32": Bounds(), "int8": Bounds(log_probability=None, same_outputs=False, score=0.2)},
+    ),
+    "huggingface": Format(
+        ("transformers",),
+        huggingface.refuse,
+        huggingface.write,
+        huggingface.HuggingFaceEngine,
+        {"float32": Bounds()},
+    ),
+}
+
+
+def choose_format(name: str) -> Format:
+    """Return the format of this name, if its libraries are there."""
+    if name not in FORMATS:
+        raise UserError(f"format: {name!r} given; allowed: {', '.join(FORMATS)}")
+    try:
+        for library in FORMATS[name].libraries:
+            import_module(library)
+    except ModuleNotFoundError as error:
+        raise UserError(describe_missing(f"export to {name}", error, "export")) from None
+    return FORMATS[name]
+
+
+def refuse(name: str, portable: Portable) -> str | None:
+    """Say what of a model a format can't say; None if it can say all."""
+    if not isinstance(portable.source, SentencePiece | Vocabulary):
+        return "input: features (it reads ids of texts)"
+    return FORMATS[name].refuse(portable)
+
+
+def list_possible(portable: Portable | None) -> list[str]:
+    """List the formats that can say a model."""
+    return [] if portable is None else [name for name in FORMATS if refuse(name, portable) is None]
+
+
+def check_format(name: str, portable: Portable) -> None:
+    """Refuse a model that a format can't say, and name the formats that can."""
+    reason = refuse(name, portable)
+    if reason is not None:
+        others = list_possible(portable)
+        raise UserError(f"{name} can't say {reason}; formats that can: {', '.join(others) or 'none'}")
+
+
+def describe_exports(portable: Portable | None) -> str:
+    """Say in a line which exports a model allows."""
+    found = list_possible(portable)
+    return f"export: {', '.join(found)}" if found else "export: no format can say this model"

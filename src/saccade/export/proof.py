@@ -1,0 +1,284 @@
+"""Proves an export: the same log-probabilities, the same outputs, the same score in both engines."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, NamedTuple, Protocol, cast, final
+
+import torch
+from torch import Tensor
+
+from saccade.data.batches import decoder_input, pad_sources
+from saccade.data.text.corpus import clean
+from saccade.data.text.tokenizer import END, PAD, START
+from saccade.decoding import BeamOptions, Stepper, search
+from saccade.inspection.insight import Head
+from saccade.inspection.record import cross_weights
+from saccade.tasks.base import Portable, ScoredSet
+from saccade.tasks.texts import batch_by_length
+
+BEAMS = (1, 4)
+TOKENS = 2048  # of a batch
+NUM_ATTENDED = 50  # sentences whose weights are compared, one by one
+Ids = list[list[int]]
+Say = Callable[[str], None]
+
+
+class Engine(Protocol):
+    """Another program with the exported model. Ids are those of the run, without <s> and </s>."""
+
+    name: str
+    longest: int | None  # ids that it reads or writes, </s> included
+    renormalizes: bool  # ids that are never written give their probability to the others
+
+    def log_probabilities(self, sources: Ids, targets: Ids) -> list[list[float]]:
+        """Return log p of each id of the targets, </s> included."""
+
+    def search(self, sources: Ids, beam: int, limit: int, *, thorough: bool) -> Ids:
+        """Return the outputs of largest log p, of at most `limit` ids with </s>; `thorough` is never too early done."""
+
+    def encode(self, texts: list[str]) -> Ids | None:
+        """Return the ids of sources, if the engine has a tokenizer."""
+
+    def decode(self, outputs: Ids) -> list[str] | None:
+        """Return outputs as texts, if the engine has a tokenizer."""
+
+    def attend(self, sources: Ids, limit: int) -> list[tuple[list[int], Tensor]] | None:
+        """Return greedy outputs with the weights [T, S] of the aligning head, if the engine tells them."""
+
+
+class Bounds(NamedTuple):
+    """What must hold; None: it is only measured."""
+
+    log_probability: float | None = 1e-4
+    same_outputs: bool = True
+    score: float | None = None
+
+
+@final
+@dataclass
+class Proof:
+    """What was compared and found; `missed` has a sentence for each bound that doesn't hold."""
+
+    about: dict[str, Any]
+    found: dict[str, Any] = field(default_factory=dict)
+    missed: list[str] = field(default_factory=list)
+
+    def plain(self) -> dict[str, Any]:
+        return {"holds": not self.missed, **self.about, **self.found, "missed": self.missed}
+
+    def lines(self) -> list[str]:
+        """Return what people read."""
+        worst, about = self.found["log_probability"]["largest_difference"], self.about
+        said = [f"{about['pairs']:,} pairs of {about['set']}: log-probabilities differ by at most {worst:.1e}"]
+        for beam, outputs in self.found["outputs"].items():
+            scores = [f"{metrics['bleu']:.2f} in {name}" for name, metrics in self.found["scores"][beam].items()]
+            others = [f"{count:,} {what}" for what, count in outputs.items() if count and what != "same"]
+            same = ", ".join([f"{outputs['same']:,} outputs are the same", *others])
+            said.append(f"{beam}: {same}; BLEU {', '.join(scores)}")
+        return said
+
+
+class Sample(NamedTuple):
+    """Held-out pairs as ids, and what was left out of the set."""
+
+    texts: list[str]
+    sources: Ids
+    targets: Ids
+    references: list[str]
+    left_out: int
+
+
+def encode_sample(portable: Portable, scored: ScoredSet, longest: int | None, most: int) -> Sample:
+    """Encode the first pairs of a set; those that the other engine can't read whole are left out."""
+    limit = portable.longest if longest is None else min(portable.longest, longest - 1)
+    sample, pairs = Sample([], [], [], [], len(scored.pairs[:most])), scored.pairs[:most]
+    for text, reference in pairs:
+        source, target = portable.source.encode(clean(text)), portable.target.encode(clean(reference))
+        if source and max(len(source), len(target)) <= limit:
+            for column, one in zip(sample, (clean(text), source, target, reference), strict=False):
+                cast(list[Any], column).append(one)
+    return sample._replace(left_out=len(pairs) - len(sample.sources))
+
+
+def prove(portable: Portable, sample: Sample, engine: Engine, bounds: Bounds, proof: Proof, say: Say) -> None:
+    """Compare the exported model in its engine with ours, on a CPU in float32."""
+    say("comparing log-probabilities")
+    _compare_log_probabilities(portable, sample, engine, bounds, proof)
+    limit = max(map(portable.options.limit, (len(source) + 1 for source in sample.sources)))
+    limit = limit if engine.longest is None else min(limit, engine.longest)
+    _compare_attention(portable, engine.attend(sample.sources[:NUM_ATTENDED], limit), sample.sources, bounds, proof)
+    writer = cast(Stepper, Renormalized(portable.network) if engine.renormalizes else portable.network)
+    scores: dict[str, Any] = {}
+    proof.found["outputs"] = {}
+    for beam in BEAMS:
+        say(f"comparing outputs, beam {beam}")
+        ours = search_ours(writer, sample.sources, beam, limit)
+        theirs = engine.search(sample.sources, beam, limit, thorough=False)
+        again = [row for row, (one, other) in enumerate(zip(ours, theirs, strict=True)) if one != other]
+        found = engine.search([sample.sources[row] for row in again], beam, limit, thorough=True) if again else []
+        for row, ids in zip(again, found, strict=True):
+            theirs[row] = ids
+        outputs = _compare_outputs(portable, sample.sources, (ours, theirs), limit)
+        proof.found["outputs"][f"beam {beam}"] = outputs._asdict()
+        if bounds.same_outputs and outputs.different:
+            said = f"{outputs.different:,} of {len(ours):,} outputs of {engine.name} differ (beam {beam})"
+            proof.missed.append(said)
+        if beam == 1:
+            _compare_tokenizers(portable, sample, ours, engine, proof)
+        scores[f"beam {beam}"] = _compare_scores(portable, sample, (ours, theirs), bounds, proof, engine.name, beam)
+    proof.found["scores"] = scores
+
+
+def _compare_log_probabilities(
+    portable: Portable, sample: Sample, engine: Engine, bounds: Bounds, proof: Proof
+) -> None:
+    ours = score_ours(portable, sample.sources, sample.targets)
+    theirs = engine.log_probabilities(sample.sources, sample.targets)
+    worst = max(
+        abs(mine - its) for one, other in zip(ours, theirs, strict=True) for mine, its in zip(one, other, strict=True)
+    )
+    bound = bounds.log_probability
+    proof.found["log_probability"] = {
+        "tokens": sum(map(len, ours)),
+        "largest_difference": worst,
+        **({} if bound is None else {"bound": bound}),
+    }
+    if bound is not None and not worst <= bound:
+        proof.missed.append(f"log-probabilities differ by up to {worst:.1e}, more than {bound:.0e}")
+
+
+def _compare_tokenizers(portable: Portable, sample: Sample, outputs: Ids, engine: Engine, proof: Proof) -> None:
+    """Compare how texts become ids, and ids texts."""
+    read, written = engine.encode(sample.texts), engine.decode(outputs)
+    if read is None or written is None:
+        return
+    texts = [portable.target.decode(ids) for ids in outputs]
+    same = {"sources": sum(map(list.__eq__, read, sample.sources)), "outputs": sum(map(str.__eq__, written, texts))}
+    proof.found["tokenizers"] = {**same, "of": len(texts)}
+    for what, count in same.items():
+        if count < len(texts):
+            proof.missed.append(f"its tokenizer treats {len(texts) - count:,} of {len(texts):,} {what} otherwise")
+
+
+def _compare_attention(
+    portable: Portable, told: list[tuple[list[int], Tensor]] | None, sources: Ids, bounds: Bounds, proof: Proof
+) -> None:
+    """Compare what the aligning head weighs while it writes an output."""
+    if told is None:
+        return
+    head, worst = find_aligning(portable), 0.0
+    for source, (ids, weight_TS) in zip(sources, told, strict=False):
+        if not ids:
+            continue
+        weight_1LHTS = cross_weights(portable.network, *pad_sources([source]), decoder_input([ids]))
+        mine_TS = head._replace(shift=0).of(weight_1LHTS[0])[: weight_TS.shape[0], : weight_TS.shape[1]]
+        worst = max(worst, float((mine_TS - weight_TS).abs().max()))
+    proof.found["attention"] = {**head._asdict(), "sentences": len(told), "largest_difference": worst}
+    if bounds.log_probability is not None and not worst <= bounds.log_probability:
+        proof.missed.append(f"attention weights differ by up to {worst:.1e}, more than {bounds.log_probability:.0e}")
+
+
+def find_aligning(portable: Portable) -> Head:
+    """Return the head that aligns best; where none was chosen, the mean of the last layer's."""
+    return Head(len(cast(Any, portable.network).decoder) - 1) if portable.aligning is None else portable.aligning
+
+
+class SameOutputs(NamedTuple):
+    """How many outputs are the same in both engines.
+
+    Others are `tied` where only rounding decides, or `cut` where one of the two reached the limit: what is left then
+    depends on rules of the engines, not on the model.
+    """
+
+    same: int
+    tied: int
+    cut: int
+    different: int
+
+
+def _compare_outputs(portable: Portable, sources: Ids, both: tuple[Ids, Ids], limit: int) -> SameOutputs:
+    rows = [row for row, (one, other) in enumerate(zip(*both, strict=True)) if one != other]
+    whole = [row for row in rows if max(len(side[row]) for side in both) < limit]
+    tied = (
+        count_ties(portable, [sources[row] for row in whole], ([side[row] for row in whole] for side in both))
+        if whole
+        else 0
+    )
+    return SameOutputs(len(sources) - len(rows), tied, len(rows) - len(whole), len(whole) - tied)
+
+
+def count_ties(portable: Portable, sources: Ids, both: Iterable[Ids]) -> int:
+    """Count pairs of outputs that rounding decides between: our model gives both the same log p, or the first step
+    where they part gives both ids the same."""
+    ours, theirs = both
+    tied = 0
+    for one, other, steps, others in zip(
+        ours, theirs, score_ours(portable, sources, ours), score_ours(portable, sources, theirs), strict=True
+    ):
+        first = next(
+            (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+        )
+        tied += min(abs(sum(steps) - sum(others)), abs(steps[first] - others[first])) <= 1e-4
+    return tied
+
+
+def _compare_scores(
+    portable: Portable, sample: Sample, both: tuple[Ids, Ids], bounds: Bounds, proof: Proof, name: str, beam: int
+) -> dict[str, Mapping[str, float]]:
+    ours, theirs = (portable.score([portable.target.decode(ids) for ids in side], sample.references) for side in both)
+    if bounds.score is not None and abs(ours["bleu"] - theirs["bleu"]) > bounds.score:
+        said = f"BLEU is {theirs['bleu']:.2f} in {name} and {ours['bleu']:.2f} here (beam {beam})"
+        proof.missed.append(f"{said}, more than {bounds.score} apart")
+    return {"saccade": ours, name: theirs}
+
+
+@torch.no_grad()
+def score_ours(portable: Portable, sources: Ids, targets: Ids) -> list[list[float]]:
+    """Return log p of each id of the targets, </s> included."""
+    model = cast(Any, portable.network)
+    found: list[list[float]] = [[] for _ in sources]
+    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    for rows in batch_by_length(lengths, TOKENS):
+        wanted = [targets[row] for row in rows]
+        vectors_BTD = model(*pad_sources([sources[row] for row in rows]), decoder_input(wanted))
+        for row, steps in zip(rows, pick_log_probabilities(model.logits(vectors_BTD), wanted), strict=True):
+            found[row] = steps
+    return found
+
+
+def pick_log_probabilities(logits_BTV: Tensor, targets: Ids) -> list[list[float]]:
+    """Return log p of each id of the targets, </s> included."""
+    rows = zip(targets, logits_BTV.log_softmax(-1), strict=True)
+    return [step_TV[torch.arange(len(ids) + 1), torch.tensor([*ids, END])].tolist() for ids, step_TV in rows]
+
+
+@final
+class Renormalized:
+    """A stepper that gives <pad> and <s>, which are never written, no probability."""
+
+    def __init__(self, network: Any) -> None:
+        self.start, self.advance, self._logits = network.start, network.advance, network.logits
+
+    def logits(self, vectors: Tensor) -> Tensor:
+        logits: Tensor = self._logits(vectors)
+        return logits.index_fill(-1, torch.tensor([PAD, START]), -torch.inf)
+
+
+def search_ours(writer: Stepper, sources: Ids, beam: int, limit: int) -> Ids:
+    """Return the outputs of largest log p, of at most `limit` ids with </s>."""
+    options = BeamOptions(width=beam, length_penalty=0, max_length=limit, max_length_factor=limit, max_rounds=0)
+    found: Ids = [[] for _ in sources]
+    for rows in batch_by_length([len(source) for source in sources], TOKENS // beam):
+        best = search(writer, *pad_sources([sources[row] for row in rows]), options)
+        for row, hypotheses in zip(rows, best, strict=True):
+            found[row] = hypotheses[0].ids
+    return found
+
+
+def list_versions(libraries: Sequence[str]) -> dict[str, str]:
+    """Return the versions of Python, saccade, torch and these libraries."""
+    return {"python": platform.python_version(), **{name: version(name) for name in ("saccade", "torch", *libraries)}}

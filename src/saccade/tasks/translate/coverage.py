@@ -1,0 +1,95 @@
+"""How much of its texts a run reads: what is too long, and what it doesn't know. Said before training begins."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rich.console import Console
+
+from saccade.data.store import TOO_LONG, SideLimit, Store
+from saccade.data.text.tokenizer import Tokenizer
+from saccade.tasks import console as watch
+from saccade.tasks.translate.config import TranslateConfig
+from saccade.tasks.translate.corpora import HeldOut, Tokenizers, training_corpora
+
+NUM_TOLD = 1000  # pairs of a corpus that tell how long its sides are
+MANY = 0.01  # a share that calls for a warning
+SIDES = ("source", "target")
+
+
+class Remark(NamedTuple):
+    """A line for the user, and whether it is a warning."""
+
+    text: str
+    is_warning: bool
+
+
+def settle_lengths(config: TranslateConfig, both: Tokenizers, console: Console) -> TranslateConfig:
+    """Return the config with what becomes of sources that are too long, told by the first pairs of each corpus."""
+    data = config.data
+    if data.too_long.source != "auto":
+        return config
+    share = 0.0 if config.features is not None else _share_of_long_sources(config, both)
+    found = "cut" if share > MANY else "drop"
+    if found == "cut":
+        said = (
+            f"{percent(share)} of the sources have more than {data.max_length.source:,} tokens, while their targets fit"
+        )
+        watch.say(console, f"too_long: sources are cut ({said})")
+    too_long = data.too_long.model_copy(update={"source": found})
+    return config.model_copy(update={"data": data.model_copy(update={"too_long": too_long})})
+
+
+def _share_of_long_sources(config: TranslateConfig, both: Tokenizers) -> float:
+    """Return the share of pairs whose source alone is too long."""
+    firsts = (itertools.islice(corpus.pairs(), NUM_TOLD) for corpus in training_corpora(config))
+    pairs = [pair for first in firsts for pair in first if all(pair)]
+    source, target = (
+        [len(tokenizer.encode(pair[side])) > limit.most for pair in pairs]
+        for side, (tokenizer, limit) in enumerate(zip(both, config.data.limits, strict=True))
+    )
+    return sum(long and not other for long, other in zip(source, target, strict=True)) / max(1, len(pairs))
+
+
+def say(
+    config: TranslateConfig, both: Tokenizers, stores: Sequence[Store], sets: Sequence[HeldOut], console: Console
+) -> None:
+    """Say what is too long; what is more than a little is a warning."""
+    remarks = [*remark_on_lengths(config, stores)]
+    for held in sets:
+        remarks += remark_on_held_out(config.data.limits[0], both[0], held)
+    for text, is_warning in remarks:
+        watch.say(console, text, style="yellow" if is_warning else None)
+
+
+def remark_on_lengths(config: TranslateConfig, stores: Sequence[Store]) -> Iterator[Remark]:
+    """Say how many pairs to train on are left out as too long, and how many sides are cut."""
+    limits = config.data.limits
+    num_pairs = sum(len(store) + sum(store.left_out.values()) for store in stores)
+    for place, (side, reason, limit) in enumerate(zip(SIDES, TOO_LONG, limits, strict=True)):
+        field = f"data.max_length.{side} ({limit.most:,})"
+        dropped = sum(store.left_out[reason] for store in stores)
+        if dropped > MANY * num_pairs:
+            also = "" if config.features is not None and not place else f", or set data.too_long.{side}: cut"
+            share = f"{percent(dropped / num_pairs)} of the pairs ({dropped:,} of {num_pairs:,}) are left out"
+            yield Remark(f"{share}, as their {side}s are too long; raise {field}{also}", is_warning=True)
+        cut = sum(store.num_cut[place] for store in stores)
+        if cut:
+            share = f"{percent(cut / num_pairs)} of the {side}s ({cut:,} of {num_pairs:,}) are cut"
+            yield Remark(f"{share} to their first tokens: {field}", is_warning=cut > MANY * num_pairs)
+
+
+def remark_on_held_out(limit: SideLimit, tokenizer: Tokenizer, held: HeldOut) -> Iterator[Remark]:
+    """Say how many held-out sources are not read to their end."""
+    sources = [pair.source for pair in held.pairs if all(pair)] if limit.is_cut else []
+    if count := sum(len(tokenizer.encode(source)) > limit.most for source in sources):
+        said = f"{percent(count / len(sources))} of its sources ({count:,} of {len(sources):,}) are read"
+        is_warning = count > MANY * len(sources)
+        yield Remark(f"{held.name}: {said} up to their first {limit.most:,} tokens, as in training", is_warning)
+
+
+def percent(share: float) -> str:
+    """Write a share in percent, with two figures or more."""
+    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"

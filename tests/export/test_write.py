@@ -1,0 +1,114 @@
+"""Exports are written whole or not at all, with a proof; the command says what it did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from exports import portable, random_pairs, transformer
+from runs import make_run
+from saccade.cli import app
+from saccade.errors import UserError
+from saccade.export import formats, write
+from saccade.export.proof import Bounds, count_ties
+from saccade.files import create_folder
+from saccade.runs import config as config_file
+from saccade.tasks import TASKS
+
+
+def test_a_proof_lies_in_the_folder(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    done = CliRunner().invoke(app, ["export", str(run), "ctranslate2", str(tmp_path / "out"), "--json"])
+    assert done.exit_code == 0, done.output
+    stored = json.loads((tmp_path / "out" / "proof.json").read_text("utf-8"))
+    assert stored == json.loads(done.stdout)
+    assert stored["holds"] is True
+    assert stored["pairs"] == 1
+    assert set(stored["versions"]) == {"python", "saccade", "torch", "ctranslate2"}
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "run.txt", "out"}
+
+
+def test_other_pairs_prove_it(tmp_path: Path) -> None:
+    run, pairs = make_run(tmp_path / "run"), tmp_path / "pairs.tsv"
+    pairs.write_text("a b\tc\n\te\nd\tf g\na\tb\n", encoding="utf-8")
+    command = ["export", str(run), "ctranslate2", str(tmp_path / "out"), "--input", str(pairs), "--sentences", "2"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "2 pairs of pairs.tsv: log-probabilities differ by at most" in done.output
+    assert f"The model is in {tmp_path / 'out'}, with proof.json" in done.output.replace("\n", " ")
+
+
+def test_a_missed_bound_is_one_sentence_and_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    strict = formats.FORMATS["ctranslate2"]._replace(quantizations={"float32": Bounds(log_probability=0.0)})
+    monkeypatch.setitem(formats.FORMATS, "ctranslate2", strict)
+    run = make_run(tmp_path / "run")
+    done = CliRunner().invoke(app, ["export", str(run), "ctranslate2", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    assert "log-probabilities differ by up to" in done.stderr
+    assert json.loads((tmp_path / "out" / "proof.json").read_text("utf-8"))["holds"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "override", "message"),
+    [
+        (["marian", "out"], "", "format: 'marian' given; allowed: ctranslate2"),
+        (["ctranslate2", "out", "--quantization", "int4"], "", "--quantization: 'int4' given; allowed: float32, int8"),
+        (["ctranslate2", "out", "--target", "x"], "", "--target: given without --input"),
+        (["ctranslate2", "run"], "", "run: it is there already"),
+        (["ctranslate2", "out"], "model.score=additive", "ctranslate2 can't say model.score: additive"),
+    ],
+)
+def test_mistakes_are_told_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], override: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = make_run(tmp_path / "run", *([override] if override else []))
+    done = CliRunner().invoke(app, ["export", str(run), *arguments])
+    assert isinstance(done.exception, UserError)
+    assert message in str(done.exception)
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "run.txt"}
+
+
+def test_a_failed_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(write, "prove", fail)
+    with pytest.raises(OSError, match="No space"):
+        write.export(
+            "ctranslate2",
+            portable(transformer()),
+            tmp_path / "out",
+            quantization="float32",
+            scored=random_pairs(3),
+            most=3,
+            say=lambda what: None,
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_appears_when_it_is_whole(tmp_path: Path) -> None:
+    with create_folder(tmp_path / "deep" / "new") as draft:
+        (draft / "file").write_text("x", "utf-8")
+        assert not (tmp_path / "deep" / "new").exists()
+    assert (tmp_path / "deep" / "new" / "file").read_text("utf-8") == "x"
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["new"]
+
+
+def test_outputs_that_only_rounding_parts_are_tied() -> None:
+    model = portable(transformer())
+    assert count_ties(model, [[4, 5]], ([[4, 5, 6]], [[4, 5, 6]])) == 1
+    assert count_ties(model, [[4, 5]], ([[4, 5, 6]], [[4, 7, 6]])) == 0
+
+
+def test_what_a_model_allows_is_one_line(tmp_path: Path) -> None:
+    model = portable(transformer())
+    assert "ctranslate2" in formats.describe_exports(model)
+    assert formats.describe_exports(None) == "export: no format can say this model"
+    run = make_run(tmp_path / "run", "model.normalizer=hard")
+    config = config_file.load_config(run / "config.yaml")
+    predictor = TASKS[config.task].load(config, run)
+    assert "ctranslate2" not in formats.describe_exports(predictor.portable())
