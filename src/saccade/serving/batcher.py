@@ -215,7 +215,7 @@ class Batcher:
                     return self._take(found)
                 if found is not None:
                     self._resume(found)
-                elif self._is_closed and not self.num_waiting:
+                if self._is_closed and not self.num_waiting:
                     return None
                 self._idle.wait(None if self._turn is not None else self._seconds_until_due())
 
