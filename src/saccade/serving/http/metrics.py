@@ -42,6 +42,12 @@ class Metrics:
         )
         ProcessCollector(registry=self.registry)
         self.characters = Counter("saccade_characters", "Characters read.", ["model"], registry=self.registry)
+        self.html = Counter(
+            "saccade_html",
+            "HTML by where its tags are: moved with words, in place, kept.",
+            ["way"],
+            registry=self.registry,
+        )
         self.tokens = Counter("saccade_tokens", "Tokens written.", ["model"], registry=self.registry)
 
     def add_queue(self, model: str, length: Callable[[], int]) -> None:
