@@ -191,6 +191,7 @@ ABOVE_TASKS = ("runs", "serving", "lab", "bench", "cli")
 # Strings that are spelled like a task's name and no question which task it is.
 OTHER_MEANINGS = {
     "serving/html/tree.py": {"translate"},  # HTML's attribute translate="no"
+    "bench/html/sanitizers.py": {"translate"},  # the same
     "bench/repeat/cases.py": {"classify", "tag", "caption", "glimpse"},  # configs, which name their task
     "cli/bench/__init__.py": {"glimpse"},  # the name of a benchmark: saccade bench glimpse
 }

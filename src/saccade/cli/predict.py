@@ -138,15 +138,15 @@ def predict(
     is_typed = source is None and sys.stdin.isatty()  # somebody waits for an answer to each line
     if is_typed and "window" in allowed:
         options["window"] = 1
-    found, cuts = predictor.stream(predictor.read(source), **options), None
-    if (most := predictor.traits.max_length) is not None:
-        cuts = CutCounts(options.get("max_length", most))
-        found = cuts.watch(found)
-    watched: Iterator[Result] = terminal.count_outputs(
-        found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty()
-    )
     console, in_folder = Console(), source is not None and source.is_dir()
     with terminal.quiet():
+        found, cuts = predictor.stream(predictor.read(source), **options), None
+        if (most := predictor.traits.max_length) is not None:
+            cuts = CutCounts(options.get("max_length", most))
+            found = cuts.watch(found)
+        watched: Iterator[Result] = terminal.count_outputs(
+            found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty()
+        )
         for number, best in enumerate(watched, 1):
             pictures.draw(best, number)
             typer.echo(json.dumps(best.plain(), ensure_ascii=False) if as_json else _line(best, in_folder))

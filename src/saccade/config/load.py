@@ -10,9 +10,9 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from saccade import manifest
 from saccade.config.base import FILES_OR_PART, ONE_OR_SEVERAL, VALUE_OR_AUTO, HeldOutPart, RunSection
 from saccade.errors import UserError
-from saccade.files import replace_file
 
 
 class StrictLoader(yaml.SafeLoader):
@@ -60,9 +60,8 @@ def check_config(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
 
 
 def save_config(config: RunSection, path: Path) -> None:
-    """Write the filled-in config as YAML."""
-    with replace_file(path) as draft:
-        draft.write_text(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True), "utf-8")
+    """Write the filled-in config as YAML into a run folder."""
+    manifest.write(path.parent, path.name, yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True))
 
 
 def _apply(content: dict[str, Any], override: str) -> None:

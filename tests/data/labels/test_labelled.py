@@ -77,6 +77,13 @@ def test_several_labels_at_once(tmp_path: Path, name: str, content: str) -> None
 def test_without_labels(tmp_path: Path) -> None:
     table = written(tmp_path, "a.tsv", "7\tA\tOkay.\n7\tB\tWell,\tsd\n")
     assert [text.label for text in read_labelled([table], POSITIONS, needs_label=False)] == ["", "sd"]
+    blank = written(tmp_path, "c.tsv", "go on\n\nstop it\n")
+    assert [text.text for text in read_labelled([blank], LabelColumns(1, 0), needs_label=False)] == [
+        "go on",
+        "",
+        "stop it",
+    ]
+    assert list(read_labelled([written(tmp_path, "d.csv", "text\n")], LabelColumns(), needs_label=False)) == []
     named = written(tmp_path, "b.csv", "text\ngo on\n")
     assert list(read_labelled([named], LabelColumns(), needs_label=False)) == [Text("go on")]
 

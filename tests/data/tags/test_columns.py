@@ -154,3 +154,8 @@ def test_wrong_pairs_names_and_headers(tmp_path: Path) -> None:
         UserError, match=r"h:1: this looks like a header; give the columns' names \(data.word_column: word"
     ):
         read_columns(tmp_path / "h")
+    for columns in (TagColumns(), TagColumns(tag=None)):
+        with pytest.raises(UserError, match=r"h:1: this looks like a header"):
+            list(parse_sentences("h", ["word pos tag\n", "a DT O\n"], columns))
+    with pytest.raises(UserError, match=r"a.csv: tagged sentences are not read from CSV; allowed: columns with tabs"):
+        read_columns(write(tmp_path / "a.csv", "a,O\n"))

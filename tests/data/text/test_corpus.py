@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saccade.data.text.corpus import Corpus, Pair, clean
+from saccade.data.text.corpus import Corpus, Pair, PairColumns, clean, read_lines, read_side
 from saccade.errors import UserError
 
 
@@ -133,6 +133,30 @@ def test_a_broken_gzip_is_named(content: bytes, tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(UserError, match=rf"{path.name}: this is not a complete gzip file"):
             list(corpus.pairs())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("question\n".encode("utf-16"), r"a.tsv: this is UTF-16; allowed: text in UTF-8, plain or gzip \(.gz\)"),
+        (WHOLE, r"a.tsv: this is gzip, but its name doesn't end in .gz"),
+        (b"PK\x03\x04", r"a.tsv: this is a zip archive \(as .xlsx"),
+    ],
+)
+def test_another_kind_of_file_is_named(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(content)
+    for read in (lambda path: Corpus(path).pairs(), lambda path: read_lines(Path(path))):
+        with pytest.raises(UserError, match=message):
+            list(read(str(tmp_path / "a.tsv")))
+
+
+def test_a_folder_and_a_whole_json_are_no_file_of_texts(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="this is a folder; allowed: a file"):
+        list(read_side(tmp_path, PairColumns()))
+    (tmp_path / "a.json").write_text('[{"source": "x"}]')
+    for read in (lambda path: read_side(path, PairColumns()), lambda path: Corpus(str(path)).pairs()):
+        with pytest.raises(UserError, match=r"a.json: JSON in a whole file is not read; allowed: an object a line"):
+            list(read(tmp_path / "a.json"))
 
 
 def test_a_file_with_both_sides_has_no_target(tmp_path: Path) -> None:

@@ -79,6 +79,7 @@ def test_sources_are_read_where_there_are_no_targets(
         ("a.csv", "x,y\nHello, world,Hallo\n", DEFAULT, r"a.csv:2: the line has 3 columns, more than the first, 2 \("),
         ("a.tsv", "x\ty\nx\ty\tz\n", DEFAULT, r"a.tsv:2: the line has 3 columns, more than the first, 2$"),
         ("a.csv", 'x,y\n\nx,"y\n', DEFAULT, r"a.csv:3: this is not CSV \(unexpected end of data\)"),
+        ("a.csv", "x,y\rz,w\r", DEFAULT, r"a.csv:1: this is not CSV \(a line ends in CR alone\)"),
         ("a.csv", "en,de\nx,y\n", ENGLISH, r"a.csv:1: no column 'english' \(.*source\) in its header: en, de;"),
         ("a.tsv", "english\tgerman\tgerman\n", ENGLISH, r"a.tsv:1: 2 columns 'german' \(.*target\) in its"),
         ("a.tsv", "a\tb\n", PLACES, r"a.tsv:1: the line has 2 columns, but the source is in column 2 from 0"),

@@ -134,7 +134,9 @@ def test_a_share_is_held_out_by_dialogue_and_found_again(tmp_path: Path) -> None
     name, scores, _ = examine(config, load(config, tmp_path / "run"))
     assert name == "valid"
     lines = said.export_text().splitlines()
-    assert lines[0] == f"data.valid: {scores['num_texts']} texts of data.train (6), chosen by a hash of the text"
+    assert (
+        lines[0] == f"data.valid: {scores['num_texts']} of the 18 texts of data.train, chosen by a hash of the text (6)"
+    )
     assert sorted(line.split(",")[0] for line in lines[1:3]) == ["data.train: 12 texts", "data.valid: 6 texts"]
     with pytest.raises(UserError, match=r"data\.valid: 1e-09 given; of 12 it leaves none for validation"):
         prepare(config_of(tmp_path, data={"valid": {"share": 1e-9}}), tmp_path / "other", CONSOLE)

@@ -12,7 +12,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 from rich.console import Console
+from typer.testing import CliRunner
 
+from saccade.cli import app
+from saccade.cli import predict as predict_command
 from saccade.data.labels.labelled import LabelColumns, Spelling, Text
 from saccade.data.labels.windows import encode_texts
 from saccade.data.text.tokenizer import Tokenizer, train_tokenizer
@@ -203,16 +206,22 @@ def test_files_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table.write_text("The cat\nMice\tno\n")
     plain.write_text("The cat\n\nMice run\n")
     assert list(model.read(table)) == [Text("The cat"), Text("Mice", "no")]
+    table.write_text("The cat\tyes\nMice\tno\n")
+    assert list(model.read_targets(table)) == ["yes", "no"]
     assert [text.text for text in model.read(plain)] == ["The cat", "", "Mice run"]
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"A\tHello.\nB\tHi.\n")))
     assert list(replace(model, context=2).read(None)) == [Text("Hello.", "", "0", "A"), Text("Hi.", "", "0", "B")]
 
 
-def test_a_file_to_learn_from_is_read_without_its_labels(tmp_path: Path) -> None:
+def test_a_file_to_learn_from_is_read_without_its_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.txt"
     path.write_text("no The cat\n\nyes Mice run\n")
     with pytest.warns(UserWarning, match=r"a\.txt: each line begins with a label, as in training; it is not read"):
         assert list(predictor().read(path)) == [Text("The cat"), Text("Mice run")]
+    monkeypatch.setattr(predict_command, "load_run", lambda *_, **__: predictor())
+    done = CliRunner().invoke(app, ["predict", "run", "--input", str(path)])
+    assert done.stderr == f"saccade: {path}: each line begins with a label, as in training; it is not read as text\n"
+    assert len(done.stdout.splitlines()) == 2
     path.write_text("no The cat\nMice run\n")
     assert [text.text for text in predictor().read(path)] == ["no The cat", "Mice run"]
 

@@ -180,7 +180,7 @@ def test_a_part_of_the_sentences_is_held_out(tmp_path: Path) -> None:
     job = task.prepare(config, tmp_path / "run", said)
     assert [count[:2] for count in job.counts] == [("data.train", 30), ("data.valid", 10)]
     line = said.export_text().splitlines()[0]
-    assert line == "data.valid: 10 sentences of data.train (10), chosen by a hash of the words"
+    assert line == "data.valid: 10 of the 40 sentences of data.train, chosen by a hash of the words (10)"
     words = {name: {one.words for one in part.sentences} for name, part in read_sets(config).repaired.items()}
     assert not words["data.train"] & words["data.valid"]
     train.train(config, tmp_path / "run", Console(quiet=True))

@@ -162,7 +162,8 @@ def test_a_part_of_the_training_pairs_is_held_out(valid: object, tmp_path: Path)
     assert len(held.pairs) + len(left) == 2 * len(PAIRS) + 3
     assert {pair.source for pair in held.pairs}.isdisjoint(pair.source for pair in left)
     amount = 0.3 if "0.3" in str(valid) else 12
-    assert line == f"data.valid: {len(held.pairs)} pairs of data.train ({amount}), chosen by a hash of the source"
+    said_of_it = f"{len(held.pairs)} of the 53 pairs of data.train, chosen by a hash of the source ({amount})"
+    assert line == f"data.valid: {said_of_it}"
     assert any(f"(left out: 1 blank, the first at {tmp_path}/one.tsv:26)" in line for line in lines)
     assert not any("also in the training text" in line for line in lines)
     source, _ = prepare_tokenizers(config, tmp_path / "run")

@@ -26,6 +26,7 @@ from saccade.bench.configs.fuzzing import fuzz_configs
 from saccade.bench.serving import load as serving_bench
 from saccade.cli.bench.repeat import bench_repeat
 from saccade.cli.bench.speed import bench_decode, bench_train
+from saccade.errors import UserError, describe_missing
 from saccade.tasks.translate.networks import Size
 
 WIDE = 140  # columns of what is read from a pipe or a file
@@ -179,6 +180,27 @@ def bench_serve(
     )
     report = serving_bench.run(plan, Console(stderr=True).print)
     typer.echo(json.dumps(report.as_dict(), indent=1)) if as_json else Console().print(tables.of_serving(report))
+
+
+@app.command("html")
+def bench_html(
+    count: Annotated[int, typer.Option(min=1, help="Number of fragments.")] = 5000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same fragments.")] = 1,
+    in_browser: Annotated[bool, typer.Option("--browser", help="Compare in a Chromium instead of html5lib.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Translate HTML made by chance: browsers must find the same elements, attributes and comments afterwards."""
+    try:
+        from saccade.bench.html.check import check_html
+    except ModuleNotFoundError as error:
+        raise UserError(describe_missing("bench html", error, "serve")) from None
+    with _progress(hidden=as_json) as progress:
+        task = progress.add_task("translating", total=count)
+        found = check_html(
+            count, seed=seed, in_browser=in_browser, say=lambda done: progress.update(task, completed=done)
+        )
+    typer.echo(json.dumps(found.as_dict(), indent=1) if as_json else str(found))
+    raise typer.Exit(1 if found.bad else 0)
 
 
 @app.command("fuzz")

@@ -93,12 +93,17 @@ def split_labels(label: str, separator: str | None) -> list[str]:
 
 
 def read_labelled(paths: Iterable[Path], columns: LabelColumns, *, needs_label: bool = True) -> Iterator[Text]:
-    """Read the texts of files in order and skip blank lines; files without any text raise a UserError."""
+    """Read the texts of files in order.
+
+    Texts to learn from are not blank, and there must be one. Others are blank where a line is.
+    """
     paths = list(paths)
     found = itertools.chain.from_iterable(
         (_read_table if has_columns(path) else _label_first)(path, columns, needs_label) for path in paths
     )
     first = next(found, None)
+    if first is None and not needs_label:
+        return iter(())
     if first is None:
         raise UserError(f"{', '.join(map(str, paths))}: it is empty; there must be at least one text")
     return itertools.chain([first], found)
@@ -131,6 +136,8 @@ def _read_table(path: Path, columns: LabelColumns, needs_label: bool) -> Iterato
             raise UserError(f"{path}:1: this looks like a header; give names instead: data.columns: {{{names}}}")
         if texts:
             yield _check_text(path, number, texts, columns, needs_label)
+        elif not needs_label and columns.dialogue is None:  # each line has an answer
+            yield Text("")
 
 
 def _as_text(columns: LabelColumns, place: str, key: str, value: Any) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from saccade.data.text.corpus import clean, read_raw_lines
-from saccade.data.text.tables import count_columns, file_kind
+from saccade.data.text.tables import count_columns, file_kind, has_columns
 from saccade.errors import UserError
 
 DOCUMENT = "-DOCSTART-"
@@ -72,11 +72,19 @@ WORD_AND_TAG = TagColumns()
 
 def read_columns(path: Path, columns: TagColumns = WORD_AND_TAG) -> list[TaggedSentence]:
     """Read the sentences of a file, plain or gzip; a file without a sentence raises a UserError."""
-    parse = parse_jsonl if file_kind(path) == ".jsonl" else parse_sentences
+    parse = parse_jsonl if has_lists(path) else parse_sentences
     found = list(parse(path, read_raw_lines(path), columns))
     if not found:
         raise UserError(f"{path}: there is no sentence in it; there must be lines of columns, word first and tag last")
     return found
+
+
+def has_lists(path: Path) -> bool:
+    """Return whether a line is a whole sentence in JSON. CSV, which has no sentences, and other JSON are refused."""
+    if file_kind(path) == ".csv":
+        wanted = "columns with tabs or spaces between and a blank line after a sentence, or .jsonl"
+        raise UserError(f"{path}: tagged sentences are not read from CSV; allowed: {wanted}")
+    return has_columns(path) and file_kind(path) == ".jsonl"
 
 
 def read_paired(words: Path, tags: Path) -> list[TaggedSentence]:
@@ -193,10 +201,10 @@ def _sentence(rows: list[list[str]], columns: TagColumns, document: int, line: i
 
 
 def _refuse_header(place: str, fields: list[str], columns: TagColumns) -> None:
-    if columns.tag is None:
-        return
-    word, tag = fields[int(columns.word)], fields[int(columns.tag)]
-    if word.casefold() in WORD_HEADERS and tag.casefold() in TAG_HEADERS:
+    word = fields[int(columns.word)]
+    tags = [field for field in fields if field.casefold() in TAG_HEADERS]
+    tag = fields[int(columns.tag)] if columns.tag is not None else "".join(tags[:1])
+    if word.casefold() in WORD_HEADERS and tag in tags:
         said = f"data.word_column: {word}, data.tag_column: {tag}"
         raise UserError(f"{place}: this looks like a header; give the columns' names ({said}), or remove the line")
 

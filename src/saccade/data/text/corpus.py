@@ -17,6 +17,17 @@ from saccade.data.text.tables import Column, Row, count_columns, file_kind, has_
 from saccade.errors import UserError
 
 NAMES = ("source", "target")  # of columns, where nothing else is said
+OTHER_KINDS = {  # how files begin that are no text
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+    b"\x1f\x8b": "gzip, but its name doesn't end in .gz",
+    b"PK\x03\x04": "a zip archive (as .xlsx and .docx are)",
+    b"%PDF-": "PDF",
+    b"PAR1\x15": "Parquet",
+    b"BZh91AY": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+}
 NESTED = "translation"  # a key whose object has the texts by language
 
 
@@ -179,6 +190,8 @@ def read_raw_lines(path: Path) -> Iterator[str]:
             yield from decode_lines(path, stream)
     except FileNotFoundError:
         raise UserError(f"there is no file at {path}") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: this is a folder; allowed: a file") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path}: this is not a complete gzip file ({error})") from None
 
@@ -186,6 +199,8 @@ def read_raw_lines(path: Path) -> Iterator[str]:
 def decode_lines(name: Path | str, stream: Iterable[bytes]) -> Iterator[str]:
     """Yield the lines of a stream of UTF-8 bytes unchanged; messages use the name."""
     for number, raw in enumerate(stream, 1):
+        if number == 1 and (kind := next((OTHER_KINDS[sign] for sign in OTHER_KINDS if raw.startswith(sign)), None)):
+            raise UserError(f"{name}: this is {kind}; allowed: text in UTF-8, plain or gzip (.gz)")
         try:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:

@@ -44,8 +44,10 @@ def file_kind(path: Path) -> str:
 
 
 def has_columns(path: Path) -> bool:
-    """Return whether a file's ending says that it has columns."""
-    return file_kind(path) in TABLES
+    """Return whether a file's ending says that it has columns; one JSON value in a whole file is refused."""
+    if (kind := file_kind(path)) == ".json":
+        raise UserError(f"{path}: JSON in a whole file is not read; allowed: an object a line, in a file named .jsonl")
+    return kind in TABLES
 
 
 def as_text(place: str, key: str, value: Any) -> str:
@@ -87,7 +89,8 @@ def _split_csv(path: Path, lines: Iterable[str]) -> Iterator[_Fields]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise UserError(f"{path}:{number}: this is not CSV ({error})") from None
+            reason = "a line ends in CR alone" if "new-line character" in str(error) else str(error)
+            raise UserError(f"{path}:{number}: this is not CSV ({reason})") from None
 
 
 def _pick_columns(path: Path, rows: Iterator[_Fields], choose: Choose, optional: Collection[str]) -> Iterator[Row]:

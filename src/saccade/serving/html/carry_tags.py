@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from saccade.data.text.sentences import SentenceSpan
-from saccade.serving.html.guard import MAY_SPLIT
+from saccade.serving.html.gather import is_whole
 from saccade.serving.html.inline import Inline, Item, Path, Wordless, common
-from saccade.serving.html.tree import Element, Verbatim, escape_text
+from saccade.serving.html.tree import Verbatim, escape_text
 from saccade.serving.v1.word_links import AlignedWords
 
 PARTS = re.compile(r"([^\w\s]*)(.*?)([^\w\s]*)", re.DOTALL)  # of a word: punctuation before and after it
@@ -20,6 +20,7 @@ class Word(NamedTuple):
 
     parts: tuple[str, str, str]
     paths: tuple[Path, Path, Path]
+    all_paths: tuple[Path, ...]  # of its letters too: <b>a</b><i>b</i><u>c</u><s>d</s> is one word
 
     @property
     def core(self) -> Path:
@@ -74,7 +75,8 @@ def _word(inline: Inline, start: int, found: re.Match[str]) -> Word:
     parts = _parts(found[0])
     first, last = start + found.start(), start + found.end() - 1
     core = min(first + len(parts[0]), last)
-    return Word(parts, (inline.paths[first], inline.paths[core], inline.paths[last]))
+    paths = (inline.paths[first], inline.paths[core], inline.paths[last])
+    return Word(parts, paths, tuple(dict.fromkeys(inline.paths[first : last + 1])))
 
 
 def _parts(word: str) -> tuple[str, str, str]:
@@ -107,6 +109,8 @@ def _punctuation_paths(
     parts: tuple[str, str, str], core: Path, read: int | None, sources: Sequence[Word]
 ) -> tuple[Path, Path, Path]:
     """Put punctuation inside the elements of the same punctuation in the source, at the nearest word."""
+    if not parts[1]:  # it is a word of its own
+        return core, core, core
     here = len(sources) if read is None else read
     lead, trail = (_punctuation_path(parts[side], side, here, sources) if parts[side] else core for side in (0, 2))
     return core if lead is None else lead, core, core if trail is None else trail
@@ -147,7 +151,7 @@ def _lost(sources: Sequence[Word], places: Sequence[int], paths: Sequence[Path])
     kept = {element for path in paths for element in path}
     found: list[Wordless] = []
     for word, place in zip(sources, places, strict=True):
-        for path in word.paths:
+        for path in word.all_paths:
             missing = next((number for number, element in enumerate(path) if element not in kept), None)
             if missing is not None:
                 found.append(_without_words(path, place))
@@ -156,25 +160,18 @@ def _lost(sources: Sequence[Word], places: Sequence[int], paths: Sequence[Path])
 
 
 def _without_words(path: Path, place: int) -> Wordless:
-    last = path[-1]
-    if isinstance(last, Verbatim):
-        return Wordless(place, last.text, path[:-1], has_space=True)
-    return Wordless(place, "", path, has_space=False)
+    return Wordless(place, "", path, has_space=isinstance(path[-1], Verbatim))
 
 
 def _bridge(paths: list[Path]) -> None:
     """Keep links whole: put them also around the words between theirs that have no other element."""
-    elements = {element for path in paths for element in path if _is_whole(element)}
+    elements = {element for path in paths for element in path if is_whole(element)}
     for element in elements:
         rows = [row for row, path in enumerate(paths) if element in path]
         way = paths[rows[0]][: paths[rows[0]].index(element) + 1]
         for row in range(rows[0], rows[-1]):
             if common([paths[row], way]) == paths[row]:
                 paths[row] = way
-
-
-def _is_whole(element: Element | Verbatim) -> bool:
-    return isinstance(element, Element) and element.tag not in MAY_SPLIT
 
 
 def _place_anchors(
@@ -195,4 +192,4 @@ def _place_anchors(
 
 
 def _item(anchor: Wordless) -> Item:
-    return Item(anchor.html + (" " if anchor.has_space else ""), anchor.path)
+    return Item(anchor.html + (" " if anchor.has_space else ""), anchor.path, may_move=True)

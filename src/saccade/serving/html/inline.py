@@ -19,6 +19,7 @@ class Item(NamedTuple):
 
     html: str
     path: Path | None
+    may_move: bool = False  # an image, a remark, an element without words
 
 
 class Wordless(NamedTuple):
@@ -133,7 +134,8 @@ def _merge_verbatim(items: Iterable[Item]) -> Iterable[Item]:
             yield item
         else:
             seen.add(verbatim)
-            yield Item(verbatim.text, item.path[: item.path.index(verbatim)])
+            space = " " if item.html == " " else ""  # after one that no word is left of
+            yield Item(verbatim.text + space, item.path[: item.path.index(verbatim)])
     if between is not None:
         yield between
 

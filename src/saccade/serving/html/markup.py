@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from saccade.serving import work
-from saccade.serving.batcher import ModelCall
 from saccade.serving.html.carry_tags import carry_tags
+from saccade.serving.html.gather import gather
 from saccade.serving.html.guard import is_same_structure
 from saccade.serving.html.inline import Inline, write
 from saccade.serving.html.tree import Element, HtmlSource, is_structure, parse, read_html, texts, write_node
@@ -16,6 +16,7 @@ from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.translation import TranslatedText, text_of, translate_texts
 from saccade.serving.v1.word_links import AlignedWords
+from saccade.serving.waiting import ModelCall
 
 Part = str | Inline  # of a document: HTML that stays, or a text with inline tags
 Aligned = dict[tuple[str, str], AlignedWords]
@@ -41,8 +42,10 @@ async def translate_html(
     for row, html in enumerate(read):
         if not is_kept[row]:
             found = await translate_texts(service, model, html.texts, **decoding)
-            ranks = ([text_of(text, rank) for text in found] for rank in range(count))
-            outputs[row] = list(dict.fromkeys(map(html.write_in_place, ranks)))
+            ranks = [[text_of(text, rank) for text in found] for rank in range(count)]
+            outputs[row] = await asyncio.to_thread(write_in_place, html, ranks)
+        way = "moved" if is_kept[row] else "kept" if outputs[row] == [html.source] else "in place"
+        service.metrics.html.labels(way).inc()
     return outputs
 
 
@@ -53,6 +56,15 @@ def keeps_structure(html: HtmlSource, outputs: Sequence[str]) -> bool:
     translated one by one where they stand.
     """
     return html.is_nested and all(is_same_structure(html.source, output) for output in outputs)
+
+
+def write_in_place(html: HtmlSource, ranks: Sequence[Sequence[str]]) -> list[str]:
+    """Write HTML with each of several translations where its texts stand, all distinct.
+
+    Where even that would change what browsers find, the HTML stays as it is.
+    """
+    written = dict.fromkeys(map(html.write_in_place, ranks))
+    return [one for one in written if is_same_structure(html.source, one)] or [html.source]
 
 
 def parts(element: Element) -> Iterator[Part]:
@@ -106,4 +118,4 @@ def _write_inline(inline: Inline, text: TranslatedText, aligned: Aligned, rank: 
         output = None if best is None else best[min(rank, len(best) - 1)].text
         words = None if output is None else aligned[sentence.text, output]
         items += carry_tags(inline, start, sentence, output, words)
-    return inline.before + write(items) + inline.after
+    return inline.before + write(gather(items)) + inline.after

@@ -9,9 +9,10 @@ from typing import Literal, NamedTuple
 SPACE = r"[\t\n\f\r ]"
 TAG = re.compile(r"<(/?)([a-zA-Z][^\t\n\f\r />]*)")
 ATTRIBUTE = re.compile(
-    rf"""{SPACE}*(?:/(?!>){SPACE}*)*          # a slash that ends no tag is nothing
-         ([^\t\n\f\r />][^\t\n\f\r />=]*)     # a name; it may begin with =
-         (?:{SPACE}*={SPACE}*("[^"]*"|'[^']*'|(?!["'])[^\t\n\f\r >]+)?)?""",
+    rf"""{SPACE}*+(?:/(?!>){SPACE}*+)*+         # a slash that ends no tag is nothing
+         ([^\t\n\f\r />][^\t\n\f\r />=]*+)   # a name; it may begin with =
+         (?:{SPACE}*+={SPACE}*+("[^"]*"|'[^']*'|(?!["'])[^\t\n\f\r >]++|(?=>))
+           |(?!{SPACE}*+=))                  # a quote that isn't closed swallows the rest of the source""",
     re.VERBOSE,
 )
 TAG_END = re.compile(rf"{SPACE}*(?:/(?!>){SPACE}*)*/?>")

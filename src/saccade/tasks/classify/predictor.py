@@ -195,6 +195,11 @@ class Classifier(Predictor):
         lines = decode_lines("standard input", sys.stdin.buffer) if source is None else read_raw_lines(source)
         return parse_lines(lines, as_dialogue=self.context > 0)
 
+    def read_targets(self, path: Path) -> Iterator[str]:
+        if has_columns(path):
+            return (text.label for text in read_labelled([path], self.columns))
+        return super().read_targets(path)
+
     def evaluate(self, paths: Sequence[Path], *, watch: Watch = pass_on, threshold: float | None = None) -> Evaluation:
         """Accuracy, macro-F1 and the confusion of labelled files; `watch` sees predictions go by.
 

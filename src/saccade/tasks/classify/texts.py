@@ -57,8 +57,9 @@ def say(
     """How much there is, and what to know about it."""
     held, separator = data.valid, data.separator
     if isinstance(held, HeldOutPart):
-        said = f"{len(sets['valid']):,} texts of data.train ({held.amount}), chosen by a hash of the text"
-        watch.say(console, f"data.valid: {said}")
+        num_held, num_left = len(sets["valid"]), len(sets["train"])
+        said = f"{num_held:,} of the {num_held + num_left:,} texts of data.train, chosen by a hash of the text"
+        watch.say(console, f"data.valid: {said} ({held.amount})")
     for name, texts in sets.items():
         part = encoded[name]
         counts = Counter(label for text in texts for label in split_labels(text.label, separator))

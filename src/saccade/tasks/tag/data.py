@@ -89,9 +89,9 @@ def _hold_out(files: list[TaggedFile], amount: Amount) -> tuple[list[TaggedFile]
 def say_sizes(config: TagConfig, sets: TagSets, console: Console) -> None:
     """Say how much there is, and what had to be repaired."""
     if isinstance(held := config.data.valid, HeldOutPart):
-        count = len(sets.repaired["data.valid"].sentences)
-        said = f"{count:,} sentences of data.train ({held.amount}), chosen by a hash of the words"
-        watch.say(console, f"data.valid: {said}")
+        num_held, num_left = (len(sets.repaired[name].sentences) for name in ("data.valid", "data.train"))
+        said = f"{num_held:,} of the {num_held + num_left:,} sentences of data.train, chosen by a hash of the words"
+        watch.say(console, f"data.valid: {said} ({held.amount})")
     for name, part in sets.repaired.items():
         tokens = sum(len(one.words) for one in part.sentences)
         line = f"{name}: {len(part.sentences):,} sentences"

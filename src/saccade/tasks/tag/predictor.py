@@ -19,6 +19,7 @@ from saccade.data.tags.columns import (
     TagColumns,
     TaggedSentence,
     format_sentence,
+    has_lists,
     looks_like_columns,
     parse_jsonl,
     parse_sentences,
@@ -28,7 +29,6 @@ from saccade.data.tags.lexicon import Document, Lexicon
 from saccade.data.tags.spans import Span, SpanScore, convert_tags, find_spans, span_scores
 from saccade.data.tags.tagged import TaggedFile, read_files, split_documents
 from saccade.data.text.corpus import clean, decode_lines, read_raw_lines
-from saccade.data.text.tables import file_kind
 from saccade.errors import UserError
 from saccade.inspection.draw.heatmap import to_file
 from saccade.inspection.insight import Insight, Map, TextSide
@@ -149,7 +149,7 @@ class Tagger(Predictor):
         """
         name = source or "standard input"
         lines = decode_lines(name, sys.stdin.buffer) if source is None else read_raw_lines(source)
-        if source is not None and file_kind(source) == ".jsonl":
+        if source is not None and has_lists(source):
             return parse_jsonl(name, lines, self.columns._replace(tag=None))
         blank = list[str]()
         for first in lines:

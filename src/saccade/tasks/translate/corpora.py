@@ -186,8 +186,10 @@ def say(config: TranslateConfig, stores: list[Store], sets: list[HeldOut], conso
     """How many pairs there are to train on and why others aren't; warnings about the held-out ones."""
     texts = training_corpora(config)
     if isinstance(part := config.data.valid, HeldOutPart):
-        said = f"{_pairs(len(sets[0].pairs))} of data.train ({part.amount}), chosen by a hash of the source"
-        watch.say(console, f"data.valid: {said}")
+        num_held = len(sets[0].pairs)
+        num_all = num_held + sum(len(store) + sum(store.left_out.values()) for store in stores)
+        said = f"{num_held:,} of the {_pairs(num_all)} of data.train, chosen by a hash of the source"
+        watch.say(console, f"data.valid: {said} ({part.amount})")
     lines = [_pairs(len(store)) + _left_out(text, store) for text, store in zip(texts, stores, strict=True)]
     if len(stores) > 1:
         for line, (name, files) in zip(lines, config.data.corpora.items(), strict=True):

@@ -1,0 +1,127 @@
+"""Translate fragments of HTML by a model of chance, and compare what browsers find before and after."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from saccade.bench.html.chance import TASK, ChanceTranslator
+from saccade.bench.html.chromium import Compare, chromium
+from saccade.bench.html.fragments import fragments
+from saccade.bench.html.sanitizers import sanitizers
+from saccade.bench.html.structure import Unreadable, compare
+from saccade.errors import UserError
+from saccade.serving.app import build
+from saccade.serving.html.markup import translate_html
+from saccade.serving.http.responses import Refusal
+from saccade.serving.models import LanguagePair, ServedRun
+from saccade.serving.settings import Settings
+
+TOGETHER = 100  # fragments in one request
+UNREADABLE = "html5lib fails on it"
+
+
+class HtmlCase(NamedTuple):
+    """HTML, how it came, its translation, and what is wrong with that."""
+
+    way: str
+    source: str
+    output: str
+    problem: str
+
+
+class HtmlReport(NamedTuple):
+    """How fragments came, where their tags are now, how many nobody would read, and those that are not the same."""
+
+    ways: Counter[str]
+    places: dict[str, int]
+    refused: int
+    unreadable: int
+    bad: list[HtmlCase]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**self._asdict(), "ways": dict(self.ways), "bad": [one._asdict() for one in self.bad]}
+
+    def __str__(self) -> str:
+        ways, places = (
+            ", ".join(f"{count:,} {name}" for name, count in one.items()) for one in (self.ways, self.places)
+        )
+        lines = [f"{self.ways.total():,} fragments ({ways}); tags {places}."]
+        lines += [f"{self.refused:,} were refused; html5lib could not read {self.unreadable:,}."]
+        lines += [f"{len(self.bad):,} have other elements, attributes or comments after translation."]
+        lines += [f"{one.way}: {one.source!r}\n  {one.output!r}\n  {one.problem}" for one in self.bad]
+        return "\n".join(lines)
+
+
+def _counts(found: Mapping[str, int]) -> str:
+    return "; ".join(f"{count:,} {name}" for name, count in found.items())
+
+
+def check_html(
+    count: int, *, seed: int = 1, in_browser: bool = False, say: Callable[[int], None] = lambda done: None
+) -> HtmlReport:
+    """Translate `count` fragments, and compare them by html5lib or in a Chromium; the same seed gives the same ones."""
+    if not find_spec("html5lib"):
+        raise UserError("bench html needs html5lib: pip install 'saccade[dev]'")
+    with chromium() if in_browser else contextlib.nullcontext(_compare) as compare:
+        return _check(count, seed, compare, say)
+
+
+def _check(count: int, seed: int, compare: Compare, say: Callable[[int], None]) -> HtmlReport:
+    run = ServedRun("chance", TASK, ChanceTranslator(), LanguagePair("en", "fr"))
+    service = build([run], Settings(quiet=True, batch_wait=0)).service
+    (model,) = service.models.models.values()
+    report = HtmlReport(Counter(), {}, 0, 0, [])
+    ways = itertools.cycle(sanitizers().items())
+    sources = ((way, clean(html)) for html, (way, clean) in zip(fragments(count, seed), ways, strict=False))
+    model.batcher.start()
+    with ThreadPoolExecutor(1) as thread:  # Playwright has the event loop of this one
+        while batch := list(itertools.islice(sources, TOGETHER)):
+            work = _translate(service, model, [html for _, html in batch])
+            report = _add(report, batch, thread.submit(asyncio.run, work).result(), compare)
+            say(report.ways.total())
+    model.batcher.close()
+    (family,) = service.metrics.html.collect()
+    places = {one.labels["way"]: int(one.value) for one in family.samples if one.name.endswith("_total")}
+    return report._replace(places=places)
+
+
+async def _translate(service: Any, model: Any, sources: Sequence[str]) -> list[str | None]:
+    """Translate fragments together; where one is refused, one by one."""
+    try:
+        return [best for best, *_ in await translate_html(service, model, sources, 1)]
+    except Refusal:
+        if len(sources) == 1:
+            return [None]
+        return [one for source in sources for one in await _translate(service, model, [source])]
+
+
+def _add(
+    report: HtmlReport, batch: Sequence[tuple[str, str]], outputs: Sequence[str | None], compare: Compare
+) -> HtmlReport:
+    rows = [(way, source, output) for (way, source), output in zip(batch, outputs, strict=True) if output is not None]
+    problems = compare([(source, output) for _, source, output in rows])
+    found = [HtmlCase(*row, problem) for row, problem in zip(rows, problems, strict=True) if problem]
+    return report._replace(
+        ways=report.ways + Counter(way for way, _ in batch),
+        refused=report.refused + len(batch) - len(rows),
+        unreadable=report.unreadable + sum(one.problem == UNREADABLE for one in found),
+        bad=[*report.bad, *(one for one in found if one.problem != UNREADABLE)],
+    )
+
+
+def _compare(pairs: Sequence[tuple[str, str]]) -> list[str | None]:
+    return [_compare_one(source, output) for source, output in pairs]
+
+
+def _compare_one(source: str, output: str) -> str | None:
+    try:
+        return compare(source, output)
+    except Unreadable:
+        return UNREADABLE
