@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from saccade import manifest
-from saccade.config.base import FILES_OR_PART, ONE_OR_SEVERAL, HeldOutPart, RunSection
+from saccade.config.base import FILES_OR_PART, ONE_OR_SEVERAL, VALUE_OR_AUTO, HeldOutPart, RunSection
 from saccade.errors import UserError
 
 
@@ -97,6 +97,8 @@ def _describe(problem: Any, kind: type[RunSection]) -> str:
     if problem["type"] == "missing":
         return f"{where}: missing"
     reason = problem["msg"].removeprefix("Value error, ")
+    if VALUE_OR_AUTO[0] in problem["loc"]:
+        reason += ", or auto"
     return f"{where}: {problem['input']!r} given; {reason[0].lower()}{reason[1:]}" if where else reason
 
 
@@ -107,7 +109,7 @@ def _places(location: tuple[int | str, ...], kind: type[RunSection]) -> Iterator
     """
     here: list[type[BaseModel]] = [kind]
     for part in location:
-        if part in ONE_OR_SEVERAL:
+        if part in (*ONE_OR_SEVERAL, *VALUE_OR_AUTO):
             continue
         if part in FILES_OR_PART:
             here = [section for section in here if (section is HeldOutPart) == (part == FILES_OR_PART[1])] or here

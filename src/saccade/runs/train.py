@@ -194,16 +194,16 @@ def _check_same_run(config: RunSection, folder: Path) -> RunSection:
     if not path.exists():
         return config
     earlier = config_file.load_config(path)
-    if earlier.task == config.task:
-        config = _choose_as_before(config, earlier)
-    before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, config))
+    same = _choose_as_before(config, earlier) if earlier.task == config.task else config
+    before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, same))
     changed = [section for section in now if now[section] != before.get(section)]
-    if changed and not _has_learned(folder):
-        for tokenizer in folder.glob("tokenizer.*"):  # nothing was learned yet: start again
-            tokenizer.unlink()
-    elif changed:
+    if not changed:
+        return same
+    if _has_learned(folder):
         what = ", ".join(changed)
         raise UserError(f"{folder} holds a run with another {what}; give this one another folder (--run), or delete it")
+    for tokenizer in folder.glob("tokenizer.*"):  # nothing was learned yet: start again
+        tokenizer.unlink()
     return config
 
 
