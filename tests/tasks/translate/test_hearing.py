@@ -225,6 +225,9 @@ def test_mistakes_in_what_is_asked_are_named(place: Path, tmp_path: Path) -> Non
     names.write_text("\nlow\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"names\.txt:2: 'low' is neither a sound file"):
         list(model.read(names))
+    names.write_text(f"{place}/sounds/low0.wav\nnone.wav\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"names\.txt:2: there is no file at .*none\.wav"):
+        list(model.read(names))
     (tmp_path / "pairs.tsv").write_text("low\tlow\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"pairs\.tsv:1: 'low' is neither a sound file"):
         model.evaluate([tmp_path / "pairs.tsv"])
