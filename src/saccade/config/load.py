@@ -10,9 +10,9 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from saccade.config.base import FILES_OR_PART, ONE_OR_SEVERAL, HeldOutPart, RunSection
+from saccade import manifest
+from saccade.config.base import FILES_OR_PART, ONE_OR_SEVERAL, VALUE_OR_AUTO, HeldOutPart, RunSection
 from saccade.errors import UserError
-from saccade.files import replace_file
 
 
 class StrictLoader(yaml.SafeLoader):
@@ -60,9 +60,8 @@ def check_config(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
 
 
 def save_config(config: RunSection, path: Path) -> None:
-    """Write the filled-in config as YAML."""
-    with replace_file(path) as draft:
-        draft.write_text(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True), "utf-8")
+    """Write the filled-in config as YAML into a run folder."""
+    manifest.write(path.parent, path.name, yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True))
 
 
 def _apply(content: dict[str, Any], override: str) -> None:
@@ -89,6 +88,8 @@ def _describe(problem: Any, kind: type[RunSection]) -> str:
     if problem["type"] == "missing":
         return f"{where}: missing"
     reason = problem["msg"].removeprefix("Value error, ")
+    if VALUE_OR_AUTO[0] in problem["loc"]:
+        reason += ", or auto"
     return f"{where}: {problem['input']!r} given; {reason[0].lower()}{reason[1:]}" if where else reason
 
 
@@ -99,7 +100,7 @@ def _places(location: tuple[int | str, ...], kind: type[RunSection]) -> Iterator
     """
     here: list[type[BaseModel]] = [kind]
     for part in location:
-        if part in ONE_OR_SEVERAL:
+        if part in (*ONE_OR_SEVERAL, *VALUE_OR_AUTO):
             continue
         if part in FILES_OR_PART:
             here = [section for section in here if (section is HeldOutPart) == (part == FILES_OR_PART[1])] or here

@@ -43,6 +43,11 @@ def choose_options(default: BeamOptions, given: Mapping[str, Any]) -> BeamOption
     return replace(default, **named) if kind is BeamOptions else SamplingOptions(**{**shared, **named})
 
 
+def count_steps(options: BeamOptions | SamplingOptions, source_length: int) -> int:
+    """Count the steps that a search takes at most, over all hypotheses."""
+    return (options.width if isinstance(options, BeamOptions) else options.num_best) * options.limit(source_length)
+
+
 def search(
     model: Stepper,
     source: Tensor,

@@ -8,6 +8,7 @@ from typing import Any
 
 from saccade.errors import UserError
 from saccade.runs import config as config_file
+from saccade.runs.check import check_for_use
 from saccade.tasks import TASKS, devices
 from saccade.tasks.base import Predictor
 
@@ -35,6 +36,7 @@ def _load_one(folder: Path, device: str | None) -> Predictor:
         raise UserError(f"{folder}: this is not a run folder (it has no config.yaml)")
     if not (folder / "model.safetensors").exists():
         raise UserError(f"{folder}: there is no model yet; its training has not reached its first validation")
+    check_for_use(folder)
     config = config_file.load_config(folder / "config.yaml")
     if device is not None:
         config = config.model_copy(update={"device": device})

@@ -38,6 +38,7 @@ from saccade.decoding import (
     SamplingOptions,
     Stepper,
     choose_options,
+    count_steps,
     search,
 )
 from saccade.decoding.slices import tick_of
@@ -236,6 +237,9 @@ class Translator(Predictor):
 
     def num_pieces(self, text: str) -> int:
         return len(self.source.encode(clean(text)))
+
+    def num_steps(self, text: str, /, **decoding: Any) -> int:
+        return count_steps(choose_options(self.options, decoding), self.num_pieces(text) + 1)
 
     def word_attention(self) -> TranslatorAttention:
         return TranslatorAttention(self)
