@@ -181,7 +181,7 @@ def test_memory_holds_a_window_of_sounds(place: Path) -> None:
 
 def test_long_sounds_are_cut_with_a_warning(place: Path) -> None:
     model = replace(load_run(place / "run"), max_source_length=20)
-    with pytest.warns(UserWarning, match=r"line 1 has \d+ frames; only the first 20 are read"):
+    with pytest.warns(UserWarning, match=r"source 1 has \d+ frames; only the first 20 are read"):
         (found,) = model.predict([f"{place}/sounds/low0.wav 1 {place}/sounds/low1.wav"], attention=True)
     assert found.attention.shape[1] == 5
 
