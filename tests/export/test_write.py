@@ -62,7 +62,11 @@ def test_a_missed_bound_is_one_sentence_and_code_1(tmp_path: Path, monkeypatch: 
         (["ctranslate2", "out", "--quantization", "int4"], "", "--quantization: 'int4' given; allowed: float32, int8"),
         (["ctranslate2", "out", "--target", "x"], "", "--target: given without --input"),
         (["ctranslate2", "run"], "", "run: it is there already"),
-        (["ctranslate2", "out"], "model.score=additive", "ctranslate2 can't say model.score: additive"),
+        (
+            ["ctranslate2", "out"],
+            "model.score=additive",
+            "ctranslate2 can't say model.score: additive is no dot product; formats that can: onnx",
+        ),
     ],
 )
 def test_mistakes_are_told_and_nothing_is_written(
@@ -121,7 +125,7 @@ def test_training_says_first_what_a_config_allows(tmp_path: Path) -> None:
     }
     console = Console(file=io.StringIO(), width=100)
     train.train(config_file.check_config(content, "test"), tmp_path / "run", console)
-    assert "\nexport: ctranslate2\n" in cast(io.StringIO, console.file).getvalue()
+    assert "\nexport: ctranslate2, onnx\n" in cast(io.StringIO, console.file).getvalue()
 
 
 def test_what_a_model_allows_is_one_line(tmp_path: Path) -> None:
