@@ -25,10 +25,11 @@ from saccade.tasks.console import say
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.devices import load_trained
 from saccade.tasks.output_limits import settle_limits
+from saccade.tasks.texts import read_long_texts
 from saccade.tasks.translate import batches, corpora, coverage, hearing, networks, sound
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
 from saccade.tasks.translate.networks import Network, RnnModel
-from saccade.tasks.translate.predictor import Translator, read_long_sources
+from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
@@ -199,7 +200,7 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     return Outputs(name, pairs, written, found, by_length, cuts.by_setting)
 
 
-@read_long_sources()
+@read_long_texts()
 def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     """What the report shows of a trained run."""
     found = outputs(config, translator)
