@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +54,13 @@ def create_folder(path: Path) -> Iterator[Path]:
         draft.rename(path)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def pack_folder(folder: Path, path: Path) -> None:
+    """Write a folder as a zip file, completely or not at all."""
+    with replace_file(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in sorted(filter(Path.is_file, folder.rglob("*"))):
+            packed.write(file, file.relative_to(folder))
 
 
 @contextmanager

@@ -23,6 +23,8 @@ COMMANDS = {  # each in the file of its name, in the order of the help
     "look": "Show the attention of a model: the words, or the parts of a picture, that it read.",
     "export": "Write a model for another engine, and prove that it answers the same there.",
     "serve": "Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1.",
+    "recipes": "List recipes: configs to begin with. Also show and copy them.",
+    "data": "List the data sets of recipes, or bring one: made here, or fetched from where it is public.",
     "bench": "Measure saccade and other toolkits in one run.",
     "lab": "Run an experiment, or prepare its data.",
     "config": "Describe config files; accept an edited one.",

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from saccade.attention import NORMALIZERS, SCORES
 from saccade.data.held_out import Amount
 
 ONE_OR_SEVERAL = ("one corpus", "several corpora")  # tags that pydantic puts among a field's names
 FILES_OR_PART = ("files of its own", "a part of data.train")
+VALUE_OR_AUTO = ("a value", "auto alone")
+T = TypeVar("T")
+OrAuto = Annotated[
+    Annotated[T, Tag(VALUE_OR_AUTO[0])] | Annotated[Literal["auto"], Tag(VALUE_OR_AUTO[1])],
+    Discriminator(lambda given: VALUE_OR_AUTO[given == "auto"]),
+]  # "auto": a run chooses a value before it trains, and keeps it
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Place = str | Annotated[int, Field(ge=0, strict=True)]  # a column: its name, or its position from 0
