@@ -91,7 +91,8 @@ def test_the_documentation_is_one_page_that_loads_only_its_style(all_served: Ser
     assert page.headers["content-type"].startswith("text/html")
     seen = Outside()
     seen.feed(page.text)
-    assert seen.found == ["link /docs.css"]
+    assert seen.found == ["link /static/eye.svg", "link /docs.css"]
+    assert all_served.client.get("/static/eye.svg").status_code == 200  # its icon
     style = all_served.client.get("/docs.css")
     assert style.headers["content-type"].startswith("text/css")
     again = all_served.client.get("/docs.css", headers={"If-None-Match": style.headers["etag"]})

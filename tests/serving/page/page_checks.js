@@ -16,6 +16,29 @@
   /** Ids that stand twice. */
   doubled: () => [...document.querySelectorAll("[id]")].map((one) => one.id).filter((id, at, all) => all.indexOf(id) !== at),
 
+  /** Landmarks that share a name: a screen reader's list of them would say it twice. */
+  alike: () => {
+    const names = [...document.querySelectorAll("section, form, nav")].filter((one) => one.checkVisibility()).map((one) => one.ariaLabel).filter(Boolean);
+    return names.filter((name, at) => names.indexOf(name) !== at);
+  },
+
+  /** Underlines of sure words that can't be seen: less than 3 to 1 (WCAG 2.2, 1.4.11). */
+  thin: () => {
+    const pen = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+    const light = (colour) => {
+      pen.fillStyle = colour;
+      pen.fillRect(0, 0, 1, 1);
+      const [red, green, blue] = [...pen.getImageData(0, 0, 1, 1).data].map((value) => (value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+      return 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05;
+    };
+    const behind = light(getComputedStyle(document.querySelector(".answer")).backgroundColor);
+    return [...document.querySelectorAll(".output .word")].flatMap((word) => {
+      const line = light(getComputedStyle(word).textDecorationColor);
+      const contrast = Math.max(line, behind) / Math.min(line, behind);
+      return contrast < 3 ? [`${word.textContent}: ${contrast.toFixed(2)}`] : [];
+    });
+  },
+
   /** What stands out on the right. */
   wide: () =>
     [...document.querySelectorAll("body *")]

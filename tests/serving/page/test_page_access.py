@@ -43,6 +43,7 @@ def test_everything_has_a_name_and_can_be_read(page: Page) -> None:
             words_of(page).nth(1).hover()
         assert checked(page, "nameless") == []
         assert checked(page, "doubled") == []
+        assert checked(page, "alike") == []
         levels = page.evaluate("() => [...document.querySelectorAll('h1, h2, h3')].map(one => Number(one.tagName[1]))")
         assert levels[0] == 1
         assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
@@ -60,6 +61,20 @@ def test_lit_words_and_cells_can_be_read(page: Page) -> None:
         assert checked(page, "faint") == []
         low, high = heat_contrast(page, share)
         assert (high if share > 0.45 else low) >= 4.5, (scheme, share)
+
+
+def test_how_sure_a_word_is_can_be_seen(page: Page) -> None:
+    typed(page, TEXT)
+    unsettle = "sure => document.querySelectorAll('.word').forEach(word => word.style.setProperty('--sure', sure))"
+    for scheme, sure in itertools.product(SCHEMES, (0, 0.5, 0.95, 1)):
+        coloured(page, scheme)
+        page.evaluate(unsettle, sure)
+        assert checked(page, "thin") == [], (scheme, sure)
+    thickness = "word => parseFloat(getComputedStyle(word).textDecorationThickness)"
+    page.evaluate(unsettle, 1)
+    surest = words_of(page).first.evaluate(thickness)
+    page.evaluate(unsettle, 0)
+    assert words_of(page).first.evaluate(thickness) > 2 * surest
 
 
 def test_lights_lie_behind_their_words(page: Page) -> None:
@@ -138,6 +153,11 @@ def test_it_fits_a_phone(browser: Browser, site: Serving) -> None:
             assert checked(page, "wide") == []
             assert page.evaluate("document.documentElement.scrollWidth") == 360
             if model == "pieces":
+                expect(page.get_by_text("Model", exact=True)).to_be_visible()
+                heat = page.locator(".inside-a .table")
+                expect(heat).to_have_class(re.compile("goes-on"))
+                heat.evaluate("table => table.scrollTo(9999, 0)")
+                expect(heat).not_to_have_class(re.compile("goes-on"))
                 words_of(page).nth(2).tap()
                 assert max(shares(highlights(page))) > 0
                 expect(words_of(page).nth(2)).to_have_attribute("aria-selected", "true")

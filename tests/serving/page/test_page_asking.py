@@ -41,14 +41,14 @@ def answered(page: Page) -> list[list[str]]:
 
 def test_a_long_text_takes_few_requests_and_one_more_sentence_takes_one(page: Page) -> None:
     asked, looked = answered(page), questions(page)
-    typed(page, text_of(240))
-    assert sorted(itertools.chain(*asked)) == sorted(SENTENCES[:240])
+    typed(page, text_of(110))
+    assert sorted(itertools.chain(*asked)) == sorted(SENTENCES[:110])
     assert 2 <= len(asked) <= 8
     assert len(asked[0]) <= 8  # something is there soon
     assert len(looked) == 1  # the sentence with the caret
     before = len(asked)
-    typed(page, f"{text_of(240)}\n{SENTENCES[240]}\n{SENTENCES[0]}")
-    assert list(itertools.chain(*asked[before:])) == [SENTENCES[240]]
+    typed(page, f"{text_of(110)}\n{SENTENCES[110]}\n{SENTENCES[0]}")
+    assert list(itertools.chain(*asked[before:])) == [SENTENCES[110]]
 
 
 def test_six_requests_at_a_time(page: Page) -> None:

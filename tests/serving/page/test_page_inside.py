@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
+from difflib import SequenceMatcher
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +26,8 @@ from page_browser import (
     words_of,
 )
 from page_oracle import by_words, read, shown
-from servers import Serving
+from saccade.serving.models import ServedRun, load_runs
+from servers import Serving, serving
 
 
 def test_the_heat_map_shows_every_kind_view_layer_and_head(page: Page, site: Serving) -> None:
@@ -55,6 +58,32 @@ def test_rollout_flow_and_pieces(page: Page, site: Serving) -> None:
     choose(page, "Units", "pieces")
     np.testing.assert_allclose(cells(page), 100 * shown(insight, "cross", "flow"), atol=0.51)
     assert names(page) == (insight["sides"]["output"]["pieces"], insight["sides"]["source"]["pieces"])
+
+
+def test_views_through_all_layers_are_coloured_by_what_they_are(page: Page) -> None:
+    """A rollout of small weights is pale, and the page says what measures how far to trust it."""
+    typed(page, TEXT)
+    strongest = (
+        "table => Math.max(...[...table.querySelectorAll('td')].map((td) => td.style.getPropertyValue('--share')))"
+    )
+    assert page.locator(".inside-a .heatmap").evaluate(strongest) == 1
+    expect(page.get_by_text("saccade look RUN --trust")).to_be_hidden()
+    choose(page, "View", "rollout")
+    most = max(max(row) for row in cells(page)) / 100
+    assert page.locator(".inside-a .heatmap").evaluate(strongest) == pytest.approx(most, abs=0.006)
+    expect(page.get_by_text("saccade look RUN --trust")).to_be_visible()
+
+
+def test_norms_are_those_of_one_head(page: Page, site: Serving) -> None:
+    typed(page, TEXT)
+    choose(page, "View", "norms")
+    choose(page, "Head", "1")
+    insight = look(site, norms=True)
+    norms = np.array(insight["attention"]["cross"]["norms"])[-1, 1]
+    wanted = by_words(insight, "cross", norms / norms.sum(1, keepdims=True))
+    np.testing.assert_allclose(cells(page), 100 * wanted, atol=0.51)
+    page.get_by_role("button", name="Layer 0, head 0").click()
+    expect(page.locator(".inside-a").get_by_label("View", exact=True)).to_have_value("norms")
 
 
 def test_all_heads_at_a_glance_choose_one(page: Page, site: Serving) -> None:
@@ -146,6 +175,43 @@ def test_two_models_side_by_side(page: Page, site: Serving) -> None:
     page.get_by_role("button", name="Close the second model").click()
     expect(page.locator(".answer-b")).to_have_count(0)
     expect(page.get_by_role("button", name="Compare")).to_be_focused()
+
+
+def test_two_models_are_always_seen_alike(browser: Browser, page_runs: list[ServedRun], shared_folder: Path) -> None:
+    (twin,) = load_runs([shared_folder / "page_runs" / "pieces"])
+    with serving([page_runs[0], twin._replace(name="twin")]) as site, opened(browser, site) as page:
+        typed(page, TEXT)
+        choose(page, "View", "maximum")
+        choose(page, "Layer", "0")
+        page.get_by_role("button", name="Compare").click()
+        ready(page)
+        assert cells(page, "b") == cells(page)
+        for slot, label, value in (("b", "Attention", "encoder"), ("a", "View", "weights"), ("b", "Units", "pieces")):
+            choose(page, label, value, slot)
+            assert cells(page, "b") == cells(page)
+            assert names(page, "b") == names(page)
+        expect(page.locator(".word.differs")).to_have_count(0)
+        ends = [page.locator(f".inside-{slot} .lines .end").last.get_attribute("text-anchor") for slot in ("a", "b")]
+        assert ends[0] == ends[1]
+
+
+def test_words_in_which_two_outputs_differ_are_framed(page: Page, site: Serving) -> None:
+    typed(page, TEXT)
+    page.get_by_role("button", name="Compare").click()
+    ready(page)
+    one, other = (
+        [word for word in look(site, model=model)["sides"]["output"]["words"] if word != "</s>"]
+        for model in ("pieces", "words")
+    )
+    framed = [page.locator(f".answer-{slot} .word.differs").all_text_contents() for slot in ("a", "b")]
+    kept = len(one) - len(framed[0])
+    assert kept == len(other) - len(framed[1])
+    assert framed[0] or framed[1]
+    blocks = SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
+    assert kept >= sum(block.size for block in blocks)  # the longest common subsequence
+    expect(page.get_by_text("Framed words differ").first).to_be_visible()
+    page.get_by_role("button", name="Close the second model").click()
+    expect(page.locator(".word.differs")).to_have_count(0)
 
 
 def test_labels_and_the_weights_of_words(page: Page, site: Serving) -> None:

@@ -23,7 +23,7 @@ const KINDS = ["cross", "pooling", "encoder", "decoder"]; // in the order in whi
 const page = { models: [], limit: null, panels: [], rest: null, targets: new Map(), given: {} };
 const eye = logo($("logo"));
 const trail = arcs($("arcs"), (place) => eye.follow(place));
-const text = editor({ onChange: (_, isComposing) => isComposing || askSoon(), onSelect: (index) => showReaders(index), onScroll: () => trail.hide() });
+const text = editor({ onChange: (_, isComposing) => isComposing || askSoon(), onSelect: (index) => showReaders(index) });
 const picture = pictureInput({ onChange: () => askSoon(0), onError: (line) => page.panels[0].fail(line) });
 const keys = keyForm({ onKey: () => { notice(""); page.panels.length ? askSoon(0) : start(); } });
 const tools = languageTools({
@@ -99,8 +99,9 @@ function read(one, reading) {
   const most = Math.max(FULL, ...(weights ?? []));
   text.light(weights?.map((weight) => weight / most), reading?.here ?? null);
   if (!reading) return trail.hide();
-  if (reading.from) text.reveal(weights.indexOf(Math.max(...weights)));
-  trail.show(reading.from?.getBoundingClientRect() ?? null, weights.map((weight, index) => ({ place: text.placeOf(index), weight })));
+  const show = () => trail.show(reading.from?.getBoundingClientRect() ?? null, weights.map((weight, index) => ({ place: text.placeOf(index), weight })));
+  if (reading.from && text.reveal(weights.indexOf(Math.max(...weights)))) requestAnimationFrame(show); // after the scrolling, which hides them
+  else show();
 }
 
 /** Light the output words that read a word of the source. */
@@ -146,6 +147,8 @@ function showCount() {
   $("count").classList.toggle("over", isTooLong());
   $("clear").hidden = readsPictures() || !text.text;
 }
+
+$("cards").addEventListener("scroll", () => trail.hide(), true); // of a long text
 
 $("clear").addEventListener("click", () => {
   text.text = "";

@@ -119,7 +119,9 @@ export function panel({ slot, title, on }) {
   const setStale = (isStale) => {
     element.classList.toggle("stale", isStale);
     copyButton.hidden = isStale || !answerText;
-    if (isStale) time.textContent = "";
+    if (!isStale) return;
+    time.textContent = "";
+    within.wait();
   };
   const setWaiting = (isWaiting) => {
     element.classList.toggle("waiting", isWaiting);

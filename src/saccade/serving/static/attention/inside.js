@@ -8,9 +8,10 @@ import { heads } from "./heads.js";
 import { fitsInRows, lines, measure, naturalWidth } from "./lines.js";
 
 const MIN_WIDTH = 240; // pixels, for lines
+const DROP = { least: 150, most: 300, words: 130 }; // pixels between two rows of words, and what is left of the heat map's height
 const COLUMNS_WIDTH = 460; // pixels, of two columns of words
 const MANY_KEYS = 16; // more leave no room beside the heat map
-const THROUGH_LAYERS = "Followed through all layers, most weights are small: colours go from 0 to 100 %. How far such a picture can be trusted, saccade look RUN --trust measures.";
+const THROUGH_LAYERS = "Followed through all layers, most weights are small: the colours go from 0 to 100 %. How far to trust such a picture is measured by ";
 
 /**
  * `onNeed()` when the insight lacks the chosen map, `onChange()` when another map is shown, `onChoose()` when a user chose it,
@@ -25,7 +26,7 @@ export function inside({ title, onNeed, onChange, onSelect, onChoose, onFit }) {
   const gallery = heads({ onChoose: (place) => choose(Object.assign(choices.chosen, { ...place, view: isNorms() ? "norms" : "weights" })) });
   const sentence = make("p", { class: "sentence-shown", dir: "auto" });
   const bar = make("div", { class: "bar" }, make("h2", { text: "Inside" }), sentence, choices.element);
-  const remark = make("p", { class: "remark", hidden: true, text: THROUGH_LAYERS });
+  const remark = make("p", { class: "remark", hidden: true }, THROUGH_LAYERS, make("code", { text: "saccade look RUN --trust" }), ".");
   const maps = make("div", { class: "maps" }, table, diagram);
   const element = make("section", { class: "card inside", "aria-label": title, hidden: true }, bar, remark, maps, gallery.element);
   let insight = null;
@@ -84,7 +85,8 @@ export function inside({ title, onNeed, onChange, onSelect, onChoose, onFit }) {
       onSelect(selection);
     };
     const inRows = fits && mayUseRows;
-    drawing = lines(map, { width: inRows ? width : Math.min(room, COLUMNS_WIDTH), inRows, label: "The same weights as lines between the words", onSelect: select });
+    const drop = Math.max(DROP.least, Math.min(DROP.most, table.clientHeight - DROP.words));
+    drawing = lines(map, { width: inRows ? width : Math.min(room, COLUMNS_WIDTH), inRows, drop, label: "The same weights as lines between the words", onSelect: select });
     drawing.select(selected);
     diagram.replaceChildren(drawing.element);
     drawnFor = room;

@@ -6,12 +6,12 @@ const LEAST = 0.04;
 const FONT = 15;
 const GAP = { least: 12, most: 36 };
 const LINE = 27;
-const DROP = 150; // between the two rows
+const DROP = 150; // between two rows
 
 /** Lay out words and lines: {width, height, keys, queries: [{x, y, anchor}], links: [{query, key, weight, path}]}. */
-export function layout({ queries, keys, weights }, width, measure, inRows = fitsInRows({ queries, keys }, width, measure)) {
+export function layout({ queries, keys, weights }, width, measure, { inRows = fitsInRows({ queries, keys }, width, measure), drop = DROP } = {}) {
   const [above, below] = [keys, queries].map((words) => words.map(measure));
-  const ends = inRows ? rows(above, below, width) : columns(above, below, width);
+  const ends = inRows ? rows(above, below, width, drop) : columns(above, below, width);
   const links = weights.flatMap((row, query) =>
     row.flatMap((weight, key) => (weight >= LEAST ? [{ query, key, weight, path: ends.path(ends.keys[key], ends.queries[query]) }] : [])),
   );
@@ -30,7 +30,7 @@ export function naturalWidth({ queries, keys }, measure) {
 
 const length = (widths, gap) => widths.reduce((sum, one) => sum + one + gap, -gap);
 
-function rows(above, below, width) {
+function rows(above, below, width, drop) {
   const places = (widths, y) => {
     const gap = Math.min(GAP.most, (width - length(widths, 0)) / Math.max(1, widths.length - 1));
     let at = (width - length(widths, gap)) / 2;
@@ -40,7 +40,7 @@ function rows(above, below, width) {
       return { x, y, anchor: "middle" };
     });
   };
-  const [first, last] = [FONT + 3, FONT + 3 + DROP + FONT];
+  const [first, last] = [FONT + 3, FONT + 3 + drop + FONT];
   const path = (key, query) => {
     const [from, to] = [key.y + 8, query.y - FONT - 2];
     const bend = (to - from) * 0.5;
@@ -84,8 +84,8 @@ export function drawWords(words, places, end) {
 }
 
 /** Draw a map as SVG. `onSelect({query, key} | null)` as the pointer enters and leaves words. */
-export function lines(map, { width, inRows, label, onSelect = () => {} }) {
-  const drawn = layout(map, width, measure, inRows);
+export function lines(map, { width, inRows, drop, label, onSelect = () => {} }) {
+  const drawn = layout(map, width, measure, { inRows, drop });
   const height = Math.ceil(drawn.height);
   const frame = { class: "lines", role: "img", "aria-label": label, viewBox: `0 0 ${width} ${height}`, width, height };
   const element = draw("svg", frame, drawLinks(drawn.links), drawWords(map.keys, drawn.keys, "key"), drawWords(map.queries, drawn.queries, "query"));

@@ -5,8 +5,8 @@ import { $, make } from "../parts/dom.js";
 const NAVIGATION = /^(Arrow|Home|End|Page)/;
 const LEAST_SHARE = 0.05;
 
-/** `onChange(text, isComposing)` as the text changes, `onSelect(index | null)` as the pointer or the caret enters a word, `onScroll()`. */
-export function editor({ onChange, onSelect, onScroll }) {
+/** `onChange(text, isComposing)` as the text changes, `onSelect(index | null)` as the pointer or the caret enters a word. */
+export function editor({ onChange, onSelect }) {
   const [area, mirror, highlights, frame] = [$("text"), $("mirror"), $("highlights"), $("writing")];
   let marks = [];
   let places = [];
@@ -27,11 +27,15 @@ export function editor({ onChange, onSelect, onScroll }) {
   const arrange = () => {
     const origin = highlights.getBoundingClientRect();
     const range = document.createRange();
-    marks.forEach((mark, index) => {
-      if (!mark) return;
+    const boxes = marks.map((mark, index) => {
+      if (!mark) return null;
       range.setStart(mirror.firstChild, places[index][0]);
       range.setEnd(mirror.firstChild, places[index][1]);
-      const { left, top, width, height } = range.getClientRects()[0] ?? range.getBoundingClientRect();
+      return range.getClientRects()[0] ?? range.getBoundingClientRect();
+    });
+    marks.forEach((mark, index) => { // only now: each style that is set between two boxes costs a layout
+      if (!mark) return;
+      const { left, top, width, height } = boxes[index];
       Object.assign(mark.style, { left: `${left - origin.left}px`, top: `${top - origin.top}px`, height: `${height}px` });
       if (!mark.matches(".end")) mark.style.width = `${width}px`;
     });
@@ -70,7 +74,6 @@ export function editor({ onChange, onSelect, onScroll }) {
   area.addEventListener("keyup", (event) => NAVIGATION.test(event.key) && atCaret());
   area.addEventListener("click", atCaret);
   area.addEventListener("blur", () => choose(null));
-  frame.addEventListener("scroll", onScroll);
   frame.parentElement.addEventListener("click", (event) => event.target === event.currentTarget && area.focus()); // the empty part of the card
   new ResizeObserver(arrange).observe(mirror);
   words([]);
@@ -85,11 +88,12 @@ export function editor({ onChange, onSelect, onScroll }) {
       const seen = frame.getBoundingClientRect();
       return place && place.bottom > seen.top && place.top < seen.bottom ? place : null;
     },
-    /** Scroll a long text to a word. */
+    /** Scroll a long text to a word; return whether it was out of sight. */
     reveal: (index) => {
       const [place, seen] = [marks[index], frame].map((one) => one?.getBoundingClientRect());
-      if (!place || (place.top >= seen.top && place.bottom <= seen.bottom)) return;
+      if (!place || (place.top >= seen.top && place.bottom <= seen.bottom)) return false;
       frame.scrollTop += (place.top + place.bottom - seen.top - seen.bottom) / 2;
+      return true;
     },
     get places() {
       return places;
