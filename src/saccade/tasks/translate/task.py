@@ -207,7 +207,7 @@ def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     shown = choose_shown(translator.judgement, [pair.target for pair in found.pairs])
     scores = {**found.scores.plain(shown), "num_pairs": len(found.pairs), "cut": found.cut}
     if config.features is not None:
-        heard = hearing.report_sound(translator, found.pairs, found.texts)
+        heard = hearing.report_sound(translator, found.pairs, found.texts, worst(found))
         return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)
     has_attention = getattr(config.model, "attention", "") != "none"
     lengths = [(part.label, part.num_pairs, getattr(part.scores, shown[0])) for part in found.by_length]
