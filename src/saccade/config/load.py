@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -13,6 +14,8 @@ from pydantic import BaseModel, ValidationError
 from saccade.config.base import FILES_OR_PART, ONE_OR_SEVERAL, HeldOutPart, RunSection
 from saccade.errors import UserError
 from saccade.files import replace_file
+
+TYPE_NAME = re.compile(r"literal\[.*\]|constrained-\w+|bool|int|float|str")
 
 
 class StrictLoader(yaml.SafeLoader):
@@ -56,7 +59,7 @@ def check_config(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        raise UserError(f"{where}: {'; '.join(_describe(problem, kind) for problem in error.errors())}") from None
+        raise UserError(f"{where}: {'; '.join(_describe_all(error, kind))}") from None
 
 
 def save_config(config: RunSection, path: Path) -> None:
@@ -81,15 +84,33 @@ def _apply(content: dict[str, Any], override: str) -> None:
         raise UserError(f"{override!r}: {value!r} is not a YAML value") from None
 
 
+def _describe_all(error: ValidationError, kind: type[RunSection]) -> list[str]:
+    """Describe every problem; where a field takes several types, those of all of them together."""
+    found: dict[str, str] = {}
+    for problem in error.errors():
+        said = _describe(problem, kind)
+        start, given, reason = said.partition(" given; ")
+        found[start] = (
+            f"{found[start]}, or {reason.removeprefix('input should be ')}" if start in found and given else said
+        )
+    return list(found.values())
+
+
 def _describe(problem: Any, kind: type[RunSection]) -> str:
-    places = [*_places(problem["loc"], kind)]
+    is_unknown = problem["type"] == "extra_forbidden"
+    places = [*_places(tuple(part for part in problem["loc"] if is_unknown or not _is_type(part)), kind)]
     where = ".".join(name for name, _ in places)
-    if problem["type"] == "extra_forbidden":
+    if is_unknown:
         return f"{where}: unknown{_suggestion(*places[-1])}"
     if problem["type"] == "missing":
         return f"{where}: missing"
     reason = problem["msg"].removeprefix("Value error, ")
     return f"{where}: {problem['input']!r} given; {reason[0].lower()}{reason[1:]}" if where else reason
+
+
+def _is_type(part: int | str) -> bool:
+    """Tell the names that pydantic gives to the types of a field, of which there are several."""
+    return isinstance(part, str) and TYPE_NAME.fullmatch(part) is not None
 
 
 def _places(location: tuple[int | str, ...], kind: type[RunSection]) -> Iterator[tuple[str, type[BaseModel]]]:
