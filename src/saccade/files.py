@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from saccade.errors import UserError
+
+DRAFT = re.compile(r"\..+-[a-z0-9_]{8}(\.\w+)?")  # the names that `replace_file` gives
 
 
 @contextmanager
@@ -27,6 +31,7 @@ def replace_file(path: Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         draft.chmod(0o666 & ~_umask())
         draft.replace(path)
+        _store_names(path.parent)
     except OSError as error:  # the user knows the place, not the draft
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
@@ -51,6 +56,13 @@ def create_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
+def pack_folder(folder: Path, path: Path) -> None:
+    """Write a folder as a zip file, completely or not at all."""
+    with replace_file(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in sorted(filter(Path.is_file, folder.rglob("*"))):
+            packed.write(file, file.relative_to(folder))
+
+
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
     """Refuse other processes that want to train in this folder, until the block or this process ends."""
@@ -61,6 +73,23 @@ def lock_folder(folder: Path) -> Iterator[None]:
         raise UserError(f"{folder}: another process is training in it; wait, or give another folder") from None
     with lock:
         yield
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove the drafts of killed processes in a folder that no other process writes in."""
+    for path in folder.glob(".*"):
+        if DRAFT.fullmatch(path.name) and path.is_file():
+            path.unlink(missing_ok=True)
+
+
+def _store_names(folder: Path) -> None:
+    """Have the disk keep what is in a folder: a file's own fsync doesn't keep its new name."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _umask() -> int:

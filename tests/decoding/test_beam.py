@@ -122,6 +122,8 @@ def test_what_never_ends_is_cut_at_the_maximum_length() -> None:
         ({"length_penalty": -1.0}, r"length_penalty: -1.0 given"),
         ({"length_penalty": math.nan}, r"length_penalty: nan given"),
         ({"max_length_factor": 0.0}, r"max_length_factor: 0.0 given; it must be above 0"),
+        ({"max_length_factor": math.nan}, r"max_length_factor: nan given; it must be above 0"),
+        ({"max_length_extra": -1}, r"max_length_extra: -1 given; it must be 0 or more"),
         ({"min_length": 5, "max_length": 5}, r"min_length: 5 given; it must be below max_length, 5"),
         ({"max_rounds": 1}, r"max_rounds: 1 given; it must be 2 or more, or 0"),
     ],

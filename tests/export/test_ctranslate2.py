@@ -97,7 +97,14 @@ def test_int8_is_smaller_and_judged_by_its_score(tmp_path: Path) -> None:
         assert "bound" not in proof.found["log_probability"] or quantization == "float32"
         sizes[quantization] = (tmp_path / quantization / "exported" / "model.bin").stat().st_size
     assert sizes["int8"] < 0.6 * sizes["float32"]
-    assert proof.found["log_probability"]["largest_difference"] > 1e-4  # it is another arithmetic
+    assert 1e-4 < proof.found["log_probability"]["largest_difference"] < 1  # it is another arithmetic
+
+
+def test_an_export_changes_nothing_here(tmp_path: Path) -> None:
+    model = portable(transformer())
+    before = {name: value.clone() for name, value in model.network.state_dict().items()}
+    write(model, tmp_path, "int8")
+    assert all(torch.equal(value, before[name]) for name, value in model.network.state_dict().items())
 
 
 def test_int8_with_another_score_misses_its_bound(tmp_path: Path) -> None:

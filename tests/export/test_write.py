@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from exports import portable, random_pairs, transformer
@@ -16,6 +19,7 @@ from saccade.export import formats, write
 from saccade.export.proof import Bounds, count_ties
 from saccade.files import create_folder
 from saccade.runs import config as config_file
+from saccade.runs import train
 from saccade.tasks import TASKS
 
 
@@ -38,7 +42,7 @@ def test_other_pairs_prove_it(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     assert "2 pairs of pairs.tsv: log-probabilities differ by at most" in done.output
-    assert f"The model is in {tmp_path / 'out'}, with proof.json" in done.output.replace("\n", " ")
+    assert f"The model is in {tmp_path / 'out'}, its proof in {tmp_path / 'out' / 'proof.json'}" in done.output
 
 
 def test_a_missed_bound_is_one_sentence_and_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +62,11 @@ def test_a_missed_bound_is_one_sentence_and_code_1(tmp_path: Path, monkeypatch: 
         (["ctranslate2", "out", "--quantization", "int4"], "", "--quantization: 'int4' given; allowed: float32, int8"),
         (["ctranslate2", "out", "--target", "x"], "", "--target: given without --input"),
         (["ctranslate2", "run"], "", "run: it is there already"),
-        (["ctranslate2", "out"], "model.score=additive", "ctranslate2 can't say model.score: additive"),
+        (
+            ["ctranslate2", "out"],
+            "model.score=additive",
+            "ctranslate2 can't say model.score: additive is no dot product; formats that can: onnx",
+        ),
     ],
 )
 def test_mistakes_are_told_and_nothing_is_written(
@@ -102,6 +110,22 @@ def test_outputs_that_only_rounding_parts_are_tied() -> None:
     model = portable(transformer())
     assert count_ties(model, [[4, 5]], ([[4, 5, 6]], [[4, 5, 6]])) == 1
     assert count_ties(model, [[4, 5]], ([[4, 5, 6]], [[4, 7, 6]])) == 0
+
+
+def test_training_says_first_what_a_config_allows(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("a b c d e f g\n" * 4, encoding="utf-8")
+    files = {"source": str(text), "target": str(text)}
+    content = {
+        "device": "cpu",
+        "data": {"train": files, "valid": files},
+        "tokenizer": {"kind": "words"},
+        "model": {"width": 8, "num_heads": 2, "hidden_width": 8, "num_layers": 1},
+        "training": {"max_steps": 1, "precision": "float32"},
+    }
+    console = Console(file=io.StringIO(), width=100)
+    train.train(config_file.check_config(content, "test"), tmp_path / "run", console)
+    assert "\nexport: ctranslate2, onnx\n" in cast(io.StringIO, console.file).getvalue()
 
 
 def test_what_a_model_allows_is_one_line(tmp_path: Path) -> None:

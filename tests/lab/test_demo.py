@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from saccade.data.text.corpus import Pair
+from saccade.datasets.made import phrasebook
 from saccade.errors import UserError
 from saccade.lab import demo
 from saccade.lab.phrasebook import grammar
@@ -22,12 +23,12 @@ def test_the_shown_sentences_fit_and_differ() -> None:
 
 
 def test_the_phrasebook_is_written_once(tmp_path: Path) -> None:
-    demo.write_phrasebook(tmp_path, sentences=50, seed=1)
+    phrasebook.write_phrasebook(tmp_path, sentences=50, seed=1)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["test.en", "test.fr", "train.en", "train.fr", "valid.en", "valid.fr"]
-    assert len((tmp_path / "test.en").read_text("utf-8").splitlines()) == demo.NUM_TEST
+    assert len((tmp_path / "test.en").read_text("utf-8").splitlines()) == phrasebook.NUM_TEST
     written = (tmp_path / "train.fr").stat().st_mtime_ns
-    demo.write_phrasebook(tmp_path, sentences=50, seed=1)
+    phrasebook.write_phrasebook(tmp_path, sentences=50, seed=1)
     assert (tmp_path / "train.fr").stat().st_mtime_ns == written
     with pytest.raises(UserError, match=r"holds 50 sentences, 70 are wanted"):
-        demo.write_phrasebook(tmp_path, sentences=70, seed=1)
+        phrasebook.write_phrasebook(tmp_path, sentences=70, seed=1)

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from runs import make_run
+from saccade import manifest
 from saccade.errors import UserError
 from saccade.runs.load import load_run
 
@@ -29,6 +30,7 @@ def test_a_missing_file_is_named_and_nothing_is_written(name: str, run: Path) ->
 @pytest.mark.parametrize("content", ["{", "[]", '{"kind": "words"}', "\udcff"])
 def test_a_damaged_vocabulary_is_named(content: str, run: Path) -> None:
     (run / "tokenizer.source.json").write_bytes(content.encode("utf-8", "surrogateescape"))
+    manifest.record(run, "tokenizer.source.json")  # it never was a vocabulary
     with pytest.raises(UserError, match=r"tokenizer\.source\.json is damaged"):
         load_run(run)
 
@@ -54,6 +56,7 @@ def test_an_edited_config_is_one_line(edit: str, run: Path) -> None:
         place = place[section]
     place[field] = "EDITED"
     path.write_text(yaml.safe_dump(content).replace("EDITED", value), "utf-8")
+    manifest.record(run, "config.yaml")  # what `saccade config accept` does with a valid one
     with pytest.raises(UserError, match=EDITS[edit]) as found:
         load_run(run)
     assert "\n" not in str(found.value)

@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 
 from runs import make_run
+from saccade import manifest
 from saccade.runs import config as config_file
 from saccade.serving.models import ServedRun, load_runs
 from saccade.tasks import TASKS
@@ -70,9 +71,10 @@ def untrained(content: dict[str, Any], folder: Path) -> None:
     """A run as training leaves it, without the training."""
     config = config_file.check_config(content, folder.name)
     folder.mkdir()
+    manifest.begin(folder)
     job = TASKS[config.task].prepare(config, folder, Console(quiet=True))
     for name, text in job.stored.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        manifest.write(folder, name, text)
     config_file.save_config(config, folder / "config.yaml")
     checkpoints.save_weights(folder / "model.safetensors", job.network)
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from saccade.serving import batcher as batcher_module
-from saccade.serving.batcher import Batcher, ModelCall, QueueClosed, QueueFull
+from saccade.serving.batcher import Batcher, QueueClosed, QueueFull
+from saccade.serving.waiting import ModelCall
 
 
 class Model:
@@ -175,15 +176,18 @@ def test_a_first_request_waits_a_moment_for_others() -> None:
     with_batcher(test, wait=1.0)
 
 
-def test_batches_hold_no_more_than_they_may() -> None:
+def test_batches_hold_no_more_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(model: Model, batcher: Batcher) -> None:
         first = await busy(model, batcher)
-        tasks = [asyncio.create_task(batcher.submit(ModelCall(lengths), ["x" * 3000])) for _ in range(5)]
+        costs = [60, 40, 3000, 9, 2900, 9000]  # of six requests; a batch may have 5,000 at first
+        calls = [batcher.submit(ModelCall(lengths), ["x"], costs=[cost]) for cost in costs]
+        tasks = [asyncio.create_task(call) for call in calls]
         await settled()
         model.gate.set()
         await asyncio.gather(first, *tasks)
-        assert [len(batch) for batch in model.batches] == [1, 3, 2]  # 8,192 characters are reached by the third
+        assert sorted(len(batch) for batch in model.batches) == [1, 1, 1, 1, 3]  # those that are quick together
 
+    monkeypatch.setattr(batcher_module, "FIRST_RATE", 10_000)
     with_batcher(test)
 
 
@@ -196,9 +200,9 @@ def test_pictures_count_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
         waiting = asyncio.create_task(batcher.submit(ModelCall(lengths), [pictures[0]]))
         await settled()
         with pytest.raises(QueueFull):
-            await batcher.submit(ModelCall(lengths), [pictures[1]])
+            await batcher.submit(ModelCall(lengths), [pictures[1]], client="another")
         small = [np.zeros((8, 8), np.uint8) for _ in range(4)]
-        together = asyncio.create_task(batcher.submit(ModelCall(lengths), small))
+        together = asyncio.create_task(batcher.submit(ModelCall(lengths), small, client="another"))
         await settled()
         model.gate.set()
         await asyncio.gather(first, waiting, together)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FLOORS = [
-    {"errors", "files"},
+    {"errors", "files", "manifest"},
     {"ops"},
     {"attention", "data"},
     {"layers"},
@@ -13,7 +13,7 @@ FLOORS = [
     {"tasks"},
     {"export"},
     {"runs"},
-    {"serving", "lab", "bench", "cli"},
+    {"serving", "api", "datasets", "lab", "bench", "cli"},
     {"__main__"},
 ]
 

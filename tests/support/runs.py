@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from saccade import manifest
 from saccade.runs import config as config_file
 from saccade.tasks import TASKS
 from saccade.tasks.translate import task as translate_config
@@ -40,9 +41,11 @@ def make_run(
     folder.mkdir()
     (folder / "draft.yaml").write_text(json.dumps(content), encoding="utf-8")
     config = config_file.load_config(folder / "draft.yaml", overrides)
+    manifest.begin(folder)
     config_file.save_config(config, folder / "config.yaml")
     network = translate_config.model(config, prepare_tokenizers(config, folder))
     torch.nn.init.normal_(network.get_parameter("target.weight"), std=0.5)
+    manifest.record(folder, *(path.name for path in folder.glob("tokenizer.*")))
     checkpoints.save_weights(folder / "model.safetensors", network)
     return folder
 

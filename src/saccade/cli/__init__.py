@@ -23,9 +23,11 @@ COMMANDS = {  # each in the file of its name, in the order of the help
     "look": "Show the attention of a model: the words, or the parts of a picture, that it read.",
     "export": "Write a model for another engine, and prove that it answers the same there.",
     "serve": "Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1.",
+    "recipes": "List recipes: configs to begin with. Also show and copy them.",
+    "data": "List the data sets of recipes, or bring one: made here, or fetched from where it is public.",
     "bench": "Measure saccade and other toolkits in one run.",
     "lab": "Run an experiment, or prepare its data.",
-    "config": "Describe config files.",
+    "config": "Describe config files; accept an edited one.",
 }
 
 
@@ -79,7 +81,8 @@ def main() -> None:
     """Run the `saccade` command: exit code 0 fine, 2 the user's mistake, 1 ours."""
     terminal.escape_unknown_letters()
     try:
-        app(prog_name="saccade")
+        with terminal.one_line_warnings():
+            app(prog_name="saccade")
     except UserError as error:
         _fail(str(error), 2)
     except NonFiniteLoss as error:

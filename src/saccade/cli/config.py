@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Union
+from pathlib import Path
+from typing import Annotated, Any, Union
 
 import typer
 from pydantic import TypeAdapter
 
+from saccade.runs import check
+from saccade.runs import config as config_file
 from saccade.tasks import TASKS
 
-app = typer.Typer(help="Describe config files.", no_args_is_help=True)
+app = typer.Typer(help="Describe config files; accept an edited one.", no_args_is_help=True)
 
 
 @app.command("schema")
@@ -19,3 +22,11 @@ def config_schema() -> None:
     any_of: Any = Union[tuple(task.config for task in TASKS.values())]  # noqa: UP007
     schema = TypeAdapter(any_of).json_schema()
     typer.echo(json.dumps(schema, indent=2, ensure_ascii=False))
+
+
+@app.command("accept")
+def config_accept(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> None:
+    """Accept the config.yaml of a run that you edited on purpose: other changes count as damage."""
+    config_file.load_config(run / check.CONFIG)  # it must be a valid one
+    was_new = check.accept_config(run)
+    typer.echo(f"{run / check.CONFIG}: " + ("accepted as it is now" if was_new else "it has not changed"))

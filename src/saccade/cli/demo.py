@@ -8,15 +8,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from saccade.datasets.made.phrasebook import SENTENCES
 from saccade.lab import demo as demonstration
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="The run folder.")] = Path("runs/demo"),
     steps: Annotated[int, typer.Option(min=1, help="Number of training steps.")] = demonstration.STEPS,
-    sentences: Annotated[
-        int, typer.Option(min=2000, help="Number of sentences to learn from.")
-    ] = demonstration.SENTENCES,
+    sentences: Annotated[int, typer.Option(min=2000, help="Number of sentences to learn from.")] = SENTENCES,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the run.")] = 1,
 ) -> None:
     """Train a small Transformer on a phrasebook, English to French, and show what it reads (two minutes)."""

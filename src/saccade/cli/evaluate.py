@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from saccade.api import list_test_files
 from saccade.cli import terminal
 from saccade.cli.flags import (
     Beam,
@@ -57,7 +58,8 @@ class ScoringFlags:
 def evaluate(
     model: RunFolder,
     files: Annotated[
-        list[Path] | None, typer.Argument(help="The test set: one file, or a source and a target file.")
+        list[Path] | None,
+        typer.Argument(help="The test set: one file, or a source and a target file. (default: the run's data.test)"),
     ] = None,
     ensemble: Ensemble = None,
     threads: Threads = None,
@@ -77,7 +79,8 @@ def evaluate(
     options = options_given(scoring)
     refuse_others(options, predictor.traits.evaluate_options)
     if not files and predictor.traits.needs_files:
-        raise UserError("files: none given; allowed: the files of a test set")
+        files = list_test_files(model)
+        typer.echo(f"The run's own test set: {' '.join(map(str, files))}", err=True)
     with terminal.quiet():
         watch = functools.partial(terminal.count_outputs, hidden=as_json)
         found = predictor.evaluate(files or [], watch=watch, **options)

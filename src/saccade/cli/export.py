@@ -20,10 +20,10 @@ from saccade.tasks.base import Predictor, ScoredSet
 
 def export(
     model: RunFolder,
-    name: Annotated[str, typer.Argument(metavar="FORMAT", help="ctranslate2 or huggingface.")],
-    out: Annotated[Path, typer.Argument(help="The folder to write; there must be none yet.")],
+    name: Annotated[str, typer.Argument(metavar="FORMAT", help="ctranslate2, huggingface, onnx or argos.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write, or the .argosmodel file; it must not exist yet.")],
     quantization: Annotated[
-        str, typer.Option(help="How numbers are stored: float32, or int8 (a quarter of the size).")
+        str, typer.Option(help="How numbers are stored: float32, or int8 (a quarter of the bytes).")
     ] = "float32",
     source: Annotated[
         Path | None, typer.Option("--input", help="Sources to prove it with. (default: the run's test set)")
@@ -54,7 +54,7 @@ def export(
         )
     typer.echo(json.dumps(proof.plain()) if as_json else "\n".join(proof.lines()))
     if not as_json:
-        typer.echo(f"The model is in {out}, with {write.PROOF}.")
+        typer.echo(f"The model is in {out}, its proof in {write.find_proof(out)}.")
     for missed in proof.missed:
         typer.echo(f"saccade: {out}: {missed}", err=True)
     if proof.missed:

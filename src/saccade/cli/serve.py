@@ -36,6 +36,18 @@ def serve(
     ] = DEFAULT.max_characters,
     max_batch: Annotated[int, typer.Option(min=1, help="The most texts of one request.")] = DEFAULT.max_texts,
     max_body: Annotated[int, typer.Option(min=1024, help="The most bytes of one request.")] = DEFAULT.max_body,
+    rate: Annotated[
+        int, typer.Option(min=0, help="The most requests a minute from one key or address; 0: no limit.")
+    ] = DEFAULT.rate,
+    max_connections: Annotated[
+        int, typer.Option(min=1, help="The most connections; one address has at most half of them.")
+    ] = DEFAULT.max_connections,
+    drain_wait: Annotated[
+        float, typer.Option(min=0, help="Seconds to go on after SIGTERM while /ready says 503.")
+    ] = DEFAULT.drain_wait,
+    drain_timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds after that to answer what has been accepted.")
+    ] = DEFAULT.drain_timeout,
     cors: Annotated[
         list[str] | None, typer.Option(help="Allow pages of this origin, or * for all; repeatable.")
     ] = None,
@@ -67,6 +79,10 @@ def serve(
         max_characters=max_characters,
         max_texts=max_batch,
         max_body=max_body,
+        rate=rate,
+        max_connections=max_connections,
+        drain_wait=drain_wait,
+        drain_timeout=drain_timeout,
         cors=read_origins(cors or ()),
         hosts=read_names(allow_host or ()),
         keys=() if api_keys is None else read_keys(api_keys),

@@ -10,15 +10,17 @@ from rich.console import Console
 
 from saccade.cli import terminal
 from saccade.cli.flags import Device, Threads
+from saccade.datasets.bring import point_to_data
 from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs import train as runs
 from saccade.runs import verify
+from saccade.runs.recipes import find_config
 from saccade.training.signals import Interrupted
 
 
 def train(
-    config: Annotated[Path, typer.Argument(help="The config, a YAML file; see configs/.")],
+    config: Annotated[Path, typer.Argument(help="The config: a YAML file, or the name of a recipe.")],
     overrides: Annotated[
         list[str] | None, typer.Argument(help="section.field=value changes a field of the config; repeatable.")
     ] = None,
@@ -36,6 +38,7 @@ def train(
     device: Device = None,
 ) -> None:
     """Train a model, or continue an interrupted run."""
+    config = find_config(config)
     folder = Path("runs") / config.stem if run is None else run
     overrides = [*(overrides or ()), *([] if device is None else [f"device={device}"])]
     console = Console()
@@ -48,14 +51,17 @@ def train(
         raise UserError(f"--{'kills' if kills else 'steps'}: it goes with --verify-resume; training.max_steps=N trains")
     try:
         with terminal.one_line_warnings():
-            runs.train(config_file.load_config(config, overrides), folder, console, threads=threads)
+            checked = config_file.load_config(config, overrides)
+            point_to_data(checked)
+            runs.train(checked, folder, console, threads=threads)
     except Interrupted:
         console.print("\nInterrupted and saved. The same command continues the run.")
         raise typer.Exit(130) from None
     except KeyboardInterrupt:
         console.print("\nInterrupted. The same command continues the run.")
         raise typer.Exit(130) from None
-    console.print(f"The model is in {folder}. Next: saccade predict {folder}, or saccade evaluate {folder} ...")
+    said = f"The model is in {folder}. Next: saccade evaluate {folder}, or saccade predict {folder} --input FILE"
+    console.print(said, highlight=False, soft_wrap=True)
 
 
 def _verify_resume(

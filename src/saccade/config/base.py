@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from saccade.attention import NORMALIZERS, SCORES
 from saccade.data.held_out import Amount
@@ -13,6 +13,12 @@ from saccade.data.text.tokenizer_choice import BYTES
 
 ONE_OR_SEVERAL = ("one corpus", "several corpora")  # tags that pydantic puts among a field's names
 FILES_OR_PART = ("files of its own", "a part of data.train")
+VALUE_OR_AUTO = ("a value", "auto alone")
+T = TypeVar("T")
+OrAuto = Annotated[
+    Annotated[T, Tag(VALUE_OR_AUTO[0])] | Annotated[Literal["auto"], Tag(VALUE_OR_AUTO[1])],
+    Discriminator(lambda given: VALUE_OR_AUTO[given == "auto"]),
+]  # "auto": a run chooses a value before it trains, and keeps it
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Place = str | Annotated[int, Field(ge=0, strict=True)]  # a column: its name, or its position from 0
@@ -90,7 +96,7 @@ NormalizerName = Annotated[str, one_of(NORMALIZERS)]
 
 TokenizerKind = Literal["auto", "unigram", "bpe", "words", "characters"]
 SideName = Literal["source", "target"]
-VocabularySize = Annotated[int, Field(gt=4, lt=2**31)] | Literal["auto"]  # four tokens are special
+VocabularySize = OrAuto[Annotated[int, Field(gt=4, lt=2**31)]]  # four tokens are special
 
 
 class TokenizerSide(Section):
@@ -127,7 +133,7 @@ class TokenizerSection(Section):
         description="A ready one, which is copied: a SentencePiece model; for words and characters a list with one a "
         "line; or the file of another run.",
     )
-    shared: bool | Literal["auto"] = Field(
+    shared: OrAuto[bool] = Field(
         default="auto",
         description="Both sides have one vocabulary and one embedding matrix. auto: unless their kinds differ, or one "
         "side is described.",
@@ -196,7 +202,7 @@ class TrainingSection(Section):
     accumulate: Positive = Field(default=1, description="Number of batches whose gradients make one step.")
     optimizer: Literal["adam", "adamw"] = Field(default="adamw", description="adamw decays weights, adam gradients.")
     learning_rate: Annotated[float, Field(gt=0)] = Field(default=1e-3, description="The peak, after the warm-up.")
-    warmup_steps: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+    warmup_steps: OrAuto[Annotated[int, Field(ge=0)]] = Field(
         default="auto", description="Steps until the learning rate is reached. auto: a tenth of all, at most 1000."
     )
     schedule: Literal["inverse_square_root", "cosine", "constant"] = "inverse_square_root"
@@ -212,7 +218,7 @@ class TrainingSection(Section):
     average_last: Annotated[int, Field(ge=0)] = Field(
         default=0, description="Number of last validations whose weights are averaged at the end; kept if better."
     )
-    validate_every: Positive | Literal["auto"] = Field(
+    validate_every: OrAuto[Positive] = Field(
         default="auto", description="Steps from one validation to the next. auto: a tenth of all, at most 500."
     )
     save_every: Positive = 500

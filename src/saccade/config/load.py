@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -11,11 +11,9 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from saccade.config.base import FILES_OR_PART, ONE_OR_SEVERAL, HeldOutPart, RunSection
+from saccade import manifest
+from saccade.config.base import FILES_OR_PART, ONE_OR_SEVERAL, VALUE_OR_AUTO, HeldOutPart, RunSection
 from saccade.errors import UserError
-from saccade.files import replace_file
-
-TYPE_NAME = re.compile(r"literal\[.*\]|constrained-\w+|bool|int|float|str")
 
 
 class StrictLoader(yaml.SafeLoader):
@@ -29,11 +27,12 @@ class StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+Overrides = Iterable[str] | Mapping[str, Any]  # "section.field=value", or values by "section.field"
 Kinds = Mapping[str, type[RunSection]]  # the config of each task by its name; the first is the default
 
 
-def load_config(path: Path, overrides: Iterable[str], kinds: Kinds) -> Any:
-    """Read a YAML file, apply `section.field=value` overrides, and check it against the config of its task."""
+def load_config(path: Path, overrides: Overrides, kinds: Kinds) -> Any:
+    """Read a YAML file, change some fields, and check it against the config of its task."""
     try:
         content = yaml.load(path.read_text("utf-8"), StrictLoader)
     except FileNotFoundError:
@@ -45,9 +44,7 @@ def load_config(path: Path, overrides: Iterable[str], kinds: Kinds) -> Any:
         raise UserError(f"{path}: this is not YAML: {reason}") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: a config is a mapping of sections (data, tokenizer, model, training, decoding)")
-    for override in overrides:
-        _apply(content, override)
-    return check_config(content, str(path), kinds)
+    return check_config(override_fields(content, overrides), str(path), kinds)
 
 
 def check_config(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
@@ -59,58 +56,50 @@ def check_config(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        raise UserError(f"{where}: {'; '.join(_describe_all(error, kind))}") from None
+        raise UserError(f"{where}: {'; '.join(_describe(problem, kind) for problem in error.errors())}") from None
 
 
 def save_config(config: RunSection, path: Path) -> None:
-    """Write the filled-in config as YAML."""
-    with replace_file(path) as draft:
-        draft.write_text(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True), "utf-8")
+    """Write the filled-in config as YAML into a run folder."""
+    manifest.write(path.parent, path.name, yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True))
 
 
-def _apply(content: dict[str, Any], override: str) -> None:
+def override_fields(content: Mapping[str, Any], overrides: Overrides) -> dict[str, Any]:
+    """Return the content of a config with some fields changed; the given one stays as it is."""
+    changed = copy.deepcopy(dict(content))
+    pairs = overrides.items() if isinstance(overrides, Mapping) else map(_parse, overrides)
+    for name, value in pairs:
+        *sections, field = name.split(".")
+        place = changed
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise UserError(f"{name}: {section} is not a section")
+        place[field] = value
+    return changed
+
+
+def _parse(override: str) -> tuple[str, Any]:
     name, equals, value = override.partition("=")
     if not equals or not name:
         raise UserError(f"{override!r}: an override is section.field=value, say training.max_steps=100")
-    *sections, field = name.split(".")
-    place = content
-    for section in sections:
-        place = place.setdefault(section, {})
-        if not isinstance(place, dict):
-            raise UserError(f"{override!r}: {section} is not a section")
     try:
-        place[field] = yaml.load(value, StrictLoader)
+        return name, yaml.load(value, StrictLoader)
     except (yaml.YAMLError, RecursionError, ValueError):
         raise UserError(f"{override!r}: {value!r} is not a YAML value") from None
 
 
-def _describe_all(error: ValidationError, kind: type[RunSection]) -> list[str]:
-    """Describe every problem; where a field takes several types, those of all of them together."""
-    found: dict[str, str] = {}
-    for problem in error.errors():
-        said = _describe(problem, kind)
-        start, given, reason = said.partition(" given; ")
-        found[start] = (
-            f"{found[start]}, or {reason.removeprefix('input should be ')}" if start in found and given else said
-        )
-    return list(found.values())
-
-
 def _describe(problem: Any, kind: type[RunSection]) -> str:
-    is_unknown = problem["type"] == "extra_forbidden"
-    places = [*_places(tuple(part for part in problem["loc"] if is_unknown or not _is_type(part)), kind)]
+    places = [*_places(problem["loc"], kind)]
     where = ".".join(name for name, _ in places)
-    if is_unknown:
+    if problem["type"] == "extra_forbidden":
         return f"{where}: unknown{_suggestion(*places[-1])}"
     if problem["type"] == "missing":
         return f"{where}: missing"
     reason = problem["msg"].removeprefix("Value error, ")
+    if VALUE_OR_AUTO[0] in problem["loc"]:
+        reason += ", or auto"
     return f"{where}: {problem['input']!r} given; {reason[0].lower()}{reason[1:]}" if where else reason
-
-
-def _is_type(part: int | str) -> bool:
-    """Tell the names that pydantic gives to the types of a field, of which there are several."""
-    return isinstance(part, str) and TYPE_NAME.fullmatch(part) is not None
 
 
 def _places(location: tuple[int | str, ...], kind: type[RunSection]) -> Iterator[tuple[str, type[BaseModel]]]:
@@ -120,7 +109,7 @@ def _places(location: tuple[int | str, ...], kind: type[RunSection]) -> Iterator
     """
     here: list[type[BaseModel]] = [kind]
     for part in location:
-        if part in ONE_OR_SEVERAL:
+        if part in (*ONE_OR_SEVERAL, *VALUE_OR_AUTO):
             continue
         if part in FILES_OR_PART:
             here = [section for section in here if (section is HeldOutPart) == (part == FILES_OR_PART[1])] or here

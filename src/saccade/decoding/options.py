@@ -52,7 +52,7 @@ class DecodingOptions:
         check_at_least(self, no_repeat_ngram=0, max_rounds=0)
         if self.length_penalty > MOST_PENALTY:
             raise UserError(f"length_penalty: {self.length_penalty} given; it must be {MOST_PENALTY} or less")
-        if self.max_length_factor <= 0:
+        if not self.max_length_factor > 0:
             raise UserError(f"max_length_factor: {self.max_length_factor} given; it must be above 0")
         if self.min_length >= self.max_length:
             raise UserError(f"min_length: {self.min_length} given; it must be below max_length, {self.max_length}")

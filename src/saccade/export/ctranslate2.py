@@ -150,8 +150,8 @@ def _set_norm(spec: Any, norm: Norm) -> None:
     spec.gamma, spec.beta = norm.weight.detach().float(), norm.bias.detach().float()
 
 
-def _weight(embedding: nn.Module) -> torch.Tensor:
-    return cast(nn.Embedding, embedding).weight.detach().float()
+def _weight(embedding: nn.Module) -> Tensor:
+    return cast(nn.Embedding, embedding).weight.detach().float().clone()  # int8 is written in place
 
 
 def _first_norm(network: Transformer) -> Norm:
@@ -186,6 +186,13 @@ class CTranslate2Engine:
 
     def search(self, sources: Ids, beam: int, limit: int, *, thorough: bool) -> Ids:
         found = self._translate(sources, limit, beam_size=beam, patience=PATIENCE if thorough else 1.0)
+        return [self._read(one.hypotheses[0]) for one in found]
+
+    def search_as(self, sources: Ids, **how: Any) -> Ids:
+        """Return outputs as CTranslate2 searches them with these options, and otherwise with its own."""
+        found = self._translator.translate_batch(
+            _spell(self.source, sources), max_batch_size=TOKENS, batch_type="tokens", **how
+        )
         return [self._read(one.hypotheses[0]) for one in found]
 
     def encode(self, texts: list[str]) -> None:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from saccade.data.text.tokenizer import SentencePiece, Vocabulary
 from saccade.errors import UserError, describe_missing
-from saccade.export import ctranslate2, huggingface
-from saccade.export.proof import Bounds, Engine
+from saccade.export import argos, ctranslate2, huggingface, onnx
+from saccade.export.proof import Bounds, Engine, Ids, Sample
 from saccade.tasks.base import Portable
 
 
@@ -22,15 +22,19 @@ class Format(NamedTuple):
     write: Callable[[Portable, Path, str], Mapping[str, object]]  # into a folder; return what the proof mentions
     load: Callable[[Portable, Path], Engine]
     quantizations: Mapping[str, Bounds]  # how numbers may be stored, and what must hold then
+    ending: str = ""  # of a file that the folder is packed into
+    run_program: Callable[[Portable, Path, Engine, Sample, Ids], Mapping[str, object] | None] | None = None
+    # translate the sample with the program that the file is for, if it is there, and compare
 
 
+CTRANSLATE2 = {"float32": Bounds(), "int8": Bounds(log_probability=None, same_outputs=False, score=0.2)}
 FORMATS = {
     "ctranslate2": Format(
         ("ctranslate2",),
         ctranslate2.refuse,
         ctranslate2.write,
         ctranslate2.CTranslate2Engine,
-        {"float32": Bounds(), "int8": Bounds(log_probability=None, same_outputs=False, score=0.2)},
+        CTRANSLATE2,
     ),
     "huggingface": Format(
         ("transformers",),
@@ -38,6 +42,16 @@ FORMATS = {
         huggingface.write,
         huggingface.HuggingFaceEngine,
         {"float32": Bounds()},
+    ),
+    "onnx": Format(("onnx", "onnxruntime"), onnx.refuse, onnx.write, onnx.OnnxEngine, {"float32": Bounds()}),
+    "argos": Format(
+        ("ctranslate2", "onnx"),
+        argos.refuse,
+        argos.write,
+        argos.load,
+        CTRANSLATE2,
+        argos.ENDING,
+        argos.run_program,
     ),
 }
 

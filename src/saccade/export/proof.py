@@ -79,6 +79,10 @@ class Proof:
             others = [f"{count:,} {what}" for what, count in outputs.items() if count and what != "same"]
             same = ", ".join([f"{outputs['same']:,} outputs are the same", *others])
             said.append(f"{beam}: {same}; BLEU {', '.join(scores)}")
+        if program := self.found.get("program"):
+            same = f"{program['same']:,} of {program['of']:,} texts are the same"
+            alike = f"{program['same_as_engine']:,} as in CTranslate2 with its length penalty"
+            said.append(f"{program['name']} {program['version']}: {same}, {alike}")
         return said
 
 
@@ -104,8 +108,8 @@ def encode_sample(portable: Portable, scored: ScoredSet, longest: int | None, mo
     return sample._replace(left_out=len(pairs) - len(sample.sources))
 
 
-def prove(portable: Portable, sample: Sample, engine: Engine, bounds: Bounds, proof: Proof, say: Say) -> None:
-    """Compare the exported model in its engine with ours, on a CPU in float32."""
+def prove(portable: Portable, sample: Sample, engine: Engine, bounds: Bounds, proof: Proof, say: Say) -> Ids:
+    """Compare the exported model in its engine with ours, on a CPU in float32; return our outputs of the wider beam."""
     say("comparing log-probabilities")
     _compare_log_probabilities(portable, sample, engine, bounds, proof)
     limit = max(map(portable.options.limit, (len(source) + 1 for source in sample.sources)))
@@ -131,6 +135,7 @@ def prove(portable: Portable, sample: Sample, engine: Engine, bounds: Bounds, pr
             _compare_tokenizers(portable, sample, ours, engine, proof)
         scores[f"beam {beam}"] = _compare_scores(portable, sample, (ours, theirs), bounds, proof, engine.name, beam)
     proof.found["scores"] = scores
+    return ours
 
 
 def _compare_log_probabilities(

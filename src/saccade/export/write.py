@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from saccade.errors import UserError
-from saccade.export.formats import check_format, choose_format
-from saccade.export.proof import Proof, Say, encode_sample, list_versions, prove
-from saccade.files import create_folder
+from saccade.export.formats import FORMATS, Format, check_format, choose_format
+from saccade.export.proof import Engine, Ids, Proof, Sample, Say, encode_sample, list_versions, prove
+from saccade.files import create_folder, pack_folder, replace_file
 from saccade.tasks.base import Portable, ScoredSet
 
 PROOF = "proof.json"
@@ -22,18 +24,74 @@ def export(
     check_format(name, portable)
     if quantization not in chosen.quantizations:
         raise UserError(f"--quantization: {quantization!r} given; allowed: {', '.join(chosen.quantizations)}")
+    if chosen.ending and out.suffix != chosen.ending:
+        raise UserError(f"{out}: {name} writes a file; give it a name that ends with {chosen.ending}")
     if out.exists():
         raise UserError(f"{out}: it is there already; give another place, or delete it")
-    with create_folder(out) as draft:
-        say("writing")
-        facts = chosen.write(portable, draft, quantization)
-        engine = chosen.load(portable, draft)
-        sample = encode_sample(portable, scored, engine.longest, most)
+    job = ExportJob(name, chosen, portable, quantization, scored, most, say)
+    return _write_file(job, out) if chosen.ending else _write_folder(job, out)
+
+
+class ExportJob(NamedTuple):
+    """What is written, and what it is proved with."""
+
+    name: str
+    format: Format
+    portable: Portable
+    quantization: str
+    scored: ScoredSet
+    most: int
+    say: Say
+
+    def fill(self, folder: Path) -> tuple[Proof, Compared]:
+        """Write the model into an empty folder, and compare."""
+        self.say("writing")
+        facts = self.format.write(self.portable, folder, self.quantization)
+        engine = self.format.load(self.portable, folder)
+        sample = encode_sample(self.portable, self.scored, engine.longest, self.most)
         if not sample.sources:
-            raise UserError(f"{scored.name}: no pair of this set is short enough to prove the export with")
-        pairs = {"set": scored.name, "pairs": len(sample.sources), "left_out": sample.left_out}
-        proof = Proof({"format": name, "quantization": quantization, **facts, **pairs})
-        prove(portable, sample, engine, chosen.quantizations[quantization], proof, say)
-        proof.found["versions"] = list_versions(chosen.libraries)
+            raise UserError(f"{self.scored.name}: no pair of this set is short enough to prove the export with")
+        pairs = {"set": self.scored.name, "pairs": len(sample.sources), "left_out": sample.left_out}
+        proof = Proof({"format": self.name, "quantization": self.quantization, **facts, **pairs})
+        outputs = prove(self.portable, sample, engine, self.format.quantizations[self.quantization], proof, self.say)
+        proof.found["versions"] = list_versions(self.format.libraries)
+        return proof, Compared(engine, sample, outputs)
+
+
+class Compared(NamedTuple):
+    """What was compared: the engine, the pairs, and our outputs of the wider beam."""
+
+    engine: Engine
+    sample: Sample
+    outputs: Ids
+
+
+def _write_folder(job: ExportJob, out: Path) -> Proof:
+    with create_folder(out) as draft:
+        proof, _ = job.fill(draft)
         (draft / PROOF).write_text(json.dumps(proof.plain(), indent=1), "utf-8")
     return proof
+
+
+def _write_file(job: ExportJob, out: Path) -> Proof:
+    """Write a packed folder, and its proof beside it."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as place:
+        folder, packed = Path(place) / "folder", Path(place) / out.name
+        folder.mkdir()
+        proof, check = job.fill(folder)
+        pack_folder(folder, packed)
+        if job.format.run_program is not None:
+            job.say("running its program")
+            proof.found["program"] = job.format.run_program(job.portable, packed, *check)
+        with replace_file(find_proof(out)) as draft:
+            draft.write_text(json.dumps(proof.plain(), indent=1), "utf-8")
+        packed.rename(out)
+    return proof
+
+
+def find_proof(out: Path) -> Path:
+    """Return the place of an export's proof: in its folder, or beside its file."""
+    return (
+        out.with_suffix(f".{PROOF}") if out.suffix in {one.ending for one in FORMATS.values()} - {""} else out / PROOF
+    )

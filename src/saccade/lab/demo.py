@@ -12,19 +12,17 @@ from rich.console import Console
 from torch import Tensor
 
 from saccade.data.text.corpus import Corpus, Pair
-from saccade.errors import UserError
+from saccade.datasets.made.phrasebook import SENTENCES, write_phrasebook
 from saccade.files import replace_file
 from saccade.inspection.draw import braille, heatmap
 from saccade.inspection.insight import merge_pieces
-from saccade.lab.phrasebook import grammar
 from saccade.runs import config as config_file
 from saccade.runs import train
 from saccade.runs.load import load_run
 from saccade.tasks.translate.config import TranslateConfig
 from saccade.tasks.translate.predictor import Translator
 
-STEPS, SENTENCES = 1300, 80_000
-NUM_VALID, NUM_TEST = 300, 1000
+STEPS = 1300
 SHORT = 72  # columns of a drawing: sentences of about six words
 SHOWN = (  # a negation, an adjective that changes its place, a question
     r" not | never | no longer ",
@@ -45,21 +43,6 @@ def run(*, out: Path, steps: int, sentences: int, seed: int, console: Console) -
     write_examples(right, out)
     print_next_steps(out, console)
     return share
-
-
-def write_phrasebook(folder: Path, *, sentences: int, seed: int) -> None:
-    """Write the phrasebook's files, train.en last: if it is there, all files are complete."""
-    if (folder / "train.en").exists():
-        found = len((folder / "train.en").read_text("utf-8").splitlines())
-        if found != sentences:
-            wanted = f"{folder} holds {found:,} sentences, {sentences:,} are wanted"
-            raise UserError(f"{wanted}; give another folder (--out), or delete this one")
-        return
-    parts = zip(("train", "valid", "test"), grammar.split(sentences, NUM_VALID, NUM_TEST, seed=seed), strict=True)
-    for name, pairs in reversed(list(parts)):
-        for ending, side in (("fr", 1), ("en", 0)):
-            with replace_file(folder / f"{name}.{ending}") as draft:
-                draft.write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
 
 
 def config(data: Path, *, steps: int, sentences: int, seed: int) -> TranslateConfig:

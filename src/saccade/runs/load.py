@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from saccade.errors import UserError
 from saccade.runs import config as config_file
+from saccade.runs.check import check_for_use
 from saccade.tasks import TASKS, devices
 from saccade.tasks.base import Predictor
 
+AnyPath = str | os.PathLike[str]
 
-def load(folder: Path | str, *others: Path | str, device: str | None = None) -> Predictor:
-    """Load a trained run: a `Predictor`, of a class that depends on its task.
+
+def load(folder: AnyPath, *others: AnyPath, device: str | None = None) -> Predictor:
+    """Load a trained run, given as its folder or as what `train` returned: a `Predictor` of its task's class.
 
     Several are an ensemble, decoded as the first one says. `device` (auto, cpu, cuda) is theirs unless it is given.
     """
@@ -21,7 +25,7 @@ def load(folder: Path | str, *others: Path | str, device: str | None = None) -> 
     return predictor
 
 
-def load_run(folder: Path | str, *others: Path | str, device: str | None = None) -> Any:
+def load_run(folder: AnyPath, *others: AnyPath, device: str | None = None) -> Any:
     """Load a run as `load` does, for callers that know its task and so the predictor's class."""
     first = _load_one(Path(folder), device)
     if not others:
@@ -35,6 +39,7 @@ def _load_one(folder: Path, device: str | None) -> Predictor:
         raise UserError(f"{folder}: this is not a run folder (it has no config.yaml)")
     if not (folder / "model.safetensors").exists():
         raise UserError(f"{folder}: there is no model yet; its training has not reached its first validation")
+    check_for_use(folder)
     config = config_file.load_config(folder / "config.yaml")
     if device is not None:
         config = config.model_copy(update={"device": device})

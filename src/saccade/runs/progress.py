@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, final
@@ -164,15 +166,21 @@ def _open_tensorboard(folder: Path, step: int) -> Any:
 
 def _forget_after(path: Path, progress: checkpoints.Progress) -> None:
     """Remove the lines after the checkpoint, which will be written again."""
-    if path.exists():
-        rows = [line for line in path.read_text("utf-8").splitlines() if _is_before(line, progress)]
-        with replace_file(path) as draft:
-            draft.write_text("".join(row + "\n" for row in rows), "utf-8")
+    if not path.exists():
+        return
+    lines = path.read_bytes().splitlines(keepends=True)
+    kept = [_is_before(line, progress) for line in lines]
+    if damaged := [number for number, is_kept in enumerate(kept[:-1], 1) if is_kept is None]:
+        what = f"{len(damaged)} lines are" if damaged[1:] else "a line is"
+        warnings.warn(f"{path}:{damaged[0]}: {what} damaged and left out", stacklevel=2)
+    with replace_file(path) as draft:
+        draft.write_bytes(b"".join(itertools.compress(lines, kept)))
 
 
-def _is_before(line: str, progress: checkpoints.Progress) -> bool:
+def _is_before(line: bytes, progress: checkpoints.Progress) -> bool | None:
+    """Tell whether a line is before a checkpoint; None for one that says nothing, as the last one after a kill."""
     try:
         row = json.loads(line)
-    except ValueError:
-        return False  # a kill cut the line off
-    return int(row["step"]) <= (progress.step if "loss" in row else progress.validated)
+        return int(row["step"]) <= (progress.step if "loss" in row else progress.validated)
+    except (ValueError, KeyError, TypeError):
+        return None

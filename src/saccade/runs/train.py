@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import platform
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,13 +14,16 @@ from typing import Any, TypeVar
 import torch
 from rich.console import Console
 
+from saccade import manifest
 from saccade.config.base import RunSection, Section
 from saccade.errors import UserError
 from saccade.export.formats import describe_exports
-from saccade.files import lock_folder, replace_file
+from saccade.files import lock_folder, remove_drafts
 from saccade.ops.float8 import train_in_float8
 from saccade.runs import config as config_file
 from saccade.runs import report
+from saccade.runs.check import DATA, LOG, REPORT, SUMMARY, VERSIONS, check_for_training
+from saccade.runs.events import Callback, tell_callbacks
 from saccade.runs.progress import TrainingBar
 from saccade.tasks import TASKS, devices
 from saccade.tasks import console as watch
@@ -30,6 +34,7 @@ from saccade.training.distributed import shards
 from saccade.training.distributed.team import Team, join_team
 from saccade.training.loop import Trainer
 from saccade.training.options import TrainingOptions
+from saccade.training.signals import Interrupted
 
 MAY_CHANGE: dict[str, Any] = {
     "device": True,
@@ -46,17 +51,22 @@ S = TypeVar("S", bound=Section)
 LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 
 
-def train(config: Any, folder: Path, console: Console, *, threads: int | None = None) -> checkpoints.Progress:
+def train(
+    config: Any, folder: Path, console: Console, *, threads: int | None = None, callbacks: Sequence[Callback] = ()
+) -> checkpoints.Progress:
     """Train in `folder`, or go on with the run there. The same config gives the same weights, interrupted or not.
 
     On a CPU that holds for the same number of threads: `threads`, or the number that the run began with.
-    Under `torchrun` several processes train together; the first one writes and prints, the others end silently.
+    Under `torchrun` several processes train together; the first one writes, prints and tells the callbacks, the others
+    end silently.
     """
-    with join_team() as team, use_threads(_choose_threads(folder, threads, console)):
+    with join_team() as team:
         if team.is_first:
-            return _train_first(config, folder, console, team)
+            return _train_first(config, folder, console, team, threads, callbacks)
         try:
-            _train(config, folder, Console(quiet=True), team)
+            quiet = Console(quiet=True)
+            with use_threads(_choose_threads(folder, threads, quiet)):
+                _train(config, folder, quiet, team)
         except UserError:
             raise SystemExit(2) from None
         except KeyboardInterrupt:
@@ -66,8 +76,7 @@ def train(config: Any, folder: Path, console: Console, *, threads: int | None = 
 
 def _choose_threads(folder: Path, wanted: int | None, console: Console) -> int:
     """Return the number of threads: the wanted one, or the run's own, or torch's."""
-    path = folder / "versions.json"
-    earlier = json.loads(path.read_text("utf-8")).get("threads") if path.exists() and _has_learned(folder) else None
+    earlier = report.read_facts(folder / VERSIONS).get("threads") if _has_learned(folder) else None
     number = wanted or earlier or torch.get_num_threads()
     if earlier and number != earlier:
         said = f"This run had {earlier} threads so far and goes on with {number}"
@@ -75,18 +84,33 @@ def _choose_threads(folder: Path, wanted: int | None, console: Console) -> int:
     return int(number)
 
 
-def _train_first(config: Any, folder: Path, console: Console, team: Team) -> checkpoints.Progress:
+def _train_first(
+    config: Any, folder: Path, console: Console, team: Team, threads: int | None, callbacks: Sequence[Callback]
+) -> checkpoints.Progress:
     is_new = not folder.exists()
     try:
         with lock_folder(folder):
-            return _train(config, folder, console, team)
+            _make_ready(folder)
+            with use_threads(_choose_threads(folder, threads, console)):
+                return _train(config, folder, console, team, callbacks)
     except Exception:
         if is_new and not _has_learned(folder):  # what ended before it learned leaves nothing behind
             shutil.rmtree(folder)
         raise
 
 
-def _train(config: Any, folder: Path, console: Console, team: Team) -> checkpoints.Progress:
+def _make_ready(folder: Path) -> None:
+    """Check what an earlier training left, and remove what a killed one left half written."""
+    check_for_training(folder)
+    for place in (folder, *(folder / name for name in manifest.INSIDE)):
+        remove_drafts(place)
+    if not (manifest.exists(folder) and _has_learned(folder)):
+        manifest.begin(folder)
+
+
+def _train(
+    config: Any, folder: Path, console: Console, team: Team, callbacks: Sequence[Callback] = ()
+) -> checkpoints.Progress:
     config, job, options = team.run_first(lambda: _prepare(config, folder, console, team))
     if _is_sharded(config, team):
         shards.shard(job.network, team, options.device)
@@ -96,16 +120,25 @@ def _train(config: Any, folder: Path, console: Console, team: Team) -> checkpoin
         return trainer.progress if trainer.is_finished else trainer.run(job.validate, lambda *_: None)
     if trainer.is_finished:
         console.print(f"{folder} is finished: {trainer.progress.step:,} steps. Raise training.max_steps to go on.")
-        if not (folder / "report.html").exists():
+        if not (folder / REPORT).exists():
             _report(folder, console)
         return trainer.progress
     if trainer.progress.step:
         console.print(f"Going on from step {trainer.progress.step:,}.")
-    _write_versions(folder / "versions.json", options)
-    (folder / "report.html").unlink(missing_ok=True)  # it will be written again
-    with TrainingBar(console, trainer, unit=job.unit, tensorboard=config.training.tensorboard) as bar:
-        job.network.train()
-        progress = trainer.run(job.validate, bar.report)
+    _write_versions(folder, options)
+    manifest.forget(folder, LOG, REPORT)
+    (folder / REPORT).unlink(missing_ok=True)  # it will be written again
+    try:
+        with TrainingBar(console, trainer, unit=job.unit, tensorboard=config.training.tensorboard) as bar:
+            job.network.train()
+            progress = trainer.run(job.validate, tell_callbacks(trainer, callbacks, bar.report))
+    except Interrupted:
+        if not trainer.must_stop:
+            raise
+        progress = trainer.progress
+        console.print(f"Stopped by a callback after step {progress.step:,}. The same call goes on.")
+    finally:
+        manifest.record(folder, LOG)
     _report(folder, console)
     return progress
 
@@ -139,14 +172,13 @@ def _store(config: Any, job: Job, folder: Path) -> None:
     """Store what a trained run needs beside its weights; a run that was refused before stays as it was."""
     _check_same_data(job.data, folder)
     for name, text in job.stored.items():
-        with replace_file(folder / name) as draft:
-            draft.write_text(text, "utf-8")
+        manifest.write(folder, name, text)
+    manifest.record(folder, *(path.name for path in folder.glob("tokenizer.*")))
     summary = {
         "parameters": sum(parameter.numel() for parameter in job.network.parameters()),
         "data": [count._asdict() for count in job.counts],
     }
-    with replace_file(folder / "summary.json") as draft:
-        draft.write_text(json.dumps(summary, indent=1), "utf-8")
+    manifest.write(folder, SUMMARY, json.dumps(summary, indent=1))
     config_file.save_config(config, folder / "config.yaml")
 
 
@@ -154,6 +186,7 @@ def _report(folder: Path, console: Console) -> None:
     if (folder / "model.safetensors").exists():
         with watch.busy(console, "writing the report"):
             console.print(f"The report: {report.write_report(folder)}", soft_wrap=True)
+        manifest.record(folder, REPORT)
 
 
 def _check_same_run(config: RunSection, folder: Path) -> RunSection:
@@ -162,16 +195,16 @@ def _check_same_run(config: RunSection, folder: Path) -> RunSection:
     if not path.exists():
         return config
     earlier = config_file.load_config(path)
-    if earlier.task == config.task:
-        config = _choose_as_before(config, earlier)
-    before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, config))
+    same = _choose_as_before(config, earlier) if earlier.task == config.task else config
+    before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, same))
     changed = [section for section in now if now[section] != before.get(section)]
-    if changed and not _has_learned(folder):
-        for tokenizer in folder.glob("tokenizer.*"):  # nothing was learned yet: start again
-            tokenizer.unlink()
-    elif changed:
+    if not changed:
+        return same
+    if _has_learned(folder):
         what = ", ".join(changed)
         raise UserError(f"{folder} holds a run with another {what}; give this one another folder (--run), or delete it")
+    for tokenizer in folder.glob("tokenizer.*"):  # nothing was learned yet: start again
+        tokenizer.unlink()
     return config
 
 
@@ -198,15 +231,14 @@ def _with(config: RunSection, name: str, value: object) -> RunSection:
 
 def _check_same_data(keys: list[str], folder: Path) -> None:
     """Refuse to go on with training files that have changed since the run began."""
-    path = folder / "data.json"
+    path = folder / DATA
     has_begun = bool(checkpoints.list_checkpoints(folder / "checkpoints"))
     if has_begun and path.exists() and json.loads(path.read_text("utf-8")) != keys:
         raise UserError(f"{folder}: the training data have changed since this run began; give another folder (--run)")
-    with replace_file(path) as draft:
-        draft.write_text(json.dumps(keys), "utf-8")
+    manifest.write(folder, DATA, json.dumps(keys))
 
 
-def _write_versions(path: Path, options: TrainingOptions) -> None:
+def _write_versions(folder: Path, options: TrainingOptions) -> None:
     """Write the versions of libraries, system and device, and the number of threads."""
     versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
     device = torch.cuda.get_device_name() if options.device.type == "cuda" else platform.processor() or "cpu"
@@ -216,5 +248,4 @@ def _write_versions(path: Path, options: TrainingOptions) -> None:
         "device": device,
         "threads": torch.get_num_threads(),
     }
-    with replace_file(path) as draft:
-        draft.write_text(json.dumps({**versions, **place, "precision": str(options.dtype)}, indent=1), "utf-8")
+    manifest.write(folder, VERSIONS, json.dumps({**versions, **place, "precision": str(options.dtype)}, indent=1))

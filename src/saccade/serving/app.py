@@ -20,13 +20,15 @@ import saccade
 from saccade.errors import UserError
 from saccade.serving.batcher import Batcher, RequestBatch
 from saccade.serving.http import pages
+from saccade.serving.http.callers import RateLimit
+from saccade.serving.http.lifetimes import App, Readiness
 from saccade.serving.http.logs import AccessLogMiddleware
 from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.openapi import document
 from saccade.serving.http.operations import Operations
 from saccade.serving.http.origins import allowed_sites
 from saccade.serving.http.responses import describe_error, error_response
-from saccade.serving.http.security import App, Keys, LimitsMiddleware, Readiness
+from saccade.serving.http.security import Keys, LimitsMiddleware
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.libretranslate.routes import LibreTranslate
 from saccade.serving.libretranslate.suggestions import Suggestions
@@ -50,7 +52,10 @@ def build(runs: Sequence[ServedRun], settings: Settings) -> Application:
     metrics = Metrics()
     models = ModelSet(runs, partial(_make_queue, settings=settings, metrics=metrics))
     sites = allowed_sites(settings.host, settings.hosts, settings.cors)
-    service = Service(models, settings, metrics, Keys(settings.keys), Detector(models.languages), Readiness(), sites)
+    rates = RateLimit(settings.rate) if settings.rate else None
+    readiness, keys = Readiness(), Keys(settings.keys, rates if settings.keys else None)
+    metrics.in_flight.set_function(lambda: readiness.requests.total)
+    service = Service(models, settings, metrics, keys, Detector(models.languages), readiness, sites)
     api = FastAPI(
         title="saccade",
         version=saccade.__version__,
@@ -68,7 +73,7 @@ def build(runs: Sequence[ServedRun], settings: Settings) -> Application:
     api.router.routes += pages.routes()
     for kind, call in HANDLERS.items():
         api.add_exception_handler(kind, call)
-    return Application(_add_middleware(api, service), service)
+    return Application(_add_middleware(api, service, None if settings.keys else rates), service)
 
 
 def _models_of_routes(models: ModelSet) -> dict[str, list[str]]:
@@ -100,7 +105,9 @@ def _make_queue(run: ServedRun, *, settings: Settings, metrics: Metrics) -> Batc
         run.predictor,
         wait=settings.batch_wait,
         max_queue=settings.max_queue,
+        max_wait=settings.timeout,
         on_batch=observe,
+        on_begin=metrics.queue_seconds.labels(run.name).observe,
         prepare=lambda: torch.set_num_threads(settings.threads),
     )
     metrics.add_queue(run.name, lambda: queue.num_waiting)
@@ -118,11 +125,11 @@ async def _lifespan(service: Service, api: FastAPI) -> AsyncIterator[None]:
     service.readiness.is_ready = False
     for queue in queues:
         queue.close()
-    for queue in queues:
-        queue.join(service.settings.timeout)
+    ended = [queue.join(LAST_SECONDS) for queue in queues]
+    service.readiness.is_over = all(ended)
 
 
-def _add_middleware(api: App, service: Service) -> App:
+def _add_middleware(api: App, service: Service, rates: RateLimit | None) -> App:
     settings = service.settings
     app: App = LimitsMiddleware(
         api,
@@ -130,11 +137,12 @@ def _add_middleware(api: App, service: Service) -> App:
         sites=service.sites,
         max_body=partial(_max_body, settings),
         timeout=settings.timeout,
+        rates=rates,
     )
     if settings.cors:
         headers = ["Content-Type", "Authorization", "X-API-Key"]
         app = CORSMiddleware(app, settings.cors, allow_methods=["GET", "POST"], allow_headers=headers)
-    return AccessLogMiddleware(app, service.metrics, quiet=settings.quiet)
+    return AccessLogMiddleware(app, service.metrics, service.readiness, quiet=settings.quiet)
 
 
 def _max_body(settings: Settings, path: str) -> int:
@@ -144,19 +152,19 @@ def _max_body(settings: Settings, path: str) -> int:
 
 
 def _answer_refusal(request: Request, refusal: Exception) -> Response:
-    del request
     assert isinstance(refusal, HTTPException)
+    request.scope["refusal"] = getattr(refusal, "reason", "request")
     return error_response(refusal.status_code, refusal.detail, refusal.headers)
 
 
 def _answer_invalid(request: Request, invalid: Exception) -> Response:
-    del request
     assert isinstance(invalid, RequestValidationError)
+    request.scope["refusal"] = "request"
     return error_response(400, f"Invalid request: {describe_error(invalid.errors())}")
 
 
 def _answer_user_error(request: Request, mistake: Exception) -> Response:
-    del request
+    request.scope["refusal"] = "request"
     return error_response(400, f"Invalid request: {mistake}")
 
 
@@ -165,6 +173,7 @@ def _answer_failure(request: Request, failure: Exception) -> Response:
     return error_response(500, "Internal error")
 
 
+LAST_SECONDS = 1.0  # for models to come by a pause and end
 PICTURE_PATHS = {"/v1/look", *(f"/v1/{name}" for name, task in TASKS.items() if task.route.reads == "picture")}
 HANDLERS = {
     HTTPException: _answer_refusal,

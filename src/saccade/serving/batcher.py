@@ -1,44 +1,46 @@
-"""Batches of requests to one model: a thread that owns the model, and a bounded queue in front of it.
+"""Batches of requests to one model: fair queues, and threads that compute in turn, one at a time.
 
-The event loop never computes: it puts a ticket into the queue and waits for its future. The thread takes waiting items,
-one of each request in turn so that a long request does not delay short ones, and answers them as one batch.
+The event loop never computes: it puts a ticket into a queue and waits for its future. A thread takes waiting items of
+one kind and answers them as one batch. Quick work (by its estimated cost) and slow work wait in queues of their own and
+never share a batch. Slow batches compute in slices, between the steps of their search: quick ones go first, but slow
+ones always get a share of the time; of several slow ones the one that had least is next. Whoever leaves takes its rows
+along.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
+import contextlib
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
-MAX_CHARACTERS = 8192  # in a batch, so that each batch takes seconds at most
+from saccade.decoding.slices import Ended, supervised
+from saccade.serving.shares import FairShare
+from saccade.serving.waiting import FairQueue, ModelCall, Part, Row, Ticket
+
+BATCH_SECONDS = 0.5  # that a batch should take, as far as its cost tells
+LEAST_COST = 2048  # that a batch may have, however slow the model is
+FIRST_RATE = 10_000  # of cost a second, until it has been measured
+QUICK_SECONDS = 2.0  # a quick batch that takes longer was none, and goes on as a slow one
+SLICE = 0.1  # seconds that a slow batch computes before another slow one, which had less, may
+SLOW_SHARE = 0.25  # of the time of quick batches, for slow ones
+MAX_SLOW = 3  # batches that are computed in turn; each has its state in memory
+MAX_DEMOTED = 2  # more than those
 MAX_BYTES = 256 << 20  # of waiting pictures
-BYTES_A_CHARACTER = 64  # a picture of 28 x 28 pixels counts as a dozen
+CHARACTERS_A_PIECE = 4
+BYTES_A_PIECE = 256  # a picture of 28 x 28 pixels counts as four
 MAX_RETRY = 60  # seconds
 
 
-class ModelCall(NamedTuple):
-    """A function of a model, items and options. Equal calls share batches."""
-
-    call: Callable[..., Sequence[Any]]
-    options: tuple[tuple[str, Any], ...] = ()
-
-    def __call__(self, model: Any, items: list[Any]) -> list[Any]:
-        """Return an answer for each item."""
-        return list(self.call(model, items, **dict(self.options)))
-
-
 class QueueFull(Exception):
-    """The queue is full; it may have room after `retry_after` seconds."""
+    """The queue has no room for this client (`full`) or no time (`late`); it may have after `retry_after` seconds."""
 
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(retry_after)
-        self.retry_after = retry_after
+    def __init__(self, reason: str, retry_after: int) -> None:
+        super().__init__(reason, retry_after)
+        self.reason, self.retry_after = reason, retry_after
 
 
 class QueueClosed(Exception):
@@ -46,33 +48,45 @@ class QueueClosed(Exception):
 
 
 class RequestBatch(NamedTuple):
-    """The size and the time of a batch, for metrics."""
+    """The size of a batch, and the time that it computed, for metrics."""
 
     num_items: int
     seconds: float
 
 
-@final
-@dataclass(eq=False)
-class _Ticket:
-    """One request: its items, their answers so far, and the loop that waits for them."""
+class _Failure(NamedTuple):
+    error: Exception
 
-    work: ModelCall
-    items: Sequence[Any]
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[list[Any]]
-    arrived: float = field(default_factory=time.monotonic)
-    next: int = 0
-    answers: list[Any] = field(default_factory=list)
+
+@final
+class _Batch:
+    """Rows that are answered together; the supervisor of the computation that answers them."""
+
+    def __init__(self, batcher: Batcher, rows: list[Row], *, is_slow: bool) -> None:
+        self.batcher, self.rows, self.is_slow = batcher, rows, is_slow
+        self.current = rows  # what is computed now: all of them, or one by one if they failed together
+        self.used, self.since = 0.0, time.monotonic()
+        self.resumed = threading.Condition(batcher.lock)
 
     @property
-    def num_waiting(self) -> int:
-        return len(self.items) - self.next
+    def clients(self) -> set[str]:
+        return {row.ticket.client for row in self.rows}
+
+    def pause(self) -> None:
+        self.batcher.pause(self)
+
+    def find_wanted(self) -> list[bool] | None:
+        wanted = [not row.ticket.is_gone for row in self.current]
+        return None if all(wanted) else wanted
 
 
 @final
 class Batcher:
-    """The queue of one model and its thread. `on_batch` is called after each batch."""
+    """The queues of one model and its threads.
+
+    `on_batch` is called after each batch, `on_begin` with the seconds that a request has waited, `prepare` in each
+    thread. Nobody may wait longer than `max_wait` seconds, by estimate; clients share the `max_queue` items fairly.
+    """
 
     def __init__(
         self,
@@ -81,144 +95,274 @@ class Batcher:
         wait: float = 0.004,
         max_queue: int = 1024,
         max_items: int = 256,
+        max_wait: float = math.inf,
         on_batch: Callable[[RequestBatch], None] = lambda batch: None,
+        on_begin: Callable[[float], None] = lambda seconds: None,
         prepare: Callable[[], None] = lambda: None,
     ) -> None:
-        self.model, self.wait, self.max_queue, self.max_items = model, wait, max_queue, max_items
-        self._on_batch, self._prepare = on_batch, prepare
-        self._changed = threading.Condition()
-        self._waiting: deque[_Ticket] = deque()
-        self._num_waiting = self._bytes = 0
+        self.model, self.wait, self.max_items, self.max_wait = model, wait, max_items, max_wait
+        self._on_batch, self._on_begin, self._prepare = on_batch, on_begin, prepare
+        self.lock = threading.Lock()
+        self._idle = threading.Condition(self.lock)  # threads that wait for a batch to begin
+        self._quick, self._slow = FairQueue(), FairQueue()
+        self._items, self._bytes = FairShare(max_queue), FairShare(MAX_BYTES)
+        self._rates = {False: float(FIRST_RATE), True: float(FIRST_RATE)}  # of quick and slow batches
+        self._running: list[_Batch] = []
+        self._turn: _Batch | None = None  # the one that computes
+        self._credit = 0.0  # seconds that slow batches may compute before quick ones
+        self._moved = 0.0  # when the one that computes came by a pause
         self._is_closed = False
-        self._seconds_an_item = 0.01
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._threads: list[threading.Thread] = []
+        self._num_idle = 0
 
     @property
     def num_waiting(self) -> int:
-        """The number of items in the queue."""
-        return self._num_waiting
+        """The number of items in the queues."""
+        return self._items.total
+
+    @property
+    def seconds_behind(self) -> float:
+        """How long the oldest ticket has waited, or the model has not moved, whichever is longer."""
+        now = time.monotonic()
+        with self.lock:
+            oldest = min(self._quick.oldest, self._slow.oldest)
+            return max(0.0, now - oldest, now - self._moved if self._turn is not None else 0.0)
 
     def start(self) -> None:
-        self._thread.start()
+        with self.lock:
+            self._add_thread()
 
     def close(self) -> None:
         """Accept nothing new; waiting items are still answered."""
-        with self._changed:
+        with self.lock:
             self._is_closed = True
-            self._changed.notify()
+            self._idle.notify_all()
 
-    def join(self, timeout: float | None = None) -> None:
-        """Wait until all items are answered."""
-        self._thread.join(timeout)
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until all items are answered or withdrawn; return whether they are."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(None if timeout is None else max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
-    async def submit(self, work: ModelCall, items: Sequence[Any]) -> list[Any]:
-        """Return an answer for each item. If the caller is cancelled, items that have not begun leave the queue."""
+    async def submit(
+        self, call: ModelCall, items: Sequence[Any], *, client: str = "", costs: Sequence[int] | None = None
+    ) -> list[Any]:
+        """Return an answer for each item; `costs` are estimates. If the caller is cancelled, its items are dropped."""
         if not items:
             return []
-        loop = asyncio.get_running_loop()
-        ticket = _Ticket(work, items, loop, loop.create_future())
+        ticket = Ticket(call, items, client, asyncio.get_running_loop().create_future())
+        parts = list(ticket.split([measure(item) for item in items] if costs is None else costs))
         size = sum(getattr(item, "nbytes", 0) for item in items)
-        with self._changed:
-            if self._is_closed:
-                raise QueueClosed
-            if self._num_waiting and self._num_waiting + len(items) > self.max_queue:
-                raise QueueFull(self._retry_after())
-            if self._bytes and self._bytes + size > MAX_BYTES:
-                raise QueueFull(self._retry_after())
-            self._bytes += size
-            self._waiting.append(ticket)
-            self._num_waiting += len(items)
-            self._changed.notify()
+        with self.lock:
+            self._admit(parts, client, len(items), size)
+            for part in parts:
+                self._queue_of(part).add(part)
+            self._items.take(client, len(items))
+            self._bytes.take(client, size)
+            if self._turn is None:
+                self._idle.notify()
         try:
             return await ticket.future
         finally:
-            self._withdraw(ticket, size)
+            self._withdraw(ticket, parts, size)
 
-    def _withdraw(self, ticket: _Ticket, size: int) -> None:
-        with self._changed:
-            self._bytes -= size
-            if ticket.num_waiting:
-                self._waiting.remove(ticket)
-                self._num_waiting -= ticket.num_waiting
+    def _admit(self, parts: list[Part], client: str, num_items: int, size: int) -> None:
+        """Refuse what there is no room or no time for."""
+        if self._is_closed:
+            raise QueueClosed
+        waits = [
+            self._queue_of(part).cost_before(client, part.cost) / self._rates[self._queue_of(part) is self._slow]
+            for part in parts
+        ]
+        has_room = self._items.allows(client, num_items) and self._bytes.allows(client, size)
+        if not has_room or max(waits) > self.max_wait:
+            raise QueueFull("late" if has_room else "full", min(MAX_RETRY, max(1, math.ceil(max(waits)))))
 
-    def _retry_after(self) -> int:
-        return min(MAX_RETRY, max(1, math.ceil(self._num_waiting * self._seconds_an_item)))
+    def _queue_of(self, part: Part) -> FairQueue:
+        return self._slow if part.is_slow else self._quick
+
+    def _withdraw(self, ticket: Ticket, parts: list[Part], size: int) -> None:
+        with self.lock:
+            ticket.is_gone = True
+            self._bytes.give_back(ticket.client, size)
+            self._items.give_back(ticket.client, sum(len(part.items) for part in parts))
+            for part in parts:
+                self._queue_of(part).remove(part)
+            if self._is_closed:
+                self._idle.notify_all()
+
+    # The threads. Of each method below that has a lock's word in its docstring, the caller holds the lock.
 
     def _run(self) -> None:
         self._prepare()
-        while batch := self._wait_for_batch():
+        while (batch := self._begin()) is not None:
             self._answer(batch)
 
-    def _wait_for_batch(self) -> list[tuple[_Ticket, int]]:
-        """Wait for the next batch; it is empty when the queue is closed and empty."""
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._is_closed)
-                if not self._waiting:
-                    return []
-                left = self._waiting[0].arrived + self.wait - time.monotonic()
-                if left <= 0 or self._num_waiting >= self.max_items or self._is_closed:
-                    return self._take()
-            time.sleep(left)  # for other requests
+    def _add_thread(self) -> None:
+        """Start a thread that waits for a batch (locked)."""
+        self._num_idle += 1
+        thread = threading.Thread(target=self._run, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
-    def _take(self) -> list[tuple[_Ticket, int]]:
-        """Take items with the same call as the first request, one of each request in turn, as many as fit."""
-        work, rows, characters = self._waiting[0].work, list[tuple[_Ticket, int]](), 0
-        same = deque(ticket for ticket in self._waiting if ticket.work == work)
-        while same and len(rows) < self.max_items and characters < MAX_CHARACTERS:
-            ticket = same.popleft()
-            rows.append((ticket, ticket.next))
-            characters += _size(ticket.items[ticket.next])
-            ticket.next += 1
-            if ticket.num_waiting:
-                same.append(ticket)
-        taken = {ticket for ticket, _ in rows}
-        rest = [ticket for ticket in self._waiting if ticket not in taken]
-        self._waiting = deque([*rest, *(ticket for ticket in self._waiting if ticket in taken and ticket.num_waiting)])
-        self._num_waiting -= len(rows)
-        return rows
+    def _begin(self) -> _Batch | None:
+        """Wait for the turn to begin a batch; None: there will be no more."""
+        with self.lock:
+            while True:
+                found = self._next() if self._turn is None else None
+                if isinstance(found, FairQueue):
+                    return self._take(found)
+                if found is not None:
+                    self._resume(found)
+                if self._is_closed and not self.num_waiting:
+                    return None
+                self._idle.wait(None if self._turn is not None else self._seconds_until_due())
 
-    def _answer(self, rows: list[tuple[_Ticket, int]]) -> None:
-        started = time.monotonic()
-        for (ticket, _), answer in zip(rows, self._call_model(rows), strict=True):
-            ticket.answers.append(answer)
-        seconds = time.monotonic() - started
-        self._seconds_an_item += (seconds / len(rows) - self._seconds_an_item) / 8
-        self._on_batch(RequestBatch(len(rows), seconds))
-        done = {ticket: None for ticket, _ in rows if len(ticket.answers) == len(ticket.items)}
-        for loop, tickets in itertools.groupby(done, key=lambda ticket: ticket.loop):
-            loop.call_soon_threadsafe(_deliver, list(tickets))
+    def _take(self, queue: FairQueue) -> _Batch:
+        """Begin a batch with the next items of a queue (locked)."""
+        is_slow = queue is self._slow
+        most = max(LEAST_COST, int(BATCH_SECONDS * self._rates[is_slow]))
+        rows = queue.take(self.max_items, most, self._slow_clients() if is_slow else ())
+        batch = self._turn = _Batch(self, rows, is_slow=is_slow)
+        self._running.append(batch)
+        self._moved = batch.since
+        for row in rows:
+            self._items.give_back(row.ticket.client, 1)
+            if not row.ticket.has_begun:
+                row.ticket.has_begun = True
+                self._on_begin(batch.since - row.ticket.arrived)
+        self._num_idle -= 1
+        return batch
 
-    def _call_model(self, rows: list[tuple[_Ticket, int]]) -> Iterator[Any]:
-        """Return the answers, with failures in their places; if a batch fails, its items are tried one by one."""
-        work = rows[0][0].work
-        items = [ticket.items[index] for ticket, index in rows]
+    def _next(self, holder: _Batch | None = None) -> FairQueue | _Batch | None:
+        """Choose what computes next: a batch that goes on, a queue to begin one from, or nothing (locked)."""
+        slow: FairQueue | _Batch | None = min(
+            (batch for batch in self._running if batch.is_slow),
+            key=lambda batch: batch.used - (SLICE if batch is holder else 0),
+            default=None,
+        )
+        num_slow = sum(batch.is_slow for batch in self._running)
+        may_begin = num_slow < MAX_SLOW and self._is_due(self._slow) and self._slow.has_any(self._slow_clients())
+        if may_begin and (holder is None or holder.used > SLICE):
+            slow = self._slow
+        if self._is_due(self._quick) and (slow is None or self._credit <= 0):
+            return self._quick
+        return slow
+
+    def _is_due(self, queue: FairQueue) -> bool:
+        """Tell whether a batch of a queue may begin: others have had a moment to join it (locked)."""
+        is_full = self._is_closed or queue.num_items >= self.max_items
+        return queue.num_items > 0 and (is_full or time.monotonic() >= queue.since + self.wait)
+
+    def _seconds_until_due(self) -> float | None:
+        """Return how long to wait for the next batch to be due; None: until something comes (locked)."""
+        waiting = [queue.since + self.wait for queue in (self._quick, self._slow) if queue.num_items]
+        return max(0.0, min(waiting) - time.monotonic()) if waiting else None
+
+    def _slow_clients(self) -> set[str]:
+        """Return the clients that have a slow batch: each may have one (locked)."""
+        return set().union(*(batch.clients for batch in self._running if batch.is_slow))
+
+    def pause(self, batch: _Batch) -> None:
+        """Let others go before a batch that computes, if it is their turn; end it if nobody waits for it."""
+        now = self._moved = time.monotonic()
+        if all(row.ticket.is_gone for row in batch.rows):
+            raise Ended
+        if not batch.is_slow and batch.used + now - batch.since < QUICK_SECONDS:
+            return
+        with self.lock:
+            self._account(batch)
+            if not batch.is_slow and len(self._running) > MAX_SLOW + MAX_DEMOTED:
+                return
+            batch.is_slow = True
+            if (found := self._next(holder=batch)) is batch:
+                return
+            self._turn = None
+            if isinstance(found, _Batch):
+                self._resume(found)
+            elif self._num_idle:
+                self._idle.notify()
+            else:
+                self._add_thread()
+            while self._turn is not batch:
+                batch.resumed.wait()
+            batch.since = time.monotonic()
+
+    def _resume(self, batch: _Batch) -> None:
+        """Give the turn to a batch that had been paused (locked)."""
+        self._turn = batch
+        self._moved = time.monotonic()
+        batch.resumed.notify()
+
+    def _account(self, batch: _Batch) -> None:
+        """Count the time that a batch has computed; slow ones pay for what quick ones waited (locked)."""
+        now = time.monotonic()
+        seconds, batch.since = now - batch.since, now
+        batch.used += seconds
+        if not batch.is_slow:
+            is_shared = self._slow.num_items or any(other.is_slow for other in self._running)
+            self._credit = min(SLICE, self._credit + SLOW_SHARE * seconds) if is_shared else 0.0
+        elif self._quick.num_items:
+            self._credit -= min(seconds, now - self._quick.since)
+
+    def _answer(self, batch: _Batch) -> None:
+        answers = self._compute(batch)
+        with self.lock:
+            self._account(batch)
+            self._running.remove(batch)
+            self._turn = None
+            self._num_idle += 1
+            rate = sum(row.cost for row in batch.rows) / max(batch.used, 1e-6)
+            self._rates[batch.is_slow] += (rate - self._rates[batch.is_slow]) * min(0.5, batch.used)
+        self._on_batch(RequestBatch(len(batch.rows), batch.used))
+        for ticket in _store(batch.rows, answers):
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+                ticket.future.get_loop().call_soon_threadsafe(_deliver, ticket)
+
+    def _compute(self, batch: _Batch) -> Sequence[Any]:
+        """Return the answers of a batch, with failures in their places."""
         try:
-            return iter(work(self.model, items))
+            with supervised(batch):
+                return self._call_model(batch, batch.rows)
+        except Ended:
+            return [_Failure(QueueClosed())] * len(batch.rows)
+
+    def _call_model(self, batch: _Batch, rows: list[Row]) -> list[Any]:
+        """Return the answers; if all rows fail together, they are tried one by one."""
+        batch.current = rows
+        try:
+            return rows[0].ticket.call(self.model, [row.ticket.items[row.number] for row in rows])
         except Exception as error:
             if len(rows) == 1:
-                return iter([_Failure(error)])
-            return itertools.chain.from_iterable(self._call_model([row]) for row in rows)
+                return [_Failure(error)]
+        return [answer for row in rows for answer in self._call_model(batch, [row])]
 
 
-class _Failure(NamedTuple):
-    error: Exception
-
-
-def _size(item: Any) -> int:
-    """Return the characters of a text or of several; a picture counts by its bytes."""
+def measure(item: Any) -> int:
+    """Estimate the cost of an item by its size: a text's pieces, or a picture's bytes."""
     if isinstance(item, tuple):
-        return sum(map(_size, item))
-    return len(item) if isinstance(item, str) else getattr(item, "nbytes", 0) // BYTES_A_CHARACTER
+        return sum(map(measure, item))
+    if isinstance(item, str):
+        return 1 + len(item) // CHARACTERS_A_PIECE
+    return 1 + getattr(item, "nbytes", 0) // BYTES_A_PIECE
 
 
-def _deliver(tickets: list[_Ticket]) -> None:
-    """Set the results of the futures that still wait; this runs in the event loop."""
-    for ticket in tickets:
-        if ticket.future.done():
-            continue
-        failure = next((answer for answer in ticket.answers if isinstance(answer, _Failure)), None)
-        if failure is None:
-            ticket.future.set_result(ticket.answers)
-        else:
-            ticket.future.set_exception(failure.error)
+def _store(rows: list[Row], answers: Sequence[Any]) -> list[Ticket]:
+    """Store answers in their tickets; return the tickets that are complete, or have failed."""
+    for row, answer in zip(rows, answers, strict=True):
+        row.ticket.answers[row.number] = answer
+    failed = [row.ticket for row, answer in zip(rows, answers, strict=True) if isinstance(answer, _Failure)]
+    complete = [row.ticket for row in rows if len(row.ticket.answers) == len(row.ticket.items)]
+    return list(dict.fromkeys([*failed, *complete]))
+
+
+def _deliver(ticket: Ticket) -> None:
+    """Set the result of a future that still waits; this runs in the event loop."""
+    if ticket.future.done():
+        return
+    failure = next((answer for answer in ticket.answers.values() if isinstance(answer, _Failure)), None)
+    if failure is None:
+        ticket.future.set_result([ticket.answers[index] for index in range(len(ticket.items))])
+    else:
+        ticket.future.set_exception(failure.error)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
+import math
 import os
+import resource
+import signal
 import socket
 import sys
+import threading
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from types import FrameType
-from typing import final
+from typing import Any, cast, final
 
 import typer
 import uvicorn
@@ -18,37 +26,50 @@ from PIL import Image
 
 from saccade.errors import UserError
 from saccade.serving.app import build
+from saccade.serving.http.lifetimes import stopping
 from saccade.serving.http.logs import JsonHandler, log
-from saccade.serving.http.protocol import Protocol
+from saccade.serving.http.protocol import Connections, Protocol
 from saccade.serving.models import ServedRun
 from saccade.serving.service import Service
 from saccade.serving.settings import Settings
 
 KEEP_ALIVE = 30  # seconds
 BACKLOG = 2048  # connections waiting to be accepted
+OTHER_FILES = 100  # that a server may have open beside its connections
+TICKS_A_SECOND = 10  # of uvicorn
+LINGER = 0.2  # seconds
+GRACE = 2.0  # seconds after the last answer, in which the process ends
+HANGUP = signal.SIGHUP
 
 
 def run(runs: Sequence[ServedRun], settings: Settings) -> None:
     """Serve until a signal stops the process."""
     logging.getLogger().addHandler(JsonHandler(logging.WARNING))
-    prepare(runs, settings).run([listen(settings)])
+    server = prepare(runs, settings)
+    server.run([listen(settings)])
+    if not server.readiness.is_over:
+        end_process()
+    _end_process_after(LINGER)  # where a library's thread does not end
 
 
 def prepare(runs: Sequence[ServedRun], settings: Settings) -> Server:
     """Make a server of these runs that does not listen yet."""
     warnings.filterwarnings("error", category=Image.DecompressionBombWarning)  # then the request is refused
     application = build(runs, settings)
+    most, refused = _count_connections(settings.max_connections), application.service.metrics.refusals
+    connections = Connections(most, settings.timeout, lambda reason: refused.labels(reason).inc())
+    application.service.metrics.connections.set_function(lambda: len(connections.open))
     config = uvicorn.Config(
         application.app,
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE,
-        http=Protocol,
+        http=cast(Any, partial(Protocol, connections=connections)),
         lifespan="on",
         ws="none",
     )
-    return Server(config, application.service)
+    return Server(config, application.service, connections)
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -65,11 +86,17 @@ def listen(settings: Settings) -> socket.socket:
 
 @final
 class Server(uvicorn.Server):
-    """Uvicorn's server. The first signal drains it: it answers what it has, /ready says 503, then it stops."""
+    """Uvicorn's server, which ends in a stated time after a signal, and answers whatever it has accepted.
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    For `drain_wait` seconds it goes on, but /ready says 503 and answers close their connections. For `drain_timeout`
+    seconds it answers what it has, and refuses what is new with 503. What is left then is answered with 503, and the
+    process ends. Ctrl-C does not wait; a second signal ends the process at once.
+    """
+
+    def __init__(self, config: uvicorn.Config, service: Service, connections: Connections) -> None:
         super().__init__(config)
-        self.service, self.readiness = service, service.readiness
+        self.service, self.readiness, self.connections = service, service.readiness, connections
+        self._refuses_from = self._ends_at = math.inf
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen, and log where."""
@@ -83,16 +110,78 @@ class Server(uvicorn.Server):
             if sys.stdout.isatty():
                 typer.echo(f"Open {url} in a browser; Ctrl-C stops it.")
 
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Drain when the terminal closes too, unless that is ignored (nohup)."""
+        with super().capture_signals():
+            if threading.current_thread() is not threading.main_thread() or signal.getsignal(HANGUP) == signal.SIG_IGN:
+                yield
+                return
+            before = signal.signal(HANGUP, self.handle_exit)
+            try:
+                yield
+            finally:
+                signal.signal(HANGUP, before)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Drain at the first signal; stop at once at the second."""
-        if self.readiness.is_draining or not self.readiness.is_ready:
-            self.force_exit = self.readiness.is_draining  # don't wait for open requests
+        """Drain at the first signal; end the process at the second."""
+        if not self.readiness.is_ready:
             super().handle_exit(sig, frame)
-            return
+        elif self.readiness.is_draining:
+            end_process()
+        else:
+            self.drain(0.0 if sig == signal.SIGINT else self.service.settings.drain_wait)
+            _end_process_after(self._ends_at + GRACE - time.monotonic())
+
+    def drain(self, wait: float) -> None:
+        """Begin to stop: go on for some seconds, then answer what there is."""
+        log("draining", requests=self.readiness.requests.total)
         self.readiness.is_draining = True
+        self._refuses_from = time.monotonic() + wait
+        self._ends_at = self._refuses_from + self.service.settings.drain_timeout
 
     async def on_tick(self, counter: int) -> bool:
-        """Stop a draining server without requests; uvicorn calls this ten times a second."""
-        if self.readiness.is_draining and self.readiness.num_requests == 0:
-            self.should_exit = True
+        """Cut off who does not read, and go on with stopping; uvicorn calls this ten times a second."""
+        now = time.monotonic()
+        if not counter % TICKS_A_SECOND:
+            self.connections.cut_unread()
+        if self.readiness.is_draining:
+            self.readiness.is_refusing = now >= self._refuses_from
+            is_done = self.readiness.is_refusing and not self.readiness.open
+            self.should_exit = self.should_exit or is_done or now >= self._ends_at
         return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the door, answer what is left with 503, and end the models' threads."""
+        if self.readiness.is_draining:
+            self.readiness.is_refusing = True
+            for server in self.servers:
+                server.close()
+            await asyncio.sleep(LINGER)  # what was on its way gets its 503
+            self.readiness.end_all(stopping)
+            self.config.timeout_graceful_shutdown = math.ceil(max(LINGER, self._ends_at - time.monotonic()))
+        await super().shutdown(sockets)
+
+
+def end_process() -> None:
+    """End at once: threads that compute would be torn down inside torch, which aborts."""
+    log("stopped")
+    os._exit(0)
+
+
+def _end_process_after(seconds: float) -> None:
+    """End the process in some seconds, whatever happens until then."""
+    timer = threading.Timer(seconds, end_process)
+    timer.daemon = True
+    timer.start()
+
+
+def _count_connections(wanted: int) -> int:
+    """Return how many connections the limit of open files allows, which is raised as far as it may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted + OTHER_FILES:
+        soft = wanted + OTHER_FILES if hard == resource.RLIM_INFINITY else min(hard, wanted + OTHER_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if (most := min(wanted, soft - OTHER_FILES)) < 1:
+        raise UserError(f"open files: the limit is {soft}; allowed: more than {OTHER_FILES} (see ulimit -n)")
+    return most

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from saccade.errors import UserError
-from saccade.serving.batcher import ModelCall, QueueClosed, QueueFull
+from saccade.errors import UserError, is_out_of_memory
+from saccade.serving import work
+from saccade.serving.batcher import QueueClosed, QueueFull
+from saccade.serving.http.callers import caller_name
+from saccade.serving.http.lifetimes import RETRY, Readiness, stopping
 from saccade.serving.http.metrics import Metrics
 from saccade.serving.http.origins import AllowedSites
 from saccade.serving.http.responses import Refusal, refuse
-from saccade.serving.http.security import RETRY, Keys, Readiness
+from saccade.serving.http.security import Keys
 from saccade.serving.libretranslate.detection import Detector
 from saccade.serving.models import ModelSet, ServedModel
 from saccade.serving.settings import Settings
+from saccade.serving.waiting import ModelCall
 
 
 @final
@@ -31,20 +35,24 @@ class Service:
     readiness: Readiness
     sites: AllowedSites
 
-    async def ask(self, model: ServedModel, work: ModelCall, items: Sequence[Any]) -> list[Any]:
+    async def ask(self, model: ServedModel, call: ModelCall, items: Sequence[Any]) -> list[Any]:
         """Return an answer for each item; refuse with the status that fits."""
         self.metrics.characters.labels(model.run.name).inc(sum(len(item) for item in items if isinstance(item, str)))
         try:
-            async with asyncio.timeout(self.settings.timeout):
-                return await model.batcher.submit(work, items)
-        except TimeoutError:
-            raise Refusal(504, f"Timeout: no answer within {self.settings.timeout:g} seconds") from None
+            costs = [work.estimate_cost(model.run.predictor, call, item) for item in items]
+            return await model.batcher.submit(call, items, client=caller_name() or "", costs=costs)
         except QueueFull as full:
-            raise Refusal(429, "Slowdown: too many texts are waiting", {"Retry-After": str(full.retry_after)}) from None
+            headers = {"Retry-After": str(full.retry_after)}
+            raise Refusal(429, "Slowdown: too many texts are waiting", headers, reason=full.reason) from None
         except QueueClosed:
-            raise Refusal(503, "The server is stopping", {"Retry-After": str(RETRY)}) from None
+            raise stopping() from None
         except UserError as mistake:
             refuse(str(mistake))
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            headers = {"Retry-After": str(RETRY)}
+            raise Refusal(503, "The server is out of memory", headers, reason="memory") from None
 
     def check_whole(self, model: ServedModel, *texts: str) -> None:
         """Refuse texts that are longer than a model reads at once."""
@@ -54,6 +62,13 @@ class Service:
                 _refuse_unsplit(f"{len(text)}", f"{most.characters}")
             if (count := model.run.predictor.num_pieces(text)) > most.pieces:
                 _refuse_unsplit(f"{count} pieces", f"{most.pieces} pieces")
+
+    def check_beam(self, model: ServedModel, texts: Sequence[str], *, width: int | None = None) -> None:
+        """Refuse a beam that makes more work of texts than the longest allowed text is."""
+        times = math.ceil((width or 1) / (model.run.predictor.traits.beam or 1))
+        size, most = sum(map(len, texts)), self.settings.max_characters
+        if times > 1 and times * size > most:
+            refuse(f"request ({size} characters x {times} for a beam of {width}) exceeds text limit ({most})")
 
     def texts(self, given: str | list[str]) -> list[str]:
         """Return one text or several as a list; refuse what exceeds the limits."""

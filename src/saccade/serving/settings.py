@@ -18,7 +18,10 @@ MAX_PIXELS = 1 << 22  # of a picture, even if its file is small
 @final
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Addresses, keys and limits. Times are in seconds; `max_queue` counts waiting sentences or pictures of a model."""
+    """Addresses, keys and limits. Times are in seconds; `max_queue` counts waiting sentences or pictures of a model.
+
+    `rate` is in requests a minute, of a key or an address; 0 is no limit.
+    """
 
     host: str = "127.0.0.1"
     port: int = 5000
@@ -31,6 +34,10 @@ class Settings:
     cors: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
+    rate: int = 0
+    max_connections: int = 2048
+    drain_wait: float = 5.0
+    drain_timeout: float = 20.0
     threads: int = 1
     suggestions: Path | None = None
     quiet: bool = False

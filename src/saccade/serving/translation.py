@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from saccade.data.text.corpus import clean
 from saccade.data.text.sentences import SentenceSpan, join, split, split_long
 from saccade.serving import work
-from saccade.serving.batcher import ModelCall
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
+from saccade.serving.waiting import ModelCall
 
 
 class TranslatedText(NamedTuple):
@@ -33,6 +33,7 @@ async def translate_texts(
 
     `is_split` splits texts into sentences, or leaves them whole; None: as the model's texts are.
     """
+    service.check_beam(model, texts, width=decoding.get("width"))
     parts = [_split(service, model, text, is_split) for text in texts]
     flat = [sentence.text for sentences in parts for sentence in sentences if clean(sentence.text)]
     call = ModelCall(work.align if aligned else work.translate, tuple(sorted(decoding.items())))

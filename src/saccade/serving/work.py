@@ -6,15 +6,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from saccade.decoding import OPTION_NAMES
 from saccade.errors import UserError
 from saccade.inspection.insight import Insight, Map
 from saccade.inspection.views.view import with_views
+from saccade.serving.batcher import measure
 from saccade.serving.http.responses import encode_json
 from saccade.serving.settings import MAX_FLOW_PAIRS, MAX_WEIGHTS
 from saccade.serving.v1.word_links import AlignedWords, align_words
+from saccade.serving.waiting import SLOW_COST, ModelCall
 from saccade.tasks.base import Predictor
 
 Indices = tuple[int, ...] | None
+
+
+def estimate_cost(predictor: Predictor, call: ModelCall, given: Any) -> int:
+    """Estimate what answering an item costs: the steps of its search, or its size where there is no search."""
+    options = dict(call.options)
+    if "flow" in options.get("views", ()):
+        return SLOW_COST
+    only_reads = "targets" in options or isinstance(given, tuple)
+    decoding = {name: options[name] for name in OPTION_NAMES if name in options}
+    steps = None if only_reads else predictor.num_steps(given, **decoding)
+    return measure(given) if steps is None else steps
 
 
 def answer(predictor: Predictor, inputs: list[Any], **options: Any) -> list[list[dict[str, Any]]]:

@@ -219,6 +219,11 @@ class Predictor(Protocol):
         del text
         return 0
 
+    def num_steps(self, given: Any, /, **decoding: Any) -> int | None:
+        """Count the steps that a search for the answer takes at most, over all hypotheses; None: there is none."""
+        del given, decoding
+        return None
+
     def word_attention(self) -> WordAttention:
         """Return the model's attention from target words to source words, which aligns them."""
         raise UserError(NO_WORDS)

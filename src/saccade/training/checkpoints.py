@@ -100,30 +100,42 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def restore_checkpoint(
     folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, average: dict[str, Tensor]
 ) -> Progress | None:
-    """Load the newest complete checkpoint into model, optimizer and average; return None if there is none.
+    """Load the newest checkpoint into model, optimizer and average; return None if there is none."""
+    *_, path = [None, *list_checkpoints(folder)]
+    if path is None:
+        return None
+    tensors, facts = _read(path)
+    _restore_state(tensors, model, optimizer)
+    for name, weight in average.items():
+        weight.copy_(shard_like(tensors[f"average.{name}"], weight))
+    return Progress(**facts)
 
-    Drafts of killed processes are removed; a damaged checkpoint gets another name, with a warning.
+
+def put_damaged_aside(folder: Path) -> bool:
+    """Give damaged files of a run's weights another name, with a warning; return whether its best model is left.
+
+    If every checkpoint is damaged, the run is refused as it is.
     """
-    for draft in folder.glob(".step-*"):
-        draft.unlink(missing_ok=True)
-    damaged: list[Path] = []
-    for path in reversed(list_checkpoints(folder)):
-        try:
-            tensors, facts = _read(path)
-            progress = Progress(**facts)
-        except DAMAGE:
-            damaged.append(path)
-            continue
-        for other in damaged:
-            other.rename(other.with_name(f"damaged-{other.name}"))
-            warnings.warn(f"{other} is damaged; the run goes on from {path.name}", stacklevel=2)
-        _restore_state(tensors, model, optimizer)
-        for name, weight in average.items():
-            weight.copy_(shard_like(tensors[f"average.{name}"], weight))
-        return progress
-    if damaged:
-        raise UserError(f"{damaged[0]} is damaged, and so is every other checkpoint there; give another folder (--run)")
-    return None
+    found, model = list_checkpoints(folder / "checkpoints"), folder / "model.safetensors"
+    present = [*found, *list_checkpoints(folder / "validated"), *([model] if model.exists() else [])]
+    damaged = [path for path in present if not is_whole(path)]
+    if found and set(found) <= set(damaged):
+        raise UserError(f"{found[-1]} is damaged, and no other checkpoint is left; give another folder (--run)")
+    for path in damaged:
+        path.rename(path.with_name(f"damaged-{path.name}"))
+        where = [other.name for other in found if other not in damaged][-1:] or ["its beginning"]
+        warnings.warn(f"{path} is damaged; the run goes on from {where[0]} without it", stacklevel=2)
+    return model.exists()
+
+
+def is_whole(path: Path) -> bool:
+    """Return whether a file of weights is as it was written."""
+    try:
+        _, facts = _read(path)
+        Progress(**facts)
+    except DAMAGE:
+        return False
+    return True
 
 
 def _write(tensors: dict[str, Tensor], draft: Path, facts: dict[str, Any]) -> None:

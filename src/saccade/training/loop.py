@@ -87,9 +87,9 @@ class Trainer:
         self.optimizer = Adam.for_model(model, options)
         self.schedule = SCHEDULES[options.schedule](options.warmup_steps, options.max_steps)
         self.average = MovingAverage(model, options.ema)
-        found = checkpoints.restore_checkpoint(self.checkpoints, model, self.optimizer, self.average.weights)
-        self.progress = found or Progress()
+        self.progress = self._restore()
         self.skipped_in_a_row = 0
+        self.must_stop = False
         self.sums = GradientSums(model, team)
         is_cuda = options.device.type == "cuda"
         self.lag = int(is_cuda)  # an accelerator gets a step before the last one's figures are read
@@ -101,6 +101,15 @@ class Trainer:
             captured = CapturedBackward(self.backward, model.parameters(), options.device, adds=options.accumulate > 1)
             self.backward = captured
             self.optimizer.follow(captured)
+
+    def _restore(self) -> Progress:
+        """Load the newest checkpoint that is whole. Without the best model, the next validation finds a new one."""
+        has_best = self.team.broadcast(lambda: checkpoints.put_damaged_aside(self.folder))
+        found = checkpoints.restore_checkpoint(self.checkpoints, self.model, self.optimizer, self.average.weights)
+        progress = found or Progress()
+        if progress.best_step and not has_best:
+            progress.best_score, progress.best_step, progress.validated, progress.patience_used = None, 0, 0, 0
+        return progress
 
     @property
     def checkpoints(self) -> Path:
@@ -197,6 +206,10 @@ class Trainer:
         self._save()
         return self.progress
 
+    def request_stop(self) -> None:
+        """Stop after this step, as a signal does: save, and raise Interrupted."""
+        self.must_stop = True
+
     def _run(self, validate: Validate, report: Report, stop: StopRequest) -> None:
         epoch = -1
         batches: Sequence[Any] = ()
@@ -214,7 +227,7 @@ class Trainer:
                 self._settle(report)
                 if not self.skipped_in_a_row:
                     self._save()
-            if any(self.team.sum_numbers(stop.is_requested)):
+            if any(self.team.sum_numbers(stop.is_requested or self.must_stop)):
                 raise KeyboardInterrupt
         self._settle(report)
         if not self.is_finished:
@@ -308,8 +321,9 @@ class Trainer:
     def _try_average(self, validate: Validate, stop: StopRequest) -> dict[str, float]:
         """Validate the mean of the last validated weights; it becomes the model if it is better than the best."""
         self.team.wait()  # the first has written them
+        files = checkpoints.list_checkpoints(self.folder / "validated")
         own = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
-        copy_weights(self.model, average_files(checkpoints.list_checkpoints(self.folder / "validated")))
+        copy_weights(self.model, average_files(files) if files else own)
         try:
             found = self._measure(validate, stop)
             if self._is_best(found):

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM stop training after the current step, so that everything that is saved is complete."""
+"""Ctrl-C, SIGTERM and a terminal that closes stop training after the current step: all that is saved is complete."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def stop_on_signals() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    earlier = {number: signal.signal(number, request.stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+        numbers.append(signal.SIGHUP)
+    earlier = {number: signal.signal(number, request.stop) for number in numbers}
     try:
         yield request
     finally:

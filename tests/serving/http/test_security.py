@@ -6,54 +6,19 @@ import contextlib
 import json
 import socket
 import threading
-import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
 from saccade.errors import UserError
-from saccade.inspection.insight import Insight
-from saccade.serving.http import protocol, security
+from saccade.serving.http import lifetimes, protocol
 from saccade.serving.http.responses import Refusal
 from saccade.serving.http.security import Keys, read_keys
-from saccade.serving.models import LanguagePair, ServedRun
-from saccade.tasks.base import Predictor, Traits
-from saccade.tasks.translate.result import TranslationResult
-from servers import Serving, serving
+from saccade.serving.models import ServedRun
+from servers import Serving, serving, slow_translator, until
 
 ASKED = {"q": "a b c", "source": "en", "target": "fr"}
 KEY = "correct horse"
-
-
-class Slow(Predictor):
-    """A translator that waits for a gate."""
-
-    traits = Traits("translate", beam=1)
-
-    def __init__(self) -> None:
-        self.gate, self.begun = threading.Event(), threading.Event()
-        self.seen: list[str] = []
-
-    def stream(self, inputs: Iterable[str], /) -> Iterator[TranslationResult]:
-        raise NotImplementedError
-
-    def predict_best(self, texts: Iterable[str], /) -> list[list[TranslationResult]]:
-        self.begun.set()
-        assert self.gate.wait(30)
-        self.seen += texts
-        return [[TranslationResult(text.upper(), 0.0, [], [])] for text in texts]
-
-    def look(self, texts: Iterable[str], /, **options: Any) -> list[Insight]:
-        del options
-        return [Insight("translate", TranslationResult("", 0.0, [], []), {}, {}) for _ in texts]
-
-
-def slow() -> tuple[Slow, list[ServedRun]]:
-    model = Slow()
-    return model, [ServedRun("slow", "translate", model, LanguagePair("en", "fr"))]
 
 
 def test_keys_are_asked_for_where_there_are_any(translating: list[ServedRun]) -> None:
@@ -150,14 +115,14 @@ def test_an_address_may_end_with_a_slash_and_head_is_get_without_a_body(served: 
 
 
 def test_all_bodies_together_have_a_limit(translating: list[ServedRun], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(security, "MAX_BYTES", 2000)
+    monkeypatch.setattr(lifetimes, "MAX_BYTES", 2000)
     with serving(translating[:1]) as small:
         with socket.create_connection(("127.0.0.1", small.port)) as waiting_client:
             waiting_client.sendall(HEAD + b"Content-Length: 1600\r\n\r\n" + b" " * 1500)
-            until(lambda: small.service.readiness.body_bytes == 1500)
+            until(lambda: small.service.readiness.bodies.total == 1500)
             found = small.post("/translate", **ASKED, x="x" * 500)
             assert (found.status_code, found.json()) == (429, {"error": "Slowdown: too many bodies at once"})
-        until(lambda: small.service.readiness.body_bytes == 0)
+        until(lambda: small.service.readiness.bodies.total == 0)
         assert small.post("/translate", **ASKED, x="x" * 500).status_code == 200
 
 
@@ -179,7 +144,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(translating: list[ServedRun
 
 
 def test_an_answer_that_takes_too_long_is_given_up() -> None:
-    model, runs = slow()
+    model, runs = slow_translator()
     with serving(runs, timeout=0.3) as hasty:
         found = hasty.post("/translate", **ASKED)
         assert (found.status_code, found.json()) == (504, {"error": "Timeout: no answer within 0.3 seconds"})
@@ -187,7 +152,7 @@ def test_an_answer_that_takes_too_long_is_given_up() -> None:
 
 
 def test_our_own_failures_are_said_without_the_text(capsys: pytest.CaptureFixture[str]) -> None:
-    model, runs = slow()
+    model, runs = slow_translator()
     model.gate.set()
     model.predict_best = None  # type: ignore[assignment, method-assign]
     with serving(runs) as failing:
@@ -202,14 +167,14 @@ def test_our_own_failures_are_said_without_the_text(capsys: pytest.CaptureFixtur
 
 
 def test_too_many_are_told_to_come_again() -> None:
-    model, runs = slow()
-    with serving(runs, max_queue=2) as busy:
+    model, runs = slow_translator()
+    with serving(runs, max_queue=4) as busy:  # one client holds half of it
         threads = [threading.Thread(target=busy.post, args=("/translate",), kwargs=ASKED) for _ in range(3)]
         threads[0].start()
         assert model.begun.wait(30)
-        for number, thread in enumerate(threads[1:], 1):
+        for thread in threads[1:]:
             thread.start()
-            until(lambda number=number: waiting(busy) == number)
+        until(lambda: waiting(busy) == 2)
         found = busy.post("/translate", **ASKED)
         assert found.status_code == 429
         assert found.json() == {"error": "Slowdown: too many texts are waiting"}
@@ -221,7 +186,7 @@ def test_too_many_are_told_to_come_again() -> None:
 
 
 def test_who_leaves_takes_the_work_along() -> None:
-    model, runs = slow()
+    model, runs = slow_translator()
     with serving(runs) as left:
         first = threading.Thread(target=left.post, args=("/translate",), kwargs={**ASKED, "q": "first"})
         first.start()
@@ -237,31 +202,5 @@ def test_who_leaves_takes_the_work_along() -> None:
         assert left.client.get("/health").status_code == 200
 
 
-def test_while_it_drains_it_is_not_ready_and_takes_nothing() -> None:
-    model, runs = slow()
-    with serving(runs) as stopping:
-        found: list[httpx.Response] = []
-        waiting_client = threading.Thread(target=lambda: found.append(stopping.post("/translate", **ASKED)))
-        waiting_client.start()
-        assert model.begun.wait(30)
-        stopping.service.readiness.is_draining = True
-        with httpx.Client(base_url=stopping.url) as other:
-            assert other.get("/ready").status_code == 503
-            assert other.get("/health").status_code == 200
-            refused = other.post("/translate", json=ASKED)
-            assert (refused.status_code, refused.json()) == (503, {"error": "The server is stopping"})
-            assert refused.headers["retry-after"] == "5"
-        model.gate.set()
-        waiting_client.join(30)
-        assert found[0].json() == {"translatedText": "A B C"}
-
-
 def waiting(server: Serving) -> int:
     return sum(model.batcher.num_waiting for model in server.service.models.models.values())
-
-
-def until(is_so: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

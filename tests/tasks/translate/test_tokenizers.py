@@ -80,7 +80,7 @@ def test_a_ready_model_that_is_not_there_leaves_no_run(tmp_path: Path) -> None:
         ({"source": {"kind": "word"}}, r"tokenizer.source.kind: 'word' given; input should be 'auto', 'unigram'"),
         (
             {"source": {"kind": "words"}, "target": {"vocabulary_size": 4}},
-            "target.vocabulary_size: 4 given; input should be greater than 4, or 'auto'",
+            "target.vocabulary_size: 4 given; input should be greater than 4, or auto",
         ),
     ],
 )

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from saccade import manifest
 from saccade.errors import UserError
-from saccade.files import replace_file
 from saccade.inspection.insight import Head
 
 NAME = "aligning.json"
@@ -27,5 +27,4 @@ def load(folder: Path) -> Head | None:
 
 def save(folder: Path, head: Head, **how: Any) -> None:
     """Save the head and how it was chosen."""
-    with replace_file(folder / NAME) as draft:
-        draft.write_text(json.dumps({**head._asdict(), **how}, indent=1), "utf-8")
+    manifest.write(folder, NAME, json.dumps({**head._asdict(), **how}, indent=1))

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from saccade.serving import work
-from saccade.serving.batcher import ModelCall
 from saccade.serving.html.carry_tags import carry_tags
 from saccade.serving.html.gather import gather
 from saccade.serving.html.guard import is_same_structure
@@ -17,6 +16,7 @@ from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.translation import TranslatedText, text_of, translate_texts
 from saccade.serving.v1.word_links import AlignedWords
+from saccade.serving.waiting import ModelCall
 
 Part = str | Inline  # of a document: HTML that stays, or a text with inline tags
 Aligned = dict[tuple[str, str], AlignedWords]

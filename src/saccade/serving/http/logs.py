@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import logging
@@ -11,16 +12,19 @@ import traceback
 from collections.abc import Iterator
 from typing import Any, final
 
+from saccade.serving.http.lifetimes import App, Message, Readiness, Receive, Scope, Send
 from saccade.serving.http.metrics import Metrics
-from saccade.serving.http.security import HEADERS, App, Message, Receive, Scope, Send
+from saccade.serving.http.security import HEADERS
 
 GONE = 499  # the client left before the response
+CLOSE = (b"connection", b"close")
 
 
 def log(event: str, **fields: Any) -> None:
     """Write an event and its fields as one line."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    sys.stderr.write(json.dumps({"time": now, "event": event, **fields}) + "\n")
+    with contextlib.suppress(OSError):  # the terminal is gone
+        sys.stderr.write(json.dumps({"time": now, "event": event, **fields}) + "\n")
 
 
 @final
@@ -34,10 +38,10 @@ class JsonHandler(logging.Handler):
 
 @final
 class AccessLogMiddleware:
-    """Adds security headers to every response; counts and logs every request."""
+    """Adds security headers to every response, and closes connections while draining; counts and logs every request."""
 
-    def __init__(self, app: App, metrics: Metrics, *, quiet: bool = False) -> None:
-        self.app, self.metrics, self.quiet = app, metrics, quiet
+    def __init__(self, app: App, metrics: Metrics, readiness: Readiness, *, quiet: bool = False) -> None:
+        self.app, self.metrics, self.readiness, self.quiet = app, metrics, readiness, quiet
         self._numbers: Iterator[int] = itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,7 +54,9 @@ class AccessLogMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *HEADERS]
+                headers = [*message.get("headers", ()), *HEADERS]
+                is_last = self.readiness.is_draining and CLOSE not in headers
+                message["headers"] = [*headers, CLOSE] if is_last else headers
             await send(message)
 
         try:
@@ -63,9 +69,13 @@ class AccessLogMiddleware:
         route = getattr(scope.get("route"), "path", "other")
         self.metrics.requests.labels(route, status).inc()
         self.metrics.latency.labels(route).observe(seconds)
+        refusal = scope.get("refusal")
+        if refusal is not None:
+            self.metrics.refusals.labels(refusal).inc()
         if not self.quiet or status >= 500:
             number, milliseconds = next(self._numbers), round(1000 * seconds, 1)
-            log("request", number=number, method=scope["method"], route=route, status=status, ms=milliseconds)
+            why = {} if refusal is None else {"refusal": refusal}
+            log("request", number=number, method=scope["method"], route=route, status=status, ms=milliseconds, **why)
 
 
 def _locations(error: Exception) -> list[str]:

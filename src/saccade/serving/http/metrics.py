@@ -1,11 +1,11 @@
-"""Counters for Prometheus: requests, their time, queues, batches, texts, tokens."""
+"""Counters for Prometheus: requests, refusals, time in queues and in batches, texts, tokens; and of the process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -23,13 +23,24 @@ class Metrics:
         self.latency = Histogram(
             "saccade_request_seconds", "Time to answer.", ["route"], buckets=SECONDS, registry=self.registry
         )
+        self.refusals = Counter(
+            "saccade_refusals", "Requests and connections that were refused or cut off.", ["reason"],
+            registry=self.registry,
+        )  # fmt: skip
+        self.in_flight = Gauge("saccade_requests_in_flight", "Requests that are read or answered.",
+                               registry=self.registry)  # fmt: skip
+        self.connections = Gauge("saccade_connections", "Open connections.", registry=self.registry)
         self.queue = Gauge("saccade_queue_length", "Items that wait.", ["model"], registry=self.registry)
+        self.queue_seconds = Histogram(
+            "saccade_queue_seconds", "Time until a request begins.", ["model"], buckets=SECONDS, registry=self.registry
+        )
         self.batches = Histogram(
             "saccade_batch_size", "Items answered together.", ["model"], buckets=SIZES, registry=self.registry
         )
         self.batch_seconds = Histogram(
-            "saccade_batch_seconds", "Time of a batch.", ["model"], buckets=SECONDS, registry=self.registry
+            "saccade_batch_seconds", "Time that a batch computes.", ["model"], buckets=SECONDS, registry=self.registry
         )
+        ProcessCollector(registry=self.registry)
         self.characters = Counter("saccade_characters", "Characters read.", ["model"], registry=self.registry)
         self.html = Counter(
             "saccade_html",

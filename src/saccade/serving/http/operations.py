@@ -43,11 +43,16 @@ class Operations:
         return json_response({"status": "ok"})
 
     async def ready(self) -> Response:
-        """Say whether the server accepts requests; 503 while it starts and stops."""
-        readiness = self.service.readiness
-        if readiness.is_ready and not readiness.is_draining:
-            return json_response({"status": "ok"})
-        return json_response({"error": "stopping" if readiness.is_draining else "starting"}, 503)
+        """Say whether the server accepts requests; 503 while it starts and stops, and when a model is stuck."""
+        readiness, timeout = self.service.readiness, self.service.settings.timeout
+        if not readiness.is_ready or readiness.is_draining:
+            return json_response({"error": "stopping" if readiness.is_draining else "starting"}, 503)
+        for name, model in self.service.models.models.items():
+            if (seconds := model.batcher.seconds_behind) > timeout:
+                return json_response(
+                    {"error": f"model {name} is stuck: it has answered nothing for {seconds:.0f} s"}, 503
+                )
+        return json_response({"status": "ok"})
 
     async def metrics(self) -> Response:
         """Requests, their time, queues, batches and tokens."""

@@ -1,40 +1,138 @@
-"""Uvicorn's HTTP protocol, with limits on the size of a request's head and on the time until it is complete."""
+"""Uvicorn's HTTP protocol with limits: on connections, on the time and size of heads, and on answers nobody reads."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from saccade.serving.http.responses import encode_json
+from saccade.serving.shares import FairShare
+
 MAX_HEAD = 1 << 16  # bytes of request line and headers
 MAX_HEAD_SECONDS = 15.0  # from the connection, or from a request's first byte
+MAX_UNREAD = 128 << 20  # bytes of answers that wait to be read
+PROBE_SECONDS = 0.5
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@final
+class Connections:
+    """The connections of a server. `on_close` is called with the reason for each that is refused or cut off."""
+
+    def __init__(self, most: int, timeout: float, on_close: Callable[[str], None] = lambda reason: None) -> None:
+        self.timeout, self._on_close = timeout, on_close
+        self._share = FairShare(most)
+        self._waiting: dict[str, dict[Protocol, None]] = {}  # those without a complete request, the oldest first
+        self.open: set[Protocol] = set()
+
+    def add(self, connection: Protocol) -> bool:
+        """Take a new connection; if there are too many, close one that waits for its client, or else refuse it."""
+        address = connection.address
+        if not self._share.allows(address, 1):
+            held = self._share.held
+            crowded = max(held, key=lambda other: (held[other], other == address))
+            oldest = next(iter(self._waiting.get(crowded, ())), None)
+            self._on_close("connections")
+            if oldest is None:
+                return False
+            self.remove(oldest)
+            oldest.transport.close()
+        self.open.add(connection)
+        self._share.take(address, 1)
+        self.begin_waiting(connection)
+        return True
+
+    def remove(self, connection: Protocol) -> None:
+        if connection in self.open:
+            self.open.discard(connection)
+            self._share.give_back(connection.address, 1)
+            self.end_waiting(connection)
+
+    def begin_waiting(self, connection: Protocol) -> None:
+        """Say that a connection has no complete request: it waits for its client."""
+        if connection in self.open:
+            self._waiting.setdefault(connection.address, {})[connection] = None
+
+    def end_waiting(self, connection: Protocol) -> None:
+        waiting = self._waiting.get(connection.address, {})
+        waiting.pop(connection, None)
+        if not waiting:
+            self._waiting.pop(connection.address, None)
+
+    def cut_unread(self) -> None:
+        """Cut off connections whose answers are not read; the server calls this once a second."""
+        now = time.monotonic()
+        unread = {one: one.measure_unread(now) for one in self.open}
+        total = sum(size for size, _ in unread.values())
+        by_address = Counter[str]()
+        for one, (size, _) in unread.items():
+            by_address[one.address] += size
+        for one, (size, since) in sorted(unread.items(), key=lambda item: item[1][1]):
+            is_too_much = total > MAX_UNREAD and by_address[one.address] == max(by_address.values())
+            if size and (now - since > self.timeout or is_too_much):
+                total -= size
+                by_address[one.address] -= size
+                self._on_close("unread")
+                one.transport.abort()
 
 
 @final
 class Protocol(HttpToolsProtocol):
     """One connection. It limits the heads of requests; the application limits their bodies."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._connections = connections
         self._head_size = 0
         self._is_head = True
         self._timer: asyncio.TimerHandle | None = None
+        self._probe_timer: asyncio.TimerHandle | None = None
+        self._unread, self._unread_since = 0, 0.0
+
+    @property
+    def address(self) -> str:
+        return self.client[0] if self.client else ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._begin_head()
+        if self._connections.add(self):
+            self._begin_head()
+        else:
+            self._refuse()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_head()
+        self._connections.remove(self)
+        if self._probe_timer is not None:
+            self._probe_timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Close the connection if a head is too long."""
+        if self.transport.is_closing():
+            return
         self._head_size += len(data) if self._is_head else 0
         super().data_received(data)
         if self._is_head and self._head_size > MAX_HEAD:
             self.transport.close()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer a client that has shut its sending side after a complete request; close if none is complete.
+
+        A client that has closed looks the same until something is sent to it, so an interim answer is.
+        """
+        if self.cycle is None or self.cycle.more_body or (self.cycle.response_complete and not self.pipeline):
+            return False
+        self._end_head()
+        last = self.pipeline[0][0] if self.pipeline else self.cycle
+        last.keep_alive = False
+        self._probe_timer = self.loop.call_later(PROBE_SECONDS, self._probe)
+        return True
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -43,6 +141,37 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._end_head()
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        if not self.cycle.response_complete:
+            self._connections.end_waiting(self)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete:
+            self._connections.begin_waiting(self)
+
+    def measure_unread(self, now: float) -> tuple[int, float]:
+        """Return how many bytes wait to be read, and since when they have not become fewer."""
+        size = self.transport.get_write_buffer_size()
+        if not size or size < self._unread:
+            self._unread_since = now
+        self._unread = size
+        return size, self._unread_since
+
+    def _refuse(self) -> None:
+        body = encode_json({"error": "Slowdown: too many connections"})
+        head = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n"
+        self.transport.write(b"%bcontent-length: %d\r\nconnection: close\r\n\r\n%b" % (head, len(body), body))
+        self.transport.close()
+
+    def _probe(self) -> None:
+        """Send an interim answer: it fails, at the second time, if the client has closed the connection."""
+        if not self.transport.is_closing() and not self.cycle.response_started:
+            if self.scope["http_version"] != "1.0" and not self.pipeline:
+                self.transport.write(CONTINUE)
+            self._probe_timer = self.loop.call_later(PROBE_SECONDS, self._probe)
 
     def _begin_head(self) -> None:
         self._end_head()

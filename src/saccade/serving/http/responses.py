@@ -19,16 +19,19 @@ CODES = {
     413: "The body is too large.",
     429: "Too many requests are waiting: try again after Retry-After seconds.",
     431: "The head of the request is too large.",
-    503: "The server is stopping.",
+    503: "The server is stopping, or out of memory.",
     504: "The answer took too long.",
 }
 
 
 class Refusal(HTTPException):
-    """An error response: the status, one line, and headers."""
+    """An error response: the status, one line, and headers; `reason` names what is refused in the metrics."""
 
-    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, headers: Mapping[str, str] | None = None, *, reason: str = "request"
+    ) -> None:
         super().__init__(status, message, headers)
+        self.reason = reason
 
 
 def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -53,13 +56,15 @@ def refuse(message: str) -> NoReturn:
 
 
 async def send_error(
-    send: Callable[[MutableMapping[str, Any]], Awaitable[None]], status: int, message: str, retry: int | None = None
+    send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    status: int,
+    message: str,
+    headers: Mapping[str, str] | None = None,
 ) -> None:
-    """Send an error response before a route is reached."""
+    """Send an error response without a route."""
     body = encode_json({"error": message})
-    headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
-    headers |= {} if retry is None else {"retry-after": str(retry)}
-    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    own = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+    pairs = [(name.lower().encode(), value.encode()) for name, value in {**own, **(headers or {})}.items()]
     await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})
 

@@ -1,26 +1,31 @@
-"""Checks before every route: who asks, API keys, the size and time of bodies; and the headers of every response."""
+"""Checks before every route: who asks, with which key, how often; and the headers of every response."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from saccade.data.text.corpus import read_lines
 from saccade.errors import UserError
+from saccade.serving.http.callers import RateLimit, begin_call, caller_name, identify
+from saccade.serving.http.lifetimes import (
+    App,
+    OpenRequest,
+    Readiness,
+    Receive,
+    Scope,
+    Send,
+    send_refusal,
+    stopping,
+    too_large,
+)
 from saccade.serving.http.origins import AllowedSites
 from saccade.serving.http.protocol import MAX_HEAD
-from saccade.serving.http.responses import Refusal, send_error
+from saccade.serving.http.responses import Refusal
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 MaxBody = Callable[[str], int]  # of a path: the most bytes of a body
 
 HEADERS = [
@@ -32,17 +37,15 @@ HEADERS = [
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 ]  # fmt: skip
-RETRY = 5  # seconds: until another server has taken over
-MAX_BYTES = 256 << 20  # of all request bodies in memory
 MIN_KEY_LENGTH = 8
 
 
 @final
 class Keys:
-    """API keys, compared in constant time; without any, every request is allowed."""
+    """API keys, compared in constant time; without any, every request is allowed. `rates` limits how often one asks."""
 
-    def __init__(self, keys: Iterable[str] = ()) -> None:
-        self._digests = [_digest(key) for key in keys]
+    def __init__(self, keys: Iterable[str] = (), rates: RateLimit | None = None) -> None:
+        self._digests, self._rates = [_digest(key) for key in keys], rates
 
     @property
     def are_required(self) -> bool:
@@ -50,24 +53,26 @@ class Keys:
 
     def check(self, given: object) -> None:
         """Refuse a missing key (400) and a wrong one (403), as LibreTranslate does."""
-        self._check(given, Refusal(400, "Please contact the server operator to get an API key"))
+        self._check(given, Refusal(400, "Please contact the server operator to get an API key", reason="key"))
 
     def check_header(self, headers: Mapping[str, str]) -> None:
         """Refuse a missing key (401) and a wrong one (403), as HTTP has it."""
         missing = "an API key is missing: send Authorization: Bearer, then the key, or X-API-Key"
-        self._check(key_of(headers), Refusal(401, missing, {"WWW-Authenticate": "Bearer"}))
+        self._check(key_of(headers), Refusal(401, missing, {"WWW-Authenticate": "Bearer"}, reason="key"))
 
     def _check(self, given: object, missing: Refusal) -> None:
         if not self._digests:
             return
-        if not isinstance(given, str) or not given:
-            raise missing
-        digest = _digest(given)
+        digest = _digest(given) if isinstance(given, str) else b""
         matches = [
             hmac.compare_digest(digest, known) for known in self._digests
         ]  # compare all: the time must not tell which one is right
+        if any(matches):
+            identify(f"key {1 + matches.index(True)}")
+        if self._rates is not None and (client := caller_name()) is not None:
+            self._rates.charge(client)  # who guesses keys is counted by address
         if not any(matches):
-            raise Refusal(403, "Invalid API key")
+            raise Refusal(403, "Invalid API key", reason="key") if given and isinstance(given, str) else missing
 
 
 def key_of(headers: Mapping[str, str]) -> str | None:
@@ -93,19 +98,8 @@ def _digest(key: str) -> bytes:
 
 
 @final
-@dataclass
-class Readiness:
-    """Whether a server accepts requests. While `is_draining`, it answers those that it has and refuses new ones."""
-
-    is_ready: bool = False
-    is_draining: bool = False
-    num_requests: int = 0
-    body_bytes: int = 0
-
-
-@final
 class LimitsMiddleware:
-    """Refuses who may not ask, and bodies that are too large or too slow; cancels the work of clients that left."""
+    """Refuses who may not ask, or not so often, and whatever is too large; passes on what has work to do."""
 
     def __init__(
         self,
@@ -115,95 +109,45 @@ class LimitsMiddleware:
         sites: AllowedSites,
         max_body: MaxBody,
         timeout: float,
+        rates: RateLimit | None = None,
     ) -> None:
-        self.app, self.readiness = app, readiness
+        self.app, self.readiness, self.rates = app, readiness, rates
         self.sites, self.max_body, self.timeout = sites, max_body, timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        if (refused := self.sites.refuses(scope)) is not None:
-            await send_error(send, refused.status, refused.message)
-            return
-        if _head_size(scope) > MAX_HEAD:  # it came in one piece
-            await send_error(send, 431, f"Invalid request: the head exceeds {MAX_HEAD:,} bytes")
-            return
         scope["path"] = scope["path"].rstrip("/") or "/"  # /translate/ too; a redirect would name another scheme
-        length = dict(scope["headers"]).get(b"content-length", b"0")
+        client = scope["client"][0] if scope["client"] else ""
         max_body = self.max_body(scope["path"])
-        if length.isdigit() and int(length[:19]) > max_body:
-            await send_error(send, 413, _too_large(max_body))
+        try:
+            self._check(scope, client, max_body)
+        except Refusal as refusal:
+            await send_refusal(scope, send, refusal)
             return
         if scope["method"] != "POST":
             await self.app(scope, receive, send)
-        elif self.readiness.is_draining:
-            await send_error(send, 503, "The server is stopping", RETRY)
-        else:
-            await _LimitedRequest(self, max_body, receive).run(scope, send)
+            return
+        begin_call(client)
+        request = OpenRequest(self.app, self.readiness, client=client, max_body=max_body, timeout=self.timeout)
+        await request.run(scope, receive, send)
+
+    def _check(self, scope: Scope, client: str, max_body: int) -> None:
+        """Refuse a request by its head."""
+        if (refused := self.sites.refuses(scope)) is not None:
+            raise Refusal(refused.status, refused.message, reason="site")
+        if _head_size(scope) > MAX_HEAD:  # it came in one piece
+            raise Refusal(431, f"Invalid request: the head exceeds {MAX_HEAD:,} bytes", reason="head size")
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if length.isdigit() and int(length[:19]) > max_body:
+            raise too_large(max_body)
+        if scope["method"] == "POST" and self.readiness.is_refusing:
+            raise stopping()
+        if scope["method"] == "POST" and self.rates is not None:
+            self.rates.charge(client)
 
 
 def _head_size(scope: Scope) -> int:
     fields = sum(len(name) + len(value) + 4 for name, value in scope["headers"])  # with ": " and the end of the line
     return fields + len(scope["raw_path"]) + len(scope["query_string"])
-
-
-def _too_large(max_body: int) -> str:
-    return f"Invalid request: the body exceeds {max_body:,} bytes"
-
-
-@final
-class _LimitedRequest:
-    """One request: counts its body as it arrives, then watches whether the client leaves."""
-
-    def __init__(self, limits: LimitsMiddleware, max_body: int, receive: Receive) -> None:
-        self.limits, self.max_body, self.receive = limits, max_body, receive
-        self.size, self.has_left = 0, False
-        self.watcher: asyncio.Task[None] | None = None
-        loop = asyncio.get_running_loop()
-        self.deadline = loop.time() + limits.timeout
-
-    async def run(self, scope: Scope, send: Send) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.task = task
-        self.limits.readiness.num_requests += 1
-        try:
-            await self.limits.app(scope, self.next, send)
-        except asyncio.CancelledError:
-            if not self.has_left:
-                raise
-            task.uncancel()
-        finally:
-            self.limits.readiness.num_requests -= 1
-            self.limits.readiness.body_bytes -= self.size
-            if self.watcher is not None:
-                self.watcher.cancel()
-
-    async def next(self) -> Message:
-        """Return the next part of the body to the app."""
-        if self.watcher is not None:
-            await self.watcher
-            return {"type": "http.disconnect"}
-        try:
-            async with asyncio.timeout_at(self.deadline):
-                message = await self.receive()
-        except TimeoutError:
-            raise Refusal(408, "Invalid request: the body took too long") from None
-        part = len(message.get("body", b""))
-        self.size += part
-        self.limits.readiness.body_bytes += part
-        if self.size > self.max_body:
-            raise Refusal(413, _too_large(self.max_body))
-        if self.limits.readiness.body_bytes > MAX_BYTES:
-            raise Refusal(429, "Slowdown: too many bodies at once", {"Retry-After": str(RETRY)})
-        if message["type"] == "http.request" and not message.get("more_body", False):
-            self.watcher = asyncio.ensure_future(self.watch())
-        return message
-
-    async def watch(self) -> None:
-        """Wait until the client leaves, then cancel its work."""
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
-        self.has_left = True
-        self.task.cancel()

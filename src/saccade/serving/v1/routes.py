@@ -12,7 +12,6 @@ from starlette.responses import Response
 import saccade
 from saccade.data.pictures.images import Pixels
 from saccade.serving import work
-from saccade.serving.batcher import ModelCall
 from saccade.serving.http.responses import error_responses, json_response, refuse
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
@@ -21,6 +20,7 @@ from saccade.serving.v1.access import decode_picture, decoding_options, require_
 from saccade.serving.v1.descriptions import Description
 from saccade.serving.v1.tasks import TaskRoute
 from saccade.serving.v1.translation import TranslationRoute
+from saccade.serving.waiting import ModelCall
 from saccade.tasks import TASKS
 
 

@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from saccade.serving import work
-from saccade.serving.batcher import ModelCall
 from saccade.serving.http import bodies
 from saccade.serving.http.responses import describe_error, error_responses, json_response, refuse
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
 from saccade.serving.v1.access import decode_picture, require_key
+from saccade.serving.waiting import ModelCall
 from saccade.tasks.base import RequestOptions, Route, Traits
 
 Call = Callable[..., Coroutine[Any, Any, Response]]

@@ -21,7 +21,16 @@ from saccade.data.pictures import shapes
 from saccade.data.pictures.captions import CaptionReader, CaptionRows, CaptionSet, CaptionSource, make_shape_captions
 from saccade.data.pictures.images import Pixels
 from saccade.data.text.tokenizer import Tokenizer
-from saccade.decoding import OPTION_NAMES, BeamOptions, Cut, Hypothesis, SamplingOptions, choose_options, search
+from saccade.decoding import (
+    OPTION_NAMES,
+    BeamOptions,
+    Cut,
+    Hypothesis,
+    SamplingOptions,
+    choose_options,
+    count_steps,
+    search,
+)
 from saccade.decoding.slices import pause
 from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
@@ -131,6 +140,10 @@ class CaptionWriter(Predictor):
         rest = iter(several(inputs))
         while part := [self._seen(given) for given in itertools.islice(rest, self.batch_size)]:
             yield from self._written(part, way, attention=attention)
+
+    def num_steps(self, given: Given, /, **decoding: Any) -> int:
+        del given
+        return count_steps(choose_options(self.options, decoding), math.prod(self.model.encoder.shape))
 
     def look(self, inputs: Iterable[Given], **options: Any) -> list[Insight]:
         """Where each word looked; S are the cells of the picture, row by row."""

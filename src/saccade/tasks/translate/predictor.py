@@ -6,7 +6,6 @@ import itertools
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -38,6 +37,7 @@ from saccade.decoding import (
     SamplingOptions,
     Stepper,
     choose_options,
+    count_steps,
     search,
 )
 from saccade.decoding.slices import tick_of
@@ -49,7 +49,7 @@ from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
 from saccade.tasks.base import Evaluation, Portable, Predictor, Traits, Watch, pass_on
 from saccade.tasks.cuts import CutCounts
-from saccade.tasks.texts import batch_by_length, pair_texts, windows
+from saccade.tasks.texts import LongTextWarning, batch_by_length, pair_texts, windows
 from saccade.tasks.translate import hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
 from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult, join_best
@@ -70,18 +70,6 @@ class SourceText(NamedTuple):
     prefix: str
     prefix_ids: list[int]
     number: int  # of the text in the call, from 0
-
-
-class LongSourceWarning(UserWarning):
-    """Sources are not read to their end."""
-
-
-@contextmanager
-def read_long_sources() -> Iterator[None]:
-    """Warn of no long source: it was said before."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LongSourceWarning)
-        yield
 
 
 @final
@@ -237,6 +225,9 @@ class Translator(Predictor):
     def num_pieces(self, text: str) -> int:
         return len(self.source.encode(clean(text)))
 
+    def num_steps(self, text: str, /, **decoding: Any) -> int:
+        return count_steps(choose_options(self.options, decoding), self.num_pieces(text) + 1)
+
     def word_attention(self) -> TranslatorAttention:
         return TranslatorAttention(self)
 
@@ -313,7 +304,7 @@ class Translator(Predictor):
         return DecodingEngine(self.model, self.dtype)
 
     def _encode(self, texts: Iterable[tuple[str, str]], first: int = 1) -> list[SourceText]:
-        """Read texts with what their outputs begin with; `first` is the number of the first one's line."""
+        """Read texts with what their outputs begin with; `first` is the number of the first one."""
         found, long, limit = list[SourceText](), dict[int, int](), self.max_source_length
         for number, (text, prefix) in enumerate(texts, first):
             ids, prefix = self.source.encode(clean(text)), clean(prefix)
@@ -324,16 +315,16 @@ class Translator(Predictor):
             self._warn_of_long(long, len(found))
         return found
 
-    def _warn_of_long(self, long: dict[int, int], num_lines: int) -> None:
-        """Name the lines that are not read to their end, by their number and length."""
+    def _warn_of_long(self, long: dict[int, int], num_sources: int) -> None:
+        """Name the sources that are not read to their end, by their number and length."""
         limit, unit = self.max_source_length, "frames" if isinstance(self.source, Sounds) else "tokens"
         number, length = next(iter(long.items()))
         if len(long) == 1:
-            said = f"line {number:,} has {length:,} {unit}; only the first {limit:,} are read"
+            said = f"source {number:,} has {length:,} {unit}; only the first {limit:,} are read"
         else:
-            many = f"{len(long):,} of {num_lines:,} lines have more than {limit:,} {unit}, the first is line {number:,}"
+            many = f"{len(long):,} of {num_sources:,} sources have more than {limit:,} {unit}, the first is {number:,}"
             said = f"{many}; only so many of each are read"
-        warnings.warn(f"{said} ({self.source_limit})", LongSourceWarning, stacklevel=2)
+        warnings.warn(f"{said} ({self.source_limit})", LongTextWarning, stacklevel=2)
 
     def _results(self, text: SourceText, found: list[Hypothesis], head: HeadChoice | None) -> list[TranslationResult]:
         """The outputs of a text as they are shown."""

@@ -24,10 +24,12 @@ from saccade.tasks.base import Job, ReportPart, Route, ScoredSet, Task
 from saccade.tasks.console import say
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.devices import load_trained
+from saccade.tasks.output_limits import settle_limits
+from saccade.tasks.texts import read_long_texts
 from saccade.tasks.translate import batches, corpora, coverage, hearing, networks, sound
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
 from saccade.tasks.translate.networks import Network, RnnModel
-from saccade.tasks.translate.predictor import Translator, read_long_sources
+from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
@@ -55,6 +57,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     network = model(config, both)
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
+    config = _settle_limits(config, stores, recordings, console)
     config = batches.settle_batches(config, network, stores, console)
     whole = translator(config, network, both)
     return Job(
@@ -68,6 +71,18 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
         counts=corpora.count_pairs(config.data, stores, held_out),
         portable=whole.portable(),
     )
+
+
+def _settle_limits(
+    config: TranslateConfig, stores: list[Store], recordings: list[Recordings], console: Console
+) -> TranslateConfig:
+    """Return the config with the limits of its outputs."""
+    lengths = corpora.measure_pairs(stores, recordings)
+    if not lengths:
+        return config
+    unit = "token" if config.features is None else "frame"
+    targets = [store.target for store in stores]
+    return config.model_copy(update={"decoding": settle_limits(config.decoding, lengths, targets, console, unit=unit)})
 
 
 def _validator(
@@ -187,7 +202,7 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     return Outputs(name, pairs, written, found, by_length, cuts.by_setting)
 
 
-@read_long_sources()
+@read_long_texts()
 def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     """What the report shows of a trained run."""
     found = outputs(config, translator)

@@ -1,0 +1,107 @@
+"""Made data: the same each time, with answers that can be learned and not guessed."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from saccade.data.labels.labelled import LabelColumns, Text, read_labelled
+from saccade.data.pictures.images import read_images
+from saccade.data.sound.mel import read_sound
+from saccade.data.tags.columns import read_columns
+from saccade.data.text.corpus import Corpus
+from saccade.datasets.made import bookings, dialling, digits, reviews
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("module", [reviews, bookings, digits, dialling])
+def test_the_same_data_are_made_each_time(module: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (make,) = (getattr(module, name) for name in dir(module) if name.startswith("make_"))
+    monkeypatch.setattr(module, "SIZES", dict.fromkeys(("train", "valid", "test"), 20))
+    monkeypatch.setattr(dialling, "TAKES", 9)
+    monkeypatch.setattr(dialling, "PHONES", ("desk",))
+    for name in ("one", "two"):
+        make(tmp_path / name)
+    made = contents(tmp_path / "one")
+    assert made == contents(tmp_path / "two")
+    assert len(made) >= 3
+
+
+def test_reviews_are_judged_by_more_than_their_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reviews, "SIZES", {"train": 600, "test": 300})
+    reviews.make_reviews(tmp_path)
+    train, test = ([*read_labelled([tmp_path / f"{name}.tsv"], LabelColumns())] for name in ("train", "test"))
+    assert not {one.text for one in train} & {one.text for one in test}
+    assert max(Counter(one.label for one in test).values()) / len(test) < 0.4
+    praises, blames = ({word for both in reviews.THINGS.values() for word in both[side]} for side in (0, 1))
+
+    def guess(text: Text) -> str:
+        good, bad = (bool(set(text.text.split()) & words) for words in (praises, blames))
+        return "mixed" if good and bad else "positive" if good else "negative"
+
+    assert sum(guess(one) == one.label for one in test) / len(test) < 0.5
+
+
+def test_bookings_name_what_no_list_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bookings, "SIZES", {"train": 800, "test": 200})
+    bookings.make_bookings(tmp_path)
+    train, test = (read_columns(tmp_path / f"{name}.conll") for name in ("train", "test"))
+    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in train:
+        for word, tag in zip(one.words, one.tags, strict=True):
+            seen[word][tag] += 1
+    names = [
+        (word, tag)
+        for one in test
+        for word, tag in zip(one.words, one.tags, strict=True)
+        if tag in ("B-town", "I-house")
+    ]
+    listed = [word in seen and seen[word].most_common(1)[0][0] == tag for word, tag in names]
+    assert sum(listed) / len(names) < 0.5
+
+
+def test_digits_are_as_many_of_each_and_differ() -> None:
+    picture_NYX, label_N = digits.paint_digits(300, np.random.default_rng(1))
+    assert np.bincount(label_N, minlength=10).min() > 15
+    assert len(np.unique(picture_NYX.reshape(300, -1), axis=0)) == 300
+    mean_KYX = np.stack([picture_NYX[label_N == digit].mean(0) for digit in range(10)])
+    distance_NK = np.abs(picture_NYX[:, None].astype(float) - mean_KYX).mean((2, 3))
+    assert 0.3 < (distance_NK.argmin(1) == label_N).mean() < 0.95  # the digits are themselves, and not all alike
+
+
+def test_digits_are_read_as_mnist_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digits, "SIZES", {"train": 30})
+    digits.make_digits(tmp_path)
+    images = read_images(*(str(tmp_path / f"train-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1")))
+    assert images.pixel_NCYX.shape == (30, 1, digits.SIDE, digits.SIDE)
+
+
+def test_a_key_has_the_two_tones_of_its_row_and_column() -> None:
+    random = np.random.default_rng(3)
+    for key, place in dialling.PLACES.items():
+        power = np.abs(np.fft.rfft(dialling._press(key, 1, random), dialling.RATE))  # a bin for each hertz
+
+        def loudest(tones: tuple[int, ...], power: NDArray[np.float64] = power) -> int:
+            return int(np.argmax([power[tone - 10 : tone + 10].max() for tone in tones]))
+
+        assert (loudest(dialling.ROWS), loudest(dialling.COLUMNS)) == place
+
+
+def test_numbers_are_dialled_on_one_telephone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialling, "TAKES", 9)
+    monkeypatch.setattr(dialling, "PHONES", ("desk", "wall"))
+    monkeypatch.setattr(dialling, "SIZES", dict.fromkeys(("train", "valid", "test"), 5))
+    dialling.make_dialling(tmp_path)
+    for pair in Corpus(str(tmp_path / "test.tsv")).pairs():
+        names = [part for part in pair.source.split() if part.endswith(".wav")]
+        assert len({name.split("_")[1] for name in names}) == 1
+        assert len(names) == len(pair.target.split())
+        _, rate = read_sound(tmp_path / names[0])
+        assert rate == dialling.RATE

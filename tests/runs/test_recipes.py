@@ -1,0 +1,64 @@
+"""Recipes: each says what it trains, on which data and how long; they are found by name, and a wheel has them."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from saccade.errors import UserError
+from saccade.runs import config as config_file
+from saccade.runs import recipes
+from saccade.runs.recipes import Recipe, find_config, find_recipe, list_recipes
+from saccade.tasks import TASKS
+
+ROOT = Path(__file__).parents[2]
+RECIPES = list_recipes()
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_a_recipe_is_a_config_whose_head_says_what_it_is(recipe: Recipe) -> None:
+    config = config_file.load_config(recipe.path)
+    assert config.task == recipe.task
+    assert 20 < len(recipe.what) <= 110
+    assert recipe.time
+    head = recipe.path.read_text("utf-8").split("\n\n")[0]
+    assert f"saccade train configs/{recipe.name}.yaml" in head
+    assert f"saccade evaluate runs/{recipe.name}" in head or recipe.name == "europarl"
+
+
+def test_every_task_has_a_recipe_that_needs_no_data_of_others_and_little_time() -> None:
+    quick = [recipe for recipe in RECIPES if recipe.name in QUICK]
+    assert {recipe.task for recipe in quick} == set(TASKS)
+    assert all("CPU" in recipe.time for recipe in quick)
+    assert [recipe.name for recipe in RECIPES[: len(QUICK)]] == sorted(QUICK)
+
+
+QUICK = {"bookings", "dialling", "digits", "phrasebook", "reviews", "shapes_small"}
+
+
+def test_a_config_is_given_by_its_path_or_a_recipes_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_config(Path("trec")) == find_recipe("trec").path
+    assert find_config(Path("configs/trec.yaml")) == Path("configs/trec.yaml")
+    Path("trec").mkdir()
+    assert find_config(Path("trec")) == find_recipe("trec").path
+    Path("reviews").write_text("task: tag\n")
+    assert find_config(Path("reviews")) == Path("reviews")
+    with pytest.raises(UserError, match="there is no file at trek, and no recipe of that name"):
+        find_config(Path("trek"))
+    with pytest.raises(UserError, match=r"'trek': there is no such recipe; allowed: bookings, dialling, "):
+        find_recipe("trek")
+
+
+def test_an_installed_package_has_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["force-include"] == {"configs": "saccade/recipes"}
+    assert recipes.FOLDERS == (ROOT / "src" / "saccade" / "recipes", ROOT / "configs")
+    (tmp_path / "one.yaml").write_text("# One.\n#\n#   saccade data trec\n#\n# Time: a day.\n\ntask: tag\n", "utf-8")
+    monkeypatch.setattr(recipes, "FOLDERS", (tmp_path, ROOT / "configs"))
+    assert list_recipes() == [Recipe("one", tmp_path / "one.yaml", "tag", "One", "trec", "a day")]
+    monkeypatch.setattr(recipes, "FOLDERS", (tmp_path / "none", tmp_path / "nothing"))
+    with pytest.raises(UserError, match="this installation of saccade is not complete"):
+        list_recipes()
