@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
@@ -16,7 +17,8 @@ from runs import make_run
 from saccade.cli import app
 from saccade.errors import UserError
 from saccade.export import formats, write
-from saccade.export.proof import Bounds, count_ties
+from saccade.export.ctranslate2 import CTranslate2Engine
+from saccade.export.proof import Bounds, count_ties, max_difference
 from saccade.files import create_folder
 from saccade.runs import config as config_file
 from saccade.runs import train
@@ -104,6 +106,22 @@ def test_a_folder_appears_when_it_is_whole(tmp_path: Path) -> None:
         assert not (tmp_path / "deep" / "new").exists()
     assert (tmp_path / "deep" / "new" / "file").read_text("utf-8") == "x"
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["new"]
+
+
+def test_what_is_not_a_number_is_a_difference() -> None:
+    assert max_difference([1.0, 2.0], [1.5, 1.0]) == 1.0
+    assert math.isnan(max_difference([1.0, math.nan, 0.0], [1.0, 1.0, 1.0]))
+
+
+def test_an_engine_without_numbers_misses_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(*given: Any) -> list[list[float]]:
+        return [[0.0] * len(ids) + [math.nan] for ids in given[2]]
+
+    monkeypatch.setattr(CTranslate2Engine, "log_probabilities", answer)
+    run = make_run(tmp_path / "run")
+    done = CliRunner().invoke(app, ["export", str(run), "ctranslate2", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    assert "log-probabilities differ by up to nan" in done.stderr
 
 
 def test_outputs_that_only_rounding_parts_are_tied() -> None:
