@@ -279,4 +279,4 @@ def test_sound_has_its_own_defaults(tmp_path: Path) -> None:
     found = config_file.check_config(given, "test")
     assert (found.data.max_length.source, found.tokenizer.shared, found.features.num_mels) == (3000, False, 80)
     text = config_file.check_config({"data": given["data"]}, "test")
-    assert (text.data.max_length.source, text.tokenizer.shared, text.features) == (256, True, None)
+    assert (text.data.max_length.source, text.tokenizer.shared, text.features) == (256, "auto", None)

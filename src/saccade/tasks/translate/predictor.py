@@ -43,11 +43,11 @@ from saccade.decoding import (
 from saccade.decoding.slices import tick_of
 from saccade.errors import UserError
 from saccade.inspection.align.aligner import read_pairs
-from saccade.inspection.insight import Head, Insight
+from saccade.inspection.insight import Head, Insight, TextSide, add_end
 from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
-from saccade.tasks.base import Evaluation, Portable, Predictor, Traits, Watch, pass_on
+from saccade.tasks.base import Evaluation, Portable, Predictor, Result, Traits, Watch, pass_on
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.texts import LongTextWarning, batch_by_length, pair_texts, windows
 from saccade.tasks.translate import hearing, look, trust
@@ -342,6 +342,11 @@ class Translator(Predictor):
     def decoder_ids(self, ids: list[list[int]]) -> Tensor:
         """What the decoder reads to write these, padded."""
         return decoder_input(ids).to(self._device)
+
+    def output_side(self, result: Result) -> TextSide:
+        """Return the pieces of an output, </s> included if it ended, and its words."""
+        assert isinstance(result, TranslationResult)
+        return TextSide.of(result.text, add_end(result.pieces, has_end=result.ended), self.target.begins_word)
 
     def to_result(self, text: SourceText, found: Hypothesis) -> TranslationResult:
         """The output as text; of the prefix, what no token stands for is still there."""

@@ -33,7 +33,7 @@ from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
-from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers
+from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers, settle_kinds, settle_sizes
 from saccade.tasks.translate.validation import Sources, Validator
 from saccade.training.precision import compute_dtype
 
@@ -47,8 +47,10 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     if config.features is not None:
         for held in held_out:
             sound.files_of(held.corpora[0], held.pairs)
+    config = settle_kinds(config, console)
     tokenizers, root = prepare_tokenizers(config, folder, console), folder.parent / ".data"
-    config, both = coverage.settle_lengths(config, tokenizers, console), sides(config, tokenizers)
+    config, both = settle_sizes(config, tokenizers), sides(config, tokenizers)
+    config = coverage.settle_lengths(config, tokenizers, console)
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config, stores[: len(config.data.corpora)], held_out, console)
     coverage.say(config, tokenizers, stores[: len(config.data.corpora)], held_out, console)
