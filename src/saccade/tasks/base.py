@@ -213,6 +213,11 @@ class Predictor(Protocol):
         task, draws_itself = self.traits.task, self.traits.reads != "text"
         return [Insight(task, answer, _words(given), {}, draws_itself=draws_itself) for given, answer in pairs]
 
+    def output_side(self, result: Result) -> TextSide:
+        """Return the pieces of an output text, the end included, and its words."""
+        line = result.line()
+        return TextSide.of(line, line.split())
+
     def num_pieces(self, text: str) -> int:
         """Count the pieces of a text, where reading it takes as much as their square; else 0."""
         del text

@@ -74,10 +74,10 @@ def test_sources_that_are_often_too_long_are_cut_by_themselves(tmp_path: Path) -
     settled = config_file.load_config(tmp_path / "run" / "config.yaml").data
     assert (settled.too_long.source, settled.too_long.target) == ("cut", "drop")
     run = load_run(tmp_path / "run")
-    with pytest.warns(UserWarning, match=r"2 of 3 lines have more than 4 tokens, the first is line 1; only so many of"):
+    with pytest.warns(UserWarning, match=r"2 of 3 sources have more than 4 tokens, the first is 1; only so many of"):
         found = run.predict(["red " * 5, "red", "red " * 6])
     assert found[0].text == found[2].text == run.predict(["red " * 4])[0].text
-    with pytest.warns(UserWarning, match=r"line 2 has 7 tokens; .* \(data.max_length.source of its training\)"):
+    with pytest.warns(UserWarning, match=r"source 2 has 7 tokens; .* \(data.max_length.source of its training\)"):
         run.predict(["red", "red " * 7])
 
 

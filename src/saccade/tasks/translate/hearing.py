@@ -64,6 +64,7 @@ def evaluation(
     rows, later = errors_by_length(outputs, [pair.target for pair in pairs]), monotonic(translator, pairs)
     if later is not None:
         figures = {**figures, "monotonic": None if math.isnan(later) else later}
+    if later is not None and not math.isnan(later):
         lines = [*lines, f"words that look later than the word before {later:.2f}%"]
     shown = [f"{row.num_words:>10}  {row.num_pairs:>6,}  {row.wer:>10.2f}" for row in rows]
     heading = f"{'words said':>10}  {'sounds':>6}  {'word error':>10}"

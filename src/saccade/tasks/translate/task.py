@@ -25,14 +25,15 @@ from saccade.tasks.console import say
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.devices import load_trained
 from saccade.tasks.output_limits import settle_limits
+from saccade.tasks.texts import read_long_texts
 from saccade.tasks.translate import batches, corpora, coverage, hearing, networks, sound
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
 from saccade.tasks.translate.networks import Network, RnnModel
-from saccade.tasks.translate.predictor import Translator, read_long_sources
+from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
-from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers
+from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers, settle_kinds, settle_sizes
 from saccade.tasks.translate.validation import Sources, Validator
 from saccade.training.precision import compute_dtype
 
@@ -46,8 +47,10 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     if config.features is not None:
         for held in held_out:
             sound.files_of(held.corpora[0], held.pairs)
+    config = settle_kinds(config, console)
     tokenizers, root = prepare_tokenizers(config, folder, console), folder.parent / ".data"
-    config, both = coverage.settle_lengths(config, tokenizers, console), sides(config, tokenizers)
+    config, both = settle_sizes(config, tokenizers), sides(config, tokenizers)
+    config = coverage.settle_lengths(config, tokenizers, console)
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config, stores[: len(config.data.corpora)], held_out, console)
     coverage.say(config, tokenizers, stores[: len(config.data.corpora)], held_out, console)
@@ -199,7 +202,7 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     return Outputs(name, pairs, written, found, by_length, cuts.by_setting)
 
 
-@read_long_sources()
+@read_long_texts()
 def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     """What the report shows of a trained run."""
     found = outputs(config, translator)
