@@ -194,7 +194,7 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     """The scores of a model on its test set, or on the validation set where there is none."""
     name, pairs = scored_set(config, translator)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    cuts = CutCounts(translator.options.max_length)
+    cuts = CutCounts()
     written = [found.text for found in cuts.watch(translator.predict(sources))]
     tokenize = config.training.bleu_tokenize
     found = score_texts(written, references, tokenize=tokenize)
