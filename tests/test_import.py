@@ -127,6 +127,7 @@ for found in pkgutil.walk_packages(importlib.import_module("saccade.{room}").__p
     ("code", "message"),
     [
         ("import saccade; saccade.load('run')", r"ImportError: saccade\.load needs \w+: pip install 'saccade\[run\]'"),
+        ("from saccade import train", r"ImportError: saccade\.train needs \w+: pip install 'saccade\[run\]'"),
         ("from saccade.__main__ import main; main()", r"saccade: the command line needs typer: pip install .*"),
     ],
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from saccade.errors import describe_missing
 
 if TYPE_CHECKING:
+    from saccade.api import evaluate, train
     from saccade.attention import (
         NORMALIZERS,
         SCORES,
@@ -24,9 +25,17 @@ if TYPE_CHECKING:
         masks,
         self_attend,
     )
+    from saccade.runs.events import TrainingEvent
     from saccade.runs.load import load
+    from saccade.tasks.base import Predictor
 else:
-    RUNS = {"load": "saccade.runs.load:load"}  # names that need the extra `run`
+    RUNS = {  # names that need the extra `run`
+        "Predictor": "saccade.tasks.base:Predictor",
+        "TrainingEvent": "saccade.runs.events:TrainingEvent",
+        "evaluate": "saccade.api:evaluate",
+        "load": "saccade.runs.load:load",
+        "train": "saccade.api:train",
+    }
 
     def __getattr__(name: str) -> object:
         # torch is imported with the first of these names, so that the command line starts at once
@@ -50,11 +59,15 @@ __all__ = [
     "SCORES",
     "LocalP",
     "MultiHeadAttention",
+    "Predictor",
     "StructuredSelfAttention",
+    "TrainingEvent",
     "__version__",
     "attend",
+    "evaluate",
     "explain",
     "load",
     "masks",
     "self_attend",
+    "train",
 ]

@@ -87,6 +87,11 @@ def section(*corpora: str) -> str:
         (MINIMAL + "trainning: {}\n", r"run.yaml: trainning: unknown \(did you mean training\?\)"),
         (MINIMAL + "model: {widht: 3}\n", r"model.widht: unknown \(did you mean width\?\)"),
         (MINIMAL + "model: {zzz: 3}\n", r"model.zzz: unknown; allowed: width, num_heads"),
+        (MINIMAL + "decoding: {max_rounds: -1}\n", r"yaml: decoding.max_rounds: -1 given; [a-z 0]*, or auto$"),
+        (
+            MINIMAL + "decoding: {max_length_factor: wide}\n",
+            r"max_length_factor: 'wide' given; .* number, .*, or auto$",
+        ),
         (MINIMAL + "training: {max_steps: 0}\n", r"training.max_steps: 0 given; input should be greater than"),
         (MINIMAL + "model: {width: 10, num_heads: 3}\n", r"num_heads: 3 given; it must divide the width, 10"),
         (

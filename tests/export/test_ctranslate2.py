@@ -93,7 +93,7 @@ def test_int8_is_smaller_and_judged_by_its_score(tmp_path: Path) -> None:
     model = portable(transformer(width=96, hidden_width=512))
     sizes = {}
     for quantization in ("float32", "int8"):
-        proof = prove(model, tmp_path / quantization, quantization=quantization)
+        proof = prove(model, tmp_path / quantization, quantization=quantization, scored=random_pairs(4))
         assert "bound" not in proof.found["log_probability"] or quantization == "float32"
         sizes[quantization] = (tmp_path / quantization / "exported" / "model.bin").stat().st_size
     assert sizes["int8"] < 0.6 * sizes["float32"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
@@ -16,7 +17,8 @@ from runs import make_run
 from saccade.cli import app
 from saccade.errors import UserError
 from saccade.export import formats, write
-from saccade.export.proof import Bounds, count_ties
+from saccade.export.ctranslate2 import CTranslate2Engine
+from saccade.export.proof import Bounds, count_ties, max_difference
 from saccade.files import create_folder
 from saccade.runs import config as config_file
 from saccade.runs import train
@@ -62,7 +64,11 @@ def test_a_missed_bound_is_one_sentence_and_code_1(tmp_path: Path, monkeypatch: 
         (["ctranslate2", "out", "--quantization", "int4"], "", "--quantization: 'int4' given; allowed: float32, int8"),
         (["ctranslate2", "out", "--target", "x"], "", "--target: given without --input"),
         (["ctranslate2", "run"], "", "run: it is there already"),
-        (["ctranslate2", "out"], "model.score=additive", "ctranslate2 can't say model.score: additive"),
+        (
+            ["ctranslate2", "out"],
+            "model.score=additive",
+            "ctranslate2 can't say model.score: additive is no dot product; formats that can: onnx",
+        ),
     ],
 )
 def test_mistakes_are_told_and_nothing_is_written(
@@ -102,6 +108,22 @@ def test_a_folder_appears_when_it_is_whole(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["new"]
 
 
+def test_what_is_not_a_number_is_a_difference() -> None:
+    assert max_difference([1.0, 2.0], [1.5, 1.0]) == 1.0
+    assert math.isnan(max_difference([1.0, math.nan, 0.0], [1.0, 1.0, 1.0]))
+
+
+def test_an_engine_without_numbers_misses_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(*given: Any) -> list[list[float]]:
+        return [[0.0] * len(ids) + [math.nan] for ids in given[2]]
+
+    monkeypatch.setattr(CTranslate2Engine, "log_probabilities", answer)
+    run = make_run(tmp_path / "run")
+    done = CliRunner().invoke(app, ["export", str(run), "ctranslate2", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    assert "log-probabilities differ by up to nan" in done.stderr
+
+
 def test_outputs_that_only_rounding_parts_are_tied() -> None:
     model = portable(transformer())
     assert count_ties(model, [[4, 5]], ([[4, 5, 6]], [[4, 5, 6]])) == 1
@@ -121,7 +143,7 @@ def test_training_says_first_what_a_config_allows(tmp_path: Path) -> None:
     }
     console = Console(file=io.StringIO(), width=100)
     train.train(config_file.check_config(content, "test"), tmp_path / "run", console)
-    assert "\nexport: ctranslate2\n" in cast(io.StringIO, console.file).getvalue()
+    assert "\nexport: ctranslate2, onnx\n" in cast(io.StringIO, console.file).getvalue()
 
 
 def test_what_a_model_allows_is_one_line(tmp_path: Path) -> None:

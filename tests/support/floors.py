@@ -13,7 +13,7 @@ FLOORS = [
     {"tasks"},
     {"export"},
     {"runs"},
-    {"serving", "datasets", "lab", "bench", "cli"},
+    {"serving", "api", "datasets", "lab", "bench", "cli"},
     {"__main__"},
 ]
 

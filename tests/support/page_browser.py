@@ -38,10 +38,10 @@ def opened(
     assert [url for url in gone if not url.startswith((f"{site.url}/", "data:", f"blob:{site.url}"))] == []
 
 
-def questions(page: Page) -> list[Any]:
+def questions(page: Page, path: str = "/v1/look") -> list[Any]:
     """What the page asks from now on: a list that grows."""
     found = list[Any]()
-    page.on("request", lambda sent: found.append(sent.post_data_json) if sent.url.endswith("/v1/look") else None)
+    page.on("request", lambda sent: found.append(sent.post_data_json) if sent.url.endswith(path) else None)
     return found
 
 
@@ -53,7 +53,7 @@ def typed(page: Page, text: str) -> None:
 
 def ready(page: Page) -> None:
     """Nothing is being asked any more, and there is an answer."""
-    expect(page.locator("#cards .waiting")).to_have_count(0)
+    expect(page.locator("#cards .waiting, #cards .stale")).to_have_count(0)
     expect(page.locator(".answer-a .body > :visible")).to_have_count(1)
 
 
@@ -101,8 +101,8 @@ def look(site: Serving, text: str = TEXT, model: str = "pieces", **body: Any) ->
 
 
 def output(site: Serving, text: str) -> str:
-    """What the page must show for a text: with others asked for, the beam is as wide."""
-    found: str = look(site, text, num_best=4)["answer"]["text"]
+    """What the page must show for a text: what the server answers to everybody."""
+    found: str = look(site, text)["answer"]["text"]
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from saccade.api import list_test_files
 from saccade.cli import terminal
 from saccade.cli.flags import (
     Beam,
@@ -30,7 +31,6 @@ from saccade.cli.flags import (
 )
 from saccade.errors import UserError
 from saccade.inspection.draw import heatmap
-from saccade.runs.evaluate import list_test_files
 from saccade.runs.load import load_run
 from saccade.tasks.base import Predictor
 

@@ -20,7 +20,7 @@ from saccade.tasks.base import Predictor, ScoredSet
 
 def export(
     model: RunFolder,
-    name: Annotated[str, typer.Argument(metavar="FORMAT", help="ctranslate2, huggingface or argos.")],
+    name: Annotated[str, typer.Argument(metavar="FORMAT", help="ctranslate2, huggingface, onnx or argos.")],
     out: Annotated[Path, typer.Argument(help="The folder to write, or the .argosmodel file; it must not exist yet.")],
     quantization: Annotated[
         str, typer.Option(help="How numbers are stored: float32, or int8 (a quarter of the bytes).")

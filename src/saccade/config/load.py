@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from saccade import manifest
-from saccade.config.base import FILES_OR_PART, ONE_OR_SEVERAL, HeldOutPart, RunSection
+from saccade.config.base import FILES_OR_PART, ONE_OR_SEVERAL, VALUE_OR_AUTO, HeldOutPart, RunSection
 from saccade.errors import UserError
 
 
@@ -26,11 +27,12 @@ class StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+Overrides = Iterable[str] | Mapping[str, Any]  # "section.field=value", or values by "section.field"
 Kinds = Mapping[str, type[RunSection]]  # the config of each task by its name; the first is the default
 
 
-def load_config(path: Path, overrides: Iterable[str], kinds: Kinds) -> Any:
-    """Read a YAML file, apply `section.field=value` overrides, and check it against the config of its task."""
+def load_config(path: Path, overrides: Overrides, kinds: Kinds) -> Any:
+    """Read a YAML file, change some fields, and check it against the config of its task."""
     try:
         content = yaml.load(path.read_text("utf-8"), StrictLoader)
     except FileNotFoundError:
@@ -42,9 +44,7 @@ def load_config(path: Path, overrides: Iterable[str], kinds: Kinds) -> Any:
         raise UserError(f"{path}: this is not YAML: {reason}") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: a config is a mapping of sections (data, tokenizer, model, training, decoding)")
-    for override in overrides:
-        _apply(content, override)
-    return check_config(content, str(path), kinds)
+    return check_config(override_fields(content, overrides), str(path), kinds)
 
 
 def check_config(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
@@ -64,18 +64,27 @@ def save_config(config: RunSection, path: Path) -> None:
     manifest.write(path.parent, path.name, yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True))
 
 
-def _apply(content: dict[str, Any], override: str) -> None:
+def override_fields(content: Mapping[str, Any], overrides: Overrides) -> dict[str, Any]:
+    """Return the content of a config with some fields changed; the given one stays as it is."""
+    changed = copy.deepcopy(dict(content))
+    pairs = overrides.items() if isinstance(overrides, Mapping) else map(_parse, overrides)
+    for name, value in pairs:
+        *sections, field = name.split(".")
+        place = changed
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise UserError(f"{name}: {section} is not a section")
+        place[field] = value
+    return changed
+
+
+def _parse(override: str) -> tuple[str, Any]:
     name, equals, value = override.partition("=")
     if not equals or not name:
         raise UserError(f"{override!r}: an override is section.field=value, say training.max_steps=100")
-    *sections, field = name.split(".")
-    place = content
-    for section in sections:
-        place = place.setdefault(section, {})
-        if not isinstance(place, dict):
-            raise UserError(f"{override!r}: {section} is not a section")
     try:
-        place[field] = yaml.load(value, StrictLoader)
+        return name, yaml.load(value, StrictLoader)
     except (yaml.YAMLError, RecursionError, ValueError):
         raise UserError(f"{override!r}: {value!r} is not a YAML value") from None
 
@@ -88,6 +97,10 @@ def _describe(problem: Any, kind: type[RunSection]) -> str:
     if problem["type"] == "missing":
         return f"{where}: missing"
     reason = problem["msg"].removeprefix("Value error, ")
+    if VALUE_OR_AUTO[0] in problem["loc"]:
+        reason += ", or auto"
+    if isinstance(problem["input"], dict) and problem["type"] == "value_error" and not reason.startswith("allowed"):
+        return f"{where}.{reason}".strip(".")  # a section's reason begins with the name of the field
     return f"{where}: {problem['input']!r} given; {reason[0].lower()}{reason[1:]}" if where else reason
 
 
@@ -98,7 +111,7 @@ def _places(location: tuple[int | str, ...], kind: type[RunSection]) -> Iterator
     """
     here: list[type[BaseModel]] = [kind]
     for part in location:
-        if part in ONE_OR_SEVERAL:
+        if part in (*ONE_OR_SEVERAL, *VALUE_OR_AUTO):
             continue
         if part in FILES_OR_PART:
             here = [section for section in here if (section is HeldOutPart) == (part == FILES_OR_PART[1])] or here

@@ -29,14 +29,14 @@ def choose_options(default: BeamOptions, given: Mapping[str, Any]) -> BeamOption
     """
     if "beam" in given and "width" in given:
         raise UserError("beam and width: both given; they are two names of one option")
-    named = {"width" if name == "beam" else name: value for name, value in given.items() if name != "sample"}
     kind = SamplingOptions if given.get("sample", False) else BeamOptions
-    names = [field.name for field in fields(kind)]
-    for name in named:
-        if name not in names:
+    names = ["beam" if field.name == "width" else field.name for field in fields(kind)]
+    for name in given:
+        if name not in (*names, "sample") and not (name == "width" and "beam" in names):
             is_for_samples = name in {field.name for field in fields(SamplingOptions)}
             hint = "it goes with sample" if is_for_samples else f"allowed: {', '.join(names)}"
             raise UserError(f"{name}: not an option of {'a beam' if kind is BeamOptions else 'samples'}; {hint}")
+    named = {"width" if name == "beam" else name: value for name, value in given.items() if name != "sample"}
     if kind is BeamOptions and "num_best" in named:
         named.setdefault("width", max(default.width, named["num_best"]))
     shared = {field.name: getattr(default, field.name) for field in fields(DecodingOptions)}

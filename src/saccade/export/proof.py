@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, NamedTuple, Protocol, cast, final
@@ -110,81 +111,116 @@ def encode_sample(portable: Portable, scored: ScoredSet, longest: int | None, mo
 
 def prove(portable: Portable, sample: Sample, engine: Engine, bounds: Bounds, proof: Proof, say: Say) -> Ids:
     """Compare the exported model in its engine with ours, on a CPU in float32; return our outputs of the wider beam."""
+    comparison = _Comparison(portable, sample, engine, bounds, proof)
     say("comparing log-probabilities")
-    _compare_log_probabilities(portable, sample, engine, bounds, proof)
-    limit = max(map(portable.options.limit, (len(source) + 1 for source in sample.sources)))
-    limit = limit if engine.longest is None else min(limit, engine.longest)
-    _compare_attention(portable, engine.attend(sample.sources[:NUM_ATTENDED], limit), sample.sources, bounds, proof)
-    writer = cast(Stepper, Renormalized(portable.network) if engine.renormalizes else portable.network)
-    scores: dict[str, Any] = {}
-    proof.found["outputs"] = {}
+    comparison.compare_log_probabilities()
+    comparison.compare_attention()
+    proof.found |= {"outputs": {}, "scores": {}}
     for beam in BEAMS:
         say(f"comparing outputs, beam {beam}")
-        ours = search_ours(writer, sample.sources, beam, limit)
-        theirs = engine.search(sample.sources, beam, limit, thorough=False)
-        again = [row for row, (one, other) in enumerate(zip(ours, theirs, strict=True)) if one != other]
-        found = engine.search([sample.sources[row] for row in again], beam, limit, thorough=True) if again else []
-        for row, ids in zip(again, found, strict=True):
-            theirs[row] = ids
-        outputs = _compare_outputs(portable, sample.sources, (ours, theirs), limit)
-        proof.found["outputs"][f"beam {beam}"] = outputs._asdict()
-        if bounds.same_outputs and outputs.different:
-            said = f"{outputs.different:,} of {len(ours):,} outputs of {engine.name} differ (beam {beam})"
-            proof.missed.append(said)
+        ours = comparison.compare_outputs(beam)
         if beam == 1:
-            _compare_tokenizers(portable, sample, ours, engine, proof)
-        scores[f"beam {beam}"] = _compare_scores(portable, sample, (ours, theirs), bounds, proof, engine.name, beam)
-    proof.found["scores"] = scores
+            comparison.compare_tokenizers(ours)
     return ours
 
 
-def _compare_log_probabilities(
-    portable: Portable, sample: Sample, engine: Engine, bounds: Bounds, proof: Proof
-) -> None:
-    ours = score_ours(portable, sample.sources, sample.targets)
-    theirs = engine.log_probabilities(sample.sources, sample.targets)
-    worst = max(
-        abs(mine - its) for one, other in zip(ours, theirs, strict=True) for mine, its in zip(one, other, strict=True)
-    )
-    bound = bounds.log_probability
-    proof.found["log_probability"] = {
-        "tokens": sum(map(len, ours)),
-        "largest_difference": worst,
-        **({} if bound is None else {"bound": bound}),
-    }
-    if bound is not None and not worst <= bound:
-        proof.missed.append(f"log-probabilities differ by up to {worst:.1e}, more than {bound:.0e}")
+@final
+@dataclass(frozen=True)
+class _Comparison:
+    """A model here and in another engine, what they are compared on, and what was found so far."""
+
+    portable: Portable
+    sample: Sample
+    engine: Engine
+    bounds: Bounds
+    proof: Proof
+
+    @property
+    def limit(self) -> int:
+        """The most ids of an output, the same for all, with </s>."""
+        limit = max(self.portable.options.limit(len(source) + 1) for source in self.sample.sources)
+        return limit if self.engine.longest is None else min(limit, self.engine.longest)
+
+    def compare_log_probabilities(self) -> None:
+        ours = score_ours(self.portable, self.sample.sources, self.sample.targets)
+        theirs = self.engine.log_probabilities(self.sample.sources, self.sample.targets)
+        worst = max_difference(itertools.chain(*ours), itertools.chain(*theirs))
+        bound = {} if self.bounds.log_probability is None else {"bound": self.bounds.log_probability}
+        found = {"tokens": sum(map(len, ours)), "largest_difference": worst, **bound}
+        self.proof.found["log_probability"] = found
+        self._check("log-probabilities", worst)
+
+    def compare_attention(self) -> None:
+        """Compare what the aligning head weighs while the other engine writes an output."""
+        told = self.engine.attend(self.sample.sources[:NUM_ATTENDED], self.limit)
+        if told is None:
+            return
+        head, worst = find_aligning(self.portable), 0.0
+        for source, (ids, weight_TS) in zip(self.sample.sources, told, strict=False):
+            if ids:
+                read = (*pad_sources([source]), decoder_input([ids]))
+                mine_TS = head._replace(shift=0).of(cross_weights(self.portable.network, *read)[0])
+                part_TS = mine_TS[: weight_TS.shape[0], : weight_TS.shape[1]]
+                worst = max_difference([worst, *part_TS.flatten().tolist()], [0.0, *weight_TS.flatten().tolist()])
+        found = {**head._asdict(), "sentences": len(told), "largest_difference": worst}
+        self.proof.found["attention"] = found
+        self._check("attention weights", worst)
+
+    def compare_outputs(self, beam: int) -> Ids:
+        """Compare outputs and their scores; return ours. What differs is searched again, not to end too early."""
+        network, sources = self.portable.network, self.sample.sources
+        writer = cast(Stepper, Renormalized(network) if self.engine.renormalizes else network)
+        ours = search_ours(writer, sources, beam, self.limit)
+        theirs = self.engine.search(sources, beam, self.limit, thorough=False)
+        if again := [row for row in range(len(ours)) if ours[row] != theirs[row]]:
+            found = self.engine.search([sources[row] for row in again], beam, self.limit, thorough=True)
+            for row, ids in zip(again, found, strict=True):
+                theirs[row] = ids
+        outputs = count_outputs(self.portable, sources, (ours, theirs), self.limit)
+        self.proof.found["outputs"][f"beam {beam}"] = outputs._asdict()
+        if self.bounds.same_outputs and outputs.different:
+            said = f"{outputs.different:,} of {len(ours):,} outputs of {self.engine.name} differ (beam {beam})"
+            self.proof.missed.append(said)
+        self._compare_scores(ours, theirs, beam)
+        return ours
+
+    def compare_tokenizers(self, outputs: Ids) -> None:
+        """Compare how texts become ids, and ids texts."""
+        read, written = self.engine.encode(self.sample.texts), self.engine.decode(outputs)
+        if read is None or written is None:
+            return
+        texts = self._decode(outputs)
+        same = {
+            "sources": sum(map(list.__eq__, read, self.sample.sources)),
+            "outputs": sum(map(str.__eq__, written, texts)),
+        }
+        self.proof.found["tokenizers"] = {**same, "of": len(texts)}
+        for what, count in same.items():
+            if count < len(texts):
+                said = f"its tokenizer treats {len(texts) - count:,} of {len(texts):,} {what} otherwise"
+                self.proof.missed.append(said)
+
+    def _compare_scores(self, ours: Ids, theirs: Ids, beam: int) -> None:
+        mine, its = (self.portable.score(self._decode(side), self.sample.references) for side in (ours, theirs))
+        self.proof.found["scores"][f"beam {beam}"] = {"saccade": mine, self.engine.name: its}
+        bound = self.bounds.score
+        if bound is not None and abs(mine["bleu"] - its["bleu"]) > bound:
+            said = f"BLEU is {its['bleu']:.2f} in {self.engine.name} and {mine['bleu']:.2f} here (beam {beam})"
+            self.proof.missed.append(f"{said}, more than {bound} apart")
+
+    def _decode(self, outputs: Ids) -> list[str]:
+        return [self.portable.target.decode(ids) for ids in outputs]
+
+    def _check(self, what: str, worst: float) -> None:
+        bound = self.bounds.log_probability
+        if bound is not None and not worst <= bound:  # what is not a number is not below it
+            self.proof.missed.append(f"{what} differ by up to {worst:.1e}, more than {bound:.0e}")
 
 
-def _compare_tokenizers(portable: Portable, sample: Sample, outputs: Ids, engine: Engine, proof: Proof) -> None:
-    """Compare how texts become ids, and ids texts."""
-    read, written = engine.encode(sample.texts), engine.decode(outputs)
-    if read is None or written is None:
-        return
-    texts = [portable.target.decode(ids) for ids in outputs]
-    same = {"sources": sum(map(list.__eq__, read, sample.sources)), "outputs": sum(map(str.__eq__, written, texts))}
-    proof.found["tokenizers"] = {**same, "of": len(texts)}
-    for what, count in same.items():
-        if count < len(texts):
-            proof.missed.append(f"its tokenizer treats {len(texts) - count:,} of {len(texts):,} {what} otherwise")
-
-
-def _compare_attention(
-    portable: Portable, told: list[tuple[list[int], Tensor]] | None, sources: Ids, bounds: Bounds, proof: Proof
-) -> None:
-    """Compare what the aligning head weighs while it writes an output."""
-    if told is None:
-        return
-    head, worst = find_aligning(portable), 0.0
-    for source, (ids, weight_TS) in zip(sources, told, strict=False):
-        if not ids:
-            continue
-        weight_1LHTS = cross_weights(portable.network, *pad_sources([source]), decoder_input([ids]))
-        mine_TS = head._replace(shift=0).of(weight_1LHTS[0])[: weight_TS.shape[0], : weight_TS.shape[1]]
-        worst = max(worst, float((mine_TS - weight_TS).abs().max()))
-    proof.found["attention"] = {**head._asdict(), "sentences": len(told), "largest_difference": worst}
-    if bounds.log_probability is not None and not worst <= bounds.log_probability:
-        proof.missed.append(f"attention weights differ by up to {worst:.1e}, more than {bounds.log_probability:.0e}")
+def max_difference(ours: Iterable[float], theirs: Iterable[float]) -> float:
+    """Return the largest difference; it is not a number where one isn't."""
+    pairs = torch.tensor(list(zip(ours, theirs, strict=True)), dtype=torch.float64)
+    return float((pairs[:, 0] - pairs[:, 1]).abs().max())
 
 
 def find_aligning(portable: Portable) -> Head:
@@ -205,14 +241,12 @@ class SameOutputs(NamedTuple):
     different: int
 
 
-def _compare_outputs(portable: Portable, sources: Ids, both: tuple[Ids, Ids], limit: int) -> SameOutputs:
+def count_outputs(portable: Portable, sources: Ids, both: tuple[Ids, Ids], limit: int) -> SameOutputs:
+    """Count the outputs that are the same, and those that aren't by their reason."""
     rows = [row for row, (one, other) in enumerate(zip(*both, strict=True)) if one != other]
     whole = [row for row in rows if max(len(side[row]) for side in both) < limit]
-    tied = (
-        count_ties(portable, [sources[row] for row in whole], ([side[row] for row in whole] for side in both))
-        if whole
-        else 0
-    )
+    ours, theirs = ([side[row] for row in whole] for side in both)
+    tied = count_ties(portable, [sources[row] for row in whole], (ours, theirs))
     return SameOutputs(len(sources) - len(rows), tied, len(rows) - len(whole), len(whole) - tied)
 
 
@@ -229,16 +263,6 @@ def count_ties(portable: Portable, sources: Ids, both: Iterable[Ids]) -> int:
         )
         tied += min(abs(sum(steps) - sum(others)), abs(steps[first] - others[first])) <= 1e-4
     return tied
-
-
-def _compare_scores(
-    portable: Portable, sample: Sample, both: tuple[Ids, Ids], bounds: Bounds, proof: Proof, name: str, beam: int
-) -> dict[str, Mapping[str, float]]:
-    ours, theirs = (portable.score([portable.target.decode(ids) for ids in side], sample.references) for side in both)
-    if bounds.score is not None and abs(ours["bleu"] - theirs["bleu"]) > bounds.score:
-        said = f"BLEU is {theirs['bleu']:.2f} in {name} and {ours['bleu']:.2f} here (beam {beam})"
-        proof.missed.append(f"{said}, more than {bounds.score} apart")
-    return {"saccade": ours, name: theirs}
 
 
 @torch.no_grad()

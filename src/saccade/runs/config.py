@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from saccade.config import load as config_file
 from saccade.config.base import RunSection
+from saccade.config.load import Overrides
+from saccade.config.load import override_fields as override_fields
 from saccade.config.load import save_config as save_config
 from saccade.tasks import TASKS
 
 
-def load_config(path: Path, overrides: Iterable[str] = ()) -> Any:
-    """Read a YAML file plus `section.field=value` overrides."""
+def load_config(path: Path, overrides: Overrides = ()) -> Any:
+    """Read a YAML file and change some fields: `section.field=value`, or a mapping of such names to values."""
     return config_file.load_config(path, overrides, _kinds())
 
 

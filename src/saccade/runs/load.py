@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from saccade.runs.check import check_for_use
 from saccade.tasks import TASKS, devices
 from saccade.tasks.base import Predictor
 
+AnyPath = str | os.PathLike[str]
 
-def load(folder: Path | str, *others: Path | str, device: str | None = None) -> Predictor:
-    """Load a trained run: a `Predictor`, of a class that depends on its task.
+
+def load(folder: AnyPath, *others: AnyPath, device: str | None = None) -> Predictor:
+    """Load a trained run, given as its folder or as what `train` returned: a `Predictor` of its task's class.
 
     Several are an ensemble, decoded as the first one says. `device` (auto, cpu, cuda) is theirs unless it is given.
     """
@@ -22,7 +25,7 @@ def load(folder: Path | str, *others: Path | str, device: str | None = None) -> 
     return predictor
 
 
-def load_run(folder: Path | str, *others: Path | str, device: str | None = None) -> Any:
+def load_run(folder: AnyPath, *others: AnyPath, device: str | None = None) -> Any:
     """Load a run as `load` does, for callers that know its task and so the predictor's class."""
     first = _load_one(Path(folder), device)
     if not others:

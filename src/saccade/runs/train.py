@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import platform
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from saccade.ops.float8 import train_in_float8
 from saccade.runs import config as config_file
 from saccade.runs import report
 from saccade.runs.check import DATA, LOG, REPORT, SUMMARY, VERSIONS, check_for_training
+from saccade.runs.events import Callback, tell_callbacks
 from saccade.runs.progress import TrainingBar
 from saccade.tasks import TASKS, devices
 from saccade.tasks import console as watch
@@ -32,6 +34,7 @@ from saccade.training.distributed import shards
 from saccade.training.distributed.team import Team, join_team
 from saccade.training.loop import Trainer
 from saccade.training.options import TrainingOptions
+from saccade.training.signals import Interrupted
 
 MAY_CHANGE: dict[str, Any] = {
     "device": True,
@@ -48,15 +51,18 @@ S = TypeVar("S", bound=Section)
 LIBRARIES = ("saccade", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors", "pydantic")
 
 
-def train(config: Any, folder: Path, console: Console, *, threads: int | None = None) -> checkpoints.Progress:
+def train(
+    config: Any, folder: Path, console: Console, *, threads: int | None = None, callbacks: Sequence[Callback] = ()
+) -> checkpoints.Progress:
     """Train in `folder`, or go on with the run there. The same config gives the same weights, interrupted or not.
 
     On a CPU that holds for the same number of threads: `threads`, or the number that the run began with.
-    Under `torchrun` several processes train together; the first one writes and prints, the others end silently.
+    Under `torchrun` several processes train together; the first one writes, prints and tells the callbacks, the others
+    end silently.
     """
     with join_team() as team:
         if team.is_first:
-            return _train_first(config, folder, console, team, threads)
+            return _train_first(config, folder, console, team, threads, callbacks)
         try:
             quiet = Console(quiet=True)
             with use_threads(_choose_threads(folder, threads, quiet)):
@@ -78,13 +84,15 @@ def _choose_threads(folder: Path, wanted: int | None, console: Console) -> int:
     return int(number)
 
 
-def _train_first(config: Any, folder: Path, console: Console, team: Team, threads: int | None) -> checkpoints.Progress:
+def _train_first(
+    config: Any, folder: Path, console: Console, team: Team, threads: int | None, callbacks: Sequence[Callback]
+) -> checkpoints.Progress:
     is_new = not folder.exists()
     try:
         with lock_folder(folder):
             _make_ready(folder)
             with use_threads(_choose_threads(folder, threads, console)):
-                return _train(config, folder, console, team)
+                return _train(config, folder, console, team, callbacks)
     except Exception:
         if is_new and not _has_learned(folder):  # what ended before it learned leaves nothing behind
             shutil.rmtree(folder)
@@ -100,7 +108,9 @@ def _make_ready(folder: Path) -> None:
         manifest.begin(folder)
 
 
-def _train(config: Any, folder: Path, console: Console, team: Team) -> checkpoints.Progress:
+def _train(
+    config: Any, folder: Path, console: Console, team: Team, callbacks: Sequence[Callback] = ()
+) -> checkpoints.Progress:
     config, job, options = team.run_first(lambda: _prepare(config, folder, console, team))
     if _is_sharded(config, team):
         shards.shard(job.network, team, options.device)
@@ -121,7 +131,12 @@ def _train(config: Any, folder: Path, console: Console, team: Team) -> checkpoin
     try:
         with TrainingBar(console, trainer, unit=job.unit, tensorboard=config.training.tensorboard) as bar:
             job.network.train()
-            progress = trainer.run(job.validate, bar.report)
+            progress = trainer.run(job.validate, tell_callbacks(trainer, callbacks, bar.report))
+    except Interrupted:
+        if not trainer.must_stop:
+            raise
+        progress = trainer.progress
+        console.print(f"Stopped by a callback after step {progress.step:,}. The same call goes on.")
     finally:
         manifest.record(folder, LOG)
     _report(folder, console)
@@ -138,6 +153,7 @@ def _prepare(config: Any, folder: Path, console: Console, team: Team) -> tuple[A
     options = devices.training_options(job.config or config, job.network, team)
     options = replace(options, capture=job.is_steady and not _is_sharded(config, team))
     config = job.config or config
+    config = config.model_copy(update={"training": config.training.settle_steps()})
     if config.training.precision == "float8":
         train_in_float8(shards.transformer_blocks(job.network))
     else:
@@ -179,16 +195,16 @@ def _check_same_run(config: RunSection, folder: Path) -> RunSection:
     if not path.exists():
         return config
     earlier = config_file.load_config(path)
-    if earlier.task == config.task:
-        config = _choose_as_before(config, earlier)
-    before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, config))
+    same = _choose_as_before(config, earlier) if earlier.task == config.task else config
+    before, now = (c.model_dump(exclude=MAY_CHANGE) for c in (earlier, same))
     changed = [section for section in now if now[section] != before.get(section)]
-    if changed and not _has_learned(folder):
-        for tokenizer in folder.glob("tokenizer.*"):  # nothing was learned yet: start again
-            tokenizer.unlink()
-    elif changed:
+    if not changed:
+        return same
+    if _has_learned(folder):
         what = ", ".join(changed)
         raise UserError(f"{folder} holds a run with another {what}; give this one another folder (--run), or delete it")
+    for tokenizer in folder.glob("tokenizer.*"):  # nothing was learned yet: start again
+        tokenizer.unlink()
     return config
 
 

@@ -154,7 +154,6 @@ class Traits(NamedTuple):
     answers: str = "line"  # how the page shows an answer: "text", "label", "spans", "path", or as one line
     texts: str | None = None  # where answers are texts: sentences (a server splits texts), documents, anything, or auto
     max_pieces: int | None = None  # the rest of a longer text is cut
-    max_length: int | None = None  # where it writes: the most tokens of an output, whatever the source
 
 
 class Predictor(Protocol):
@@ -213,6 +212,11 @@ class Predictor(Protocol):
         pairs = zip(read, self.predict(read, *args, **options), strict=True)
         task, draws_itself = self.traits.task, self.traits.reads != "text"
         return [Insight(task, answer, _words(given), {}, draws_itself=draws_itself) for given, answer in pairs]
+
+    def output_side(self, result: Result) -> TextSide:
+        """Return the pieces of an output text, the end included, and its words."""
+        line = result.line()
+        return TextSide.of(line, line.split())
 
     def num_pieces(self, text: str) -> int:
         """Count the pieces of a text, where reading it takes as much as their square; else 0."""

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from saccade.data.grouping import group_by_length
 from saccade.errors import UserError
 from saccade.tasks.base import several
 
 WINDOW_CHARACTERS = 1 << 22  # a window has no more than this, however long its texts are
+
+
+class LongTextWarning(UserWarning):
+    """Texts are not read to their end."""
+
+
+@contextmanager
+def read_long_texts() -> Iterator[None]:
+    """Warn of no long text: it was said before."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LongTextWarning)
+        yield
 
 
 def pair_texts(

@@ -89,6 +89,7 @@ class Trainer:
         self.average = MovingAverage(model, options.ema)
         self.progress = self._restore()
         self.skipped_in_a_row = 0
+        self.must_stop = False
         self.sums = GradientSums(model, team)
         is_cuda = options.device.type == "cuda"
         self.lag = int(is_cuda)  # an accelerator gets a step before the last one's figures are read
@@ -205,6 +206,10 @@ class Trainer:
         self._save()
         return self.progress
 
+    def request_stop(self) -> None:
+        """Stop after this step, as a signal does: save, and raise Interrupted."""
+        self.must_stop = True
+
     def _run(self, validate: Validate, report: Report, stop: StopRequest) -> None:
         epoch = -1
         batches: Sequence[Any] = ()
@@ -222,7 +227,7 @@ class Trainer:
                 self._settle(report)
                 if not self.skipped_in_a_row:
                     self._save()
-            if any(self.team.sum_numbers(stop.is_requested)):
+            if any(self.team.sum_numbers(stop.is_requested or self.must_stop)):
                 raise KeyboardInterrupt
         self._settle(report)
         if not self.is_finished:

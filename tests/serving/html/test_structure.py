@@ -138,6 +138,7 @@ def test_the_guard_sees_what_is_new_lost_or_changed() -> None:
     assert not is_same_structure("<template><b>x</b></template>", "<template><i>x</i></template>")
     assert not is_same_structure("<script>x</script>", "<script>y</script>")
     assert not is_same_structure("<!--x--><p>y</p>", "<p>y</p>")
+    assert not is_same_structure("<noscript><plaintext></noscript>x", "<noscript><plaintext></noscript>y")
     assert not is_same_structure("<td><noscript><b>x</b></noscript>", "<td><noscript>x</noscript>")
 
 

@@ -30,7 +30,7 @@ from servers import Serving
 def test_the_heat_map_shows_every_kind_view_layer_and_head(page: Page, site: Serving) -> None:
     typed(page, TEXT)
     kinds = ("cross", "encoder", "decoder")
-    insight = look(site, kinds=kinds, num_best=4)
+    insight = look(site, kinds=kinds)
     for kind, view, layer in itertools.product(kinds, ("mean", "maximum", "weights"), (0, 1)):
         choose(page, "Attention", kind)
         choose(page, "View", view)
@@ -45,7 +45,7 @@ def test_the_heat_map_shows_every_kind_view_layer_and_head(page: Page, site: Ser
 
 def test_rollout_flow_and_pieces(page: Page, site: Serving) -> None:
     typed(page, TEXT)
-    insight = look(site, views=["rollout", "flow"], num_best=4)
+    insight = look(site, views=["rollout", "flow"])
     for view in ("rollout", "flow"):
         choose(page, "View", view)
         assert page.locator(".inside-a").get_by_label("Layer", exact=True).is_disabled()
@@ -61,7 +61,7 @@ def test_all_heads_at_a_glance_choose_one(page: Page, site: Serving) -> None:
     typed(page, TEXT)
     expect(page.locator(".tile")).to_have_count(4)
     page.get_by_role("button", name="Layer 0, head 1").click()
-    insight = look(site, num_best=4)
+    insight = look(site)
     np.testing.assert_allclose(
         cells(page), 100 * by_words(insight, "cross", shown(insight, "cross", "weights", 0, 1)), atol=0.51
     )
@@ -76,7 +76,7 @@ def test_all_heads_at_a_glance_choose_one(page: Page, site: Serving) -> None:
 
 def test_the_heat_map_and_the_lines_light_the_texts(page: Page, site: Serving) -> None:
     typed(page, TEXT)
-    insight = look(site, num_best=4)
+    insight = look(site)
     weights = by_words(insight, "cross", shown(insight, "cross"))
     assert page.locator(".link").count() == int((weights >= 0.04).sum())
     page.locator(".inside-a tbody tr").nth(2).locator("td").nth(3).hover()
@@ -90,7 +90,7 @@ def test_the_heat_map_and_the_lines_light_the_texts(page: Page, site: Serving) -
 
 
 def test_steps_are_walked_and_played(browser: Browser, site: Serving) -> None:
-    insight = look(site, num_best=4)
+    insight = look(site)
     output, words = insight["sides"]["output"], insight["sides"]["source"]["words"]
     weights = shown(insight, "cross") @ np.eye(len(words))[insight["sides"]["source"]["word_of_piece"]]
     with opened(browser, site) as page:
@@ -129,10 +129,10 @@ def test_two_models_side_by_side(page: Page, site: Serving) -> None:
     typed(page, TEXT)
     page.get_by_role("button", name="Compare").click()
     ready(page)
-    insight = look(site, model="words", num_best=4)
+    insight = look(site, model="words")
     expect(page.get_by_label("Second model", exact=True)).to_have_value("words")
     expect(page.locator(".answer-b .output")).to_have_text(insight["answer"]["text"])
-    expect(page.locator(".answer-a .output")).to_have_text(look(site, num_best=4)["answer"]["text"])
+    expect(page.locator(".answer-a .output")).to_have_text(look(site)["answer"]["text"])
     assert names(page, "b")[0] == insight["sides"]["output"]["words"]
     expect(page.locator(".inside-b").get_by_label("View", exact=True)).to_have_value("aligning")
     wanted = by_words(insight, "cross", shown(insight, "cross", "aligning"))

@@ -198,8 +198,7 @@ def test_it_is_saved(page: Page, site: Serving) -> None:
         if model in ("shapes", "digits"):
             assert drawing.find(".//{http://www.w3.org/2000/svg}image") is not None
         else:
-            options: dict[str, Any] = {"num_best": 4} if model == "pieces" else {}
-            assert insight == look(site, model=model, **options)
+            assert insight == look(site, model=model)
             assert TEXT in text
 
 

@@ -67,6 +67,12 @@ def test_translations_come_with_their_evidence(served: Serving, translating: lis
     assert [math.log(token["probability"]) for token in first["tokens"]] == pytest.approx(
         seen.answer.log_probabilities, abs=1e-3
     )
+    side = seen.sides["output"]
+    assert [(token["text"], token["word"]) for token in first["tokens"]] == [
+        *zip(side.pieces, side.word_of_piece, strict=True)
+    ]
+    alone = served.post("/v1/translate", q="a b c", tokens=True).json()["translations"][0]["sentences"][0]
+    assert [*alone["words"], "</s>"][: alone["tokens"][-1]["word"] + 1] == [*alone["words"], *["</s>"] * alone["ended"]]
     assert found["translations"][0]["text"] == f"{first['text']}\n{second['text']}"
     assert found["translations"][1] == {
         "text": " ",

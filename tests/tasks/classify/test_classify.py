@@ -27,6 +27,7 @@ from saccade.models.text_encoder import RecurrentTextEncoder
 from saccade.tasks.classify.loss import Objective, class_weights, classify_loss, negative_log_likelihood
 from saccade.tasks.classify.predictor import Classifier, measure
 from saccade.tasks.classify.result import KeyTerm, rank_terms
+from saccade.tasks.texts import LongTextWarning
 
 SENTENCES = ["The cat sat , on the mat .", "A dog barked at the cat !", "Mice run .", "Nothing moved at all ."]
 LABELS = ["no", "perhaps", "yes"]
@@ -147,7 +148,8 @@ def test_probabilities() -> None:
 
 
 def test_a_blank_text_and_one_that_is_cut() -> None:
-    blank, cut = replace(predictor(), max_length=2).predict(["", "The cat sat"], attention=True, key_terms=3)
+    with pytest.warns(LongTextWarning, match=r"1 of 2 texts have more than 2 tokens; the rest of them is not read"):
+        blank, cut = replace(predictor(), max_length=2).predict(["", "The cat sat"], attention=True, key_terms=3)
     assert blank.words == []
     assert blank.key_terms == []
     assert cut.words == ["The", "cat"]

@@ -79,7 +79,10 @@ def test_every_model_hears(model: dict[str, Any], subsampling: str, tmp_path: Pa
     assert found.text == " ".join(found.pieces)
     row = json.loads((folder / "log.jsonl").read_text("utf-8").splitlines()[-1])
     assert row["score"] == -row["valid_wer"] <= 0
-    assert "Where it looked" in (folder / "report.html").read_text("utf-8")
+    page = (folder / "report.html").read_text("utf-8")
+    assert (
+        page.index("Where it looked") < page.index("Worst outputs") < page.index("said: ", page.index("Worst outputs"))
+    )
 
 
 def test_batch_mates_change_nothing_and_weights_come_with_seconds(place: Path) -> None:
@@ -147,7 +150,9 @@ def test_the_command_line_predicts_evaluates_and_draws(place: Path, tmp_path: Pa
 def test_without_attention_nothing_is_aligned(place: Path) -> None:
     folder = trained(place, {**RNN, "attention": "none"}, name="plain")
     assert "monotonic" not in load_run(folder).evaluate([place / "valid.tsv"]).scores
-    assert "Where it looked" not in (folder / "report.html").read_text("utf-8")
+    page = (folder / "report.html").read_text("utf-8")
+    assert "Where it looked" not in page
+    assert "The outputs that share least" in page  # without attention, as words alone
 
 
 def test_an_ensemble_of_equals_is_the_run_and_frames_must_agree(place: Path) -> None:
@@ -181,7 +186,7 @@ def test_memory_holds_a_window_of_sounds(place: Path) -> None:
 
 def test_long_sounds_are_cut_with_a_warning(place: Path) -> None:
     model = replace(load_run(place / "run"), max_source_length=20)
-    with pytest.warns(UserWarning, match=r"line 1 has \d+ frames; only the first 20 are read"):
+    with pytest.warns(UserWarning, match=r"source 1 has \d+ frames; only the first 20 are read"):
         (found,) = model.predict([f"{place}/sounds/low0.wav 1 {place}/sounds/low1.wav"], attention=True)
     assert found.attention.shape[1] == 5
 
@@ -224,6 +229,9 @@ def test_mistakes_in_what_is_asked_are_named(place: Path, tmp_path: Path) -> Non
     names = tmp_path / "names.txt"
     names.write_text("\nlow\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"names\.txt:2: 'low' is neither a sound file"):
+        list(model.read(names))
+    names.write_text(f"{place}/sounds/low0.wav\nnone.wav\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"names\.txt:2: there is no file at .*none\.wav"):
         list(model.read(names))
     (tmp_path / "pairs.tsv").write_text("low\tlow\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"pairs\.tsv:1: 'low' is neither a sound file"):
@@ -271,4 +279,4 @@ def test_sound_has_its_own_defaults(tmp_path: Path) -> None:
     found = config_file.check_config(given, "test")
     assert (found.data.max_length.source, found.tokenizer.shared, found.features.num_mels) == (3000, False, 80)
     text = config_file.check_config({"data": given["data"]}, "test")
-    assert (text.data.max_length.source, text.tokenizer.shared, text.features) == (256, True, None)
+    assert (text.data.max_length.source, text.tokenizer.shared, text.features) == (256, "auto", None)

@@ -53,7 +53,11 @@ class EncodedTexts:
     speaker: NDArray[np.int64]  # -1: not known
     first: NDArray[np.int64]  # the first text of each one's dialogue
     context: int  # number of texts before it that a text sees
-    num_cut: int  # texts that were too long
+    is_cut: NDArray[np.bool_]  # whether each text was too long
+
+    @property
+    def num_cut(self) -> int:
+        return int(self.is_cut.sum())
 
     def __len__(self) -> int:
         return len(self.label)
@@ -109,10 +113,10 @@ def encode_texts(
     """Encode texts as ids. A long text is cut, and a blank one becomes </s>, so that it has a vector."""
     number, speakers = {label: index for index, label in enumerate(labels)}, dict[str, int]()
     rows, label, speaker, first = [], list[int | list[bool]](), list[int](), list[int]()
-    dialogue, num_cut = "", 0
+    dialogue, is_cut = "", list[bool]()
     for index, text in enumerate(texts):
         ids = encode(text.text) or [END]
-        num_cut += len(ids) > max_length
+        is_cut.append(len(ids) > max_length)
         rows.append(np.asarray(ids[:max_length], np.int32))
         label.append(number.get(text.label, NO_LABEL) if separator is None else _mark(text.label, labels, separator))
         speaker.append(speakers.setdefault(text.speaker, len(speakers)) if text.speaker else -1)
@@ -122,7 +126,7 @@ def encode_texts(
     start = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     columns: dict[str, list[Any]] = {"label": label, "speaker": speaker, "first": first}
     arrays = {name: np.asarray(column, np.int64) for name, column in columns.items()}
-    return EncodedTexts(np.concatenate(rows), start, **arrays, context=context, num_cut=num_cut)
+    return EncodedTexts(np.concatenate(rows), start, **arrays, context=context, is_cut=np.asarray(is_cut, bool))
 
 
 def _mark(label: str, labels: Sequence[str], separator: str) -> list[bool]:

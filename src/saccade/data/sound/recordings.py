@@ -131,6 +131,8 @@ def rebase_paths(texts: Iterable[str], folder: Path, place: Callable[[int], str]
             found = parse_source(text)
         except UserError as mistake:
             raise UserError(f"{place(row)}: {mistake}") from None
+        if missing := [part for part in found if isinstance(part, str) and not (folder / part).is_file()]:
+            raise UserError(f"{place(row)}: there is no file at {folder / missing[0]}")
         yield " ".join(str(folder / part) if isinstance(part, str) else f"{part:g}" for part in found)
 
 

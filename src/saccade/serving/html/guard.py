@@ -38,7 +38,7 @@ def _is_same(before: Structure, after: Structure) -> bool:
 def _structure(html: str, is_part: bool, scripting: bool) -> Structure:
     elements, comments = Counter[Described](), Counter[str]()
     root = LexborHTMLParser(html, is_fragment=is_part, scripting=scripting).root
-    raw = RAW - {"title", *(() if scripting else ("noscript",))}  # of these, the text stays too
+    raw = (RAW | {"plaintext"}) - {"title", *(() if scripting else ("noscript",))}  # of these, the text stays too
     start = root if root is None or is_part else root.parent  # comments stand beside the root of a document
     for node in start.traverse() if start is not None else ():
         if node.is_comment_node:

@@ -1,38 +1,78 @@
 // The page: an input on one side, one or two models on the other, and arcs between their words.
 
+import { sentenceName } from "./answers.js";
+import { asking } from "./asking.js";
 import { arcs } from "./attention/arcs.js";
-import { look } from "./look.js";
 import { panel } from "./panel.js";
 import { ask, key, RequestError } from "./parts/api.js";
 import { $, make } from "./parts/dom.js";
 import { pictureInput } from "./pictures/picture.js";
 import { figure } from "./shell/figure.js";
+import { keyForm } from "./shell/key.js";
+import { languageTools } from "./shell/languages.js";
 import * as link from "./shell/link.js";
 import { logo } from "./shell/logo.js";
 import { share } from "./shell/share.js";
+import { differences } from "./text/differences.js";
 import { editor } from "./text/editor.js";
 import { transfer } from "./text/positions.js";
 
-const PAUSE = 300; // milliseconds without a key before the models are asked
 const FULL = 0.4; // the least weight that is lit in full
 const KINDS = ["cross", "pooling", "encoder", "decoder"]; // in the order in which they are offered
 
 const page = { models: [], limit: null, panels: [], rest: null, targets: new Map(), given: {} };
 const eye = logo($("logo"));
 const trail = arcs($("arcs"), (place) => eye.follow(place));
-const text = editor({ onChange: (_, isComposing) => isComposing || askSoon(), onSelect: (index) => showReaders(index) });
+const text = editor({ onChange: (_, isComposing) => isComposing || askSoon(), onSelect: (index) => showReaders(index), onScroll: () => trail.hide() });
 const picture = pictureInput({ onChange: () => askSoon(0), onError: (line) => page.panels[0].fail(line) });
-let pending = new AbortController();
-let timer = null;
-
+const keys = keyForm({ onKey: () => { notice(""); page.panels.length ? askSoon(0) : start(); } });
+const tools = languageTools({
+  onUse: (model) => { use(0, model.name); askSoon(0); },
+  onSwap: (model) => {
+    const written = page.panels[0].answer;
+    use(0, model.name);
+    if (written) text.text = written;
+    askSoon(0);
+  },
+});
 const notice = (line) => ($("notice").textContent = line);
 const readsPictures = () => page.panels[0].model.reads === "picture";
 const comparable = () => page.models.filter(({ reads }) => reads === page.panels[0].model.reads);
+const size = () => [...text.text].length;
+const isTooLong = () => !readsPictures() && page.limit !== null && size() > page.limit;
+
+const questions = asking({
+  page,
+  input: () => {
+    if (readsPictures()) return { isPicture: true, data: picture.data };
+    const tooLong = isTooLong() && `This text has ${size()} characters; this server takes ${page.limit}. Shorten it to go on.`;
+    return { text: text.text, caret: text.caret, tooLong };
+  },
+  on: {
+    notice,
+    ask: () => {
+      trail.hide();
+      showCount();
+      document.body.classList.remove("empty");
+    },
+    clear: clearAll,
+    begin: (signal) => readsPictures() || tools.detect(text.text, signal),
+    answer: showAnswer,
+    look: () => {
+      markDifferences();
+      text.reselect();
+    },
+    key: () => keys.open(true),
+  },
+});
+const askSoon = (wait) => questions.soon(wait);
 
 const on = {
   notice,
   read,
   ask: () => askSoon(0),
+  look: (one, number) => questions.lookInto(one, number),
+  places: (one) => one === page.panels[0] && text.words(one.places),
   rest: (one, reading) => {
     if (one !== page.panels[0]) return;
     page.rest = reading;
@@ -41,9 +81,11 @@ const on = {
   picture: () => picture.canvas,
   path: (one, places, step) => (one === page.panels[0] || step !== null) && picture.path(places, step),
   choose: (one, part, output) => {
-    page.targets.set(`${one.model.name}\n${one.parts[part].text}`, output);
+    page.targets.set(sentenceName(one.model, one.parts[part].text), output);
     askSoon(0);
   },
+  settings: (one) => page.panels.forEach((other) => other !== one && other.inside.follow(one.inside.choices.chosen)),
+  fit: () => page.panels.forEach((one) => (one.inside.mayUseRows = page.panels.every(({ inside }) => inside.fits))),
 };
 
 /** Light what was read; null: what to light while nothing is selected. */
@@ -57,6 +99,7 @@ function read(one, reading) {
   const most = Math.max(FULL, ...(weights ?? []));
   text.light(weights?.map((weight) => weight / most), reading?.here ?? null);
   if (!reading) return trail.hide();
+  if (reading.from) text.reveal(weights.indexOf(Math.max(...weights)));
   trail.show(reading.from?.getBoundingClientRect() ?? null, weights.map((weight, index) => ({ place: text.placeOf(index), weight })));
 }
 
@@ -68,68 +111,47 @@ function showReaders(index) {
   else text.light(null, index);
 }
 
-/** Ask the models after a pause. */
-function askSoon(wait = PAUSE) {
-  if (!page.panels.length) return; // the models aren't known yet; `begin` asks them
-  clearTimeout(timer);
-  pending.abort();
-  trail.hide();
-  showCount();
-  if (!readsPictures() && !text.text.trim()) return clearAll();
-  document.body.classList.remove("empty");
-  for (const one of page.panels) one.wait();
-  timer = setTimeout(answer, wait);
-}
-
 function clearAll() {
   document.body.classList.add("empty");
   page.rest = null;
   page.targets.clear();
   $("live").textContent = "";
+  tools.clear();
   for (const one of page.panels) one.clear();
 }
 
-async function answer() {
-  pending = new AbortController();
-  notice("");
-  await Promise.all(page.panels.map((one) => askPanel(one, pending.signal)));
-}
-
-async function askPanel(one, signal) {
-  const began = performance.now();
-  const given = readsPictures() ? { image: picture.data() } : { text: text.text };
-  const onWait = (seconds) => notice(`The server is busy; asking again in ${seconds} s.`);
-  try {
-    const parts = await look(one.model, given, { needs: one.inside.choices.needs(), targets: page.targets }, { signal, onWait });
-    if (signal.aborted) return;
-    notice("");
-    showAnswer(one, parts, performance.now() - began);
-  } catch (error) {
-    if (!signal.aborted) showError(one, error);
-  }
-}
-
-function showError(one, error) {
-  one.fail(error instanceof RequestError ? error.message : "This page had an error. Reload it to continue.");
-  if (error.wantsKey) openKeyForm(true);
-  if (!(error instanceof RequestError)) throw error;
-}
-
-function showAnswer(one, parts, milliseconds) {
-  const first = Math.max(0, parts.findLastIndex(({ at }) => at <= text.caret));
-  const answerText = one.show(parts, text.text, { milliseconds, first });
+function showAnswer(one) {
   if (one === page.panels[0]) {
     if (!readsPictures()) text.words(one.places);
     read(one, null);
   }
-  $("live").textContent = page.panels.length > 1 ? `${one.model.name}: ${answerText}` : answerText;
+  markDifferences();
+  $("live").textContent = page.panels.length > 1 ? `${one.model.name}: ${one.answer}` : one.answer;
   eye.blink();
 }
 
-function showCount() {
-  const size = [...text.text].length;
-  $("count").textContent = page.limit && size > 0.8 * page.limit ? `${size} of ${page.limit} characters` : "";
+/** Frame the words in which two outputs differ. */
+function markDifferences() {
+  const [first, second] = page.panels.map(({ view }) => view);
+  if (!first?.mark) return;
+  if (!second?.mark) return first.mark(null);
+  const found = differences(first.words, second.words);
+  first.mark(found[0]);
+  second.mark(found[1]);
 }
+
+function showCount() {
+  const isNear = page.limit && size() > 0.8 * page.limit;
+  $("count").textContent = isNear ? `${size()} of ${page.limit} characters` : "";
+  $("count").classList.toggle("over", isTooLong());
+  $("clear").hidden = readsPictures() || !text.text;
+}
+
+$("clear").addEventListener("click", () => {
+  text.text = "";
+  askSoon(0);
+  $("text").focus();
+});
 
 /** Use another model in a place. */
 function use(place, name) {
@@ -144,13 +166,16 @@ function use(place, name) {
 function showInput(wasPicture) {
   page.rest = null;
   page.targets.clear();
-  const { answers, languages, texts, examples = [], picture: wanted } = page.panels[0].model;
+  const { model } = page.panels[0];
+  const { answers, languages, texts, examples = [], picture: wanted } = model;
+  tools.use(page.models, model);
   $("writing").hidden = readsPictures();
   text.language = languages?.source.code ?? "";
   picture.element.hidden = !readsPictures();
   $("source-title").textContent = readsPictures() ? "Picture" : languages?.source.name ?? (texts ? "Input" : "Text");
   $("examples").hidden = readsPictures() || !examples.length;
   $("examples").replaceChildren(make("span", { text: "Try" }), ...examples.slice(0, 4).map(chip));
+  showCount();
   if (!readsPictures()) return;
   const isSame = picture.fit(wanted, answers === "path");
   if (!isSame || !wasPicture) picture.example(Number(page.given.example) || picture.seed || 1);
@@ -181,6 +206,7 @@ function openSecond(name) {
   if (!other) return;
   const second = panel({ slot: "b", title: "Second model", on: { ...on, chooseModel: (chosen) => { use(1, chosen); askSoon(0); } } });
   second.actions.append(close);
+  Object.assign(second.inside.choices.chosen, page.panels[0].inside.choices.chosen);
   page.panels.push(second);
   $("arcs").before(second.element, second.inside.element);
   $("cards").dataset.answers = "2";
@@ -194,25 +220,10 @@ function closeSecond() {
   second.inside.element.remove();
   $("cards").dataset.answers = "1";
   fillModels();
+  on.fit();
+  markDifferences();
   compare.focus();
 }
-
-function openKeyForm(isOpen) {
-  $("key-button").hidden = false;
-  $("key-form").hidden = !isOpen;
-  $("key-button").setAttribute("aria-expanded", String(isOpen));
-  if (isOpen) $("key").focus();
-}
-
-$("key-button").addEventListener("click", () => openKeyForm($("key-form").hidden));
-$("key-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  key.set($("key").value.trim());
-  openKeyForm(false);
-  notice("");
-  if (page.panels.length) askSoon(0);
-  else start();
-});
 
 share({
   notice,
@@ -234,12 +245,14 @@ async function start() {
     const [{ models }, settings] = await Promise.all([ask("v1/models"), ask("frontend/settings")]);
     page.models = models.map(sortKinds);
     page.limit = settings.charLimit > 0 ? settings.charLimit : null;
-    if (settings.keyRequired) openKeyForm(!key.get());
+    questions.succeed();
+    if (settings.keyRequired) keys.open(!key.get());
     begin();
   } catch (error) {
     notice(error.message);
-    if (error.wantsKey) openKeyForm(true);
+    if (error.wantsKey) keys.open(true);
     if (!(error instanceof RequestError)) throw error;
+    if (error.mayPass) questions.again(start);
   }
 }
 
@@ -250,6 +263,7 @@ function sortKinds(model) {
 
 /** Start with the first model, or with what a link says. */
 function begin() {
+  notice("");
   page.given = link.read(location.hash);
   const { model, beside: other, text: line, kind, view, units, layer, head } = page.given;
   const first = panel({ slot: "a", title: "Model", on: { ...on, chooseModel: (name) => { use(0, name); askSoon(0); } } });

@@ -12,36 +12,42 @@ import { spanView } from "./text/spans.js";
 
 const VIEWS = { text: outputView, label: labelView, spans: spanView, path: glimpseView }; // by what an answer is
 const READING = ["cross", "pooling"]; // the kinds of attention from an answer to the input
+const DWELL = 120; // milliseconds on a word of a sentence that nobody looked at, before its weights are asked for
 
 /**
- * `on.chooseModel(name)`, `on.ask()` more about the same input, `on.read(panel, reading | null)`,
+ * `on.chooseModel(name)`, `on.ask()` more about the same input, `on.look(panel, part)`: ask for the weights of a part, `on.read(panel, reading | null)`,
  * `on.rest(panel, reading | null)`, `on.path(panel, places, step)`, `on.choose(panel, part, text)`, `on.notice(line)`,
- * `on.picture()`: the canvas of the input.
+ * `on.places(panel)`: other places of words, `on.settings(panel)`: other choices inside, `on.fit(panel)`: the lines fit otherwise, `on.picture()`: the canvas of the input.
  */
 export function panel({ slot, title, on }) {
   const model = choice(title, [], "", (name) => on.chooseModel(name));
   const line = make("p", { class: "line" });
   const error = make("p", { class: "error", role: "alert" });
   const body = make("div", { class: "body" });
+  const progress = make("div", { class: "progress", role: "progressbar", "aria-label": `${title}: working` });
   const time = make("span", { class: "time" });
   const copyButton = make("button", { type: "button", class: "quiet", text: "Copy", hidden: true, onclick: () => copyAnswer() });
   const actions = make("div", { class: "actions" });
   const bar = make("div", { class: "bar" }, model.element, actions);
   const foot = make("div", { class: "foot" }, line, time, copyButton);
-  const element = make("section", { class: `card answer answer-${slot}`, "aria-label": `${title}: answer` }, bar, error, body, emptyState(), foot);
+  const element = make("section", { class: `card answer answer-${slot}`, "aria-label": `${title}: answer` }, progress, bar, error, body, emptyState(), foot);
   const within = inside({
     title: `${title}: inside`,
     onNeed: () => on.ask(),
     onChange: () => view.redraw(),
     onSelect: (selection) => showSelection(selection),
+    onChoose: () => on.settings(self),
+    onFit: () => on.fit(self),
   });
   within.element.classList.add(`inside-${slot}`);
   let described = null;
   let parts = [];
+  let input = "";
   let active = 0;
   let view = null;
   let answerText = "";
   let places = [];
+  let timer = null;
 
   const copyAnswer = async () => {
     await copy(answerText);
@@ -50,14 +56,20 @@ export function panel({ slot, title, on }) {
   const insight = () => parts[active]?.insight ?? null;
   const readingKind = () => described.kinds.find((kind) => READING.includes(kind));
   /** The map to show while a word is selected: the chosen one if it is of the right kind. */
-  const wanted = () => {
+  const wanted = (found) => {
     const kind = readingKind();
-    const isChosen = within.choices.chosen.kind === kind && parts.every((part) => within.choices.isIn(part.insight));
+    const isChosen = within.choices.chosen.kind === kind && within.choices.isIn(found);
     return isChosen ? within.choices.wanted(true) : { kind, byWords: true };
   };
   const isReading = () => within.choices.chosen.kind === readingKind() && within.choices.chosen.units === "words";
+  const lacksWeights = (number) => parts[number]?.insight && parts[number].isPlain && described.kinds.length > 0;
+  const showInside = () => {
+    if (lacksWeights(active)) within.wait();
+    else within.show(insight(), parts.length > 1 ? parts[active].text : "");
+  };
   const context = {
     slot,
+    title,
     wanted,
     say: (text) => (line.textContent = text),
     read: (reading) => {
@@ -70,7 +82,11 @@ export function panel({ slot, title, on }) {
     choose: (part, text) => on.choose(self, part, text),
     activate: (number) => {
       active = number;
-      within.show(insight());
+      showInside();
+    },
+    need: (number) => {
+      clearTimeout(timer);
+      if (lacksWeights(number)) timer = setTimeout(() => lacksWeights(number) && on.look(self, number), DWELL);
     },
   };
   /** Light the words of the weight or the name that is selected in the heat map. */
@@ -94,6 +110,23 @@ export function panel({ slot, title, on }) {
     const here = queries === "source" && query !== null ? first + query : null;
     on.read(self, { weights: [...new Array(first).fill(0), ...weights], shape: null, from, here, query });
   };
+  const place = () => {
+    const found = wordPlaces(parts, input);
+    parts = parts.map((part, number) => ({ ...part, numKeys: found[number].length }));
+    places = found.flat();
+  };
+  /** What stands there is no answer to the input: it is grey, and can't be copied. */
+  const setStale = (isStale) => {
+    element.classList.toggle("stale", isStale);
+    copyButton.hidden = isStale || !answerText;
+    if (isStale) time.textContent = "";
+  };
+  const setWaiting = (isWaiting) => {
+    element.classList.toggle("waiting", isWaiting);
+    body.setAttribute("aria-busy", String(isWaiting));
+    progress.removeAttribute("aria-valuenow");
+    progress.style.removeProperty("--done");
+  };
 
   const self = {
     slot,
@@ -110,13 +143,19 @@ export function panel({ slot, title, on }) {
       return parts;
     },
     get insights() {
-      return parts.map((part) => part.insight);
+      return parts.flatMap((part) => part.insight ?? []);
     },
     get view() {
       return view;
     },
     get places() {
       return places;
+    },
+    get answer() {
+      return answerText;
+    },
+    get active() {
+      return active;
     },
     /** Offer these models. */
     models: (all) => {
@@ -136,37 +175,73 @@ export function panel({ slot, title, on }) {
     clear: () => {
       view.slider?.stop();
       parts = [];
+      answerText = "";
       view.element.hidden = copyButton.hidden = true;
       error.textContent = line.textContent = time.textContent = "";
       within.show(null);
-      element.classList.remove("waiting");
+      setWaiting(false);
+      setStale(false);
     },
     wait: () => {
       view.slider?.stop();
-      element.classList.add("waiting");
+      clearTimeout(timer);
+      setWaiting(true);
+      setStale(true);
     },
+    /** Show how many sentences of a long text are answered. */
+    progress: (done, all) => {
+      progress.setAttribute("aria-valuenow", String(Math.round((100 * done) / all)));
+      progress.style.setProperty("--done", (done / all).toFixed(3));
+      time.textContent = `${done} of ${all} sentences`;
+    },
+    /** Show an answer; without `milliseconds` it is not complete yet. */
     show: (found, text, { milliseconds, first = 0 }) => {
-      parts = found;
+      [parts, input] = [found, text];
       active = Math.min(first, found.length - 1);
-      places = wordPlaces(found, text);
-      element.classList.remove("waiting");
+      place();
       error.textContent = "";
       view.element.hidden = false;
-      within.show(insight());
-      answerText = view.show(found, active);
-      copyButton.hidden = !answerText;
+      showInside();
+      answerText = view.show(parts, active);
+      element.classList.remove("stale");
+      if (milliseconds === undefined) return (copyButton.hidden = true);
+      setWaiting(false);
+      setStale(false);
       time.textContent = `${Math.round(milliseconds)} ms`;
-      return answerText;
+    },
+    /** Show the weights of a part, which somebody looked at. */
+    fill: (number, found) => {
+      parts = parts.map((part, at) => (at === number ? { ...part, ...found } : part));
+      place();
+      on.places(self);
+      const written = parts[number].insight.answer.text;
+      if (view.words?.[number].words.join("") === shownWords(parts[number].insight)) view.fill(parts);
+      else answerText = view.show(parts, active); // it wrote something else this time
+      if (number === active) showInside();
+      return written;
     },
     fail: (message) => {
-      element.classList.remove("waiting");
+      setWaiting(false);
+      setStale(true);
       error.textContent = message;
     },
+    /** Say why the inside of a part can't be shown; its answer stays. */
+    failInside: (message) => {
+      within.show(null);
+      line.textContent = message;
+    },
     /** Light what read a place of the source. */
-    light: (place) => parts.length && view.light(place, places),
+    light: (source) => {
+      if (!parts.length) return;
+      view.light(source, places);
+      const number = source ? parts.findIndex(({ at, text }) => at < source[1] && source[0] < at + text.length) : -1;
+      if (number >= 0) context.need(number);
+    },
   };
   return self;
 }
+
+const shownWords = ({ sides: { output } }) => output.words.filter((word, at) => word !== "</s>" || at < output.words.length - 1).join("");
 
 /** Return the title of a model in the menu. */
 export function titleOf({ name, title, languages, texts }) {

@@ -39,6 +39,7 @@ class Description(NamedTuple):
             "layers": self.layers,
             "heads": self.heads,
             "views": self.views,
+            "norms": "norms" in traits.look_options,
             "picture": None if traits.picture is None else traits.picture.plain(),
             "examples": list(run.examples),
         }

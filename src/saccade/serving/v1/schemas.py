@@ -75,10 +75,11 @@ class TranslateRequest(Decoding):
 
 
 class Token(BaseModel):
-    """A piece of an output and its probability; the last is </s> if the output ended."""
+    """A piece of an output, its probability, and its word; the last is </s>, a word of its own, if the output ended."""
 
     text: str
     probability: float
+    word: Annotated[int, Field(description="Its place among the words, counted from 0.")]
 
 
 WhyCut = Annotated[
@@ -255,6 +256,7 @@ class ModelDescription(BaseModel):
     layers: Annotated[dict[str, int], Field(description="The number of layers of each kind.")]
     heads: Annotated[dict[str, int], Field(description="The number of heads of each kind.")]
     views: Annotated[list[str], Field(description="The views through all layers that /v1/look shows.")]
+    norms: Annotated[bool, Field(description="Whether /v1/look also gives the norms of the weighted values.")]
     picture: Annotated[
         dict[str, int] | None,
         Field(

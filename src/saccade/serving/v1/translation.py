@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from saccade.data.text.sentences import SentenceSpan, join
-from saccade.inspection.insight import Insight
+from saccade.inspection.insight import Insight, TextSide
 from saccade.serving.http.responses import error_responses, json_response, refuse
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
@@ -17,6 +17,7 @@ from saccade.serving.translation import translate_texts
 from saccade.serving.v1 import schemas
 from saccade.serving.v1.access import decoding_options, require_key
 from saccade.serving.v1.word_links import align_words
+from saccade.tasks.base import Predictor
 
 
 class TranslationRoute(NamedTuple):
@@ -51,7 +52,10 @@ class TranslationRoute(NamedTuple):
         )
         shown = []
         for text in found:
-            rows = [_sentence(one, best, body) for one, best in zip(text.sentences, text.results, strict=True)]
+            rows = [
+                _sentence(model.run.predictor, one, best, body)
+                for one, best in zip(text.sentences, text.results, strict=True)
+            ]
             joined = {"text": join(text.sentences, [row["text"] for row in rows]), "sentences": rows}
             shown.append({**joined, **_note(model, len(rows), body)})
         source, target = model.run.pair or (None, None)
@@ -86,7 +90,9 @@ def _check_pair(model: ServedModel, source: str | None, target: str | None) -> N
         refuse(f"model {model.run.name} translates {pair.source} to {pair.target} only")
 
 
-def _sentence(sentence: SentenceSpan, found: Any, body: schemas.TranslateRequest) -> dict[str, Any]:
+def _sentence(
+    predictor: Predictor, sentence: SentenceSpan, found: Any, body: schemas.TranslateRequest
+) -> dict[str, Any]:
     """Return a sentence as JSON; one without words is its own translation."""
     if found is None:
         return {"source": sentence.text, "text": sentence.text, "score": 0.0, "ended": True, "others": []}
@@ -96,10 +102,15 @@ def _sentence(sentence: SentenceSpan, found: Any, body: schemas.TranslateRequest
     if isinstance(found, Insight):
         shown |= align_words(found).plain()
     if body.tokens:
-        pieces = [*best.pieces, "</s>"][: len(best.log_probabilities)]
-        steps = zip(pieces, best.log_probabilities, strict=True)
-        shown["tokens"] = [{"text": piece, "probability": round(math.exp(step), 6)} for piece, step in steps]
+        shown |= _tokens(predictor.output_side(best), best)
     return shown
+
+
+def _tokens(side: TextSide, best: Any) -> dict[str, Any]:
+    """Return the words of an output, without the end, and its pieces, each with its probability and its word."""
+    rows = zip(side.pieces, best.log_probabilities, side.word_of_piece, strict=True)
+    tokens = [{"text": piece, "probability": round(math.exp(step), 6), "word": word} for piece, step, word in rows]
+    return {"words": side.words[:-1] if best.ended else side.words, "tokens": tokens}
 
 
 def _output(found: Any) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from saccade.models.classifier import ClassifierOutput, TextClassifier
 from saccade.tasks.base import Evaluation, Predictor, Traits, Watch, pass_on, several
 from saccade.tasks.classify.loss import negative_log_likelihood
 from saccade.tasks.classify.result import KeyTerm, Prediction, rank_terms
+from saccade.tasks.texts import LongTextWarning
 
 PEEK = 100  # lines that say what a file holds
 WINDOW = 2048  # texts that are read before the first is judged
@@ -150,7 +151,7 @@ class Classifier(Predictor):
         before: list[Text] = []
         while part := list(itertools.islice(texts, window)):
             seen = [*before, *part]
-            yield from self._judge(seen, bool(attention or key_terms), key_terms)[len(before) :]
+            yield from self._judge(seen, len(before), bool(attention or key_terms), key_terms)
             before = seen[max(0, len(seen) - self.context) :]
 
     @torch.no_grad()
@@ -261,8 +262,12 @@ class Classifier(Predictor):
         """The ids of a text, as it is spelled for the model."""
         return self.tokenizer.encode(self.spelling(text))
 
-    def _judge(self, texts: list[Text], with_weights: bool, key_terms: int) -> list[Prediction]:
+    def _judge(self, texts: list[Text], num_before: int, with_weights: bool, key_terms: int) -> list[Prediction]:
+        """Judge texts; the first of them, which were judged before, are their context."""
         encoded = encode_texts(texts, self.encode, self.labels, context=self.context, max_length=self.max_length)
+        if count := int(encoded.is_cut[num_before:].sum()):
+            said = f"{count:,} of {len(texts) - num_before:,} texts have more than {self.max_length:,} tokens"
+            warnings.warn(f"{said}; the rest of them is not read (data.max_length)", LongTextWarning, stacklevel=2)
         found: dict[int, Prediction] = {}
         for batch, judged, rows in classify_batches(self.network, encoded, self.texts_per_batch):
             probability_BV = self._shares(judged)
@@ -271,7 +276,7 @@ class Classifier(Predictor):
                 if with_weights:
                     one = self._weigh_words(one, texts[row], _weights_of(batch, judged, index), key_terms)
                 found[row] = one
-        return [found[row] for row in range(len(texts))]
+        return [found[row] for row in range(num_before, len(texts))]
 
     def _name_labels(self, probability_V: Tensor) -> Prediction:
         shares = dict(zip(self.labels, probability_V.tolist(), strict=True))

@@ -34,6 +34,7 @@ from saccade.tasks.classify.loss import Objective, class_weights, classify_loss
 from saccade.tasks.classify.predictor import Classifier, measure, measure_several
 from saccade.tasks.classify.result import Prediction
 from saccade.tasks.devices import load_trained
+from saccade.tasks.texts import read_long_texts
 
 LABELS = "tokenizer.labels.json"  # learned from the training text, as the tokenizer is
 NUM_SAMPLES = 8
@@ -70,6 +71,7 @@ def load(config: ClassifyConfig, folder: Path) -> Classifier:
     return _predictor(config, network, tokenizer, labels)
 
 
+@read_long_texts()
 def examine(config: ClassifyConfig, predictor: Classifier) -> ReportPart:
     """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
     name = "test" if config.data.test else "valid"

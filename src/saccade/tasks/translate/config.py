@@ -15,12 +15,14 @@ from saccade.config.base import (
     ONE_OR_SEVERAL,
     Columns,
     HeldOutPart,
+    OrAuto,
     Place,
     Positive,
     RunSection,
     Section,
     Share,
     TokenizerSection,
+    TokenizerSide,
     one_of,
     tell_part,
 )
@@ -193,7 +195,7 @@ class SoundFeatures(Section):
 class TranslateTraining(base.TrainingSection):
     """How a text-to-text model learns."""
 
-    tokens_per_batch: Positive | Literal["auto"] = Field(
+    tokens_per_batch: OrAuto[Positive] = Field(
         default=4096, description="Padded size of a batch on either side; auto: the largest that fits the memory."
     )
     batches: Literal["auto", "padded", "even", "packed"] = Field(
@@ -237,14 +239,21 @@ class TranslateDecoding(Section):
     length_penalty: Annotated[float, Field(ge=0)] = 0.6
     min_length: Annotated[int, Field(ge=0)] = 0
     max_length: Positive = Field(default=4096, description="No output has more tokens, </s> included.")
-    max_length_factor: Annotated[float, Field(gt=0)] = Field(
-        default=2.0, description="No output has more tokens per source token, plus ten."
+    max_length_factor: OrAuto[Annotated[float, Field(gt=0)]] = Field(
+        default="auto",
+        description="No output has more tokens for each token of its source, and max_length_extra more. auto: half as "
+        "many again as nearly all pairs to train on have, both together.",
+    )
+    max_length_extra: OrAuto[Count] = Field(
+        default="auto", description="See max_length_factor. auto beside a factor that is given: ten."
     )
     no_repeat_ngram: Annotated[int, Field(ge=0)] = Field(
         default=0, description="So many tokens in a row are never written twice; 0 allows it."
     )
-    max_rounds: Annotated[int, Field(ge=0)] = Field(
-        default=8, description="An output that goes round the same few tokens more often is cut; 0 never does."
+    max_rounds: OrAuto[Count] = Field(
+        default="auto",
+        description="An output that goes round the same few tokens more often is cut; 0 never does. auto: 8, or half "
+        "as many again as targets to train on go round.",
     )
     max_source_length: Positive = Field(
         default=8192, description="Longer sources are cut to so many tokens, with a warning."
@@ -257,9 +266,9 @@ class TranslateDecoding(Section):
         return self
 
     def options(self) -> BeamOptions:
-        """As decoding takes them; it checks what concerns several fields."""
+        """As decoding takes them; it checks what concerns several fields. What is not settled yet has usual values."""
         given = self.model_dump(exclude={"beam", "tokens_per_batch", "max_source_length"})
-        return BeamOptions(width=self.beam, **given)
+        return BeamOptions(width=self.beam, **{name: value for name, value in given.items() if value != "auto"})
 
 
 class LanguageCodes(Section):
@@ -304,7 +313,7 @@ class TranslateConfig(RunSection):
 
     @model_validator(mode="after")
     def _check(self) -> TranslateConfig:
-        if self.model.tied == "three" and not self.tokenizer.shared:
+        if self.model.tied == "three" and self.tokenizer.shared is False:
             raise ValueError("model.tied: 'three' given; it needs one vocabulary (tokenizer.shared: true)")
         most = LOCATIONS * FACTOR if self.features else LOCATIONS
         if self.model.score == "location" and self.data.longest >= most:
@@ -338,9 +347,9 @@ class TranslateConfig(RunSection):
             return
         if self.data.too_long.source == "cut":
             raise ValueError("data.too_long.source: 'cut' given; with input: features sounds are not cut, only dropped")
-        if self.tokenizer.shared:
+        if self.tokenizer.shared is True:
             raise ValueError("tokenizer.shared: true given; with input: features only targets have a vocabulary")
-        if self.tokenizer.source is not None:
+        if self.tokenizer.source != TokenizerSide():
             raise ValueError("tokenizer.source: given; with input: features sources have no vocabulary")
         if isinstance(self.data.valid, HeldOutPart) and len(self.data.corpora) > 1:
             raise ValueError("data.valid: a part of data.train given; with input: features data.train must be one list")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from saccade.config.base import HeldOutPart
 from saccade.data.held_out import Amount, find_limit
-from saccade.data.sound.recordings import Sounds
+from saccade.data.sound.recordings import Recordings, Sounds
 from saccade.data.store import Encode, Store, count_duplicates, prepare_store
 from saccade.data.text.corpus import BY_NAME, Corpus, Pair, PartOfPairs
 from saccade.data.text.sentences import tell_texts
@@ -22,6 +23,7 @@ from saccade.data.text.tokenizer import (
     Vocabulary,
     run_seeded,
 )
+from saccade.decoding.limits import PairLengths
 from saccade.errors import UserError
 from saccade.tasks import console as watch
 from saccade.tasks.base import DataCount
@@ -128,6 +130,16 @@ def corpus_identity(corpus: Corpus) -> dict[str, Any]:
     has_columns = corpus.target is None and corpus.columns != BY_NAME
     columns = {"columns": asdict(corpus.columns)} if has_columns else {}
     return {"files": files, **columns, **({"part": asdict(corpus.part)} if corpus.part else {})}
+
+
+def measure_pairs(stores: Sequence[Store], recordings: Sequence[Recordings]) -> list[PairLengths]:
+    """Measure the pairs of each corpus as decoding counts them: outputs and texts with </s>."""
+    if recordings:
+        sources = [own.all_lengths(store.source) for own, store in zip(recordings, stores, strict=True)]
+    else:
+        sources = [store.source.lengths + 1 for store in stores]
+    targets = (store.target.lengths + 1 for store in stores)
+    return [PairLengths(*both) for both in zip(sources, targets, strict=True) if len(both[0])]
 
 
 def shares(data: TranslateData, num_stores: int) -> list[float]:

@@ -92,10 +92,8 @@ def _look_at_batch(
 
 
 def _sides(translator: Translator, text: SourceText, result: TranslationResult) -> dict[str, TextSide]:
-    written = add_end(result.pieces, has_end=result.ended)
-    begins, source = translator.target.begins_word, translator.source
-    output = TextSide.of(result.text, written, begins)
-    read = TextSide.of("", [SPECIAL[START], *written[:-1]], begins)
+    source, output = translator.source, translator.output_side(result)
+    read = TextSide.of("", [SPECIAL[START], *output.pieces[:-1]], translator.target.begins_word)
     if isinstance(source, Sounds):
         return {"source": TextSide.of("", source.pieces(text.ids)), "output": output, "read": read}
     pieces = add_end(source.pieces(text.ids))

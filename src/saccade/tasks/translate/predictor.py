@@ -6,7 +6,6 @@ import itertools
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -44,13 +43,13 @@ from saccade.decoding import (
 from saccade.decoding.slices import tick_of
 from saccade.errors import UserError
 from saccade.inspection.align.aligner import read_pairs
-from saccade.inspection.insight import Head, Insight
+from saccade.inspection.insight import Head, Insight, TextSide, add_end
 from saccade.inspection.record import cross_weights
 from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
-from saccade.tasks.base import Evaluation, Portable, Predictor, Traits, Watch, pass_on
+from saccade.tasks.base import Evaluation, Portable, Predictor, Result, Traits, Watch, pass_on
 from saccade.tasks.cuts import CutCounts
-from saccade.tasks.texts import batch_by_length, pair_texts, windows
+from saccade.tasks.texts import LongTextWarning, batch_by_length, pair_texts, windows
 from saccade.tasks.translate import hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
 from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult, join_best
@@ -71,18 +70,6 @@ class SourceText(NamedTuple):
     prefix: str
     prefix_ids: list[int]
     number: int  # of the text in the call, from 0
-
-
-class LongSourceWarning(UserWarning):
-    """Sources are not read to their end."""
-
-
-@contextmanager
-def read_long_sources() -> Iterator[None]:
-    """Warn of no long source: it was said before."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LongSourceWarning)
-        yield
 
 
 @final
@@ -124,7 +111,6 @@ class Translator(Predictor):
             answers="text",
             texts=self.texts,
             max_pieces=self.max_source_length,
-            max_length=self.options.max_length,
         )
 
     def predict(
@@ -220,7 +206,7 @@ class Translator(Predictor):
         source, target = [*map(str, paths), None][:2]
         pairs = list(self.pairs(Corpus(str(source), target, columns=self.columns)))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        cuts = CutCounts(choose_options(self.options, decoding).max_length)
+        cuts = CutCounts()
         outputs = [found.text for found in cuts.watch(watch(self.stream(sources, **decoding), len(pairs)))]
         found = scores.score_texts(outputs, references, tokenize=judgement.tokenize)
         shown = scores.choose_shown(judgement, references)
@@ -317,7 +303,7 @@ class Translator(Predictor):
         return DecodingEngine(self.model, self.dtype)
 
     def _encode(self, texts: Iterable[tuple[str, str]], first: int = 1) -> list[SourceText]:
-        """Read texts with what their outputs begin with; `first` is the number of the first one's line."""
+        """Read texts with what their outputs begin with; `first` is the number of the first one."""
         found, long, limit = list[SourceText](), dict[int, int](), self.max_source_length
         for number, (text, prefix) in enumerate(texts, first):
             ids, prefix = self.source.encode(clean(text)), clean(prefix)
@@ -328,16 +314,16 @@ class Translator(Predictor):
             self._warn_of_long(long, len(found))
         return found
 
-    def _warn_of_long(self, long: dict[int, int], num_lines: int) -> None:
-        """Name the lines that are not read to their end, by their number and length."""
+    def _warn_of_long(self, long: dict[int, int], num_sources: int) -> None:
+        """Name the sources that are not read to their end, by their number and length."""
         limit, unit = self.max_source_length, "frames" if isinstance(self.source, Sounds) else "tokens"
         number, length = next(iter(long.items()))
         if len(long) == 1:
-            said = f"line {number:,} has {length:,} {unit}; only the first {limit:,} are read"
+            said = f"source {number:,} has {length:,} {unit}; only the first {limit:,} are read"
         else:
-            many = f"{len(long):,} of {num_lines:,} lines have more than {limit:,} {unit}, the first is line {number:,}"
+            many = f"{len(long):,} of {num_sources:,} sources have more than {limit:,} {unit}, the first is {number:,}"
             said = f"{many}; only so many of each are read"
-        warnings.warn(f"{said} ({self.source_limit})", LongSourceWarning, stacklevel=2)
+        warnings.warn(f"{said} ({self.source_limit})", LongTextWarning, stacklevel=2)
 
     def _results(self, text: SourceText, found: list[Hypothesis], head: HeadChoice | None) -> list[TranslationResult]:
         """The outputs of a text as they are shown."""
@@ -356,15 +342,19 @@ class Translator(Predictor):
         """What the decoder reads to write these, padded."""
         return decoder_input(ids).to(self._device)
 
+    def output_side(self, result: Result) -> TextSide:
+        """Return the pieces of an output, </s> included if it ended, and its words."""
+        assert isinstance(result, TranslationResult)
+        return TextSide.of(result.text, add_end(result.pieces, has_end=result.ended), self.target.begins_word)
+
     def to_result(self, text: SourceText, found: Hypothesis) -> TranslationResult:
         """The output as text; of the prefix, what no token stands for is still there."""
         decoded = self.target.decode(found.ids)
         if text.prefix_ids and decoded.startswith(start := self.target.decode(text.prefix_ids)):
             decoded = text.prefix + decoded[len(start) :]
         name = text.text if isinstance(self.source, Sounds) else None
-        return TranslationResult(
-            decoded, found.score, self.target.pieces(found.ids), found.log_probabilities, found.cut, name=name
-        )
+        pieces, steps = self.target.pieces(found.ids), found.log_probabilities
+        return TranslationResult(decoded, found.score, pieces, steps, found.ended, name=name, cut_by=found.cut)
 
     def _with_attention(
         self, text: SourceText, ids: list[int], shown: TranslationResult, head: HeadChoice

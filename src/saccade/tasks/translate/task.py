@@ -24,14 +24,16 @@ from saccade.tasks.base import Job, ReportPart, Route, ScoredSet, Task
 from saccade.tasks.console import say
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.devices import load_trained
+from saccade.tasks.output_limits import settle_limits
+from saccade.tasks.texts import read_long_texts
 from saccade.tasks.translate import batches, corpora, coverage, hearing, networks, sound
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
 from saccade.tasks.translate.networks import Network, RnnModel
-from saccade.tasks.translate.predictor import Translator, read_long_sources
+from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
-from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers
+from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers, settle_kinds, settle_sizes
 from saccade.tasks.translate.validation import Sources, Validator
 from saccade.training.precision import compute_dtype
 
@@ -45,14 +47,17 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     if config.features is not None:
         for held in held_out:
             sound.files_of(held.corpora[0], held.pairs)
+    config = settle_kinds(config, console)
     tokenizers, root = prepare_tokenizers(config, folder, console), folder.parent / ".data"
-    config, both = coverage.settle_lengths(config, tokenizers, console), sides(config, tokenizers)
+    config, both = settle_sizes(config, tokenizers), sides(config, tokenizers)
+    config = coverage.settle_lengths(config, tokenizers, console)
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config, stores[: len(config.data.corpora)], held_out, console)
     coverage.say(config, tokenizers, stores[: len(config.data.corpora)], held_out, console)
     network = model(config, both)
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
+    config = _settle_limits(config, stores, recordings, console)
     config = batches.settle_batches(config, network, stores, console)
     whole = translator(config, network, both)
     return Job(
@@ -66,6 +71,18 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
         counts=corpora.count_pairs(config.data, stores, held_out),
         portable=whole.portable(),
     )
+
+
+def _settle_limits(
+    config: TranslateConfig, stores: list[Store], recordings: list[Recordings], console: Console
+) -> TranslateConfig:
+    """Return the config with the limits of its outputs."""
+    lengths = corpora.measure_pairs(stores, recordings)
+    if not lengths:
+        return config
+    unit = "token" if config.features is None else "frame"
+    targets = [store.target for store in stores]
+    return config.model_copy(update={"decoding": settle_limits(config.decoding, lengths, targets, console, unit=unit)})
 
 
 def _validator(
@@ -177,7 +194,7 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     """The scores of a model on its test set, or on the validation set where there is none."""
     name, pairs = scored_set(config, translator)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    cuts = CutCounts(translator.options.max_length)
+    cuts = CutCounts()
     written = [found.text for found in cuts.watch(translator.predict(sources))]
     tokenize = config.training.bleu_tokenize
     found = score_texts(written, references, tokenize=tokenize)
@@ -185,14 +202,14 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     return Outputs(name, pairs, written, found, by_length, cuts.by_setting)
 
 
-@read_long_sources()
+@read_long_texts()
 def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     """What the report shows of a trained run."""
     found = outputs(config, translator)
     shown = choose_shown(translator.judgement, [pair.target for pair in found.pairs])
     scores = {**found.scores.plain(shown), "num_pairs": len(found.pairs), "cut": found.cut}
     if config.features is not None:
-        heard = hearing.report_sound(translator, found.pairs, found.texts)
+        heard = hearing.report_sound(translator, found.pairs, found.texts, worst(found))
         return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)
     has_attention = getattr(config.model, "attention", "") != "none"
     lengths = [(part.label, part.num_pairs, getattr(part.scores, shown[0])) for part in found.by_length]

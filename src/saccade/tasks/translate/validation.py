@@ -17,7 +17,8 @@ from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.errors import UserError
 from saccade.tasks.cuts import CutCounts
-from saccade.tasks.translate.predictor import Translator, read_long_sources
+from saccade.tasks.texts import read_long_texts
+from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.scoring.metrics import BESIDE, LOWER_IS_BETTER, measure
 from saccade.training.losses import sequence_loss
 
@@ -61,11 +62,11 @@ class Validator:
         batches = group_by_length(widths, max(TOKENS, *max(widths)))
         self.runs = [[usable[row] for row in rows] for rows in batches]
 
-    @read_long_sources()
+    @read_long_texts()
     @torch.no_grad()
     def measure(self) -> dict[str, float]:
         """Scores and the loss; "score" is the chosen one, higher is better."""
-        cuts = CutCounts(self.translator.options.max_length)
+        cuts = CutCounts()
         written = self.translator.predict([pair.source for pair in self.pairs], width=1)
         outputs = [found.text for found in cuts.watch(written)]
         references, (metric, tokenize) = [pair.target for pair in self.pairs], self.translator.judgement

@@ -6,12 +6,13 @@ export const KINDS = {
   cross: "Output reads source", encoder: "Source reads source", decoder: "Output reads output", pooling: "Label reads words",
 };
 export const VIEWS = {
-  aligning: "The head that aligns", weights: "One head", mean: "Mean of heads", maximum: "Maximum of heads", rollout: "Rollout", flow: "Flow",
+  aligning: "The head that aligns", weights: "One head", mean: "Mean of heads", maximum: "Maximum of heads", rollout: "Rollout", flow: "Flow", norms: "Norms of one head",
 };
-const OF_ALL_LAYERS = ["rollout", "flow"];
+export const OF_ALL_LAYERS = ["rollout", "flow"];
+const OF_ONE_HEAD = ["weights", "norms"];
 const UNITS = [["words", "Words"], ["pieces", "Pieces"]];
 
-/** `onChange()` after every choice. `chosen` may be written to before `fill`. */
+/** `onChange()` after every choice. `chosen` may be written to before `fill`; a model that lacks a choice takes the nearest. */
 export function controls({ onChange }) {
   const chosen = { kind: "", view: "", layer: null, head: 0, units: "words" };
   const change = (field, value) => {
@@ -26,8 +27,8 @@ export function controls({ onChange }) {
   const units = choice("Units", UNITS, "words", (value) => change("units", value));
 
   /** Return the views of the chosen kind. */
-  const viewsOf = (insight, heads, { kinds, views }) => {
-    const has = { aligning: chosen.kind === "cross" && insight.aligning, weights: true, mean: heads > 1, maximum: heads > 1 };
+  const viewsOf = (insight, heads, { kinds, views, norms }) => {
+    const has = { aligning: chosen.kind === "cross" && insight.aligning, weights: true, mean: heads > 1, maximum: heads > 1, norms };
     return Object.keys(VIEWS).filter((name) => has[name] ?? (chosen.kind === kinds[0] && views.includes(name)));
   };
   const fill = (insight, offered) => {
@@ -39,7 +40,7 @@ export function controls({ onChange }) {
     kind.fill(kinds.map((name) => [name, KINDS[name] ?? name]), chosen.kind);
     view.fill(views.map((name) => [name, VIEWS[name]]), chosen.view);
     const isAligning = chosen.view === "aligning";
-    const isOne = chosen.view === "weights";
+    const isOne = OF_ONE_HEAD.includes(chosen.view);
     const isLayered = !isAligning && !OF_ALL_LAYERS.includes(chosen.view);
     fillNumbers(layer, layers, isLayered, isLayered ? chosen.layer : isAligning ? insight.aligning.layer : null);
     fillNumbers(head, heads, isOne, isOne ? chosen.head : isAligning ? insight.aligning.head : null);
@@ -53,11 +54,15 @@ export function controls({ onChange }) {
     element: make("div", { class: "controls" }, [kind, view, layer, head, units].map(({ element }) => element)),
     /** The arguments of `mapOf` for this choice. */
     wanted: (byWords) => {
-      return { kind: chosen.kind, view: chosen.view, layer: chosen.layer, head: chosen.view === "weights" ? chosen.head : null, byWords };
+      return { kind: chosen.kind, view: chosen.view, layer: chosen.layer, head: OF_ONE_HEAD.includes(chosen.view) ? chosen.head : null, byWords };
     },
-    /** The kinds and views to ask the server for. */
-    needs: () => ({ kinds: chosen.kind ? [chosen.kind] : [], views: OF_ALL_LAYERS.filter((name) => name === chosen.view) }),
-    isIn: (insight) => Boolean(insight.attention?.[chosen.kind] && (!OF_ALL_LAYERS.includes(chosen.view) || insight.views?.[chosen.view])),
+    /** What to ask the server for. */
+    needs: () => ({ kinds: chosen.kind ? [chosen.kind] : [], views: OF_ALL_LAYERS.filter((name) => name === chosen.view), norms: chosen.view === "norms" }),
+    isIn: (insight) => {
+      const found = insight.attention?.[chosen.kind];
+      if (OF_ALL_LAYERS.includes(chosen.view)) return Boolean(found && insight.views?.[chosen.view]);
+      return Boolean(chosen.view === "norms" ? found?.norms : found);
+    },
   };
 }
 

@@ -19,7 +19,7 @@ export function heads({ onChoose }) {
     if (element.hidden) return;
     if (shown !== layers) all.update({ rows: layers.map((one, row) => one.map((weights, column) => tile(weights, row, column))) });
     shown = layers;
-    const { layer: row, head: column } = view === "aligning" ? insight.aligning : view === "weights" ? { layer, head } : {};
+    const { layer: row, head: column } = view === "aligning" ? insight.aligning : ["weights", "norms"].includes(view) ? { layer, head } : {};
     all.mark(row, column);
   };
   return { element, show, redraw: () => (shown = null) };

@@ -9,14 +9,18 @@ const LINE = 27;
 const DROP = 150; // between the two rows
 
 /** Lay out words and lines: {width, height, keys, queries: [{x, y, anchor}], links: [{query, key, weight, path}]}. */
-export function layout({ queries, keys, weights }, width, measure) {
+export function layout({ queries, keys, weights }, width, measure, inRows = fitsInRows({ queries, keys }, width, measure)) {
   const [above, below] = [keys, queries].map((words) => words.map(measure));
-  const isFlat = Math.max(length(above, GAP.least), length(below, GAP.least)) <= width;
-  const ends = isFlat ? rows(above, below, width) : columns(above, below, width);
+  const ends = inRows ? rows(above, below, width) : columns(above, below, width);
   const links = weights.flatMap((row, query) =>
     row.flatMap((weight, key) => (weight >= LEAST ? [{ query, key, weight, path: ends.path(ends.keys[key], ends.queries[query]) }] : [])),
   );
   return { width, height: ends.height, keys: ends.keys, queries: ends.queries, links: links.sort((a, b) => a.weight - b.weight) };
+}
+
+/** Return whether rows of words fit. */
+export function fitsInRows({ queries, keys }, width, measure) {
+  return Math.max(...[queries, keys].map((words) => length(words.map(measure), GAP.least))) <= width;
 }
 
 /** Return the width of the rows if there is room for all. */
@@ -80,8 +84,8 @@ export function drawWords(words, places, end) {
 }
 
 /** Draw a map as SVG. `onSelect({query, key} | null)` as the pointer enters and leaves words. */
-export function lines(map, { width, label, onSelect = () => {} }) {
-  const drawn = layout(map, width, measure);
+export function lines(map, { width, inRows, label, onSelect = () => {} }) {
+  const drawn = layout(map, width, measure, inRows);
   const height = Math.ceil(drawn.height);
   const frame = { class: "lines", role: "img", "aria-label": label, viewBox: `0 0 ${width} ${height}`, width, height };
   const element = draw("svg", frame, drawLinks(drawn.links), drawWords(map.keys, drawn.keys, "key"), drawWords(map.queries, drawn.queries, "query"));

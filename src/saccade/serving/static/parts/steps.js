@@ -12,8 +12,10 @@ export function stepSlider({ label, describe, onStep }) {
   const element = make("div", { class: "steps", role: "group", "aria-label": label, hidden: true }, button, slider, place);
   let timer = null;
   let count = 0;
+  let shown = null;
 
   const show = (step) => {
+    shown = step;
     slider.value = step === null ? count : step + 1;
     place.textContent = `${slider.value} / ${count}`;
     slider.setAttribute("aria-valuetext", count ? `Step ${slider.value} of ${count}: ${describe(Number(slider.value) - 1)}` : "");
@@ -57,6 +59,10 @@ export function stepSlider({ label, describe, onStep }) {
       show(null);
     },
     play: start,
+    /** The step that is shown; null: all. */
+    get step() {
+      return shown;
+    },
     to: (step) => {
       stop();
       show(Math.min(count - 1, Math.max(0, step)));

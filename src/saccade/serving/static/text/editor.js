@@ -5,9 +5,9 @@ import { $, make } from "../parts/dom.js";
 const NAVIGATION = /^(Arrow|Home|End|Page)/;
 const LEAST_SHARE = 0.05;
 
-/** `onChange(text, isComposing)` as the text changes, `onSelect(index | null)` as the pointer or the caret enters a word. */
-export function editor({ onChange, onSelect }) {
-  const [area, mirror, highlights] = [$("text"), $("mirror"), $("highlights")];
+/** `onChange(text, isComposing)` as the text changes, `onSelect(index | null)` as the pointer or the caret enters a word, `onScroll()`. */
+export function editor({ onChange, onSelect, onScroll }) {
+  const [area, mirror, highlights, frame] = [$("text"), $("mirror"), $("highlights"), $("writing")];
   let marks = [];
   let places = [];
   let chosen = null;
@@ -15,22 +15,24 @@ export function editor({ onChange, onSelect }) {
   /** Set the places of the words; they can be selected until the text changes. A place behind the text is its end. */
   const words = (newPlaces) => {
     const isEnd = ([first]) => first >= area.value.length;
+    const before = places[chosen];
     places = newPlaces;
     mirror.textContent = `${area.value}\u200b`; // as in the text area, a last empty line is a line
     marks = newPlaces.map((place) => place && make("span", isEnd(place) ? { class: "highlight end", text: "end" } : { class: "highlight" }));
     highlights.replaceChildren(...marks.filter(Boolean));
     arrange();
+    if (before) choose(find((_, [first, last]) => first < before[1] && before[0] < last)); // it may have another number now
   };
   /** Put each highlight behind its word. Spans around the words would make lines a little longer, and break them elsewhere. */
   const arrange = () => {
-    const frame = highlights.getBoundingClientRect();
+    const origin = highlights.getBoundingClientRect();
     const range = document.createRange();
     marks.forEach((mark, index) => {
       if (!mark) return;
       range.setStart(mirror.firstChild, places[index][0]);
       range.setEnd(mirror.firstChild, places[index][1]);
       const { left, top, width, height } = range.getClientRects()[0] ?? range.getBoundingClientRect();
-      Object.assign(mark.style, { left: `${left - frame.left}px`, top: `${top - frame.top}px`, height: `${height}px` });
+      Object.assign(mark.style, { left: `${left - origin.left}px`, top: `${top - origin.top}px`, height: `${height}px` });
       if (!mark.matches(".end")) mark.style.width = `${width}px`;
     });
   };
@@ -68,12 +70,27 @@ export function editor({ onChange, onSelect }) {
   area.addEventListener("keyup", (event) => NAVIGATION.test(event.key) && atCaret());
   area.addEventListener("click", atCaret);
   area.addEventListener("blur", () => choose(null));
+  frame.addEventListener("scroll", onScroll);
+  frame.parentElement.addEventListener("click", (event) => event.target === event.currentTarget && area.focus()); // the empty part of the card
   new ResizeObserver(arrange).observe(mirror);
   words([]);
   return {
     words,
     light,
-    placeOf: (index) => marks[index]?.getBoundingClientRect() ?? null,
+    /** Tell once more which word is selected. */
+    reselect: () => chosen !== null && onSelect(chosen),
+    /** Return where a word is; null, if it is scrolled out of sight. */
+    placeOf: (index) => {
+      const place = marks[index]?.getBoundingClientRect();
+      const seen = frame.getBoundingClientRect();
+      return place && place.bottom > seen.top && place.top < seen.bottom ? place : null;
+    },
+    /** Scroll a long text to a word. */
+    reveal: (index) => {
+      const [place, seen] = [marks[index], frame].map((one) => one?.getBoundingClientRect());
+      if (!place || (place.top >= seen.top && place.bottom <= seen.bottom)) return;
+      frame.scrollTop += (place.top + place.bottom - seen.top - seen.bottom) / 2;
+    },
     get places() {
       return places;
     },

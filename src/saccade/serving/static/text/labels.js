@@ -13,7 +13,7 @@ export function labelView(on) {
   let insight = null;
   let map = null;
   const redraw = () => {
-    map = insight.attention?.pooling ? mapOf(insight, on.wanted()) : null;
+    map = insight.attention?.pooling ? mapOf(insight, on.wanted(insight)) : null;
     on.rest(map && { weights: mean(map.weights), shape: null });
   };
   return {

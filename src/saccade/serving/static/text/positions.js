@@ -37,10 +37,11 @@ function locate(words, text) {
   });
 }
 
-/** Find the places of all source words of all parts. The last </s> gets a place behind the text, the others get null. */
+/** Find the places of the source words of each part: those that the model read, or, where nobody looked yet, what stands between spaces. */
 export function wordPlaces(parts, text) {
-  return parts.flatMap(({ insight, at, text: one }, number) => {
-    const words = insight.sides.source?.words ?? [];
+  return parts.map(({ insight, at, text: one }, number) => {
+    const words = insight?.sides.source?.words;
+    if (!words) return [...one.matchAll(/\S+/g)].map(({ 0: word, index }) => [at + index, at + index + word.length]);
     const isLast = number === parts.length - 1;
     const found = locate(words, one).map((place) => place && place.map((index) => index + at));
     return found.map((place, index) => place ?? (isLast && words[index] === "</s>" ? [text.length, text.length + 1] : null));
@@ -49,7 +50,8 @@ export function wordPlaces(parts, text) {
 
 /** Turn weights on words at some places into weights on words at others, by how much they overlap. */
 export function transfer(weights, from, to) {
-  return to.map((target) => from.reduce((sum, place, index) => sum + (target && place ? weights[index] * overlap(place, target) : 0), 0));
+  const read = from.flatMap((place, index) => (place && weights[index] ? [{ place, weight: weights[index] }] : []));
+  return to.map((target) => read.reduce((sum, { place, weight }) => sum + (target ? weight * overlap(place, target) : 0), 0));
 }
 
 /** Return the indices of the words at a place. */

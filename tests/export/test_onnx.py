@@ -1,0 +1,98 @@
+"""Exports to ONNX, judged by ONNX Runtime, and by the example that needs no torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+
+from exports import SOURCE, TARGET, phrases, pieces, portable, random_pairs, transformer
+from saccade.data.text.tokenizer import Tokenizer
+from saccade.decoding import Stepper
+from saccade.export.onnx import refuse, write
+from saccade.export.proof import Proof, search_ours
+from saccade.export.write import export
+from saccade.inspection.insight import Head
+from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
+from saccade.tasks.base import Portable
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "onnx_translate.py"
+WITHOUT_TORCH = f"import runpy, sys; sys.modules['torch'] = None; runpy.run_path({str(EXAMPLE)!r}, run_name='__main__')"
+
+
+def prove(model: Portable, folder: Path) -> Proof:
+    given: dict[str, Any] = {"quantization": "float32", "most": 9, "say": lambda what: None}
+    return export("onnx", model, folder / "out", scored=random_pairs(9), **given)
+
+
+@pytest.mark.parametrize(
+    ("positions", "norm", "activation", "more"),
+    [
+        ("sinusoidal", "pre", "relu", {}),
+        ("learned", "post", "gelu", {"tied": "none"}),
+        ("rotary", "pre", "swiglu", {"window": 3}),
+        ("relative", "post", "silu", {"window": 2}),
+        ("sinusoidal", "post", "gelu", {"score": "additive"}),
+        ("rotary", "pre", "relu", {"score": "cosine"}),
+        ("relative", "pre", "relu", {"score": "general"}),
+        ("learned", "pre", "relu", {"score": "concat"}),
+    ],
+)
+def test_every_transformer_answers_the_same(
+    tmp_path: Path, positions: str, norm: str, activation: str, more: dict[str, Any]
+) -> None:
+    model = portable(transformer(positions=positions, norm=norm, activation=activation, **more), aligning=Head(0, 2))
+    proof = prove(model, tmp_path)
+    assert proof.missed == []
+    assert proof.found["log_probability"]["largest_difference"] < 1e-5
+    assert proof.found["attention"]["largest_difference"] < 1e-5
+    assert all(outputs["same"] + outputs["cut"] == 9 for outputs in proof.found["outputs"].values())
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("words", [True, False])
+def test_the_example_writes_the_same_without_torch(tmp_path: Path, beam: int, words: bool) -> None:
+    both: tuple[Tokenizer, Tokenizer] = (SOURCE, TARGET) if words else (pieces(), pieces())
+    texts = [pair.source for pair in (random_pairs(5) if words else phrases(4)).pairs]
+    model = portable(transformer(positions="rotary", vocabularies=both), *both)
+    write(model, tmp_path, "float32")
+    command = [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path), "--beam", str(beam), "--limit", "9"]
+    done = subprocess.run(command, input="\n".join(texts), capture_output=True, text=True, check=True)
+    ours = search_ours(cast(Stepper, model.network), [both[0].encode(text) for text in texts], beam, 9)
+    assert done.stdout.splitlines() == [both[1].decode(ids) for ids in ours]
+
+
+def test_a_wrong_weight_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from saccade.export import onnx
+
+    monkeypatch.setattr(onnx, "FAR", 0.0)  # forbidden keys are read
+    assert any("log-probabilities differ" in missed for missed in prove(portable(transformer()), tmp_path).missed)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "reason"),
+    [
+        ({"normalizer": "sparsemax"}, "model.normalizer: sparsemax"),
+        ({"score": "additive", "positions": "rotary"}, "model.score: additive"),
+        ({"score": "location"}, "model.score: location"),
+    ],
+)
+def test_what_it_cannot_say_has_a_reason(sizes: dict[str, Any], reason: str) -> None:
+    assert reason in str(refuse(portable(transformer(**sizes))))
+
+
+def test_an_rnn_is_refused() -> None:
+    network = Seq2Seq(source=9, target_vocabulary=9, sizes=RecurrentSizes(8, 8, 1))
+    assert "RNN" in str(refuse(portable(network)))
+
+
+def test_a_zero_vector_has_no_direction(tmp_path: Path) -> None:
+    network = transformer(score="cosine")
+    for attention in (network.encoder[0].attention, network.decoder[0].cross):
+        torch.nn.init.zeros_(cast(Any, attention).key.weight)
+        torch.nn.init.zeros_(cast(Any, attention).key.bias)
+    assert prove(portable(network), tmp_path).missed == []
