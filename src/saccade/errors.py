@@ -4,6 +4,7 @@ from __future__ import annotations
 
 MEMORY_SIGNS = (  # in messages of torch and numpy
     "can't allocate memory",
+    "could not create a primitive",
     "not enough memory",
     "out of memory",
     "bad_alloc",

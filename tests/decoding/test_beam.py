@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -110,8 +111,27 @@ def test_what_never_ends_is_cut_at_the_maximum_length() -> None:
         for hypotheses in beam_search(model, *sources(3, 4), options):
             assert len({tuple(hypothesis.ids) for hypothesis in hypotheses}) == width
             for hypothesis in hypotheses:
-                assert hypothesis.cut == "length"
+                assert hypothesis.cut == "max_length"
                 assert len(hypothesis.ids) == len(hypothesis.log_probabilities) == 9
+
+
+@pytest.mark.parametrize(
+    ("options", "cut"),
+    [
+        ({"max_length": 30, "max_rounds": 0}, "max_length"),
+        ({"max_rounds": 0}, "max_length_factor"),
+        ({"max_length_factor": 20.0}, "max_rounds"),
+        ({"max_length_factor": 20.0, "max_rounds": 0, "length_penalty": 0.0}, None),
+    ],
+)
+def test_an_output_that_ended_names_what_cut_a_better_one(options: dict[str, Any], cut: str | None) -> None:
+    """To end at any step is possible, but to go on with threes for some hundred steps is likelier."""
+    model = TableModel()
+    model.table[:] = -20.0
+    model.table[..., 3], model.table[..., END] = 0.0, -4.0
+    source = torch.full((2, 12), 3), torch.tensor([12, 12])
+    for hypotheses in beam_search(model, *source, BeamOptions(width=2, **options)):
+        assert [(one.ended, one.cut) for one in hypotheses] == [(True, cut)]
 
 
 @pytest.mark.parametrize(

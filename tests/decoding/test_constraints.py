@@ -94,7 +94,7 @@ def test_a_loop_is_cut_after_its_first_round(way: str, period: int) -> None:
     for hypothesis in decode(way, model, (source, length)):
         assert hypothesis.ids == LETTERS[:period]
         assert len(hypothesis.log_probabilities) == period
-        assert hypothesis.cut == "loop"
+        assert hypothesis.cut == "max_rounds"
         assert not hypothesis.ended
     assert model.num_steps < 200
 
@@ -105,7 +105,7 @@ def test_a_source_that_loops_may_be_answered_in_kind(way: str) -> None:
     first, second = decode(way, Cycle(2), (source, torch.tensor([81, 11])), max_length_factor=1.0, max_length=90)
     assert len(first.ids) == 90
     assert len(second.ids) == 21  # its limit; too short to be a loop
-    assert first.cut == second.cut == "length"
+    assert (first.cut, second.cut) == ("max_length", "max_length_factor")
     _, padded = decode(way, Cycle(2), (source, torch.tensor([81, 11])), max_length_factor=9.0)
     assert len(padded.ids) == 2  # padding is no loop
     model = Cycle(2)

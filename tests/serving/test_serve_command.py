@@ -97,6 +97,33 @@ def test_a_second_signal_ends_it_at_once(run: Path, tmp_path: Path) -> None:
         where.process.wait(20)
 
 
+@pytest.mark.usefixtures("quick_start")
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGHUP])
+def test_it_ends_in_the_stated_time_whatever_it_computes(run: Path, tmp_path: Path, sign: signal.Signals) -> None:
+    text = "a b c d e f g h " * 1200  # it would take minutes
+    body = json.dumps({"q": text, "source": "en", "target": "fr"}).encode()
+    answers: list[int] = []
+    limits = ("--drain-timeout", "0.5", "--max-body", "100000")
+    with start_server(str(run), *limits, log=tmp_path / "log") as where:
+
+        async def ask() -> None:
+            connection = await Connection.open(where)
+            answers.append((await connection.post("/translate", body)).status)
+            connection.close()
+
+        client = threading.Thread(target=lambda: asyncio.run(ask()))
+        client.start()
+        while "saccade_queue_seconds_count{" not in metrics(where) or inside(where) < 1:
+            pass
+        where.process.send_signal(sign)
+        assert where.process.wait(60) == 0
+        client.join(30)
+    assert answers == [503]
+    log = (tmp_path / "log").read_text("utf-8")
+    assert '"draining", "requests": 1' in log
+    assert "terminate called" not in log
+
+
 def keys(folder: Path) -> Path:
     path = folder / "keys"
     path.write_text("correct horse\n", encoding="utf-8")
@@ -116,8 +143,12 @@ async def asked(where: RunningServer) -> list[int]:
 
 def inside(where: RunningServer) -> float:
     """How many wait; three seconds long, for others."""
+    lines = metrics(where).splitlines()
+    return max((float(line.split()[-1]) for line in lines if line.startswith("saccade_queue_length{")), default=0)
+
+
+def metrics(where: RunningServer) -> str:
     address = f"http://{where.host}:{where.port}/metrics"
     request = urllib.request.Request(address, headers={"Authorization": "Bearer correct horse"})
     with urllib.request.urlopen(request, timeout=30) as found:
-        lines = found.read().decode().splitlines()
-    return max((float(line.split()[-1]) for line in lines if line.startswith("saccade_queue_length{")), default=0)
+        return found.read().decode()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from saccade.decoding import Cut
 from saccade.tasks.base import Evaluation
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.translate.result import TranslationResult
 
 
 def test_cuts_are_counted_under_the_setting_that_made_them() -> None:
-    cuts = CutCounts(max_length=3)
-    lengths = {"length": (2, 3, 4), "loop": (1,), None: (3, 3)}
-    outputs = [TranslationResult("", 0.0, [], [0.0] * n, cut) for cut, own in lengths.items() for n in own]  # type: ignore[arg-type]
+    cuts = CutCounts()
+    settings: list[Cut | None] = ["max_length", "max_length_factor", "max_length", "max_rounds", None, None]
+    outputs = [TranslationResult("", 0.0, [], [], cut_by=setting) for setting in settings]
+    assert [one.cut for one in outputs] == ["length", "length", "length", "loop", None, None]
     first, *others = outputs
     assert list(cuts.watch([first._replace(others=tuple(others[:2])), *others[2:]]))[1:] == others[2:]
     assert cuts.figures() == {"num_outputs": 6, "cut_max_length_factor": 1, "cut_max_length": 2, "cut_max_rounds": 1}
@@ -26,7 +28,7 @@ def test_cuts_are_counted_under_the_setting_that_made_them() -> None:
 
 
 def test_nothing_is_said_where_nothing_was_cut() -> None:
-    cuts = CutCounts(max_length=3)
+    cuts = CutCounts()
     list(cuts.watch([TranslationResult("", 0.0, [], [])]))
     assert cuts.describe() == []
     assert cuts.figures() == {"num_outputs": 1}

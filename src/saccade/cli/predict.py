@@ -138,12 +138,9 @@ def predict(
     is_typed = source is None and sys.stdin.isatty()  # somebody waits for an answer to each line
     if is_typed and "window" in allowed:
         options["window"] = 1
-    console, in_folder = Console(), source is not None and source.is_dir()
+    cuts, console, in_folder = CutCounts(), Console(), source is not None and source.is_dir()
     with terminal.quiet():
-        found, cuts = predictor.stream(predictor.read(source), **options), None
-        if (most := predictor.traits.max_length) is not None:
-            cuts = CutCounts(options.get("max_length", most))
-            found = cuts.watch(found)
+        found = cuts.watch(predictor.stream(predictor.read(source), **options))
         watched: Iterator[Result] = terminal.count_outputs(
             found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty()
         )
@@ -152,7 +149,7 @@ def predict(
             typer.echo(json.dumps(best.plain(), ensure_ascii=False) if as_json else _line(best, in_folder))
             if evidence.attention and not as_json:
                 best.show(console)
-    for line in cuts.describe() if cuts is not None else ():
+    for line in cuts.describe():
         typer.echo(f"saccade: {line}", err=True)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from saccade.attention import NORMALIZERS, SCORES
 from saccade.data.held_out import Amount
+from saccade.data.text.tokenizer_choice import BYTES
 
 ONE_OR_SEVERAL = ("one corpus", "several corpora")  # tags that pydantic puts among a field's names
 FILES_OR_PART = ("files of its own", "a part of data.train")
@@ -93,16 +94,16 @@ ScoreName = Annotated[str, one_of(SCORES)]
 NormalizerName = Annotated[str, one_of(NORMALIZERS)]
 
 
-TokenizerKind = Literal["unigram", "bpe", "words", "characters"]
+TokenizerKind = Literal["auto", "unigram", "bpe", "words", "characters"]
 SideName = Literal["source", "target"]
-VOCABULARY_SIZE = 8000
+VocabularySize = OrAuto[Annotated[int, Field(gt=4, lt=2**31)]]  # four tokens are special
 
 
 class TokenizerSide(Section):
     """How the texts of one side become ids, where it differs from what is said for both."""
 
-    kind: TokenizerKind | None = None
-    vocabulary_size: Positive | None = None
+    kind: TokenizerKind = "auto"
+    vocabulary_size: VocabularySize = "auto"
     model: str | None = None
 
 
@@ -110,7 +111,7 @@ class SideTokenizer(NamedTuple):
     """The kind of a side's tokenizer, and its size or the file of a ready one."""
 
     kind: TokenizerKind
-    vocabulary_size: int
+    vocabulary_size: int | Literal["auto"]
     model: str | None
 
 
@@ -118,19 +119,27 @@ class TokenizerSection(Section):
     """The section of a config that says how texts become ids."""
 
     kind: TokenizerKind = Field(
-        default="unigram", description="SentencePiece unigram or BPE with byte fallback, white-space words, characters."
+        default="auto",
+        description="SentencePiece unigram or BPE with byte fallback, white-space words, characters. auto: characters "
+        "for single words that are mostly new, as names are; words where there are few, as phones are; else unigram.",
     )
-    vocabulary_size: Positive = Field(default=VOCABULARY_SIZE, description="Number of tokens, special ones included.")
+    vocabulary_size: VocabularySize = Field(
+        default="auto",
+        description="Number of tokens, special ones included. auto: for pieces 500 and one for each 100 words of the "
+        "text, at most 8000; for words at most 8000; for characters all. Never more than the text has.",
+    )
     model: str | None = Field(
         default=None,
         description="A ready one, which is copied: a SentencePiece model; for words and characters a list with one a "
         "line; or the file of another run.",
     )
-    shared: bool = Field(
-        default=True, description="Both sides have one vocabulary and one embedding matrix; false if a side is given."
+    shared: OrAuto[bool] = Field(
+        default="auto",
+        description="Both sides have one vocabulary and one embedding matrix. auto: unless their kinds differ, or one "
+        "side is described.",
     )
-    source: TokenizerSide | None = Field(default=None, description="What is different for sources.")
-    target: TokenizerSide | None = Field(default=None, description="What is different for targets.")
+    source: TokenizerSide = Field(default=TokenizerSide(), description="What is different for sources.")
+    target: TokenizerSide = Field(default=TokenizerSide(), description="What is different for targets.")
     sampling: Share = Field(
         default=0.0,
         description="Training texts are encoded in random pieces, which helps small corpora. For bpe this is the share "
@@ -139,39 +148,51 @@ class TokenizerSection(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _separate(cls, given: object) -> object:
-        """Give each side its own vocabulary if one of them is described."""
-        has_sides = isinstance(given, dict) and (given.get("source") is not None or given.get("target") is not None)
-        return {"shared": False, **given} if isinstance(given, dict) and has_sides else given
+    def _leave_out_nothing(cls, given: object) -> object:
+        """Read a side of which nothing is said (null) as one that isn't there."""
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None or name not in ("source", "target")}
 
     @model_validator(mode="after")
     def _check(self) -> TokenizerSection:
-        if self.shared and (self.source or self.target):
+        if self.shared is True and self.describes_sides:
             raise ValueError("shared: true given; a side with a tokenizer of its own needs shared: false")
         sides = self.of_side("source"), self.of_side("target")
         if self.sampling and all(side.kind in ("words", "characters") for side in sides):
             raise ValueError(
                 f"sampling: {self.sampling} given; with words and characters it must be 0, as they have one spelling"
             )
-        if self.model is not None and self.vocabulary_size != VOCABULARY_SIZE:
+        if self.model is not None and self.vocabulary_size != "auto":
             raise ValueError(f"vocabulary_size: {self.vocabulary_size} given; the model that is given has its own")
         if self.model is not None and all(side.model != self.model for side in sides):
             raise ValueError("model: given, but each side has a tokenizer of its own")
         for name, side in (("source", self.source), ("target", self.target)):
-            if side is not None and side.model is not None and side.vocabulary_size is not None:
+            if side.model is not None and side.vocabulary_size != "auto":
                 raise ValueError(f"{name}.vocabulary_size: given; the model that is given has its own")
+        for kind, size, _ in sides:
+            if kind in ("unigram", "bpe") and size != "auto" and size <= BYTES:
+                least = f"above {BYTES}: four special tokens and 256 bytes, and then the characters of the text"
+                raise ValueError(f"vocabulary_size: {size} given; for pieces it must be {least}")
         return self
+
+    @property
+    def describes_sides(self) -> bool:
+        """Whether something is said of one side alone."""
+        return self.source != TokenizerSide() or self.target != TokenizerSide()
 
     def of_side(self, name: SideName) -> SideTokenizer:
         """Return what is said for a side, or for both; a side that is learned takes no model from there."""
-        side = getattr(self, name) or TokenizerSide()
-        learns = side.kind is not None or side.vocabulary_size is not None
+        side: TokenizerSide = getattr(self, name)
+        learns = side.kind != "auto" or side.vocabulary_size != "auto"
         model = side.model if side.model is not None or learns else self.model
-        return SideTokenizer(side.kind or self.kind, side.vocabulary_size or self.vocabulary_size, model)
+        kind = self.kind if side.kind == "auto" else side.kind
+        size = self.vocabulary_size if side.vocabulary_size == "auto" else side.vocabulary_size
+        return SideTokenizer(kind, size, model)
 
     def field_of(self, name: SideName) -> str:
         """Return where it is said, for messages."""
-        return "tokenizer" if getattr(self, name) is None else f"tokenizer.{name}"
+        return "tokenizer" if getattr(self, name) == TokenizerSide() else f"tokenizer.{name}"
 
 
 class TrainingSection(Section):
@@ -181,7 +202,9 @@ class TrainingSection(Section):
     accumulate: Positive = Field(default=1, description="Number of batches whose gradients make one step.")
     optimizer: Literal["adam", "adamw"] = Field(default="adamw", description="adamw decays weights, adam gradients.")
     learning_rate: Annotated[float, Field(gt=0)] = Field(default=1e-3, description="The peak, after the warm-up.")
-    warmup_steps: Annotated[int, Field(ge=0)] = 1000
+    warmup_steps: OrAuto[Annotated[int, Field(ge=0)]] = Field(
+        default="auto", description="Steps until the learning rate is reached. auto: a tenth of all, at most 1000."
+    )
     schedule: Literal["inverse_square_root", "cosine", "constant"] = "inverse_square_root"
     adam_betas: tuple[Share, Share] = (0.9, 0.98)
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
@@ -195,13 +218,24 @@ class TrainingSection(Section):
     average_last: Annotated[int, Field(ge=0)] = Field(
         default=0, description="Number of last validations whose weights are averaged at the end; kept if better."
     )
-    validate_every: Positive = 500
+    validate_every: OrAuto[Positive] = Field(
+        default="auto", description="Steps from one validation to the next. auto: a tenth of all, at most 500."
+    )
     save_every: Positive = 500
     patience: Positive | None = Field(
         default=None,
         description="Number of validations without a better score, or an equal one at a lower loss, that end training.",
     )
     tensorboard: bool = False
+
+    def settle_steps(self) -> Self:
+        """Return the section with the numbers of steps that depend on how long it trains."""
+        tenth, update = self.max_steps // 10, dict[str, int]()
+        if self.warmup_steps == "auto":
+            update["warmup_steps"] = min(1000, tenth)
+        if self.validate_every == "auto":
+            update["validate_every"] = max(1, min(500, tenth))
+        return self.model_copy(update=update)
 
 
 class RunSection(Section):

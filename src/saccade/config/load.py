@@ -99,6 +99,8 @@ def _describe(problem: Any, kind: type[RunSection]) -> str:
     reason = problem["msg"].removeprefix("Value error, ")
     if VALUE_OR_AUTO[0] in problem["loc"]:
         reason += ", or auto"
+    if isinstance(problem["input"], dict) and problem["type"] == "value_error" and not reason.startswith("allowed"):
+        return f"{where}.{reason}".strip(".")  # a section's reason begins with the name of the field
     return f"{where}: {problem['input']!r} given; {reason[0].lower()}{reason[1:]}" if where else reason
 
 

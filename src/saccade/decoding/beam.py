@@ -78,6 +78,7 @@ class BeamResults:
     limit: int
     finished: list[Hypothesis] = field(default_factory=list)
     cut: list[Hypothesis] = field(default_factory=list)
+    lost: Lost = field(default_factory=lambda: Lost())
     is_wanted: bool = True
 
     def finish(self, ids: list[int], log_probabilities: list[float]) -> None:
@@ -89,6 +90,10 @@ class BeamResults:
     def cut_off(self, ids: list[int], log_probabilities: list[float], cut: Cut) -> None:
         """Add a hypothesis that didn't end."""
         self.cut.append(self.options.hypothesis(ids, log_probabilities, cut))
+
+    def lose(self, log_probability: float, length: int, cut: Cut) -> None:
+        """Remember a hypothesis that is cut at this length, if none before was better."""
+        self.lost = max(self.lost, Lost(self.options.normalised(log_probability, length), cut))
 
     @property
     def needs_more(self) -> bool:
@@ -105,7 +110,20 @@ class BeamResults:
         return self.finished[0].score >= self.options.normalised(best_live, self.limit)
 
     def best(self) -> list[Hypothesis]:
-        return rank_hypotheses(self.finished, self.cut, self.options.num_best)
+        return name_cut(rank_hypotheses(self.finished, self.cut, self.options.num_best), self.lost)
+
+
+class Lost(NamedTuple):
+    """The best score of hypotheses when they were cut, and by which option."""
+
+    score: float = -math.inf
+    cut: Cut = "max_rounds"
+
+
+def name_cut(found: list[Hypothesis], lost: Lost) -> list[Hypothesis]:
+    """Name the option that cut a hypothesis which was better than the best that ended: it may have decided."""
+    best, *others = found
+    return [best._replace(cut=lost.cut), *others] if best.ended and lost.score > best.score else found
 
 
 def rank_hypotheses(finished: list[Hypothesis], cut: list[Hypothesis], num_best: int) -> list[Hypothesis]:
@@ -114,7 +132,7 @@ def rank_hypotheses(finished: list[Hypothesis], cut: list[Hypothesis], num_best:
         return finished or cut
     distinct = {tuple(one.ids): one for one in sorted(cut)}.values()  # two loops may be cut to the same
     found = sorted(finished, reverse=True) + sorted(distinct, reverse=True)
-    return found[:num_best] or [Hypothesis(-math.inf, [], [], "length")]
+    return found[:num_best] or [Hypothesis(-math.inf, [], [], ended=False, cut="max_length")]
 
 
 @final
@@ -193,7 +211,10 @@ def _cut_loops(beam: _Beam) -> _Beam:
     looping_BN = beam.constraints.in_loop(beam.ids_BNT.flatten(0, 1)).view(beam.score_BN.shape)
     if not looping_BN.any():
         return beam
-    _cut_off(beam, *(looping_BN & beam.score_BN.isfinite()).nonzero(as_tuple=True))
+    row, hypothesis = (looping_BN & beam.score_BN.isfinite()).nonzero(as_tuple=True)
+    for index, score in zip(row.tolist(), beam.score_BN[row, hypothesis].tolist(), strict=True):
+        beam.sentences[index].lose(score, beam.ids_BNT.shape[2] - 1, "max_rounds")
+    _cut_off(beam, row, hypothesis)
     score_BN = beam.score_BN.masked_fill(looping_BN, -torch.inf)
     return _Beam(beam.state, beam.constraints, beam.sentences, score_BN, beam.ids_BNT, beam.log_probability_BNT)
 
@@ -210,6 +231,9 @@ def _drop_done(beam: _Beam, parent_BN: Tensor) -> _Beam:
     length = beam.ids_BNT.shape[2] - 1
     best_live = beam.score_BN.amax(1).tolist()
     done = [s.is_done(live, length) for s, live in zip(beam.sentences, best_live, strict=True)]
+    for sentence, live in zip(beam.sentences, best_live, strict=True):
+        if length >= sentence.limit:
+            sentence.lose(live, length, sentence.options.name_limit(sentence.limit))
     done_B = torch.tensor(done, device=device)
     needs_more_B = torch.tensor([s.needs_more for s in beam.sentences], device=device)
     _cut_off(beam, *((done_B & needs_more_B)[:, None] & beam.score_BN.isfinite()).nonzero(as_tuple=True))

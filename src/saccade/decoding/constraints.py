@@ -65,14 +65,15 @@ class Constraints:
         return looping_N
 
     def cut(self, sentence: int, ids: Sequence[int]) -> tuple[int, Cut]:
-        """Count the ids to keep of an output that didn't end, and say why: if it ends in a loop, that is cut.
+        """Count the ids to keep of an output that didn't end, and say what cut it: if it ends in a loop, that is cut.
 
         Below its limit it is cut without a loop of its own where loops took all other places of the beam.
         """
         kept = before_loop(ids, self.options.max_rounds)
         if kept < len(ids) and (len(ids) >= LONGEST_LOOP or bool(self.guarded_B[sentence])):
-            return kept, "loop"
-        return len(ids), "length" if len(ids) >= self.limit_B[sentence] else "loop"
+            return kept, "max_rounds"
+        limit = int(self.limit_B[sentence])
+        return len(ids), self.options.name_limit(limit) if len(ids) >= limit else "max_rounds"
 
 
 def constrain(

@@ -11,20 +11,20 @@ from saccade.errors import UserError
 MOST_PENALTY = 100  # more is beyond what floats hold
 
 
-Cut = Literal["length", "loop"]  # why an output has no end: it reached its greatest length, or went in circles
+Cut = Literal["max_length", "max_length_factor", "max_rounds"]  # the option that cut an output
 
 
 class Hypothesis(NamedTuple):
-    """An output: its score, its ids without </s>, and the log-probability of each, </s> included if it `ended`."""
+    """An output: its score, its ids without </s>, and the log-probability of each, </s> included if it `ended`.
+
+    `cut` names the option that cut it; of one that ended, the option that cut another one which was better so far.
+    """
 
     score: float
     ids: list[int]
     log_probabilities: list[float]
+    ended: bool = True
     cut: Cut | None = None
-
-    @property
-    def ended(self) -> bool:
-        return self.cut is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +72,17 @@ class DecodingOptions:
             return limits
         return [max(limit, len(prefix) + 1) for limit, prefix in zip(limits, prefixes, strict=True)]
 
+    def name_limit(self, limit: int) -> Cut:
+        """Return the option that sets this limit."""
+        return "max_length" if limit >= self.max_length else "max_length_factor"
+
     def normalised(self, log_probability: float, length: int) -> float:
         """log p / ((5 + length) / 6)^alpha, which hypotheses are ranked by (Wu 2016, equation 14)."""
         return log_probability / ((5 + length) / 6) ** self.length_penalty
 
     def hypothesis(self, ids: list[int], log_probabilities: list[float], cut: Cut | None = None) -> Hypothesis:
         score = self.normalised(sum(log_probabilities), len(log_probabilities))
-        return Hypothesis(score, ids, log_probabilities, cut)
+        return Hypothesis(score, ids, log_probabilities, cut is None, cut)
 
 
 def check_at_least(options: object, **least: float) -> None:

@@ -153,6 +153,7 @@ def _prepare(config: Any, folder: Path, console: Console, team: Team) -> tuple[A
     options = devices.training_options(job.config or config, job.network, team)
     options = replace(options, capture=job.is_steady and not _is_sharded(config, team))
     config = job.config or config
+    config = config.model_copy(update={"training": config.training.settle_steps()})
     if config.training.precision == "float8":
         train_in_float8(shards.transformer_blocks(job.network))
     else:

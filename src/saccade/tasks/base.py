@@ -154,7 +154,6 @@ class Traits(NamedTuple):
     answers: str = "line"  # how the page shows an answer: "text", "label", "spans", "path", or as one line
     texts: str | None = None  # where answers are texts: sentences (a server splits texts), documents, anything, or auto
     max_pieces: int | None = None  # the rest of a longer text is cut
-    max_length: int | None = None  # where it writes: the most tokens of an output, whatever the source
 
 
 class Predictor(Protocol):

@@ -5,39 +5,48 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Literal, NamedTuple, final
 
+from saccade.decoding import Cut
 from saccade.tasks.base import Evaluation
 
-REASONS = {  # settings of the section `decoding`, and what one or several outputs did that they cut
-    "max_length": ("reached its greatest length", "reached their greatest length"),
-    "max_length_factor": ("reached its greatest length", "reached their greatest length"),
-    "max_rounds": ("was cut where it went in circles", "were cut where they went in circles"),
-}
+Kind = Literal["length", "loop"]  # why an output was cut
+
+
+class Setting(NamedTuple):
+    """A setting of the section `decoding` that cuts outputs: why, and what is said of one and of several."""
+
+    kind: Kind
+    one: str
+    several: str
+
+
+BY_LENGTH = Setting("length", "reached its greatest length", "reached their greatest length")
+BY_LOOP = Setting("loop", "was cut where it went in circles", "were cut where they went in circles")
+SETTINGS: dict[Cut, Setting] = {"max_length": BY_LENGTH, "max_length_factor": BY_LENGTH, "max_rounds": BY_LOOP}
+
+
+def tell_kind(setting: Cut | None) -> Kind | None:
+    """Return why an output was cut, for people and programs; None: it was not."""
+    return None if setting is None else SETTINGS[setting].kind
 
 
 @final
 @dataclass
 class CutCounts:
-    """The number of outputs, and how many of them each setting cut; `max_length` is the setting's value."""
+    """The number of outputs, and how many of them each setting cut."""
 
-    max_length: int
     num_outputs: int = 0
     by_setting: Counter[str] = field(default_factory=Counter)
 
     def watch(self, outputs: Iterable[Any]) -> Iterator[Any]:
-        """Pass outputs on, and count them; each with the next best ones."""
+        """Pass outputs on, and count them, each with the next best ones; results that aren't written are never cut."""
         for best in outputs:
-            for one in (best, *best.others):
+            for one in (best, *getattr(best, "others", ())):
                 self.num_outputs += 1
-                if one.cut is not None:
-                    self.by_setting[self._setting(one)] += 1
+                if (setting := getattr(one, "cut_by", None)) is not None:
+                    self.by_setting[setting] += 1
             yield best
-
-    def _setting(self, output: Any) -> str:
-        if output.cut == "loop":
-            return "max_rounds"
-        return "max_length" if len(output.log_probabilities) >= self.max_length else "max_length_factor"
 
     def describe(self) -> list[str]:
         return describe_cuts(self.by_setting, self.num_outputs)
@@ -54,8 +63,10 @@ class CutCounts:
 
 def describe_cuts(by_setting: Mapping[str, float], num_outputs: float) -> list[str]:
     """Return a line for each setting that cut outputs."""
-    counts = {name: by_setting[name] for name in REASONS if by_setting.get(name)}
     all_of_them = f"{num_outputs:,.0f} output{'' if num_outputs == 1 else 's'}"
-    return [
-        f"{count:,.0f} of {all_of_them} {REASONS[name][count != 1]}: decoding.{name}" for name, count in counts.items()
-    ]
+    lines = []
+    for name, setting in SETTINGS.items():
+        if count := by_setting.get(name):
+            did = setting.one if count == 1 else setting.several
+            lines.append(f"{count:,.0f} of {all_of_them} {did}: decoding.{name}")
+    return lines

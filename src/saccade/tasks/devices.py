@@ -30,7 +30,7 @@ def device_for(config: RunSection) -> torch.device:
 
 def training_options(config: RunSection, network: nn.Module, team: Team = ALONE) -> TrainingOptions:
     """How to train this network, and where; of several processes each has its own accelerator."""
-    section, place = config.training, device_for(config)
+    section, place = config.training.settle_steps(), device_for(config)
     place = team.device if place.type == team.device.type else place
     if team.size > 1 and section.accumulate % team.size:
         wanted = f"training.accumulate: {section.accumulate} given for {team.size} processes"

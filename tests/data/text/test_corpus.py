@@ -164,3 +164,18 @@ def test_a_file_with_both_sides_has_no_target(tmp_path: Path) -> None:
         (tmp_path / name).write_text("one\tun\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"a.tsv: it holds both sides, so there must be no target"):
         list(Corpus(str(tmp_path / "a.tsv"), str(tmp_path / "b.fr")).pairs())
+
+
+def test_a_header_is_no_pair(tmp_path: Path) -> None:
+    for name, text in (("a.tsv", "English\tfrench\na b\tb a\n"), ("a.csv", "question,answer\na,b\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        with pytest.raises(UserError, match=rf"{name}:1: '.*' and '.*' look like a header, .* names in data.columns"):
+            list(Corpus(str(tmp_path / name)).pairs())
+    for side, word in (("x", "source"), ("y", "target")):
+        (tmp_path / side).write_text(f"{word}\na\n", encoding="utf-8")
+    with pytest.raises(
+        UserError, match=r"x:1: 'source' and 'target' look like a header.* remove the line from both files"
+    ):
+        list(Corpus(str(tmp_path / "x"), str(tmp_path / "y")).pairs())
+    (tmp_path / "b.tsv").write_text("english\tanglais\nsource\tsource\n", encoding="utf-8")
+    assert len(list(Corpus(str(tmp_path / "b.tsv")).pairs())) == 2

@@ -29,18 +29,18 @@ LAGGING = SETTINGS["cuda"]._replace(first_steps=4)
 
 
 class Endless(nn.Module):
-    """A model that never ends."""
+    """A model that never ends, or seldom, with `less` for </s>."""
 
     max_places = None
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, less: float = torch.inf) -> None:
         super().__init__()
         self.start, self.advance, self.slots = model.start, model.advance, model.slots
-        self._logits = model.logits
+        self._logits, self._less = model.logits, less
 
     def logits(self, vectors: Tensor) -> Tensor:
         logits = self._logits(vectors)
-        logits[..., END] = -torch.inf
+        logits[..., END] -= self._less
         return logits
 
 
@@ -154,6 +154,17 @@ def test_loops_are_cut_alike(width: int) -> None:
     looping = torch.tensor([4, 5] * 12)  # a source that loops may be answered in kind, for a while
     found = compare(model, [torch.tensor([4, 6, 8]), torch.tensor([9, 5]), looping], options)
     assert all(not one.ended and len(one.ids) < 700 for best in found for one in best)
+
+
+@pytest.mark.parametrize(
+    ("options", "cut"),
+    [({"max_rounds": 0}, "max_length_factor"), ({"max_rounds": 2, "max_length_factor": 20.0}, "max_rounds")],
+)
+def test_outputs_that_ended_name_what_cut_better_ones_alike(options: dict[str, Any], cut: str) -> None:
+    torch.manual_seed(6)
+    model = Endless(small_model(), less=2.0)
+    found = compare(model, random_sources(12), BeamOptions(width=3, **options), pace=LAGGING)
+    assert cut in {best[0].cut for best in found if best[0].ended}
 
 
 def test_long_outputs_get_fewer_slots() -> None:

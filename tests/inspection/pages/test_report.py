@@ -127,6 +127,19 @@ def test_the_curves_hold_the_values_that_were_logged(tmp_path: Path) -> None:
     assert "BLEU from 31.5 to 29, best 31.5 at step 30" in str(charts[1]["aria-label"])
 
 
+def test_figures_of_a_kind_of_spans_keep_its_name(tmp_path: Path) -> None:
+    page = written(tmp_path, scores={"test": {"f1": 90.0, "f1_LOC": 80.0}})
+    assert "test F1 test F1 of LOC" in page.text("th")
+
+
+def test_only_the_score_that_chose_the_model_has_its_best_marked(tmp_path: Path) -> None:
+    rows = [{"step": 5, "valid_chrf": 80.0, "valid_bleu": 31.0, "score": 31.0}, {"step": 9, "valid_chrf": 81.0}]
+    (chart,) = written(tmp_path, log=rows).all("svg", _class="chart")
+    assert "chrF from 80 to 81; BLEU from 31 to 31, best 31 at step 5" in str(chart["aria-label"])
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert re.findall(r"<title>(.*?: best.*?)</title>", page) == ["BLEU: best 31 at 5"]
+
+
 def test_perplexity_alone_gives_the_validation_loss(tmp_path: Path) -> None:
     (chart,) = written(tmp_path, log=[{"step": 5, "valid_perplexity": 1.0}]).all("svg", _class="chart")
     assert "validation from 0 to 0" in str(chart["aria-label"])
@@ -248,12 +261,13 @@ def test_a_failed_write_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.
 
 def test_it_counts_parameters_and_the_examples_of_each_set(tmp_path: Path) -> None:
     sets = [
-        {"name": "train", "num_used": 1200, "left_out": {"blank": 3, "too long": 12}},
+        {"name": "data.train", "num_used": 1200, "left_out": {"blank": 3, "too long": 12}},
         {"name": "valid", "num_used": 7, "left_out": {}},
     ]
     page = written(tmp_path, parameters=1234567, data=sets)
     assert "1,234,567" in page.text("dd")
     assert "1,200 3 blank, 12 too long 7 none" in page.text("td")
+    assert "train valid" in page.text("th")
 
 
 def test_it_has_the_colours_of_the_page(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_several_labels_are_learned_and_loaded_again(tmp_path: Path) -> None:
     (found,) = model.predict(["the goal star"])
     assert sorted(found.labels) == ["sky", "sport"]
     part = examine(config, model)
-    assert "data.train" in (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "Examples of each set" in (tmp_path / "run" / "report.html").read_text("utf-8")
     assert part.scores["micro_f1"] > 90
     assert part.sections[0][0] == "Labels"
 

@@ -112,3 +112,24 @@ def test_each_side_has_its_length_and_either_may_be_cut(tmp_path: Path) -> None:
 def test_what_is_no_length_is_refused(data: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         config_of(tmp_path, PAIRS, PAIRS, **data)
+
+
+def unknown(config: Any, folder: Path) -> list[str]:
+    console = Console(file=io.StringIO(), width=300, record=True)
+    train.train(config, folder / "run", console)
+    lines = console.export_text(styles=True).splitlines()
+    return [line.replace("\x1b[33m", "!").replace("\x1b[0m", "") for line in lines if "<unk>" in line]
+
+
+def test_the_share_of_unknown_words_is_said_for_each_side(tmp_path: Path) -> None:
+    config = config_of(tmp_path, PAIRS, ["red blue\tgreen pink", *PAIRS[:3]])
+    remedy = "raise tokenizer.vocabulary_size, or take tokenizer.kind: unigram, which spells all words"
+    expected = f"!<unk> among the words of the targets: 0.0% to train on, 12% in data.valid; {remedy}"
+    assert unknown(config, tmp_path) == [expected]
+
+
+def test_few_unknown_words_are_no_warning_and_none_are_not_said(tmp_path: Path) -> None:
+    config = config_of(tmp_path, PAIRS, [*PAIRS * 5, "red blue\tred pink"])
+    assert unknown(config, tmp_path) == ["<unk> among the words of the targets: 0.0% to train on, 0.4% in data.valid"]
+    (tmp_path / "other").mkdir()
+    assert unknown(config_of(tmp_path / "other", PAIRS, PAIRS), tmp_path / "other") == []

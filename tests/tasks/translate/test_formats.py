@@ -45,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shown(place: Path, command: str, *arguments: str) -> str:
     done = RUNNER.invoke(app, [command, str(place / "run"), *arguments])
     assert done.exit_code == 0, done.exception
-    return done.output
+    return done.stdout
 
 
 def test_sources_are_predicted_and_evaluated_whatever_file_they_stand_in(place: Path) -> None:

@@ -79,7 +79,10 @@ def test_every_model_hears(model: dict[str, Any], subsampling: str, tmp_path: Pa
     assert found.text == " ".join(found.pieces)
     row = json.loads((folder / "log.jsonl").read_text("utf-8").splitlines()[-1])
     assert row["score"] == -row["valid_wer"] <= 0
-    assert "Where it looked" in (folder / "report.html").read_text("utf-8")
+    page = (folder / "report.html").read_text("utf-8")
+    assert (
+        page.index("Where it looked") < page.index("Worst outputs") < page.index("said: ", page.index("Worst outputs"))
+    )
 
 
 def test_batch_mates_change_nothing_and_weights_come_with_seconds(place: Path) -> None:
@@ -147,7 +150,9 @@ def test_the_command_line_predicts_evaluates_and_draws(place: Path, tmp_path: Pa
 def test_without_attention_nothing_is_aligned(place: Path) -> None:
     folder = trained(place, {**RNN, "attention": "none"}, name="plain")
     assert "monotonic" not in load_run(folder).evaluate([place / "valid.tsv"]).scores
-    assert "Where it looked" not in (folder / "report.html").read_text("utf-8")
+    page = (folder / "report.html").read_text("utf-8")
+    assert "Where it looked" not in page
+    assert "The outputs that share least" in page  # without attention, as words alone
 
 
 def test_an_ensemble_of_equals_is_the_run_and_frames_must_agree(place: Path) -> None:
@@ -274,4 +279,4 @@ def test_sound_has_its_own_defaults(tmp_path: Path) -> None:
     found = config_file.check_config(given, "test")
     assert (found.data.max_length.source, found.tokenizer.shared, found.features.num_mels) == (3000, False, 80)
     text = config_file.check_config({"data": given["data"]}, "test")
-    assert (text.data.max_length.source, text.tokenizer.shared, text.features) == (256, True, None)
+    assert (text.data.max_length.source, text.tokenizer.shared, text.features) == (256, "auto", None)

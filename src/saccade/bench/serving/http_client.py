@@ -36,8 +36,17 @@ class Reply(NamedTuple):
 @contextmanager
 def start_server(*arguments: str, log: Path) -> Iterator[RunningServer]:
     """Run `saccade serve` with these arguments on a free port until the block ends."""
-    command = [sys.executable, "-c", "from saccade.cli import main; main()", "serve", *arguments, "--port", "0"]
-    with log.open("wb") as errors, subprocess.Popen(command, stderr=errors) as process:
+    command = [
+        sys.executable,
+        "-c",
+        "from saccade.cli import main; main()",
+        "serve",
+        "--drain-wait",
+        "0",
+        "--port",
+        "0",
+    ]
+    with log.open("wb") as errors, subprocess.Popen([*command, *arguments], stderr=errors) as process:
         try:
             yield RunningServer(*_address(log, process), process)
         finally:

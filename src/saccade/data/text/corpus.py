@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, final
 
 from saccade.data.held_out import hash_key
+from saccade.data.text import languages
 from saccade.data.text.tables import Column, Row, count_columns, file_kind, has_columns, read_rows
 from saccade.errors import UserError
 
@@ -31,11 +32,24 @@ OTHER_KINDS = {  # how files begin that are no text
 NESTED = "translation"  # a key whose object has the texts by language
 
 
+HEADERS = {
+    *("source", "src", "input", "question", "query", "prompt", "text", "sentence", "document", "article", "body"),
+    *("target", "tgt", "trg", "output", "answer", "response", "label", "translation", "summary", "headline", "subject"),
+    *(name.casefold() for name in languages.NAMES.values()),
+}  # names that both columns of a file of pairs may have in a first line
+
+
 class Pair(NamedTuple):
     """A source text and its target, cleaned."""
 
     source: str
     target: str
+
+
+def is_header(first: Pair) -> bool:
+    """Tell whether a first pair is the names of its columns."""
+    names = {side.casefold() for side in first}
+    return len(names) == 2 and names <= HEADERS
 
 
 @final
@@ -112,6 +126,10 @@ class Corpus:
         first = next(found, None)
         if first is None:
             raise UserError(f"{_names(self.sides()[0])}: it is empty; there must be at least one line")
+        if is_header(first) and file_kind(self.sides()[0][0]) != ".jsonl":
+            said = f"{first.source!r} and {first.target!r} look like a header, not like a pair"
+            hint = ", or give its names in data.columns" if self.target is None else " from both files"
+            raise UserError(f"{self.place(0, 0)}: {said}; remove the line{hint}")
         yield from filter(self.part, itertools.chain([first], found)) if self.part else itertools.chain([first], found)
 
     def files(self) -> list[Path]:

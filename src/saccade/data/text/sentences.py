@@ -25,6 +25,9 @@ BOUNDARY = re.compile(  # each run is tried only from its start, so that the tim
     rf"|(?P<end>(?<!{END}){END}++)(?P<closing>{CLOSING}*+)(?P<space>\s++)"
     r"|(?<![^\S\n])[^\S\n]*+\n\s*+"  # the end of a line ends a sentence
 )
+UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]"
+)  # scripts
 CUTS = (r"[;:,，、；：]\s*", r"\s+", r"")  # where to cut a sentence that is too long, best first
 
 
@@ -34,6 +37,11 @@ class SentenceSpan(NamedTuple):
     before: str
     text: str
     after: str
+
+
+def count_words(text: str) -> int:
+    """Count words; in scripts without spaces each letter is one."""
+    return max(len(text.split()), len(UNSPACED.findall(text)))
 
 
 def split(text: str, max_bytes: int = MAX_BYTES) -> list[SentenceSpan]:

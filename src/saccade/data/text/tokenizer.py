@@ -88,7 +88,8 @@ class SentencePiece:
         self._ours = {theirs: ours for ours, theirs in enumerate(self._theirs)}
 
     @classmethod
-    def train(cls, kind: str, texts: Iterable[str], size: int, *, seed: int, field: str = "tokenizer") -> SentencePiece:
+    def train(cls, kind: str, texts: Sequence[str], size: int, *, seed: int, field: str = "tokenizer") -> SentencePiece:
+        """Learn pieces: `size` of them, or all that the text has."""
         import sentencepiece
 
         sentencepiece.set_random_generator_seed(seed)
@@ -111,6 +112,8 @@ class SentencePiece:
                 minloglevel=2,
             )
         except RuntimeError as error:
+            if most := re.search(r"value <= (\d+)", str(error)):  # the text has no more pieces
+                return cls.train(kind, texts, int(most[1]), seed=seed, field=field)
             raise UserError(f"{field}.vocabulary_size: {size:,} given; {_reason(str(error))}") from None
         return cls(written.getvalue())
 
@@ -276,8 +279,6 @@ def tokenizer_file_name(kind: str, stem: str) -> str:
 
 def _reason(error: str) -> str:
     """Return SentencePiece's error, in our words where we know it."""
-    if most := re.search(r"value <= (\d+)", error):
-        return f"allowed: {int(most[1]):,} or fewer, as this text has no more pieces"
     if least := re.search(r"required_chars\. \d+ vs (\d+)", error):
         return f"allowed: {int(least[1]):,} or more, one for each byte and common character"
     return error.replace("\n", " ").rsplit("] ", 1)[-1]

@@ -33,6 +33,7 @@ class BeamState(DecodingState):
         self.ended_BM3 = torch.zeros(batch, options.num_best, 3, dtype=torch.float64, device=device)
         self.num_cut_B = self._zeros(batch)
         self.cut_BX2 = self._zeros(batch, 2 * width + 1, 2)  # the last is for those that aren't cut
+        self.lost_B2 = torch.full((batch, 2), -torch.inf, dtype=torch.float64, device=device)  # by a loop, by the limit
         shares = [options.normalised(1.0, length) for length in range(size.steps)]
         self.share_C = torch.tensor(shares, dtype=torch.float64, device=device)
         self.last_share_B = torch.zeros(batch, dtype=torch.float64, device=device)  # at the limit
@@ -54,6 +55,7 @@ class BeamState(DecodingState):
         self.row_BNC[index_E] = self._own_N[:, None].expand(-1, self.size.steps)
         self.worth_BM.index_fill_(0, index_E, -torch.inf)
         self.num_cut_B.index_fill_(0, index_E, 0)
+        self.lost_B2.index_fill_(0, index_E, -torch.inf)
         self.last_share_B[index_E] = ((constraints.limit_B.double() + 5) / 6) ** -self.options.length_penalty
         self.slots.renew()
 
@@ -87,6 +89,7 @@ class BeamState(DecodingState):
 
     def columns(self, num_steps: int) -> dict[str, Tensor]:
         own = {"worth": self.worth_BM, "ended": self.ended_BM3, "num_cut": self.num_cut_B, "cut": self.cut_BX2}
+        own["lost"] = self.lost_B2
         return {**super().columns(num_steps), "back": self.back_BNC[..., :num_steps], **own}
 
     def _collect_ended(self, score_BN: Tensor, parent_BN: Tensor, ends_BN: Tensor) -> None:
@@ -114,10 +117,14 @@ class BeamState(DecodingState):
         exists_BN = self.score_BN.isfinite()
         looping_BN = self.loops.detect(self.place_B, self.guarded_B)
         cut_BN = looping_BN & exists_BN
+        looped_B = self.score_BN.masked_fill(~cut_BN, -torch.inf).amax(1).double() * self.share_C[self.place_B]
         self.score_BN.masked_fill_(looping_BN, -torch.inf)
         best_B = self.score_BN.amax(1)
         worst_B = self.worth_BM[:, -1]
         hope_B = best_B.double() * self.last_share_B
+        reached_B = self.live_B & (self.place_B >= self.limit_B)
+        self.lost_B2[:, 0].copy_(torch.maximum(self.lost_B2[:, 0], looped_B))
+        self.lost_B2[:, 1].copy_(hope_B.where(reached_B, self.lost_B2[:, 1]))
         done_B = (self.place_B >= self.limit_B) | best_B.isneginf() | (self.num_cut_B + cut_BN.sum(1) >= width)
         done_B |= worst_B.isfinite() & (worst_B >= hope_B)
         cut_BN |= (self.live_B & done_B & ~worst_B.isfinite())[:, None] & self.score_BN.isfinite()
@@ -129,5 +136,5 @@ class BeamState(DecodingState):
 
     def _tensors(self) -> list[Tensor]:
         rows = [self.score_BN, self.back_BNC, self.row_BNC]
-        kept = [self.last_share_B, self.worth_BM, self.ended_BM3, self.num_cut_B, self.cut_BX2]
+        kept = [self.last_share_B, self.worth_BM, self.ended_BM3, self.num_cut_B, self.cut_BX2, self.lost_B2]
         return [*super()._tensors(), *rows, *kept]

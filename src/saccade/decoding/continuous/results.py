@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.text.tokenizer import END
-from saccade.decoding.beam import BeamOptions, rank_hypotheses
+from saccade.decoding.beam import BeamOptions, Lost, name_cut, rank_hypotheses
 from saccade.decoding.constraints import LONGEST_BLOCK, LONGEST_LOOP, SHORTEST_LOOP, before_loop
 from saccade.decoding.options import Cut, Hypothesis
 
 Columns = dict[str, Tensor]  # on the host; the first axis is the sentence's
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-CUTS: tuple[Cut | None, ...] = (None, "length", "loop")  # as numbers in arrays
+CUTS: tuple[Cut | None, ...] = (None, "max_length", "max_length_factor", "max_rounds")  # as numbers in arrays
 TAIL = 8  # ids; an output whose last ones are not those some block before doesn't end in a loop
 
 
@@ -29,7 +29,7 @@ def collect_greedy(
     ended_B = token_BC[np.arange(len(place_B)), place_B] == END
     written = _Hypotheses(token_BC[:, 1:], log_p_BC[:, 1:], place_B)
     shorter = written.without_loops(options, guarded_B)
-    cut_B = np.where(ended_B, 0, written.find_cuts(shorter, limit_B))
+    cut_B = np.where(ended_B, 0, written.find_cuts(shorter, limit_B, options))
     length_B = np.where(ended_B, place_B, shorter.length_N)
     return [[one] for one in written._replace(length_N=length_B).hypotheses(options, cut_B)]
 
@@ -52,13 +52,18 @@ def collect_beam(columns: Columns, options: BeamOptions, limit_B: Integers, guar
     if len(at_N):
         written = _trace_back(columns, at_N, *cut_BX2[at_N, rank_N].T)
         shorter = written.without_loops(options, guarded_B[at_N])
-        cut_N = written.find_cuts(shorter, limit_B[at_N])
+        cut_N = written.find_cuts(shorter, limit_B[at_N], options)
         may_N = _may_be_best(shorter, at_N, rank_N, num_wanted_B, options)
         may_N |= np.isin(at_N, at_N[shorter.length_N < written.length_N])  # two loops may be cut to the same output
         at_N, shorter = at_N[may_N], shorter.select(may_N)
         for at, one in zip(at_N.tolist(), shorter.hypotheses(options, cut_N[may_N]), strict=True):
             cut.setdefault(at, []).append(one)
-    return [rank_hypotheses(finished.get(at, []), cut.get(at, []), options.num_best) for at in range(len(guarded_B))]
+    found = [rank_hypotheses(finished.get(at, []), cut.get(at, []), options.num_best) for at in range(len(guarded_B))]
+    loop_B, length_B = columns["lost"].numpy().T
+    for at in np.nonzero(np.maximum(loop_B, length_B) > -np.inf)[0].tolist():
+        by_length = Lost(float(length_B[at]), options.name_limit(int(limit_B[at])))
+        found[at] = name_cut(found[at], max(Lost(float(loop_B[at]), "max_rounds"), by_length))
+    return found
 
 
 class _Hypotheses(NamedTuple):
@@ -90,10 +95,11 @@ class _Hypotheses(NamedTuple):
             length_N[row] = before_loop(self.id_NT[row, : length_N[row]].tolist(), options.max_rounds)
         return self._replace(length_N=length_N)
 
-    def find_cuts(self, shorter: _Hypotheses, limit_N: Integers) -> Integers:
-        """Say why outputs were cut, as numbers of CUTS: as `Constraints.cut`. `shorter` are the same without loops."""
+    def find_cuts(self, shorter: _Hypotheses, limit_N: Integers, options: BeamOptions) -> Integers:
+        """Say what cut outputs, as numbers of CUTS: as `Constraints.cut`. `shorter` are the same without loops."""
         is_loop_N = (shorter.length_N < self.length_N) | (self.length_N < limit_N)
-        return np.where(is_loop_N, CUTS.index("loop"), CUTS.index("length"))
+        by_length_N = np.where(limit_N >= options.max_length, CUTS.index("max_length"), CUTS.index("max_length_factor"))
+        return np.where(is_loop_N, CUTS.index("max_rounds"), by_length_N)
 
     def scores(self, options: BeamOptions) -> NDArray[np.float64]:
         """Return the scores, nearly: the order of this sum is not that of `hypotheses`."""

@@ -99,13 +99,20 @@ def _best(log: Log) -> list[tuple[str, str, str]]:
     if not judged:
         return []
     row = max(judged, key=lambda row: (row["score"], -(row.get("valid_loss") or 0.0)))
-    name = next((key for key in row if key.startswith("valid_") and abs(row["score"]) == row[key]), "score")
+    name = _find_judge(row)
     return [(f"best {name_of(name)} in validation", f"{row[name]:.2f}", f"step {row['step']:,}")]
+
+
+def _find_judge(row: Mapping[str, Any]) -> str:
+    """Return the name of the figure that a validation was judged by; the score is that figure, or its negative."""
+    return next((key for key in row if key.startswith("valid_") and abs(row["score"]) == row[key]), "score")
 
 
 def name_of(key: str) -> str:
     """Return a figure's name as people write it."""
     plain = key.removeprefix("valid_").removeprefix("num_")
+    if plain.startswith("f1_"):  # of a kind of spans, which keeps its own spelling
+        return f"F1 of {plain[3:]}"
     return NAMES.get(plain, plain.replace("_", " "))
 
 
@@ -118,8 +125,11 @@ def _unit(log: Log) -> str:
 def _draw_charts(log: Log) -> Markup:
     loss = Line("training", _points(log, "loss"), is_noisy=True)
     judged = [key for key in dict.fromkeys(key for row in log for key in row) if key.startswith("valid_")]
+    judge = next((_find_judge(row) for row in log if _is_number(row.get("score"))), None)
     scores = [
-        Line(name_of(key), _points(log, key), best="min" if key in LOWER_IS_BETTER else "max")
+        Line(
+            name_of(key), _points(log, key), best=("min" if key in LOWER_IS_BETTER else "max") if key == judge else None
+        )
         for key in judged
         if key not in OTHER_SCALES
     ]
@@ -211,7 +221,7 @@ def _render_data(data: Sequence[Mapping[str, Any]]) -> Markup:
     def reasons(left_out: Mapping[str, int]) -> str:
         return ", ".join(f"{count:,} {reason}" for reason, count in left_out.items()) or "none"
 
-    rows = [(one["name"], f"{one['num_used']:,}", reasons(one["left_out"])) for one in data]
+    rows = [(one["name"].removeprefix("data."), f"{one['num_used']:,}", reasons(one["left_out"])) for one in data]
     return render_table("Examples of each set", ["Set", "Used", "Left out"], rows, template="named_rows.html")
 
 

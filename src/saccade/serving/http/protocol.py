@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from saccade.serving.http.responses import encode_json
 from saccade.serving.shares import FairShare
@@ -17,6 +20,7 @@ MAX_HEAD = 1 << 16  # bytes of request line and headers
 MAX_HEAD_SECONDS = 15.0  # from the connection, or from a request's first byte
 MAX_UNREAD = 128 << 20  # bytes of answers that wait to be read
 PROBE_SECONDS = 0.5
+NO_LINGER = struct.pack("ii", 1, 0)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -78,7 +82,7 @@ class Connections:
                 total -= size
                 by_address[one.address] -= size
                 self._on_close("unread")
-                one.transport.abort()
+                one.reset()
 
 
 @final
@@ -93,6 +97,7 @@ class Protocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._probe_timer: asyncio.TimerHandle | None = None
         self._unread, self._unread_since = 0, 0.0
+        self._cycle: RequestResponseCycle | None = None  # that is answered
 
     @property
     def address(self) -> str:
@@ -110,6 +115,10 @@ class Protocol(HttpToolsProtocol):
         self._connections.remove(self)
         if self._probe_timer is not None:
             self._probe_timer.cancel()
+        if self._cycle is not None:  # uvicorn tells only the request that came last
+            self._cycle.disconnected = True
+            self._cycle.message_event.set()
+        self.pipeline.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -159,6 +168,15 @@ class Protocol(HttpToolsProtocol):
             self._unread_since = now
         self._unread = size
         return size, self._unread_since
+
+    def reset(self) -> None:
+        """Cut the connection off, and forget what was not read, also in the kernel."""
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        self.transport.abort()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._cycle = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _refuse(self) -> None:
         body = encode_json({"error": "Slowdown: too many connections"})

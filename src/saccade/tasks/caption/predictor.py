@@ -38,7 +38,7 @@ from saccade.inspection.insight import Insight, Map, TextSide, add_end
 from saccade.inspection.record import cross_weights
 from saccade.models.captioner import Captioner
 from saccade.tasks.base import Evaluation, PictureSize, Predictor, Traits, Watch, pass_on, several
-from saccade.tasks.cuts import CutCounts
+from saccade.tasks.cuts import CutCounts, Kind, tell_kind
 
 Given = CaptionSource | NDArray[Any] | Tensor | Path | str
 
@@ -46,8 +46,9 @@ Given = CaptionSource | NDArray[Any] | Tensor | Path | str
 class Caption(NamedTuple):
     """A sentence about a picture: its text and score, its words and the log-probability of each.
 
-    Where it `ended`, the last log-probability is that of </s>; otherwise it was `cut`: "length" where it reached its
-    greatest length, "loop" where it went in circles. `attention` [T, Y, X] is where each word looked, </s> included.
+    Where it `ended`, the last log-probability is that of </s>. `cut` is "length" where it reached its greatest length,
+    and "loop" where it went in circles; of a sentence that ended, another one was better when it was cut so.
+    `attention` [T, Y, X] is where each word looked, </s> included.
     With `num_best`, `others` are the next best sentences, best first.
     """
 
@@ -55,24 +56,24 @@ class Caption(NamedTuple):
     score: float
     words: list[str]
     log_probabilities: list[float]
-    cut: Cut | None = None
+    ended: bool = True
     attention: NDArray[np.float32] | None = None
     name: str = ""
     picture: Pixels | None = None
     others: tuple[Caption, ...] = ()
+    cut_by: Cut | None = None  # the setting of the section `decoding`
 
     @property
-    def ended(self) -> bool:
-        return self.cut is None
+    def cut(self) -> Kind | None:
+        return tell_kind(self.cut_by)
 
     def line(self) -> str:
         """As the command line prints it."""
         return self.text
 
     def plain(self) -> dict[str, Any]:
-        kept = self._replace(attention=None, picture=None)._asdict().items()
-        shown = {name: value for name, value in kept if value is not None and name != "others"}
-        shown["ended"] = self.ended
+        kept = self._replace(attention=None, picture=None, cut_by=None)._asdict() | {"cut": self.cut}
+        shown = {name: value for name, value in kept.items() if value is not None and name != "others"}
         if self.others:
             shown["others"] = [one.plain() for one in self.others]
         return shown if self.attention is None else {**shown, "attention": self.attention.round(4).tolist()}
@@ -121,7 +122,6 @@ class CaptionWriter(Predictor):
             beam=self.options.width,
             picture=None if side is None else PictureSize(3, side, side, side),
             answers="text",
-            max_length=self.options.max_length,
         )
 
     def predict(self, inputs: Iterable[Given], **options: Any) -> list[Caption]:
@@ -190,7 +190,7 @@ class CaptionWriter(Predictor):
     def judge(self, told: CaptionSet, *, watch: Watch = pass_on, **options: Any) -> Evaluation:
         """BLEU-1 to 4 with all captions as references, the share that is one of them; of shapes, where nouns look."""
         seen = (told.item(row) for row in range(len(told)))
-        cuts = CutCounts(choose_options(self.options, options).max_length)
+        cuts = CutCounts()
         found = watch(self.stream(seen, attention=False, **options), len(told))
         outputs = [one.text for one in cuts.watch(found)]
         scores: dict[str, float | int] = dict(score(outputs, told.captions))
@@ -227,7 +227,8 @@ class CaptionWriter(Predictor):
 
     def _caption(self, seen: CaptionSource, found: Hypothesis, weight_TYX: NDArray[np.float32] | None) -> Caption:
         text, words, steps = self.tokenizer.decode(found.ids), self.tokenizer.pieces(found.ids), found.log_probabilities
-        return Caption(text, found.score, words, steps, found.cut, weight_TYX, seen.name, seen.picture)
+        shown = Caption(text, found.score, words, steps, found.ended, weight_TYX, seen.name, seen.picture)
+        return shown._replace(cut_by=found.cut)
 
     def _check(self, seen: list[CaptionSource]) -> None:
         for one in seen:

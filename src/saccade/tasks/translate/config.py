@@ -22,6 +22,7 @@ from saccade.config.base import (
     Section,
     Share,
     TokenizerSection,
+    TokenizerSide,
     one_of,
     tell_part,
 )
@@ -312,7 +313,7 @@ class TranslateConfig(RunSection):
 
     @model_validator(mode="after")
     def _check(self) -> TranslateConfig:
-        if self.model.tied == "three" and not self.tokenizer.shared:
+        if self.model.tied == "three" and self.tokenizer.shared is False:
             raise ValueError("model.tied: 'three' given; it needs one vocabulary (tokenizer.shared: true)")
         most = LOCATIONS * FACTOR if self.features else LOCATIONS
         if self.model.score == "location" and self.data.longest >= most:
@@ -346,9 +347,9 @@ class TranslateConfig(RunSection):
             return
         if self.data.too_long.source == "cut":
             raise ValueError("data.too_long.source: 'cut' given; with input: features sounds are not cut, only dropped")
-        if self.tokenizer.shared:
+        if self.tokenizer.shared is True:
             raise ValueError("tokenizer.shared: true given; with input: features only targets have a vocabulary")
-        if self.tokenizer.source is not None:
+        if self.tokenizer.source != TokenizerSide():
             raise ValueError("tokenizer.source: given; with input: features sources have no vocabulary")
         if isinstance(self.data.valid, HeldOutPart) and len(self.data.corpora) > 1:
             raise ValueError("data.valid: a part of data.train given; with input: features data.train must be one list")

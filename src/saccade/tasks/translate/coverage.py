@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from saccade.data.store import TOO_LONG, SideLimit, Store
-from saccade.data.text.tokenizer import Tokenizer
+from saccade.data.text.tokenizer import UNKNOWN, Tokenizer, Vocabulary
 from saccade.tasks import console as watch
 from saccade.tasks.translate.config import TranslateConfig
 from saccade.tasks.translate.corpora import HeldOut, Tokenizers, training_corpora
@@ -60,6 +60,7 @@ def say(
     remarks = [*remark_on_lengths(config, stores)]
     for held in sets:
         remarks += remark_on_held_out(config.data.limits[0], both[0], held)
+    remarks += remark_on_unknown(both, stores, sets[0])
     for text, is_warning in remarks:
         watch.say(console, text, style="yellow" if is_warning else None)
 
@@ -88,6 +89,24 @@ def remark_on_held_out(limit: SideLimit, tokenizer: Tokenizer, held: HeldOut) ->
         said = f"{percent(count / len(sources))} of its sources ({count:,} of {len(sources):,}) are read"
         is_warning = count > MANY * len(sources)
         yield Remark(f"{held.name}: {said} up to their first {limit.most:,} tokens, as in training", is_warning)
+
+
+def remark_on_unknown(both: Tokenizers, stores: Sequence[Store], valid: HeldOut) -> Iterator[Remark]:
+    """Say how many words or characters of each side are <unk>, where the tokenizer knows such a thing."""
+    for place, (side, tokenizer) in enumerate(zip(SIDES, both, strict=True)):
+        if not isinstance(tokenizer, Vocabulary):
+            continue  # pieces spell every word
+        own = [(store.source, store.target)[place].steps for store in stores]
+        trained = sum(int((ids == UNKNOWN).sum()) for ids in own) / max(1, sum(map(len, own)))
+        held = [index for pair in valid.pairs for index in tokenizer.encode(pair[place])]
+        found = held.count(UNKNOWN) / max(1, len(held))
+        if not trained and not found:
+            continue
+        shares = f"{percent(trained)} to train on, {percent(found)} in {valid.name}"
+        remedy = "raise tokenizer.vocabulary_size, or take tokenizer.kind: unigram, which spells all words"
+        is_many = max(trained, found) > MANY
+        said = f"<unk> among the {tokenizer.kind} of the {side}s: {shares}"
+        yield Remark(f"{said}; {remedy}" if is_many else said, is_warning=is_many)
 
 
 def percent(share: float) -> str:

@@ -78,20 +78,31 @@ class SoundReport(NamedTuple):
     sections: list[tuple[str, str]]
 
 
-def report_sound(translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str]) -> SoundReport:
-    """Word errors by length, and where in the sound some outputs looked."""
+def report_sound(
+    translator: Translator, pairs: Sequence[Pair], outputs: Sequence[str], worst: Sequence[Pair]
+) -> SoundReport:
+    """Word errors by length, and where in the sound some outputs, and the worst, looked."""
     rows = errors_by_length(outputs, [pair.target for pair in pairs])
     cells = [(row.num_words, f"{row.num_pairs:,}", f"{row.wer:.2f}") for row in rows]
     head = ["words said", "sounds", "word error, %"]
     caption = "Word errors by the number of words that were said"
     sections: list[tuple[str, str]] = [("By length", render_table(caption, head, cells))]
     later, ranked = monotonic(translator, pairs), sorted(pairs, key=lambda pair: len(pair.target.split()))
-    if later is None:
-        return SoundReport({}, sections)
     chosen = [ranked[(2 * rank + 1) * len(ranked) // (2 * NUM_DRAWN)] for rank in range(min(NUM_DRAWN, len(ranked)))]
-    drawn = zip(chosen, _looks(translator, chosen) or (), strict=True)
-    sections.append(("Where it looked", "".join(_figure(pair, found) for pair, found in drawn)))
-    return SoundReport({"monotonic": later}, sections)
+    if later is not None:
+        sections.append(("Where it looked", _figures(translator, chosen)))
+    if worst and later is not None:
+        sections.append(("Worst outputs", _figures(translator, worst[:NUM_DRAWN])))
+    elif worst:
+        texts = translator.predict([pair.source for pair in worst])
+        written = [(pair.target, one.text) for pair, one in zip(worst, texts, strict=True)]
+        sections.append(("Worst outputs", render_table("The outputs that share least", ["Said", "Written"], written)))
+    return SoundReport({} if later is None else {"monotonic": later}, sections)
+
+
+def _figures(translator: Translator, pairs: Sequence[Pair]) -> str:
+    drawn = translator.predict([pair.source for pair in pairs], attention=True)
+    return "".join(_figure(pair, found) for pair, found in zip(pairs, drawn, strict=True))
 
 
 def _figure(pair: Pair, found: TranslationResult) -> Markup:

@@ -111,7 +111,6 @@ class Translator(Predictor):
             answers="text",
             texts=self.texts,
             max_pieces=self.max_source_length,
-            max_length=self.options.max_length,
         )
 
     def predict(
@@ -207,7 +206,7 @@ class Translator(Predictor):
         source, target = [*map(str, paths), None][:2]
         pairs = list(self.pairs(Corpus(str(source), target, columns=self.columns)))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        cuts = CutCounts(choose_options(self.options, decoding).max_length)
+        cuts = CutCounts()
         outputs = [found.text for found in cuts.watch(watch(self.stream(sources, **decoding), len(pairs)))]
         found = scores.score_texts(outputs, references, tokenize=judgement.tokenize)
         shown = scores.choose_shown(judgement, references)
@@ -354,9 +353,8 @@ class Translator(Predictor):
         if text.prefix_ids and decoded.startswith(start := self.target.decode(text.prefix_ids)):
             decoded = text.prefix + decoded[len(start) :]
         name = text.text if isinstance(self.source, Sounds) else None
-        return TranslationResult(
-            decoded, found.score, self.target.pieces(found.ids), found.log_probabilities, found.cut, name=name
-        )
+        pieces, steps = self.target.pieces(found.ids), found.log_probabilities
+        return TranslationResult(decoded, found.score, pieces, steps, found.ended, name=name, cut_by=found.cut)
 
     def _with_attention(
         self, text: SourceText, ids: list[int], shown: TranslationResult, head: HeadChoice

@@ -15,6 +15,7 @@ from saccade.data.text.tokenizer import END, SPECIAL
 from saccade.decoding import Cut
 from saccade.errors import UserError
 from saccade.inspection.draw import heatmap, sound
+from saccade.tasks.cuts import Kind, tell_kind
 
 
 class Heard(NamedTuple):
@@ -27,8 +28,8 @@ class Heard(NamedTuple):
 class TranslationResult(NamedTuple):
     """An output: its text, its score, its pieces, and the log-probability of each.
 
-    Where it `ended`, the last log-probability is that of </s>; otherwise it was `cut`: "length" where it reached its
-    greatest length, "loop" where it went in circles.
+    Where it `ended`, the last log-probability is that of </s>. `cut` is "length" where it reached its greatest length,
+    and "loop" where it went in circles; of an output that ended, another one was better when it was cut so.
     With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces, which for sound
     are seconds, and the sound that was `heard`. With `num_best`, `others` are the next best outputs, best first.
     """
@@ -37,24 +38,24 @@ class TranslationResult(NamedTuple):
     score: float
     pieces: list[str]
     log_probabilities: list[float]
-    cut: Cut | None = None
+    ended: bool = True
     attention: Tensor | None = None
     source_pieces: list[str] | None = None
     heard: Heard | None = None
     name: str | None = None  # of the sound
     others: tuple[TranslationResult, ...] = ()
+    cut_by: Cut | None = None  # the setting of the section `decoding`
 
     @property
-    def ended(self) -> bool:
-        return self.cut is None
+    def cut(self) -> Kind | None:
+        return tell_kind(self.cut_by)
 
     def line(self) -> str:
         return self.text
 
     def plain(self) -> dict[str, Any]:
-        kept = self._replace(heard=None, others=())._asdict()
+        kept = self._replace(heard=None, others=(), cut_by=None)._asdict() | {"cut": self.cut}
         shown = {name: value for name, value in kept.items() if value is not None and name != "others"}
-        shown["ended"] = self.ended
         if self.others:
             shown["others"] = [one.plain() for one in self.others]
         if self.attention is not None:

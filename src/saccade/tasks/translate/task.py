@@ -33,7 +33,7 @@ from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
-from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers
+from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers, settle_kinds, settle_sizes
 from saccade.tasks.translate.validation import Sources, Validator
 from saccade.training.precision import compute_dtype
 
@@ -47,8 +47,10 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     if config.features is not None:
         for held in held_out:
             sound.files_of(held.corpora[0], held.pairs)
+    config = settle_kinds(config, console)
     tokenizers, root = prepare_tokenizers(config, folder, console), folder.parent / ".data"
-    config, both = coverage.settle_lengths(config, tokenizers, console), sides(config, tokenizers)
+    config, both = settle_sizes(config, tokenizers), sides(config, tokenizers)
+    config = coverage.settle_lengths(config, tokenizers, console)
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config, stores[: len(config.data.corpora)], held_out, console)
     coverage.say(config, tokenizers, stores[: len(config.data.corpora)], held_out, console)
@@ -192,7 +194,7 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     """The scores of a model on its test set, or on the validation set where there is none."""
     name, pairs = scored_set(config, translator)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    cuts = CutCounts(translator.options.max_length)
+    cuts = CutCounts()
     written = [found.text for found in cuts.watch(translator.predict(sources))]
     tokenize = config.training.bleu_tokenize
     found = score_texts(written, references, tokenize=tokenize)
@@ -207,7 +209,7 @@ def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     shown = choose_shown(translator.judgement, [pair.target for pair in found.pairs])
     scores = {**found.scores.plain(shown), "num_pairs": len(found.pairs), "cut": found.cut}
     if config.features is not None:
-        heard = hearing.report_sound(translator, found.pairs, found.texts)
+        heard = hearing.report_sound(translator, found.pairs, found.texts, worst(found))
         return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)
     has_attention = getattr(config.model, "attention", "") != "none"
     lengths = [(part.label, part.num_pairs, getattr(part.scores, shown[0])) for part in found.by_length]

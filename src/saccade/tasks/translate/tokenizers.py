@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from saccade.config.base import SideName
+from saccade.config.base import SideName, SideTokenizer, TokenizerSection
 from saccade.data.text.tokenizer import (
     MOST_CHARACTERS,
     SentencePiece,
@@ -17,11 +20,70 @@ from saccade.data.text.tokenizer import (
     tokenizer_file_name,
     train_tokenizer,
 )
+from saccade.data.text.tokenizer_choice import REASONS, choose_kinds, choose_size
 from saccade.tasks import console as watch
 from saccade.tasks.translate.config import TranslateConfig
-from saccade.tasks.translate.corpora import QUIET, Tokenizers, training_corpora
+from saccade.tasks.translate.corpora import NUM_TOLD, QUIET, Tokenizers, training_corpora
 
 SIDES: tuple[SideName, ...] = ("source", "target")
+
+
+def settle_kinds(config: TranslateConfig, console: Console) -> TranslateConfig:
+    """Return the config with the kind of each side's tokenizer, told by the first pairs of each corpus."""
+    section = config.tokenizer
+    both = [section.of_side(side) for side in SIDES]
+    if section.shared != "auto" and all(side.kind != "auto" for side in both):
+        return config
+    kinds = _choose_kinds(config, both)
+    shared = section.shared
+    if shared == "auto":
+        shared = config.model.tied == "three" or (kinds[0] == kinds[1] and not section.describes_sides)
+    is_one = shared or kinds[0] == kinds[1]
+    if any(side.kind == "auto" for side in both):
+        source, target = (f"{kind} ({REASONS.get(kind, 'as given')})" for kind in kinds)
+        watch.say(console, f"tokenizer: {source if is_one else f'{source} for sources, {target} for targets'}")
+    first = int(both[1].model is not None and both[1].model == section.model)  # whose model is said for both
+    other = {} if is_one else _of_sides(section, "kind", {SIDES[1 - first]: kinds[1 - first]})
+    return _with_tokenizer(config, {"shared": shared, "kind": kinds[first], **other})
+
+
+def _choose_kinds(config: TranslateConfig, both: list[SideTokenizer]) -> list[str]:
+    """Choose the kinds that are not given."""
+    chosen = ("unigram", "unigram")  # for targets of sounds, and for pieces that are drawn at random
+    if config.features is None and not config.tokenizer.sampling:
+        firsts = (itertools.islice(pairs.pairs(), NUM_TOLD) for pairs in training_corpora(config))
+        pairs = [pair for first in firsts for pair in first if all(pair)]
+        chosen = choose_kinds([pair.source for pair in pairs], [pair.target for pair in pairs])
+    return [_kind_of(side, kind) if side.kind == "auto" else side.kind for side, kind in zip(both, chosen, strict=True)]
+
+
+def _kind_of(side: SideTokenizer, chosen: str) -> str:
+    """Return the kind of a ready tokenizer; of one that is learned, the chosen one."""
+    if side.model is None:
+        return chosen
+    return Vocabulary.load(Path(side.model)).kind if side.model.endswith(".json") else "unigram"
+
+
+def settle_sizes(config: TranslateConfig, both: Tokenizers) -> TranslateConfig:
+    """Return the config with the sizes of the vocabularies that were left to the text."""
+    section = config.tokenizer
+    sizes = {side: one.size for side, one in zip(SIDES, both, strict=True) if _is_open(section.of_side(side))}
+    if section.shared or (len(sizes) == 2 and both[0].size == both[1].size):
+        return _with_tokenizer(config, {"vocabulary_size": sizes["source"]} if sizes else {})
+    return _with_tokenizer(config, _of_sides(section, "vocabulary_size", sizes))
+
+
+def _of_sides(section: TokenizerSection, field: str, values: Mapping[SideName, object]) -> dict[str, Any]:
+    """Return the sections of sides with a value for a field."""
+    return {side: getattr(section, side).model_copy(update={field: value}) for side, value in values.items()}
+
+
+def _is_open(side: SideTokenizer) -> bool:
+    return side.vocabulary_size == "auto" and side.model is None
+
+
+def _with_tokenizer(config: TranslateConfig, update: dict[str, Any]) -> TranslateConfig:
+    return config.model_copy(update={"tokenizer": config.tokenizer.model_copy(update=update)})
 
 
 def load_tokenizers(config: TranslateConfig, folder: Path) -> Tokenizers:
@@ -68,6 +130,10 @@ def _make(config: TranslateConfig, console: Console, sides: tuple[int, ...], wha
     )
     if len(chosen.texts) < chosen.num_seen:
         console.print(f"The tokenizer learns from {len(chosen.texts):,} of {chosen.num_seen:,} texts, by chance.")
-    size = section.vocabulary_size
+    wanted = section.vocabulary_size
+    size = choose_size(section.kind, chosen.texts, chosen.num_seen) if wanted == "auto" else wanted
     with watch.busy(console, f"learning a vocabulary of {size:,} ({section.kind}) from the {what}"):
-        return train_tokenizer(section.kind, chosen.texts, size, seed=config.seed, field=field)
+        found = train_tokenizer(section.kind, chosen.texts, size, seed=config.seed, field=field)
+    lowered = f" ({field}.vocabulary_size: {size:,} given; the text has no more)" if found.size < size == wanted else ""
+    watch.say(console, f"vocabulary of the {what}: {found.size:,} tokens{lowered}")
+    return found

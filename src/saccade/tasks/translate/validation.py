@@ -66,7 +66,7 @@ class Validator:
     @torch.no_grad()
     def measure(self) -> dict[str, float]:
         """Scores and the loss; "score" is the chosen one, higher is better."""
-        cuts = CutCounts(self.translator.options.max_length)
+        cuts = CutCounts()
         written = self.translator.predict([pair.source for pair in self.pairs], width=1)
         outputs = [found.text for found in cuts.watch(written)]
         references, (metric, tokenize) = [pair.target for pair in self.pairs], self.translator.judgement

@@ -36,6 +36,7 @@ class BeamTensors(NamedTuple):
     ended: Tensor
     num_cut: Tensor
     cuts: Tensor
+    lost: Tensor
     share: Tensor
     last_share: Tensor
 
@@ -43,7 +44,7 @@ class BeamTensors(NamedTuple):
     def of(state: BeamState) -> BeamTensors:
         """Return the tensors of a state."""
         rows = (state.row_BNC, state.slots.place_R, state.slots.holder_RC)
-        ends = (state.worth_BM, state.ended_BM3, state.num_cut_B, state.cut_BX2)
+        ends = (state.worth_BM, state.ended_BM3, state.num_cut_B, state.cut_BX2, state.lost_B2)
         return BeamTensors(state.score_BN, state.back_BNC, *rows, *ends, state.share_C, state.last_share_B)
 
 
@@ -206,12 +207,17 @@ def update_kernel(
         loops = follow_loops(run, recent, own, parent_row, written, is_row, LOOPS)
         loops = loops & is_checked(at, may_not_loop, LOOPS)
         is_cut = loops & is_row & (tl.abs(score) < float("inf"))
+        looped = tl.max(tl.where(is_cut, score, -float("inf")), 0).to(tl.float64) * tl.load(beam.share + at)
+        lost_before = tl.load(beam.lost + sentence * 2)
+        tl.store(beam.lost + sentence * 2, tl.maximum(lost_before, looped))
         score = tl.where(loops, -float("inf"), score)
     best_left = tl.max(tl.where(is_row, score, -float("inf")), 0)
     cut_now = cut_before + tl.sum(is_cut.to(tl.int64), 0)
     has_enough = tl.abs(worst) < float("inf")
+    hope = best_left.to(tl.float64) * share_at_limit
     is_done = (at >= most) | (best_left == -float("inf")) | (cut_now >= WIDTH)
-    is_done = is_done | (has_enough & (worst >= best_left.to(tl.float64) * share_at_limit))
+    is_done = is_done | (has_enough & (worst >= hope))
+    tl.store(beam.lost + sentence * 2 + 1, hope, is_live & (at >= most))
     is_over = is_live & is_done & (has_enough == 0)
     is_cut = is_cut | (is_over & is_row & (tl.abs(score) < float("inf")))
     to = sentence * (2 * WIDTH + 1) + cut_before + tl.cumsum(is_cut.to(tl.int32), 0) - 1

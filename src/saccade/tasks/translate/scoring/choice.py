@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Iterable
 from statistics import median
@@ -12,6 +11,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from saccade.data.text.corpus import Pair
+from saccade.data.text.sentences import UNSPACED, count_words
 from saccade.tasks.console import say
 from saccade.tasks.translate.config import TranslateConfig
 from saccade.tasks.translate.corpora import HeldOut, training_corpora
@@ -20,7 +20,6 @@ from saccade.tasks.translate.scoring.metrics import BLEU_ORDER, share_of_short
 NUM_TOLD = 1000  # pairs of a corpus that tell what its targets are
 LONG, TIMES = 20, 4  # words of a source that is summed up, and how many times it is longer
 FEW_WORDS, OFTEN = 100, 10  # phones, actions, slots: so few different words in all, each used so often
-UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
 
 
 class MetricChoice(NamedTuple):
@@ -68,8 +67,3 @@ def choose_metric(pairs: Iterable[Pair]) -> MetricChoice:
     if 2 * sum(len(UNSPACED.findall(pair.target)) for pair in rows) > sum(len(pair.target) for pair in rows):
         return MetricChoice("chrf", "targets are written without spaces")
     return MetricChoice("bleu", "targets are sentences")
-
-
-def count_words(text: str) -> int:
-    """Count words; in scripts without spaces each letter is one."""
-    return max(len(text.split()), len(UNSPACED.findall(text)))

@@ -1,0 +1,144 @@
+"""Connections: those that are half closed or left, too many of them, and answers that nobody reads."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from saccade.serving.http import protocol
+from saccade.serving.models import ServedRun
+from servers import Serving, serving, slow_translator, until
+
+HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+
+
+def request(text: str = "a b c", **fields: Any) -> bytes:
+    body = json.dumps({"q": text, "source": "en", "target": "fr", **fields}).encode()
+    return HEAD % len(body) + body
+
+
+@contextmanager
+def connect(server: Serving, *, buffer: int | None = None, address: str = "127.0.0.1") -> Iterator[socket.socket]:
+    with socket.socket() as client:
+        client.settimeout(30)
+        if buffer is not None:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        client.bind((address, 0))
+        client.connect(("127.0.0.1", server.port))
+        yield client
+
+
+def read_all(client: socket.socket) -> bytes:
+    found = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := client.recv(1 << 16):
+            found += part
+    return found
+
+
+def read_on(client: socket.socket) -> None:
+    while client.recv(1 << 20):
+        pass
+
+
+def count(server: Serving, name: str, **labels: str) -> float:
+    return server.service.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def test_who_has_only_shut_the_sending_side_gets_the_answer(served: Serving) -> None:
+    with connect(served) as client:
+        client.sendall(request())
+        client.shutdown(socket.SHUT_WR)
+        found = read_all(client)
+    assert found.startswith(b"HTTP/1.1 200 ")
+    assert b"connection: close" in found
+    with connect(served) as client:  # two at once, and nothing
+        client.sendall(request() + request("a"))
+        client.shutdown(socket.SHUT_WR)
+        assert read_all(client).count(b"HTTP/1.1 200 ") == 2
+    for begun in (b"", b"POST /translate HT", request()[:-1]):
+        with connect(served) as client:
+            client.sendall(begun)
+            client.shutdown(socket.SHUT_WR)
+            assert read_all(client) == b""
+
+
+@pytest.mark.parametrize("way", ["close", "reset"])
+def test_who_has_left_is_noticed_while_the_model_computes(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "PROBE_SECONDS", 0.02)
+    model, runs = slow_translator()
+    with serving(runs) as server:
+        with connect(server) as client:
+            client.sendall(request())
+            assert model.begun.wait(30)
+            if way == "reset":
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        until(lambda: count(server, "saccade_requests_total", route="/translate", status="499") == 1)
+        model.gate.set()
+
+
+def test_who_leaves_while_sending_is_no_failure(served: Serving) -> None:
+    before = count(served, "saccade_requests_total", route="/translate", status="499")
+    with connect(served) as client:
+        client.sendall(request()[:-5])
+        until(lambda: served.service.readiness.bodies.total > 0)
+    until(lambda: count(served, "saccade_requests_total", route="/translate", status="499") == before + 1)
+    assert not count(served, "saccade_requests_total", route="/translate", status="500")
+
+
+def test_of_too_many_connections_the_oldest_that_waits_for_its_client_is_closed() -> None:
+    model, runs = slow_translator()
+    with serving(runs, max_connections=8) as server, contextlib.ExitStack() as stack:
+        busy = stack.enter_context(connect(server))
+        busy.sendall(request())
+        assert model.begun.wait(30)
+        slow = [stack.enter_context(connect(server)) for _ in range(3)]
+        for client in slow:
+            client.sendall(request()[:-1])
+        until(lambda: server.service.readiness.requests.total == 4)
+        with connect(server) as fifth:  # one address has four at most
+            fifth.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert read_all(fifth).startswith(b"HTTP/1.1 200 ")
+        assert read_all(slow[0]) == b""
+        with connect(server, address="127.0.0.2") as other:  # another address is not concerned
+            other.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert read_all(other).startswith(b"HTTP/1.1 200 ")
+        slow[1].sendall(request()[-1:])
+        model.gate.set()
+        assert b'{"translatedText":"A B C"}' in slow[1].recv(1 << 16)
+        assert b'{"translatedText":"A B C"}' in busy.recv(1 << 16)
+        assert count(server, "saccade_refusals_total", reason="connections") == 1
+
+
+def test_a_connection_is_refused_if_all_others_are_busy() -> None:
+    model, runs = slow_translator()
+    with serving(runs, max_connections=4) as server, contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(connect(server)).sendall(request())
+        until(lambda: server.service.readiness.requests.total == 2)
+        with connect(server) as third:
+            found = read_all(third)
+        assert found.startswith(b"HTTP/1.1 503 ")
+        assert found.endswith(b'{"error":"Slowdown: too many connections"}')
+        model.gate.set()
+
+
+@pytest.mark.parametrize("limit", ["time", "size"])
+def test_who_does_not_read_an_answer_is_cut_off(
+    limit: str, translating: list[ServedRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "MAX_UNREAD", 1 if limit == "size" else 1 << 40)
+    with serving(translating[:1], timeout=0.5 if limit == "time" else 60) as server:
+        with connect(server, buffer=4096) as client:
+            client.sendall(300 * b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            until(lambda: count(server, "saccade_refusals_total", reason="unread") == 1)
+            with pytest.raises(ConnectionResetError):
+                read_on(client)
+        until(lambda: not server.server.connections.open)
