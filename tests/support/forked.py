@@ -10,6 +10,7 @@ import gc
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
 from multiprocessing import forkserver, reduction
@@ -54,6 +55,7 @@ class Start(NamedTuple):
     def run(self) -> None:
         """In the new process: do what a fresh one would do."""
         gc.freeze()  # what was imported stays
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup may have started the tests
         if self.environment is not None:
             os.environ.clear()
             os.environ.update(self.environment)

@@ -27,6 +27,7 @@ def fetch(download: Download, folder: Path, watch: Watch) -> Path:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             _receive(answer, path, download, watch)
     except urllib.error.HTTPError as error:
+        error.close()
         raise UserError(f"{download.url}: the server answers {error.code} {error.reason}") from None
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
         reason = getattr(error, "reason", None) or error or type(error).__name__
