@@ -16,7 +16,7 @@ from saccade.attention import MultiHeadAttention
 from saccade.attention.positions import Learned, Relative, Sinusoidal
 from saccade.attention.scores import Additive, Cosine
 from saccade.data.batches import decoder_input, pad_sources
-from saccade.data.text.tokenizer import END, PAD, START, UNKNOWN, Vocabulary, tokenizer_file_name
+from saccade.data.text.tokenizer import END, PAD, START, UNKNOWN, tokenizer_file_name
 from saccade.decoding import Stepper
 from saccade.export.ctranslate2 import spell_vocabulary
 from saccade.export.onnx_graph import FAR, Graph, list_biases
@@ -68,7 +68,7 @@ def write(portable: Portable, folder: Path, quantization: str) -> Mapping[str, o
     }
     (folder / CONFIG).write_text(json.dumps(config, ensure_ascii=False), "utf-8")
     for side, tokenizer in (("source", portable.source), ("target", portable.target)):
-        kind = tokenizer.kind if isinstance(tokenizer, Vocabulary) else "sentencepiece"
+        kind = getattr(tokenizer, "kind", "sentencepiece")
         tokenizer.save(folder / tokenizer_file_name(kind, f"tokenizer.{side}"))
     return {"longest": find_longest(network)}
 
@@ -128,6 +128,8 @@ def _make_decoder(network: Transformer) -> bytes:
     if isinstance(network.decoder_norm, Norm):
         x = graph.norm(x, network.decoder_norm)
     logits = graph("MatMul", x, graph.constant(network.output.weight.mT))
+    if network.output_bias is not None:
+        logits = graph("Add", logits, graph.constant(network.output_bias))
     graph.output("logits", logits, np.float32, ["batch", "steps", len(network.output.weight)])
     stacked = graph("Concat", *weights, axis=1)
     graph.output("attention", stacked, np.float32, ["batch", len(weights), sizes.num_heads, "steps", "source"])
