@@ -40,6 +40,15 @@ def test_a_beam_as_wide_as_the_space_is_brute_force(
             assert hypothesis.log_probabilities == pytest.approx(model.steps(source, ids), abs=1e-5)
 
 
+@pytest.mark.parametrize(("offset", "worth"), [(5, -3 / (8 / 6) ** 0.5), (0, -3 / 3**0.5), (1, -3 / 2**0.5)])
+def test_an_offset_says_how_lengths_are_counted(offset: int, worth: float) -> None:
+    options = BeamOptions(length_penalty=0.5, length_offset=offset)
+    assert options.normalised(-3.0, 3) == pytest.approx(worth)
+    assert options.hypothesis([4, 5], [-1.0, -1.0, -1.0]).score == pytest.approx(worth)
+    with pytest.raises(ValueError, match="length_offset: -1 given; it must be 0 or more"):
+        BeamOptions(length_offset=-1)
+
+
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.5])
 @pytest.mark.parametrize(("width", "num_best", "min_length"), [(2, 1, 0), (3, 3, 0), (5, 2, 4)])
 def test_stopping_early_changes_nothing(

@@ -13,6 +13,7 @@ FLOORS = [
     {"tasks"},
     {"export"},
     {"runs"},
+    {"imports"},
     {"serving", "api", "datasets", "lab", "bench", "cli"},
     {"__main__"},
 ]

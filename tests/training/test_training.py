@@ -56,6 +56,28 @@ def test_consistency_reads_twice_and_adds_the_disagreement(tmp_path: Path) -> No
     assert sequence_loss(trainer.model, batch, consistency=5.0)[0] > without + 1.0
 
 
+@pytest.mark.parametrize("consistency", [0.0, 2.0])
+def test_an_output_bias_is_in_the_loss_and_learns(consistency: float) -> None:
+    sizes = BlockSizes(8, 2, 12, dropouts=Dropouts(0.0))
+    model = Transformer(
+        source=11, target_vocabulary=13, sizes=sizes, num_encoder_layers=1, num_decoder_layers=1, output_bias=True
+    )
+    assert model.output_bias is not None
+    torch.nn.init.normal_(model.output_bias)
+    id_B5 = torch.randint(4, 11, (3, 5))
+    batch = PairBatch(id_B5, torch.full((3,), 5), id_B5, id_B5 + 2, torch.full((3,), 5))
+    loss, likelihood = sequence_loss(model, batch, smoothing=0.1, consistency=consistency)
+    logits_BTV = model.logits(model(batch.source_BS, batch.source_length_B, batch.read_BT))
+    plain = F.cross_entropy(logits_BTV.flatten(0, 1), batch.write_BT.flatten(), reduction="sum", label_smoothing=0.1)
+    torch.testing.assert_close(loss, plain)
+    torch.testing.assert_close(
+        likelihood, F.cross_entropy(logits_BTV.flatten(0, 1), batch.write_BT.flatten(), reduction="sum")
+    )
+    learned = [model.output_bias, model.output.weight, model.target.weight]
+    for one, other in zip(*(torch.autograd.grad(x, learned) for x in (loss, plain)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("chunk", [1, 40, 1 << 21])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_and_its_gradients_are_torchs(chunk: int, smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:

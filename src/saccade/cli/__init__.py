@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import platform
 import sys
 from importlib import import_module
@@ -22,6 +23,7 @@ COMMANDS = {  # each in the file of its name, in the order of the help
     "evaluate": "Score a model on a test set: BLEU and chrF, exact matches, accuracy, F1, word errors.",
     "look": "Show the attention of a model: the words, or the parts of a picture, that it read.",
     "export": "Write a model for another engine, and prove that it answers the same there.",
+    "import": "Make a run of a model of another toolkit, and prove that it answers the same here.",
     "serve": "Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1.",
     "recipes": "List recipes: configs to begin with. Also show and copy them.",
     "data": "List the data sets of recipes, or bring one: made here, or fetched from where it is public.",
@@ -42,11 +44,12 @@ class LazyGroup(TyperGroup):
 
 def load_command(name: str) -> Any:
     """Import a command, or a group of them, from the file of its name."""
-    module = import_module(f"saccade.cli.{name}")
+    called = f"{name}_" if keyword.iskeyword(name) else name
+    module = import_module(f"saccade.cli.{called}")
     if hasattr(module, "app"):
         return typer.main.get_group(module.app)
     alone = typer.Typer(add_completion=False)
-    alone.command(name)(getattr(module, name))
+    alone.command(name)(getattr(module, called))
     return typer.main.get_command(alone)
 
 

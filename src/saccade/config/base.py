@@ -94,7 +94,7 @@ ScoreName = Annotated[str, one_of(SCORES)]
 NormalizerName = Annotated[str, one_of(NORMALIZERS)]
 
 
-TokenizerKind = Literal["auto", "unigram", "bpe", "words", "characters"]
+TokenizerKind = Literal["auto", "unigram", "bpe", "words", "characters", "listed"]
 SideName = Literal["source", "target"]
 VocabularySize = OrAuto[Annotated[int, Field(gt=4, lt=2**31)]]  # four tokens are special
 
@@ -121,7 +121,8 @@ class TokenizerSection(Section):
     kind: TokenizerKind = Field(
         default="auto",
         description="SentencePiece unigram or BPE with byte fallback, white-space words, characters. auto: characters "
-        "for single words that are mostly new, as names are; words where there are few, as phones are; else unigram.",
+        "for single words that are mostly new, as names are; words where there are few, as phones are; else unigram. "
+        "listed: SentencePiece by the list of an imported model.",
     )
     vocabulary_size: VocabularySize = Field(
         default="auto",

@@ -34,11 +34,13 @@ class DecodingOptions:
     An output has at most `max_length_factor` ids per source id plus `max_length_extra`, and never more than
     `max_length`, </s> included. `no_repeat_ngram` n: no n ids in a row are written twice (Paulus 2018, section 2.5);
     0 allows it. `max_rounds`: an output that goes round the same few ids more often is cut there; 0 never does.
+    `length_penalty` α and `length_offset` k: outputs are ranked by log p / ((k + length) / (k + 1))^α.
     `writes_unknown`: <unk> may be written, where the tokenizer knows such a thing.
     """
 
     num_best: int = 1
     length_penalty: float = 0.6
+    length_offset: int = 5
     min_length: int = 0
     max_length: int = 4096
     max_length_factor: float = 2.0
@@ -48,7 +50,9 @@ class DecodingOptions:
     writes_unknown: bool = True
 
     def __post_init__(self) -> None:
-        check_at_least(self, num_best=1, length_penalty=0, min_length=0, max_length=1, max_length_extra=0)
+        check_at_least(
+            self, num_best=1, length_penalty=0, length_offset=0, min_length=0, max_length=1, max_length_extra=0
+        )
         check_at_least(self, no_repeat_ngram=0, max_rounds=0)
         if self.length_penalty > MOST_PENALTY:
             raise UserError(f"length_penalty: {self.length_penalty} given; it must be {MOST_PENALTY} or less")
@@ -77,8 +81,9 @@ class DecodingOptions:
         return "max_length" if limit >= self.max_length else "max_length_factor"
 
     def normalised(self, log_probability: float, length: int) -> float:
-        """log p / ((5 + length) / 6)^alpha, which hypotheses are ranked by (Wu 2016, equation 14)."""
-        return log_probability / ((5 + length) / 6) ** self.length_penalty
+        """log p / ((k + length) / (k + 1))^α, which hypotheses are ranked by; with k = 5 it is Wu 2016, equation 14."""
+        counted = max(self.length_offset + length, 1)  # nothing has no length
+        return log_probability / (counted / (self.length_offset + 1)) ** self.length_penalty
 
     def hypothesis(self, ids: list[int], log_probabilities: list[float], cut: Cut | None = None) -> Hypothesis:
         score = self.normalised(sum(log_probabilities), len(log_probabilities))

@@ -84,6 +84,8 @@ def _make_spec(network: Transformer, aligning: Head) -> Any:
     encoder.embeddings[0].weight = _weight(network.source)
     decoder.embeddings.weight = _weight(network.target)
     decoder.projection.weight = _weight(network.output)
+    if network.output_bias is not None:
+        decoder.projection.bias = network.output_bias.detach().float()
     for part, norm in ((encoder, network.encoder_norm), (decoder, network.decoder_norm)):
         if isinstance(norm, Norm):
             _set_norm(part.layer_norm, norm)

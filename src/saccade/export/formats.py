@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from saccade.data.text.tokenizer import SentencePiece, Vocabulary
+from saccade.data.text.tokenizer import ListedPieces, SentencePiece, Vocabulary
 from saccade.errors import UserError, describe_missing
 from saccade.export import argos, ctranslate2, huggingface
 from saccade.export.onnx import runtime, write
@@ -71,7 +71,7 @@ def choose_format(name: str) -> Format:
 
 def refuse(name: str, portable: Portable) -> str | None:
     """Say what of a model a format can't say; None if it can say all."""
-    if not isinstance(portable.source, SentencePiece | Vocabulary):
+    if not isinstance(portable.source, SentencePiece | ListedPieces | Vocabulary):
         return "input: features (it reads ids of texts)"
     return FORMATS[name].refuse(portable)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast, final
+from typing import Any, NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -13,18 +13,25 @@ from torch import Tensor, nn
 from saccade.attention import MultiHeadAttention
 from saccade.attention.positions import Learned
 from saccade.data.batches import decoder_input, pad_sources
-from saccade.data.text.tokenizer import END, PAD, START, SentencePiece, Tokenizer
+from saccade.data.text.tokenizer import END, PAD, START, ListedPieces, SentencePiece, Tokenizer
 from saccade.decoding import BeamOptions
 from saccade.export.ctranslate2 import find_longest
 from saccade.export.projections import Affine, read_affine, read_projections, refuse_sizes
 from saccade.export.proof import TOKENS, Ids, find_aligning, pick_log_probabilities
-from saccade.layers.feed_forward import FeedForward
 from saccade.layers.residual import Norm
-from saccade.models.transformer import DecoderBlock, EncoderBlock, Transformer
+from saccade.models.transformer import Transformer
 from saccade.tasks.base import Portable
 from saccade.tasks.texts import batch_by_length
 
 EPSILON = 1e-5  # of both networks' norms
+SIDES = ("encoder", "decoder")
+BIAS = "final_logits_bias"
+LOGITS = 1 << 25  # of a batch
+ATTENTIONS = {  # of a block of each side, in order: their names there and here
+    "encoder": {"self_attn": "attention"},
+    "decoder": {"self_attn": "own", "encoder_attn": "cross"},
+}
+PROJECTIONS = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
 Named = Iterator[tuple[str, Tensor]]
 
 
@@ -33,8 +40,11 @@ def refuse(portable: Portable) -> str | None:
     network = portable.network
     if not isinstance(network, Transformer):
         return "an RNN (its networks of this kind are Transformers)"
-    if not all(isinstance(tokenizer, SentencePiece) for tokenizer in (portable.source, portable.target)):
+    both = (portable.source, portable.target)
+    if not all(isinstance(tokenizer, SentencePiece | ListedPieces) for tokenizer in both):
         return "words or characters (its tokenizer is SentencePiece; tokenizer.kind: unigram or bpe)"
+    if any(getattr(tokenizer, "first", None) for tokenizer in both):
+        return "a token that stands before every text (a language chosen by `saccade import --languages`)"
     sizes = network.sizes
     if sizes.positions not in ("sinusoidal", "learned"):
         return f"model.positions: {sizes.positions} (none of its translation networks has them)"
@@ -58,7 +68,7 @@ def write(portable: Portable, folder: Path, quantization: str) -> Mapping[str, o
     state = {name: tensor.float().contiguous() for name, tensor in _name_weights(network)}
     missing, unexpected = model.load_state_dict(state, strict=False)
     assert not unexpected, unexpected
-    assert all("embed_positions" in name or name == "final_logits_bias" for name in missing), missing
+    assert all("embed_positions" in name or name == BIAS for name in missing), missing
     model.generation_config = _make_generation_config(portable.options, find_longest(network))
     model.save_pretrained(folder)
     _write_tokenizer(portable, folder)
@@ -119,7 +129,7 @@ def _make_generation_config(options: BeamOptions, longest: int | None) -> Any:
 
 def _write_tokenizer(portable: Portable, folder: Path) -> None:
     """Write the files that Marian's tokenizer reads; Pegasus' own has another vocabulary below id 4."""
-    separate = cast(SentencePiece, portable.source).model != cast(SentencePiece, portable.target).model
+    separate = _spell_vocabulary(portable.source) != _spell_vocabulary(portable.target)
     for side, tokenizer in (("source", portable.source), ("target", portable.target)):
         (folder / f"{side}.spm").write_bytes(cast(SentencePiece, tokenizer).model)
     _write_json(folder / "vocab.json", _spell_vocabulary(portable.source))
@@ -146,16 +156,11 @@ def _write_json(path: Path, content: object) -> None:
 
 
 def _name_weights(network: Transformer) -> Named:
-    """Yield every weight under its name there.
-
-    Sinusoids stand in halves there, sines and then cosines, and interleaved here: the width is permuted.
-    """
-    order = torch.arange(network.sizes.width)
-    if not isinstance(network.positions, Learned):
-        order = torch.cat([order[0::2], order[1::2]])
-    else:
-        for side in ("encoder", "decoder"):
-            yield f"model.{side}.embed_positions.weight", network.positions.table.detach()
+    """Yield every weight under its name there."""
+    order, folded = width_order(network), _fold_attentions(network)
+    if isinstance(network.positions, Learned):
+        for side in SIDES:
+            yield f"model.{side}.embed_positions.weight", network.positions.table.detach()[:, order]
     for name, embedding in (
         ("model.shared", network.source),
         ("model.encoder.embed_tokens", network.source),
@@ -164,113 +169,154 @@ def _name_weights(network: Transformer) -> Named:
     ):
         if name != "model.shared" or network.source is network.target is network.output or network.sizes.norm == "pre":
             yield f"{name}.weight", cast(nn.Embedding, embedding).weight.detach()[:, order]
-    for side, norm in (("encoder", network.encoder_norm), ("decoder", network.decoder_norm)):
-        if isinstance(norm, Norm):
-            yield from _name_norm(f"model.{side}.layer_norm", norm, order)
-    for number, encoding in enumerate(cast(Iterator[EncoderBlock], network.encoder)):
-        yield from _name_encoder(f"model.encoder.layers.{number}", encoding, order)
-    for number, block in enumerate(cast(Iterator[DecoderBlock], network.decoder)):
-        yield from _name_decoder(f"model.decoder.layers.{number}", block, order)
+    if network.output_bias is not None:
+        yield BIAS, network.output_bias.detach()[None]
+    for place in list_places(network):
+        module = cast(nn.Linear, network.get_submodule(place.ours))
+        assert not isinstance(module, Norm) or module.eps == EPSILON
+        affine = folded.get(place.ours) or read_affine(module)
+        yield f"{place.theirs}.weight", affine.weight[place.pick(order)]
+        yield f"{place.theirs}.bias", affine.bias[order] if place.writes_width else affine.bias
 
 
-def _name_encoder(name: str, block: EncoderBlock, order: Tensor) -> Named:
-    attending, feeding = (cast(Any, residual).norm for residual in block.residuals)
-    yield from _name_attention(f"{name}.self_attn", block.attention, order)
-    yield from _name_norm(f"{name}.self_attn_layer_norm", attending, order)
-    yield from _name_feed_forward(name, block.feed_forward, feeding, order)
+class Place(NamedTuple):
+    """A linear layer or norm there and here, and whether the width is what it writes (its rows) or reads (columns)."""
+
+    theirs: str
+    ours: str
+    writes_width: bool
+
+    def pick(self, order: Tensor) -> Any:
+        """Return the index that puts a weight's width into this order."""
+        return order if self.writes_width else (slice(None), order)
 
 
-def _name_decoder(name: str, block: DecoderBlock, order: Tensor) -> Named:
-    own, cross, feeding = (cast(Any, residual).norm for residual in block.residuals)
-    yield from _name_attention(f"{name}.self_attn", block.own, order)
-    yield from _name_norm(f"{name}.self_attn_layer_norm", own, order)
-    yield from _name_attention(f"{name}.encoder_attn", block.cross, order)
-    yield from _name_norm(f"{name}.encoder_attn_layer_norm", cross, order)
-    yield from _name_feed_forward(name, block.feed_forward, feeding, order)
+def list_places(network: Transformer) -> Iterator[Place]:
+    """List all linear layers and norms."""
+    for side in SIDES:
+        if isinstance(getattr(network, f"{side}_norm"), Norm):
+            yield Place(f"model.{side}.layer_norm", f"{side}_norm", True)
+        for number in range(len(getattr(network, side))):
+            ours, theirs = f"{side}.{number}", f"model.{side}.layers.{number}"
+            names = ATTENTIONS[side]
+            for index, (their_name, our_name) in enumerate(names.items()):
+                for part, linear in PROJECTIONS.items():
+                    yield Place(f"{theirs}.{their_name}.{part}", f"{ours}.{our_name}.{linear}", linear == "output")
+                yield Place(f"{theirs}.{their_name}_layer_norm", f"{ours}.residuals.{index}.norm", True)
+            yield Place(f"{theirs}.fc1", f"{ours}.feed_forward.inner", False)
+            yield Place(f"{theirs}.fc2", f"{ours}.feed_forward.outer", True)
+            yield Place(f"{theirs}.final_layer_norm", f"{ours}.residuals.{len(names)}.norm", True)
 
 
-def _name_attention(name: str, attention: MultiHeadAttention, order: Tensor) -> Named:
-    read = read_projections(attention)
-    for part, affine in (("q_proj", read.query), ("k_proj", read.key), ("v_proj", read.value)):
-        yield from _name_affine(f"{name}.{part}", Affine(affine.weight[:, order], affine.bias))
-    yield from _name_affine(f"{name}.out_proj", read.output.pick(order))
+def width_order(network: Transformer) -> Tensor:
+    """Return the order of the width there: sinusoids stand in halves, sines and then cosines; here interleaved."""
+    order = torch.arange(network.sizes.width)
+    return order if isinstance(network.positions, Learned) else torch.cat([order[0::2], order[1::2]])
 
 
-def _name_feed_forward(name: str, network: FeedForward, norm: Norm, order: Tensor) -> Named:
-    inner = read_affine(network.inner)
-    yield from _name_affine(f"{name}.fc1", Affine(inner.weight[:, order], inner.bias))
-    yield from _name_affine(f"{name}.fc2", read_affine(network.outer).pick(order))
-    yield from _name_norm(f"{name}.final_layer_norm", norm, order)
+def _fold_attentions(network: Transformer) -> dict[str, Affine]:
+    """Return the projections of queries and keys that scores are folded into."""
+    found = dict[str, Affine]()
+    for name, module in network.named_modules():
+        if isinstance(module, MultiHeadAttention):
+            read = read_projections(module)
+            found |= {f"{name}.query": read.query, f"{name}.key": read.key}
+    return found
 
 
-def _name_norm(name: str, norm: Norm, order: Tensor) -> Named:
-    assert norm.eps == EPSILON
-    yield from _name_affine(name, Affine(norm.weight.detach()[order], norm.bias.detach()[order]))
+class Numbering(NamedTuple):
+    """Their id of each of our ids, on both sides; `silent` ids there have no probability in a search."""
 
-
-def _name_affine(name: str, affine: Affine) -> Named:
-    yield f"{name}.weight", affine.weight
-    yield f"{name}.bias", affine.bias
+    source_V: Tensor
+    target_V: Tensor
+    silent: Sequence[int] = ()
 
 
 @final
 class HuggingFaceEngine:
-    """A folder, loaded by Hugging Face's Auto classes."""
+    """A folder, loaded by Hugging Face's Auto classes. Ids there may have other numbers."""
 
     name = "Hugging Face"
     renormalizes = False
 
-    def __init__(self, portable: Portable, folder: Path) -> None:
+    def __init__(self, portable: Portable, folder: Path, numbering: Numbering | None = None) -> None:
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+        from transformers.utils import logging
 
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
         self.head = find_aligning(portable)
         self.longest = find_longest(cast(Transformer, portable.network))
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
+        same = Numbering(torch.arange(portable.source.size), torch.arange(portable.target.size))
+        self.numbering = numbering or same
+        self._source_ids, self._target_ids = (
+            {number: index for index, number in reversed([*enumerate(number_V.tolist())])}
+            for number_V in (self.numbering.source_V, self.numbering.target_V)
+        )
 
     @torch.no_grad()
     def log_probabilities(self, sources: Ids, targets: Ids) -> list[list[float]]:
         found: list[list[float]] = [[] for _ in sources]
         lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-        for rows in batch_by_length(lengths, TOKENS):
+        for rows in batch_by_length(lengths, self._tokens):
             wanted = [targets[row] for row in rows]
-            read = {**_pad([sources[row] for row in rows]), "decoder_input_ids": decoder_input(wanted)}
-            for row, steps in zip(rows, pick_log_probabilities(self.model(**read).logits, wanted), strict=True):
-                found[row] = steps
+            logits_BTV = self.read([sources[row] for row in rows], wanted).logits
+            logits_BTV[..., list(self.numbering.silent)] = -torch.inf
+            steps = pick_log_probabilities(logits_BTV, wanted, self.numbering.target_V)
+            for row, step in zip(rows, steps, strict=True):
+                found[row] = step
         return found
+
+    def read(self, sources: Ids, targets: Ids, **options: Any) -> Any:
+        """Return what the model says of given outputs; its logits have its own numbers."""
+        return self.model(
+            **self._pad(sources), decoder_input_ids=self.numbering.target_V[decoder_input(targets)], **options
+        )
 
     @torch.no_grad()
     def search(self, sources: Ids, beam: int, limit: int, *, thorough: bool) -> Ids:
         del thorough  # without a length penalty it never ends too early
         how = {} if beam == 1 else {"length_penalty": 0.0, "early_stopping": "never"}
+        return self.search_as(sources, num_beams=beam, max_new_tokens=limit, no_repeat_ngram_size=0, **how)
+
+    @torch.no_grad()
+    def search_as(self, sources: Ids, **how: Any) -> Ids:
+        """Return outputs as `generate` searches them with these options, and otherwise with the folder's."""
         found: Ids = [[] for _ in sources]
-        for rows in batch_by_length([len(source) for source in sources], TOKENS // beam):
-            read = _pad([sources[row] for row in rows])
-            written = self.model.generate(
-                **read, num_beams=beam, max_new_tokens=limit, no_repeat_ngram_size=0, do_sample=False, **how
-            )
-            for row, ids in zip(rows, written[:, 1:].tolist(), strict=True):
-                found[row] = ids[: ids.index(END)] if END in ids else [number for number in ids if number != PAD]
+        beam = how.get("num_beams") or self.model.generation_config.num_beams or 1
+        for rows in batch_by_length([len(source) for source in sources], self._tokens // beam):
+            written = self.model.generate(**self._pad([sources[row] for row in rows]), do_sample=False, **how)
+            for row, numbers in zip(rows, written[:, 1:].tolist(), strict=True):
+                ids = [self._target_ids[number] for number in numbers]
+                found[row] = ids[: ids.index(END)] if END in ids else [index for index in ids if index != PAD]
         return found
 
     def encode(self, texts: list[str]) -> Ids:
-        return [ids[:-1] for ids in self.tokenizer(texts)["input_ids"]]  # without </s>
+        rows = [ids[:-1] for ids in self.tokenizer(texts)["input_ids"]]  # without </s>
+        return [[self._source_ids[number] for number in ids] for ids in rows]
 
     def decode(self, outputs: Ids) -> list[str]:
-        return list(self.tokenizer.batch_decode(outputs, skip_special_tokens=True))
+        rows = [self.numbering.target_V[ids].tolist() for ids in outputs]
+        return list(self.tokenizer.batch_decode(rows, skip_special_tokens=True))
 
     @torch.no_grad()
     def attend(self, sources: Ids, limit: int) -> list[tuple[list[int], Tensor]]:
         self.model.set_attn_implementation("eager")
         told = []
         for source, ids in zip(sources, self.search(sources, 1, limit, thorough=False), strict=True):
-            read = {**_pad([source]), "decoder_input_ids": decoder_input([ids])}
-            weights = self.model(**read, output_attentions=True).cross_attentions[self.head.layer][0]
+            weights = self.read([source], [ids], output_attentions=True).cross_attentions[self.head.layer][0]
             told.append((ids, weights.mean(0) if self.head.head is None else weights[self.head.head]))
         self.model.set_attn_implementation("sdpa")
         return told
 
+    @property
+    def _tokens(self) -> int:
+        """Return the number of tokens of a batch; their logits must fit the memory."""
+        return max(64, min(TOKENS, LOGITS // len(self.numbering.target_V)))
 
-def _pad(sources: Ids) -> dict[str, Tensor]:
-    source_BS, length_B = pad_sources(sources)
-    return {"input_ids": source_BS, "attention_mask": (torch.arange(source_BS.shape[1]) < length_B[:, None]).long()}
+    def _pad(self, sources: Ids) -> dict[str, Tensor]:
+        source_BS, length_B = pad_sources(sources)
+        mask_BS = (torch.arange(source_BS.shape[1]) < length_B[:, None]).long()
+        return {"input_ids": self.numbering.source_V[source_BS], "attention_mask": mask_BS}

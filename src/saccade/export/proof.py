@@ -77,10 +77,12 @@ class Proof:
         worst, about = self.found["log_probability"]["largest_difference"], self.about
         said = [f"{about['pairs']:,} pairs of {about['set']}: log-probabilities differ by at most {worst:.1e}"]
         for beam, outputs in self.found["outputs"].items():
-            scores = [f"{metrics['bleu']:.2f} in {name}" for name, metrics in self.found["scores"][beam].items()]
+            scores = [
+                f"{metrics['bleu']:.2f} in {name}" for name, metrics in self.found["scores"][beam].items() if metrics
+            ]
             others = [f"{count:,} {what}" for what, count in outputs.items() if count and what != "same"]
             same = ", ".join([f"{outputs['same']:,} outputs are the same", *others])
-            said.append(f"{beam}: {same}; BLEU {', '.join(scores)}")
+            said.append(f"{beam}: {same}; BLEU {', '.join(scores)}" if scores else f"{beam}: {same}")
         if program := self.found.get("program"):
             same = f"{program['same']:,} of {program['of']:,} texts are the same"
             alike = f"{program['same_as_engine']:,} as in CTranslate2 with its length penalty"
@@ -281,10 +283,13 @@ def score_ours(portable: Portable, sources: Ids, targets: Ids) -> list[list[floa
     return found
 
 
-def pick_log_probabilities(logits_BTV: Tensor, targets: Ids) -> list[list[float]]:
-    """Return log p of each id of the targets, </s> included."""
-    rows = zip(targets, logits_BTV.log_softmax(-1), strict=True)
-    return [step_TV[torch.arange(len(ids) + 1), torch.tensor([*ids, END])].tolist() for ids, step_TV in rows]
+def pick_log_probabilities(logits_BTV: Tensor, targets: Ids, number_V: Tensor | None = None) -> list[list[float]]:
+    """Return log p of each id of the targets, </s> included; `number_V` has the columns of our ids, if they differ."""
+    found = []
+    for ids, step_TV in zip(targets, logits_BTV.log_softmax(-1), strict=True):
+        id_T = torch.tensor([*ids, END])
+        found.append(step_TV[torch.arange(len(id_T)), id_T if number_V is None else number_V[id_T]].tolist())
+    return found
 
 
 @final

@@ -145,7 +145,8 @@ class Transformer(nn.Module):
     """An encoder-decoder of blocks: from source ids to distributions over target ids.
 
     `source` is the size of the source vocabulary, or a module that turns another input into vectors [B, S, D] and
-    their lengths. With one vocabulary, all three embeddings are one matrix.
+    their lengths. With one vocabulary, all three embeddings are one matrix. An `output_bias` is a number for each id
+    that is added to its logit.
     """
 
     def __init__(
@@ -158,6 +159,7 @@ class Transformer(nn.Module):
         num_decoder_layers: int,
         share_embeddings: bool = False,
         share_output: bool = True,
+        output_bias: bool = False,
         max_length: int = 1024,
     ) -> None:
         super().__init__()
@@ -167,6 +169,7 @@ class Transformer(nn.Module):
         if not share_embeddings:
             self.source = nn.Embedding(source, sizes.width) if isinstance(source, int) else source
         self.output = self.target if share_output else nn.Embedding(target_vocabulary, sizes.width)  # section 3.4
+        self.output_bias = nn.Parameter(torch.zeros(target_vocabulary)) if output_bias else None
         for embedding in dict.fromkeys((self.target, self.source, self.output)):
             if isinstance(embedding, nn.Embedding):
                 nn.init.normal_(embedding.weight, std=sizes.width**-0.5)
@@ -241,7 +244,7 @@ class Transformer(nn.Module):
 
     def logits(self, vectors: Tensor) -> Tensor:
         """Return the unnormalised log-probabilities of the next id, [..., V]."""
-        return linear(vectors, [self.output.weight], [])
+        return linear(vectors, [self.output.weight], [] if self.output_bias is None else [self.output_bias])
 
     def forward(self, source_BS: Tensor, source_length_B: Tensor, read_BT: Tensor) -> Tensor:
         """Read a whole target (teacher forcing) and return the decoder's vectors, [B, T, D]."""

@@ -15,6 +15,7 @@ from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from saccade.data.batches import PairBatch
@@ -26,6 +27,7 @@ from saccade.ops.precision import widen
 
 CHUNK_LOGITS = 1 << 22
 CHUNK_BYTES = 640 << 20  # of logits on a CUDA device
+ALIGNED = 8  # numbers that a row grows by, so that rows stay aligned
 ROWS_OF_MULTIPROCESSOR = 64  # in a product: a width of 512 or 1024 then gives each as many tiles of 256 x 128
 
 
@@ -48,7 +50,7 @@ def sequence_loss(
         batch = batch.repeat_rows()
     vectors_BTD = network(batch.source_BS, batch.source_length_B, batch.read_BT)
     real_BT = torch.arange(batch.write_BT.shape[1], device=vectors_BTD.device) < batch.target_length_B[:, None]
-    matrix_VD = network.get_parameter("output.weight")
+    vectors_BTD, matrix_VD = read_output(network, vectors_BTD)
     if is_fused(vectors_BTD) and not consistency:  # to leave padding out, the device would have to be asked where it is
         target_BT = batch.write_BT.masked_fill(~real_BT, IGNORED)
         return smoothed_cross_entropy(vectors_BTD.flatten(0, 1), matrix_VD, target_BT.flatten(), smoothing=smoothing)
@@ -63,9 +65,18 @@ def sequence_loss(
 def packed_loss(network: nn.Module, batch: PackedBatch, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """Return the same for a packed batch; the host never waits for the device."""
     vectors_1TD = cast(PackedModel, network).forward_packed(batch.source, batch.target)
-    return smoothed_cross_entropy(
-        vectors_1TD[0], network.get_parameter("output.weight"), batch.write_T, smoothing=smoothing
-    )
+    vectors_1TD, matrix_VD = read_output(network, vectors_1TD)
+    return smoothed_cross_entropy(vectors_1TD[0], matrix_VD, batch.write_T, smoothing=smoothing)
+
+
+def read_output(network: nn.Module, vectors_BTD: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the vectors and the matrix whose products are the logits: with a bias, x W + b = (x, 1) (W, b)."""
+    matrix_VD, bias_V = network.get_parameter("output.weight"), getattr(network, "output_bias", None)
+    if bias_V is None:
+        return vectors_BTD, matrix_VD
+    one_E = F.pad(vectors_BTD.new_ones(1), (0, ALIGNED - 1))
+    column_VE = F.pad(bias_V[:, None], (0, ALIGNED - 1)).to(matrix_VD.dtype)
+    return torch.cat([vectors_BTD, one_E.expand(*vectors_BTD.shape[:-1], -1)], -1), torch.cat([matrix_VD, column_VE], 1)
 
 
 def smoothed_cross_entropy(

@@ -20,8 +20,11 @@ from saccade.data.text.tokenizer import (
     SPECIAL,
     START,
     UNKNOWN,
+    ListedPieces,
+    SentencePiece,
     load_tokenizer,
     read_ready_tokenizer,
+    run_seeded,
     sample_texts,
     tokenizer_file_name,
     train_tokenizer,
@@ -200,3 +203,56 @@ def test_what_is_no_ready_tokenizer_is_refused(
         (tmp_path / name).write_text(content, "utf-8")
     with pytest.raises(UserError, match=message):
         read_ready_tokenizer(kind, tmp_path / (name or "none"), "tokenizer.source")
+
+
+def listed(**options: Any) -> ListedPieces:
+    whole = SentencePiece.train("unigram", ["der alte Hund und die Katze"] * 9, 280, seed=1)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=whole.model)
+    names = [processor.id_to_piece(number) for number in range(4, processor.vocab_size())]
+    symbols = [*SPECIAL, ">>fr<<", *reversed([name for name in names if name != "<0x41>"])]
+    return ListedPieces(whole.model, symbols, **options)
+
+
+def test_listed_pieces_have_the_ids_of_their_list(tmp_path: Path) -> None:
+    own = listed()
+    ids = own.encode("der Hund")
+    assert own.decode(ids) == "der Hund"
+    assert [own.symbols[index] for index in ids] == own.pieces(ids)
+    assert UNKNOWN not in ids
+    assert own.encode("A")[-1] == UNKNOWN  # a byte that is not listed
+    assert own.encode("") == []
+    own.save(tmp_path / "tokenizer.source.json")
+    again = load_tokenizer(tmp_path / "tokenizer.source.json")
+    assert isinstance(again, ListedPieces)
+    assert (again.model, again.symbols, again.encode("die Katze")) == (own.model, own.symbols, own.encode("die Katze"))
+
+
+def test_a_language_that_is_listed_is_one_token() -> None:
+    own = listed()
+    assert own.encode(">>fr<< der")[0] == 4
+    assert 4 not in own.encode(">>xx<< der")
+    assert own.decode([*own.encode("Hund"), UNKNOWN, END, PAD]) == "Hund"
+
+
+def test_tokens_that_stand_first() -> None:
+    source, target = listed(first=[">>fr<<"]), listed(first=[">>fr<<"], begins_empty=True)
+    assert source.encode("") == []
+    assert target.encode("") == [4]
+    assert source.encode("der") == target.encode("der") == [4, *listed().encode("der")]
+    assert target.decode(target.encode("der")) == "der"
+
+
+def test_listed_pieces_are_drawn_at_random() -> None:
+    own = listed()
+    draw = own.sampler(0.1)
+    drawn = run_seeded(1, lambda: {tuple(draw("der alte Hund und die Katze")) for _ in range(20)})
+    assert len(drawn) > 1
+    assert {own.decode(ids) for ids in drawn} == {"der alte Hund und die Katze"}
+
+
+def test_a_damaged_list_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.source.json"
+    listed().save(path)
+    path.write_text(path.read_text("utf-8").replace('"model": "', '"model": "#'), "utf-8")
+    with pytest.raises(UserError, match=r"tokenizer\.source\.json is damaged: it is no vocabulary"):
+        load_tokenizer(path)

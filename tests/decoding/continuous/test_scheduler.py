@@ -227,3 +227,11 @@ def test_what_a_writer_refuses() -> None:
 
 def test_no_sentences() -> None:
     assert DecodingEngine(small_model()).generate(work_of([]), BeamOptions()) == []
+
+
+def test_lengths_are_counted_as_in_batches() -> None:
+    torch.manual_seed(5)
+    model, options = small_model(), BeamOptions(width=3, length_penalty=1.0, length_offset=0)
+    work = work_of(random_sources(9))
+    expected = beam_search(model, *work.load(range(9)), options)
+    assert_same(generate(SlotFactory(model, options, CPU, SETTINGS["cpu"]), work), expected)

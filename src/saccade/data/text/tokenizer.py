@@ -1,10 +1,11 @@
-"""Tokenizers: SentencePiece (unigram, BPE) with byte fallback, characters, or white-space words.
+"""Tokenizers: SentencePiece (unigram, BPE) with byte fallback, its pieces by a list, characters, white-space words.
 
 The first four ids mean the same in all of them: 0 padding, 1 start, 2 end, 3 unknown.
 """
 
 from __future__ import annotations
 
+import base64
 import functools
 import io
 import json
@@ -15,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar, final
+from typing import Any, NamedTuple, Protocol, TypeVar, final
 
 from saccade.data.text.corpus import read_raw_lines
 from saccade.errors import UserError
@@ -25,6 +26,7 @@ T = TypeVar("T")
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPACE = "▁"  # SentencePiece's sign for one
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+LANGUAGE = re.compile(r">>\S+<<")  # a token that says into what language a text is translated (Marian)
 MOST_CHARACTERS = 100_000_000  # enough to learn a vocabulary from; SentencePiece takes some 30 bytes for each
 
 
@@ -159,6 +161,76 @@ class SentencePiece:
 
 
 @final
+class ListedPieces:
+    """SentencePiece pieces with the ids of a list, as imported models have them; a piece that is not listed is <unk>.
+
+    The list may be that of several models. A text may begin with a token of the list that names a language (>>fr<<).
+    `first` are tokens that stand before each text; before an empty one only if it `begins_empty`, as outputs do.
+    """
+
+    kind = "listed"
+
+    def __init__(
+        self, model: bytes, symbols: Sequence[str], *, first: Sequence[str] = (), begins_empty: bool = False
+    ) -> None:
+        import sentencepiece
+
+        self.model, self.symbols, self.first, self.begins_empty = model, list(symbols), list(first), begins_empty
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._ids = {symbol: index for index, symbol in enumerate(self.symbols) if index > UNKNOWN}
+        self._first = [self._ids[symbol] for symbol in first]
+
+    @property
+    def size(self) -> int:
+        return len(self.symbols)
+
+    def encode(self, text: str) -> list[int]:
+        """Return ids without start and end."""
+        return self._encode(text, functools.partial(self._processor.encode, out_type=str))
+
+    def sampler(self, alpha: float) -> Callable[[str], list[int]]:
+        """Return a function that encodes in random pieces: subword regularisation (Kudo 2018), BPE-dropout."""
+        draw = functools.partial(self._processor.encode, out_type=str, enable_sampling=True, alpha=alpha, nbest_size=-1)
+        return lambda text: self._encode(text, draw)
+
+    def _encode(self, text: str, split: Callable[[str], list[str]]) -> list[int]:
+        found, language = list[int](), LANGUAGE.match(text)
+        if language and language[0] in self._ids:
+            found, text = [self._ids[language[0]]], text[language.end() :]
+        found += [self._ids.get(piece, UNKNOWN) for piece in split(text)]
+        return [*self._first, *found] if found or self.begins_empty else []
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return text on one line, without the special ids and the tokens that stand first."""
+        names = [self.symbols[index] for index in ids if index > UNKNOWN and index not in self._first]
+        return " ".join(str(self._processor.decode_pieces(names)).replace(SPACE, " ").split())
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self.symbols[index] for index in ids]
+
+    def begins_word(self, piece: str) -> bool:
+        """Return True for a piece with ▁, and in scripts without spaces for every piece."""
+        return piece.startswith(SPACE) or unicodedata.east_asian_width(piece[0]) in "WF"
+
+    def save(self, path: Path) -> None:
+        stored = {
+            "kind": self.kind,
+            "symbols": self.symbols,
+            "first": self.first,
+            "begins_empty": self.begins_empty,
+            "model": base64.b64encode(self.model).decode(),
+        }
+        with replace_file(path) as draft:
+            draft.write_text(json.dumps(stored, ensure_ascii=False), "utf-8")
+
+    @classmethod
+    def restore(cls, stored: dict[str, Any]) -> ListedPieces:
+        """Make it from what its file holds."""
+        model = base64.b64decode(stored["model"], validate=True)
+        return cls(model, stored["symbols"], first=stored["first"], begins_empty=stored["begins_empty"])
+
+
+@final
 class Vocabulary:
     """A list of symbols: white-space words, or single characters. Others become <unk>."""
 
@@ -200,13 +272,8 @@ class Vocabulary:
         with replace_file(path) as draft:
             draft.write_text(json.dumps({"kind": self.kind, "symbols": self.symbols}, ensure_ascii=False), "utf-8")
 
-    @classmethod
-    def load(cls, path: Path) -> Vocabulary:
-        try:
-            stored = json.loads(path.read_text("utf-8"))
-            return cls(stored["symbols"], stored["kind"])
-        except (ValueError, KeyError, TypeError):
-            raise UserError(f"{path} is damaged: it is no vocabulary") from None
+
+AnyTokenizer = SentencePiece | ListedPieces | Vocabulary
 
 
 def run_seeded(seed: int, work: Callable[[], T]) -> T:
@@ -231,7 +298,7 @@ def train_tokenizer(
     return Vocabulary.train(kind, texts, size)
 
 
-def read_ready_tokenizer(kind: str, path: Path, field: str) -> SentencePiece | Vocabulary:
+def read_ready_tokenizer(kind: str, path: Path, field: str) -> AnyTokenizer:
     """Read a SentencePiece model, for words and characters a list with one a line, or the file of another run."""
     if not path.is_file():
         raise UserError(f"{field}.model: there is no file at {path}")
@@ -241,8 +308,8 @@ def read_ready_tokenizer(kind: str, path: Path, field: str) -> SentencePiece | V
         except RuntimeError:
             others = f"; a list of symbols needs {field}.kind: words or characters"
             raise UserError(f"{field}.model: {path} is no SentencePiece model{others}") from None
-    if path.suffix == ".json":
-        found = Vocabulary.load(path)
+    if path.suffix == ".json" or kind == ListedPieces.kind:
+        found = load_listed(path)
         if found.kind != kind:
             raise UserError(f"{field}.model: {path} has {found.kind}, but {field}.kind is {kind}")
         return found
@@ -267,14 +334,25 @@ def _read_symbols(kind: str, path: Path) -> list[str]:
     return list(found)
 
 
-def load_tokenizer(path: Path) -> SentencePiece | Vocabulary:
+def load_tokenizer(path: Path) -> AnyTokenizer:
     """Load a tokenizer from its file in a run's folder."""
-    return Vocabulary.load(path) if path.suffix == ".json" else SentencePiece.load(path)
+    return load_listed(path) if path.suffix == ".json" else SentencePiece.load(path)
+
+
+def load_listed(path: Path) -> ListedPieces | Vocabulary:
+    """Load a tokenizer whose file is a list."""
+    try:
+        stored = json.loads(path.read_text("utf-8"))
+        if stored["kind"] == ListedPieces.kind:
+            return ListedPieces.restore(stored)
+        return Vocabulary(stored["symbols"], stored["kind"])
+    except (ValueError, KeyError, TypeError, RuntimeError):
+        raise UserError(f"{path} is damaged: it is no vocabulary") from None
 
 
 def tokenizer_file_name(kind: str, stem: str) -> str:
     """Return the name of a tokenizer's file in a run."""
-    return f"{stem}.json" if kind in ("words", "characters") else f"{stem}.model"
+    return f"{stem}.json" if kind in ("words", "characters", ListedPieces.kind) else f"{stem}.model"
 
 
 def _reason(error: str) -> str:

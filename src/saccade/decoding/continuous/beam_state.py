@@ -56,7 +56,9 @@ class BeamState(DecodingState):
         self.worth_BM.index_fill_(0, index_E, -torch.inf)
         self.num_cut_B.index_fill_(0, index_E, 0)
         self.lost_B2.index_fill_(0, index_E, -torch.inf)
-        self.last_share_B[index_E] = ((constraints.limit_B.double() + 5) / 6) ** -self.options.length_penalty
+        offset = self.options.length_offset
+        share_E = ((constraints.limit_B.double() + offset) / (offset + 1)) ** -self.options.length_penalty
+        self.last_share_B[index_E] = share_E
         self.slots.renew()
 
     def refill(self, other: DecodingState, index_E: Tensor) -> None:

@@ -84,6 +84,8 @@ def make_decoder(network: Transformer) -> bytes:
     if isinstance(network.decoder_norm, Norm):
         x = graph.norm(x, network.decoder_norm)
     logits = graph("MatMul", x, graph.constant(network.output.weight.mT))
+    if network.output_bias is not None:
+        logits = graph("Add", logits, graph.constant(network.output_bias))
     graph.output("logits", logits, np.float32, ["batch", "steps", len(network.output.weight)])
     stacked = graph("Concat", *weights, axis=1)
     graph.output("attention", stacked, np.float32, ["batch", len(weights), sizes.num_heads, "steps", "source"])

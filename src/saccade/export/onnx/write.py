@@ -10,7 +10,7 @@ from torch import nn
 
 from saccade.attention.positions import Learned
 from saccade.attention.scores import Location
-from saccade.data.text.tokenizer import END, PAD, START, UNKNOWN, Vocabulary, tokenizer_file_name
+from saccade.data.text.tokenizer import END, PAD, START, UNKNOWN, tokenizer_file_name
 from saccade.export.ctranslate2 import spell_vocabulary
 from saccade.export.onnx import recurrent, transformer
 from saccade.models.seq2seq import Seq2Seq
@@ -60,6 +60,6 @@ def write(portable: Portable, folder: Path, quantization: str) -> Mapping[str, o
     }
     (folder / CONFIG).write_text(json.dumps(config, ensure_ascii=False), "utf-8")
     for side, tokenizer in (("source", portable.source), ("target", portable.target)):
-        kind = tokenizer.kind if isinstance(tokenizer, Vocabulary) else "sentencepiece"
+        kind = getattr(tokenizer, "kind", "sentencepiece")
         tokenizer.save(folder / tokenizer_file_name(kind, f"tokenizer.{side}"))
     return {"longest": find_longest(network)}

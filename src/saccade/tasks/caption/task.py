@@ -18,7 +18,7 @@ from saccade.data.batches import Buckets
 from saccade.data.grouping import group_by_length
 from saccade.data.pictures.captions import CaptionRows, CaptionSet
 from saccade.data.pictures.images import read_picture
-from saccade.data.text.tokenizer import SentencePiece, Vocabulary, load_tokenizer, tokenizer_file_name, train_tokenizer
+from saccade.data.text.tokenizer import AnyTokenizer, load_tokenizer, tokenizer_file_name, train_tokenizer
 from saccade.errors import UserError
 from saccade.inspection.draw import caption as drawing
 from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
@@ -77,7 +77,7 @@ def load(config: CaptionConfig, folder: Path) -> CaptionWriter:
     return writer(config, load_trained(network, config, folder), tokenizer)
 
 
-def model(config: CaptionConfig, tokenizer: SentencePiece | Vocabulary, places: tuple[int, int, int]) -> Captioner:
+def model(config: CaptionConfig, tokenizer: AnyTokenizer, places: tuple[int, int, int]) -> Captioner:
     """The network, initialised by the run's seed; `places` are rows, columns and channels of what it reads."""
     torch.manual_seed(config.seed)
     section, (rows, columns, channels) = config.model, places
@@ -102,7 +102,7 @@ def model(config: CaptionConfig, tokenizer: SentencePiece | Vocabulary, places: 
     )
 
 
-def writer(config: CaptionConfig, network: Captioner, tokenizer: SentencePiece | Vocabulary) -> CaptionWriter:
+def writer(config: CaptionConfig, network: Captioner, tokenizer: AnyTokenizer) -> CaptionWriter:
     """Make a predictor of a network."""
     num_shapes = config.data.test if isinstance(config.data, Shapes) else 0
     return CaptionWriter(network.eval(), tokenizer, config.decoding.options(), make_reader(config.data), num_shapes)
@@ -173,7 +173,7 @@ class _Validator:
         return {"score": score, **kept, "valid_loss": loss, "valid_perplexity": perplexity, **cuts}
 
 
-def _tokenizer(config: CaptionConfig, train: CaptionSet, folder: Path) -> SentencePiece | Vocabulary:
+def _tokenizer(config: CaptionConfig, train: CaptionSet, folder: Path) -> AnyTokenizer:
     """From the run's folder, or learned from the training captions and stored there."""
     path = folder / tokenizer_file_name(config.tokenizer.kind, "tokenizer")
     if path.exists():
@@ -195,7 +195,7 @@ def _places(config: CaptionConfig, train: CaptionSet | None) -> tuple[int, int, 
 
 
 def _say(
-    config: CaptionConfig, train: CaptionSet, valid: CaptionSet, tokenizer: SentencePiece | Vocabulary, console: Console
+    config: CaptionConfig, train: CaptionSet, valid: CaptionSet, tokenizer: AnyTokenizer, console: Console
 ) -> None:
     for name, those in (("train", train), ("valid", valid)):
         number = sum(map(len, those.captions))

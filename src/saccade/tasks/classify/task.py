@@ -13,8 +13,7 @@ from saccade.data.labels.labelled import Text, split_labels
 from saccade.data.labels.windows import RUN, EncodedTexts, encode_texts
 from saccade.data.text.tokenizer import (
     MOST_CHARACTERS,
-    SentencePiece,
-    Vocabulary,
+    AnyTokenizer,
     load_tokenizer,
     sample_texts,
     tokenizer_file_name,
@@ -99,7 +98,7 @@ def _labels(config: ClassifyConfig, texts: list[Text]) -> list[str]:
     return labels
 
 
-def _tokenizer(config: ClassifyConfig, texts: list[Text], folder: Path) -> SentencePiece | Vocabulary:
+def _tokenizer(config: ClassifyConfig, texts: list[Text], folder: Path) -> AnyTokenizer:
     """From the run's folder, or learned from the training text and stored there."""
     path = _tokenizer_path(config, folder)
     if path.exists():
@@ -115,7 +114,7 @@ def _tokenizer_path(config: ClassifyConfig, folder: Path) -> Path:
     return folder / tokenizer_file_name(config.tokenizer.kind, "tokenizer.text")
 
 
-def _network(config: ClassifyConfig, tokenizer: SentencePiece | Vocabulary, labels: list[str]) -> TextClassifier:
+def _network(config: ClassifyConfig, tokenizer: AnyTokenizer, labels: list[str]) -> TextClassifier:
     return networks.network(
         config.model,
         vocabulary=tokenizer.size,
@@ -127,7 +126,7 @@ def _network(config: ClassifyConfig, tokenizer: SentencePiece | Vocabulary, labe
 
 
 def _predictor(
-    config: ClassifyConfig, network: TextClassifier, tokenizer: SentencePiece | Vocabulary, labels: list[str]
+    config: ClassifyConfig, network: TextClassifier, tokenizer: AnyTokenizer, labels: list[str]
 ) -> Classifier:
     data = config.data
     return Classifier(

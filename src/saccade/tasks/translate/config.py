@@ -90,17 +90,27 @@ def _for_both(given: object) -> object:
 class TranslateData(Section):
     """The section that names the files of texts."""
 
-    train: Annotated[
-        Annotated[TrainingCorpus, Tag(ONE_OR_SEVERAL[0])]
-        | Annotated[list[TrainingCorpus], Field(min_length=1), Tag(ONE_OR_SEVERAL[1])],
-        Discriminator(_one_or_several),
-    ] = Field(description="What the model and the tokenizers learn from: one corpus, or a list of them with weights.")
-    valid: Annotated[
-        Annotated[CorpusFiles, Tag(FILES_OR_PART[0])] | Annotated[HeldOutPart, Tag(FILES_OR_PART[1])],
-        Discriminator(tell_part),
-    ] = Field(
+    train: (
+        Annotated[
+            Annotated[TrainingCorpus, Tag(ONE_OR_SEVERAL[0])]
+            | Annotated[list[TrainingCorpus], Field(min_length=1), Tag(ONE_OR_SEVERAL[1])],
+            Discriminator(_one_or_several),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="What the model and the tokenizers learn from: one corpus, or a list of them with weights.",
+    )
+    valid: (
+        Annotated[
+            Annotated[CorpusFiles, Tag(FILES_OR_PART[0])] | Annotated[HeldOutPart, Tag(FILES_OR_PART[1])],
+            Discriminator(tell_part),
+        ]
+        | None
+    ) = Field(
+        default=None,
         description="What validation decodes and scores; the best model on it is kept. Files, or a part of the pairs "
-        "to train on, chosen by a hash of the source: a share (0.05) or a number of them (500)."
+        "to train on, chosen by a hash of the source: a share (0.05) or a number of them (500).",
     )
     test: CorpusFiles | None = Field(default=None, description="What is scored at the end; never trained on.")
     columns: SideColumns | None = Field(
@@ -146,6 +156,8 @@ class TranslateData(Section):
     @property
     def corpora(self) -> dict[str, TrainingCorpus]:
         """What to train on, under the name that messages use."""
+        if self.train is None:  # of an imported model
+            return {}
         if isinstance(self.train, TrainingCorpus):
             return {"data.train": self.train}
         return {f"data.train.{index}": files for index, files in enumerate(self.train)}
@@ -237,6 +249,10 @@ class TranslateDecoding(Section):
 
     beam: Positive = Field(default=4, description="Hypotheses kept; 1 is greedy.")
     length_penalty: Annotated[float, Field(ge=0)] = 0.6
+    length_offset: Count = Field(
+        default=5,
+        description="k of what log p is divided by, ((k + length) / (k + 1))^length_penalty; 0 is Hugging Face's.",
+    )
     min_length: Annotated[int, Field(ge=0)] = 0
     max_length: Positive = Field(default=4096, description="No output has more tokens, </s> included.")
     max_length_factor: OrAuto[Annotated[float, Field(gt=0)]] = Field(
@@ -282,6 +298,10 @@ class TranslateConfig(RunSection):
     """A whole run, one YAML file."""
 
     task: Literal["translate"] = "translate"
+    origin: str | None = Field(
+        default=None,
+        description="Where an imported model comes from. Only such a run has no data.train and data.valid.",
+    )
     languages: LanguageCodes | None = Field(default=None, description="What is translated into what, for a server.")
     texts: Literal["auto", "sentences", "documents", "anything"] = Field(
         default="auto",
@@ -313,6 +333,9 @@ class TranslateConfig(RunSection):
 
     @model_validator(mode="after")
     def _check(self) -> TranslateConfig:
+        for name in ("train", "valid") if self.origin is None else ():
+            if getattr(self.data, name) is None:
+                raise ValueError(f"data.{name}: missing")
         if self.model.tied == "three" and self.tokenizer.shared is False:
             raise ValueError("model.tied: 'three' given; it needs one vocabulary (tokenizer.shared: true)")
         most = LOCATIONS * FACTOR if self.features else LOCATIONS
@@ -336,7 +359,9 @@ class TranslateConfig(RunSection):
         """Return what is translated into what: as it is said here, or by the endings of files that are known codes."""
         if self.languages is not None:
             return self.languages.source, self.languages.target
-        files = next(iter(self.data.corpora.values()))
+        files = next(iter(self.data.corpora.values()), None)
+        if files is None:
+            return None
         source, target = _ending(files.source), _ending(files.target or "")
         return (source, target) if source != target and source in NAMES and target in NAMES else None
 

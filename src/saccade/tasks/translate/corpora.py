@@ -19,8 +19,9 @@ from saccade.data.store import Encode, Store, count_duplicates, prepare_store
 from saccade.data.text.corpus import BY_NAME, Corpus, Pair, PartOfPairs
 from saccade.data.text.sentences import tell_texts
 from saccade.data.text.tokenizer import (
+    AnyTokenizer,
+    ListedPieces,
     SentencePiece,
-    Vocabulary,
     run_seeded,
 )
 from saccade.decoding.limits import PairLengths
@@ -36,7 +37,7 @@ SPLITTING = {
     "anything": "a server gives a text to the model whole",
 }
 VARIANTS = 8  # of a corpus cut into pieces at random
-Tokenizers = tuple[SentencePiece | Vocabulary, SentencePiece | Vocabulary]
+Tokenizers = tuple[AnyTokenizer, AnyTokenizer]
 
 
 SetName = Literal["data.valid", "data.test"]
@@ -120,8 +121,10 @@ def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Conso
     ]
 
 
-def _encoder(tokenizer: SentencePiece | Vocabulary, alpha: float) -> Encode:
-    return tokenizer.sampler(alpha) if alpha and isinstance(tokenizer, SentencePiece) else tokenizer.encode
+def _encoder(tokenizer: AnyTokenizer, alpha: float) -> Encode:
+    if alpha and isinstance(tokenizer, SentencePiece | ListedPieces):
+        return tokenizer.sampler(alpha)
+    return tokenizer.encode
 
 
 def corpus_identity(corpus: Corpus) -> dict[str, Any]:
@@ -149,12 +152,13 @@ def shares(data: TranslateData, num_stores: int) -> list[float]:
     return [weight / variants for weight in weights] * variants
 
 
-def fingerprint(tokenizer: SentencePiece | Vocabulary | Sounds) -> str:
+def fingerprint(tokenizer: AnyTokenizer | Sounds) -> str:
     """What tells a tokenizer from any other."""
     if isinstance(tokenizer, Sounds):
         content = str(tokenizer.mel).encode()
     else:
-        content = tokenizer.model if isinstance(tokenizer, SentencePiece) else "\n".join(tokenizer.symbols).encode()
+        listed = [*getattr(tokenizer, "first", ()), *getattr(tokenizer, "symbols", ())]
+        content = getattr(tokenizer, "model", b"") + "\n".join(listed).encode()
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 

@@ -52,6 +52,8 @@ class TransformerModel(TransformerFields):
     num_layers: Positive = None  # type: ignore[assignment]
     dropout: Share = None  # type: ignore[assignment]
     tied: Tied = None
+    num_decoder_layers: Positive | None = Field(default=None, description="Where they are not as many as num_layers.")
+    output_bias: bool = Field(default=False, description="Each token has a number that is added to its logit.")
 
     @model_validator(mode="before")
     @classmethod
@@ -115,7 +117,12 @@ def transformer(section: TransformerModel, common: dict[str, Any], max_length: i
     """From its section; `common` are vocabularies and what they share."""
     sizes, layers = section.block_sizes(section.dropout), section.num_layers
     return Transformer(
-        sizes=sizes, num_encoder_layers=layers, num_decoder_layers=layers, max_length=max_length, **common
+        sizes=sizes,
+        num_encoder_layers=layers,
+        num_decoder_layers=section.num_decoder_layers or layers,
+        output_bias=section.output_bias,
+        max_length=max_length,
+        **common,
     )
 
 

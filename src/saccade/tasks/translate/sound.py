@@ -11,7 +11,7 @@ from saccade.data.sound.mel import Mel
 from saccade.data.sound.recordings import Recordings, find_named_files, prepare_recordings
 from saccade.data.store import Store, prepare_store
 from saccade.data.text.corpus import Corpus, Pair
-from saccade.data.text.tokenizer import SentencePiece, Vocabulary
+from saccade.data.text.tokenizer import AnyTokenizer
 from saccade.tasks.console import busy, show_progress
 from saccade.tasks.translate import corpora
 from saccade.tasks.translate.config import TranslateConfig
@@ -31,7 +31,7 @@ def files_of(corpus: Corpus, pairs: Iterable[Pair]) -> dict[str, Path]:
 
 
 def stores(
-    config: TranslateConfig, mel: Mel, target: SentencePiece | Vocabulary, root: Path, console: Console
+    config: TranslateConfig, mel: Mel, target: AnyTokenizer, root: Path, console: Console
 ) -> tuple[list[Store], list[Recordings]]:
     """The pairs of each training corpus, sources as references to recordings, and these."""
     texts = corpora.training_corpora(config)

@@ -15,7 +15,8 @@ from saccade.attention.scores import LOCATIONS
 from saccade.data.sound.recordings import Recordings, Sounds
 from saccade.data.store import Store
 from saccade.data.text.corpus import Pair
-from saccade.data.text.tokenizer import SentencePiece, Vocabulary
+from saccade.data.text.tokenizer import AnyTokenizer
+from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 from saccade.inspection.pages import report
 from saccade.inspection.pages.samples import Sample, render_samples
@@ -38,11 +39,14 @@ from saccade.tasks.translate.validation import Sources, Validator
 from saccade.training.precision import compute_dtype
 
 NUM_SAMPLES = 6
-Sides = tuple[SentencePiece | Vocabulary | Sounds, SentencePiece | Vocabulary]
+Sides = tuple[AnyTokenizer | Sounds, AnyTokenizer]
 
 
 def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     """Everything a run needs; held-out text is read first, so that a mistake in it shows before anything is learned."""
+    for field in ("train", "valid"):
+        if getattr(config.data, field) is None:
+            raise UserError(f"data.{field}: missing; an imported model ({config.origin}) has no data to train on")
     held_out = corpora.held_out(config)
     if config.features is not None:
         for held in held_out:
@@ -185,6 +189,8 @@ class Outputs(NamedTuple):
 def scored_set(config: TranslateConfig, translator: Translator) -> ScoredSet:
     """Return the test set, or the validation set where there is none; pairs with a blank side are left out."""
     name: corpora.SetName = "data.test" if config.data.test else "data.valid"
+    if config.data.test is None and config.data.valid is None:
+        raise UserError("data.test: missing; an imported model has no test set, so give one")
     texts = corpora.held_out_corpora(config, name)
     pairs = [pair for corpus in texts for pair in translator.pairs(corpus) if all(pair)]
     return ScoredSet(name.removeprefix("data."), pairs)

@@ -12,8 +12,9 @@ from rich.console import Console
 from saccade.config.base import SideName, SideTokenizer, TokenizerSection
 from saccade.data.text.tokenizer import (
     MOST_CHARACTERS,
-    SentencePiece,
-    Vocabulary,
+    AnyTokenizer,
+    ListedPieces,
+    load_listed,
     load_tokenizer,
     read_ready_tokenizer,
     sample_texts,
@@ -21,6 +22,7 @@ from saccade.data.text.tokenizer import (
     train_tokenizer,
 )
 from saccade.data.text.tokenizer_choice import REASONS, choose_kinds, choose_size
+from saccade.errors import UserError
 from saccade.tasks import console as watch
 from saccade.tasks.translate.config import TranslateConfig
 from saccade.tasks.translate.corpora import NUM_TOLD, QUIET, Tokenizers, training_corpora
@@ -61,7 +63,7 @@ def _kind_of(side: SideTokenizer, chosen: str) -> str:
     """Return the kind of a ready tokenizer; of one that is learned, the chosen one."""
     if side.model is None:
         return chosen
-    return Vocabulary.load(Path(side.model)).kind if side.model.endswith(".json") else "unigram"
+    return load_listed(Path(side.model)).kind if side.model.endswith(".json") else "unigram"
 
 
 def settle_sizes(config: TranslateConfig, both: Tokenizers) -> TranslateConfig:
@@ -116,7 +118,7 @@ def _make_both(config: TranslateConfig, console: Console) -> Tokenizers:
     return _make(config, console, (0,), "sources"), _make(config, console, (1,), "targets")
 
 
-def _make(config: TranslateConfig, console: Console, sides: tuple[int, ...], what: str) -> SentencePiece | Vocabulary:
+def _make(config: TranslateConfig, console: Console, sides: tuple[int, ...], what: str) -> AnyTokenizer:
     """Learn the tokenizer of these sides, or read a ready one."""
     side = SIDES[sides[-1]]
     section, field = config.tokenizer.of_side(side), config.tokenizer.field_of(side)
@@ -124,6 +126,10 @@ def _make(config: TranslateConfig, console: Console, sides: tuple[int, ...], wha
         ready = read_ready_tokenizer(section.kind, Path(section.model).expanduser(), field)
         watch.say(console, f"{field}.model: {section.model} has {ready.size:,} tokens")
         return ready
+    if section.kind == ListedPieces.kind:
+        raise UserError(
+            f"{field}.kind: 'listed' given; such a tokenizer is not learned: give {field}.model, the file of an import"
+        )
     texts = (pair[side] for pairs in training_corpora(config) for pair in pairs.pairs() for side in sides)
     chosen = sample_texts(
         watch.show_progress(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed

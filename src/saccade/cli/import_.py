@@ -1,0 +1,56 @@
+"""`saccade import`: a model of another toolkit as a run, with a proof."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from saccade.cli import terminal
+from saccade.cli.flags import Threads, set_threads
+from saccade.errors import UserError
+from saccade.tasks.base import ScoredSet
+
+
+def import_(
+    folder: Annotated[Path, typer.Argument(help="A Hugging Face folder: Marian (OPUS-MT) or Pegasus.")],
+    run: Annotated[Path, typer.Argument(help="The run to write; it must not exist yet.")],
+    source: Annotated[
+        Path | None, typer.Option("--input", help="Sources to prove it with. (default: texts of drawn pieces)")
+    ] = None,
+    target: Annotated[Path | None, typer.Option(help="Their targets, if --input does not hold both.")] = None,
+    most: Annotated[int, typer.Option("--sentences", min=1, help="Prove it with so many pairs.")] = 50,
+    threads: Threads = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the proof as JSON.")] = False,
+) -> None:
+    """Make a run of a model of another toolkit, and prove that it answers the same here."""
+    from saccade.imports import write
+
+    if target is not None and source is None:
+        raise UserError("--target: given without --input")
+    set_threads(threads)
+    console = Console(stderr=True)
+    with terminal.quiet(), console.status("") as status:
+        proof = write.import_folder(
+            folder,
+            run,
+            scored=None if source is None else _read_set(source, target),
+            most=most,
+            say=lambda what: status.update(f"{what} ..."),
+        )
+    typer.echo(json.dumps(proof.plain()) if as_json else "\n".join(write.describe(proof)))
+    if not as_json:
+        typer.echo(f"The run is in {run}, its proof in {run / write.PROOF}.")
+    for missed in proof.missed:
+        typer.echo(f"saccade: {run}: {missed}", err=True)
+    if proof.missed:
+        raise typer.Exit(1)
+
+
+def _read_set(source: Path, target: Path | None) -> ScoredSet:
+    from saccade.inspection.align.aligner import read_pairs
+
+    return ScoredSet(source.name, [pair for pair in read_pairs(source, target) if all(pair)])

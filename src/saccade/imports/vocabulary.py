@@ -1,0 +1,68 @@
+"""The tokenizers of a Hugging Face folder: SentencePiece models, and lists of the ids of their pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from saccade.data.text.tokenizer import SPECIAL, ListedPieces
+from saccade.errors import UserError
+from saccade.imports.folder import Fields, read_bytes
+
+Names = Mapping[int, str]  # of their ids
+
+
+class SpecialIds(NamedTuple):
+    """Their ids of our first four."""
+
+    pad: int
+    start: int
+    end: int
+    unknown: int
+
+
+class Side(NamedTuple):
+    """A tokenizer of ours, and their id of each of its ids."""
+
+    tokenizer: ListedPieces
+    number_V: Tensor
+
+
+def read_names(path: Path, size: int) -> dict[int, str]:
+    """Read a list of pieces and their ids, which must be below the size that the config says."""
+    found, fields = dict[int, str](), Fields(path)
+    for name in fields.content:
+        number = fields.read(name, int)
+        if not 0 <= number < size:
+            raise fields.refuse(name, f"0 to {size - 1}, as config.json has a vocabulary of {size:,}")
+        if number in found:
+            raise UserError(
+                f"{path}: {name}: {number} given, which is {found[number]!r} too; allowed: an id of its own"
+            )
+        found[number] = name
+    return found
+
+
+def find_id(path: Path, names: Names, wanted: str) -> int:
+    """Return the id of a piece."""
+    for number, name in names.items():
+        if name == wanted:
+            return number
+    raise UserError(f"{path}: {wanted}: missing")
+
+
+def make_side(
+    model: Path, names: Names, special: SpecialIds, size: int, *, first: Sequence[str] = (), begins_empty: bool = False
+) -> Side:
+    """Make a tokenizer whose first four ids are ours; the others keep their order. Ids without a name get one."""
+    others = [number for number in range(size) if number not in special]
+    symbols = [*SPECIAL, *(names.get(number, f"<unused {number}>") for number in others)]
+    try:
+        tokenizer = ListedPieces(read_bytes(model), symbols, first=first, begins_empty=begins_empty)
+    except RuntimeError:
+        raise UserError(f"{model}: this is no SentencePiece model") from None
+    return Side(tokenizer, torch.tensor([*special, *others]))
