@@ -31,13 +31,20 @@ class Model:
         self.source, self.target = (Tokenizer(folder, side, self.config) for side in ("source", "target"))
 
     def start(self, ids: list[int]) -> tuple[Arrays, Arrays]:
-        """Read a source: what stays the same for all steps, and a past without steps."""
-        length = np.array([len(ids) + 1])
+        """Read a source: what stays the same for all steps, and the past of the first one.
+
+        An RNN's past is its first state, which the encoder returns; a Transformer's are caches without steps.
+        """
+        given = {"source": np.array([[*ids, self.config["end"]]]), "source_length": np.array([len(ids) + 1])}
         names = [output.name for output in self.encoder.get_outputs()]
-        found = self.encoder.run(names, {"source": np.array([[*ids, self.config["end"]]]), "source_length": length})
-        memory = dict(zip(names, found, strict=True))
-        past = {name.replace("memory", "past"): value[:, :, :0] for name, value in memory.items()}
-        return {**memory, "source_length": length}, past
+        found = {**given, **dict(zip(names, self.encoder.run(names, given), strict=True))}
+        fixed, past = dict[str, Any](), dict[str, Any]()
+        for name in (one.name for one in self.decoder.get_inputs() if one.name != "read"):
+            if not name.startswith("past"):
+                fixed[name] = found[name]
+            else:
+                past[name] = found[name] if name in found else found[name.replace("past", "memory")][:, :, :0]
+        return fixed, past
 
     def step(self, read: list[int], fixed: Arrays, past: Arrays) -> tuple[NDArray[Any], Arrays]:
         """Read the last id of each hypothesis: log p of every next id [N, V], and the past after it.

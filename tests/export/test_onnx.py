@@ -11,13 +11,15 @@ import pytest
 import torch
 
 from exports import SOURCE, TARGET, phrases, pieces, portable, random_pairs, transformer
+from saccade.attention import SCORES
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import Stepper
-from saccade.export.onnx import refuse, write
+from saccade.export.onnx.write import refuse, write
 from saccade.export.proof import Proof, search_ours
 from saccade.export.write import export
 from saccade.inspection.insight import Head
 from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
+from saccade.models.seq2seq_attention import AttentionOptions
 from saccade.tasks.base import Portable
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "onnx_translate.py"
@@ -54,11 +56,13 @@ def test_every_transformer_answers_the_same(
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("words", [True, False])
-def test_the_example_writes_the_same_without_torch(tmp_path: Path, beam: int, words: bool) -> None:
+@pytest.mark.parametrize("kind", ["words", "pieces", "bahdanau", "luong", "none"])
+def test_the_example_writes_the_same_without_torch(tmp_path: Path, beam: int, kind: str) -> None:
+    words = kind != "pieces"
     both: tuple[Tokenizer, Tokenizer] = (SOURCE, TARGET) if words else (pieces(), pieces())
     texts = [pair.source for pair in (random_pairs(5) if words else phrases(4)).pairs]
-    model = portable(transformer(positions="rotary", vocabularies=both), *both)
+    rnn = None if kind in ("words", "pieces") else recurrent(kind, cell="lstm", options={"scope": "local_m"})
+    model = portable(rnn or transformer(positions="rotary", vocabularies=both), *both)
     write(model, tmp_path, "float32")
     command = [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path), "--beam", str(beam), "--limit", "9"]
     done = subprocess.run(command, input="\n".join(texts), capture_output=True, text=True, check=True)
@@ -67,9 +71,9 @@ def test_the_example_writes_the_same_without_torch(tmp_path: Path, beam: int, wo
 
 
 def test_a_wrong_weight_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from saccade.export import onnx
+    from saccade.export.onnx import transformer as graphs
 
-    monkeypatch.setattr(onnx, "FAR", 0.0)  # forbidden keys are read
+    monkeypatch.setattr(graphs, "FAR", 0.0)  # forbidden keys are read
     assert any("log-probabilities differ" in missed for missed in prove(portable(transformer()), tmp_path).missed)
 
 
@@ -85,9 +89,48 @@ def test_what_it_cannot_say_has_a_reason(sizes: dict[str, Any], reason: str) -> 
     assert reason in str(refuse(portable(transformer(**sizes))))
 
 
-def test_an_rnn_is_refused() -> None:
-    network = Seq2Seq(source=9, target_vocabulary=9, sizes=RecurrentSizes(8, 8, 1))
-    assert "RNN" in str(refuse(portable(network)))
+def recurrent(attention: str = "bahdanau", *, cell: str = "gru", layers: int = 1, **more: Any) -> Seq2Seq:
+    """Build an RNN whose parameters are all random."""
+    options = AttentionOptions(**more.pop("options", {}))
+    network = Seq2Seq(
+        source=SOURCE.size,
+        target_vocabulary=TARGET.size,
+        sizes=RecurrentSizes(14, 10, layers, cell),
+        attention=attention,
+        attention_options=options,
+        **more,
+    )
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    return network.eval()
+
+
+@pytest.mark.parametrize(
+    ("attention", "more"),
+    [
+        *(("luong", {"options": {"score": score}, "direction": "both"}) for score in SCORES),
+        ("bahdanau", {"layers": 2}),
+        ("bahdanau", {"cell": "lstm", "layers": 2, "options": {"score": "general", "normalizer": "hard"}}),
+        ("luong", {"cell": "rnn", "direction": "backward", "feeds_input": False}),
+        (
+            "luong",
+            {"cell": "lstm", "direction": "forward", "options": {"score": "dot", "scope": "local_m", "radius": 1}},
+        ),
+        ("bahdanau", {"cell": "gru", "options": {"scope": "local_m", "radius": 2}}),
+        ("luong", {"options": {"score": "general", "scope": "local_p", "radius": 2}}),
+        ("none", {"direction": "backward", "layers": 2, "cell": "lstm"}),
+    ],
+)
+def test_every_rnn_answers_the_same(tmp_path: Path, attention: str, more: dict[str, Any]) -> None:
+    proof = prove(portable(recurrent(attention, **more)), tmp_path)
+    assert proof.missed == []
+    assert proof.found["log_probability"]["largest_difference"] < 1e-5
+    assert ("attention" in proof.found) == (attention != "none")
+    assert all(outputs["same"] + outputs["cut"] == 9 for outputs in proof.found["outputs"].values())
+
+
+def test_an_rnn_with_sparse_weights_is_refused() -> None:
+    assert "model.normalizer: sparsemax" in str(refuse(portable(recurrent(options={"normalizer": "sparsemax"}))))
 
 
 def test_a_zero_vector_has_no_direction(tmp_path: Path) -> None:

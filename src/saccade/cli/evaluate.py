@@ -15,6 +15,7 @@ from saccade.cli import terminal
 from saccade.cli.flags import (
     Beam,
     Device,
+    Engine,
     Ensemble,
     LengthPenalty,
     MaxLength,
@@ -22,6 +23,7 @@ from saccade.cli.flags import (
     MaxLengthFactor,
     MaxRounds,
     NoRepeat,
+    Quantization,
     RunFolder,
     Threads,
     group_flags,
@@ -30,6 +32,7 @@ from saccade.cli.flags import (
     set_threads,
 )
 from saccade.errors import UserError
+from saccade.export.engine import EngineChoice
 from saccade.inspection.draw import heatmap
 from saccade.runs.load import load_run
 from saccade.tasks.base import Predictor
@@ -64,6 +67,8 @@ def evaluate(
     ensemble: Ensemble = None,
     threads: Threads = None,
     device: Device = None,
+    engine: Engine = "torch",
+    quantization: Quantization = "float32",
     plot: Annotated[
         Path | None, typer.Option(help="Draw the result to a PNG, SVG or PDF file, for example the score by length.")
     ] = None,
@@ -75,7 +80,7 @@ def evaluate(
     if plot is not None:
         heatmap.check_ending(plot)
     set_threads(threads)
-    predictor: Predictor = load_run(model, *(ensemble or ()), device=device)
+    predictor: Predictor = load_run(model, *(ensemble or ()), device=device, engine=EngineChoice(engine, quantization))
     options = options_given(scoring)
     refuse_others(options, predictor.traits.evaluate_options)
     if not files and predictor.traits.needs_files:

@@ -38,6 +38,12 @@ Threads = Annotated[int | None, typer.Option(min=1, help="Number of CPU threads.
 Device = Annotated[
     Literal["auto", "cpu", "cuda"] | None, typer.Option(help="Where to compute. (default: the run's config)")
 ]
+Engine = Annotated[
+    Literal["torch", "ctranslate2"], typer.Option(help="What searches: torch, or an export to CTranslate2, on the CPU.")
+]
+Quantization = Annotated[
+    Literal["float32", "int8"], typer.Option(help="How CTranslate2 stores numbers; int8 is a quarter of the bytes.")
+]
 FLAGS = {"width": "--beam", "prefixes": "--prefix"}  # options that have another name on the command line
 
 

@@ -16,6 +16,7 @@ from saccade.cli import terminal
 from saccade.cli.flags import (
     Beam,
     Device,
+    Engine,
     Ensemble,
     LengthPenalty,
     MaxLength,
@@ -23,6 +24,7 @@ from saccade.cli.flags import (
     MaxLengthFactor,
     MaxRounds,
     NoRepeat,
+    Quantization,
     RunFolder,
     Threads,
     group_flags,
@@ -32,6 +34,7 @@ from saccade.cli.flags import (
 )
 from saccade.data.text import corpus
 from saccade.errors import UserError
+from saccade.export.engine import EngineChoice
 from saccade.runs.load import load_run
 from saccade.tasks.base import Predictor, Result
 from saccade.tasks.cuts import CutCounts
@@ -115,6 +118,8 @@ def predict(
     ensemble: Ensemble = None,
     threads: Threads = None,
     device: Device = None,
+    engine: Engine = "torch",
+    quantization: Quantization = "float32",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, with scores.")] = False,
     *,
     search: SearchFlags,
@@ -130,7 +135,7 @@ def predict(
     if prefix is not None:
         options["prefixes"] = corpus.read_lines(prefix)
     set_threads(threads)
-    predictor: Predictor = load_run(model, *(ensemble or ()), device=device)
+    predictor: Predictor = load_run(model, *(ensemble or ()), device=device, engine=EngineChoice(engine, quantization))
     allowed = predictor.traits.predict_options
     refuse_others(options, allowed)
     if pictures.pictures is not None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from saccade.cli.flags import Engine, Quantization, set_threads
 from saccade.errors import UserError, describe_missing
 from saccade.serving.settings import Settings
 
@@ -57,6 +58,8 @@ def serve(
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU cores for each model. (default: the models share half of them)")
     ] = None,
+    engine: Engine = "torch",
+    quantization: Quantization = "float32",
     suggestions: Annotated[
         Path | None, typer.Option(help="A file to which better translations from users are added.")
     ] = None,
@@ -64,6 +67,7 @@ def serve(
 ) -> None:
     """Serve runs over HTTP: a page at /, LibreTranslate's interface, and /v1."""
     try:
+        from saccade.export.engine import EngineChoice
         from saccade.serving import server
         from saccade.serving.http.origins import read_names, read_origins
         from saccade.serving.http.security import read_keys
@@ -90,4 +94,5 @@ def serve(
         suggestions=suggestions,
         quiet=quiet,
     )
-    server.run(load_runs(runs, languages or ()), settings)
+    set_threads(settings.threads)  # an engine chooses its threads when it is loaded
+    server.run(load_runs(runs, languages or (), EngineChoice(engine, quantization)), settings)

@@ -7,7 +7,7 @@ from saccade.decoding.ensemble import Ensemble
 from saccade.decoding.greedy import greedy
 from saccade.decoding.options import Cut, DecodingOptions, Hypothesis
 from saccade.decoding.sampling import SamplingOptions, sample
-from saccade.decoding.search import OPTION_NAMES, choose_options, count_steps, search
+from saccade.decoding.search import OPTION_NAMES, Searcher, choose_options, count_steps, search
 from saccade.decoding.stepper import DecoderState, Started, Stepper
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Ensemble",
     "Hypothesis",
     "SamplingOptions",
+    "Searcher",
     "Started",
     "Stepper",
     "beam_search",

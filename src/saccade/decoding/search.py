@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -19,6 +19,24 @@ OPTION_NAMES = (  # the keywords that `choose_options` takes
     "sample",
     *dict.fromkeys(field.name for kind in (BeamOptions, SamplingOptions) for field in fields(kind)),
 )
+
+
+class Searcher(Protocol):
+    """Another engine that runs a model, and searches for its outputs as we do."""
+
+    name: str
+
+    def refuse(self, options: BeamOptions | SamplingOptions) -> str | None:
+        """Say which option it can't honour; None if it can honour all."""
+
+    def search(
+        self,
+        sources: list[list[int]],
+        prefixes: list[list[int]],
+        options: BeamOptions | SamplingOptions,
+        tick: Tick | None,
+    ) -> list[list[Hypothesis]]:
+        """Return the best outputs of every source, best first."""
 
 
 def choose_options(default: BeamOptions, given: Mapping[str, Any]) -> BeamOptions | SamplingOptions:

@@ -172,12 +172,12 @@ class CTranslate2Engine:
         self.source, self.target = spell_vocabulary(portable.source), spell_vocabulary(portable.target)
         self._ids = {name: number for number, name in enumerate(self.target)}
         threads = torch.get_num_threads()
-        self._translator = ctranslate2.Translator(str(folder), device="cpu", inter_threads=1, intra_threads=threads)
+        self.translator = ctranslate2.Translator(str(folder), device="cpu", inter_threads=1, intra_threads=threads)
 
     def log_probabilities(self, sources: Ids, targets: Ids) -> list[list[float]]:
-        found = self._translator.score_batch(
-            _spell(self.source, sources),
-            _spell(self.target, targets),
+        found = self.translator.score_batch(
+            spell(self.source, sources),
+            spell(self.target, targets),
             max_input_length=0,
             max_batch_size=TOKENS,
             batch_type="tokens",
@@ -186,14 +186,14 @@ class CTranslate2Engine:
 
     def search(self, sources: Ids, beam: int, limit: int, *, thorough: bool) -> Ids:
         found = self._translate(sources, limit, beam_size=beam, patience=PATIENCE if thorough else 1.0)
-        return [self._read(one.hypotheses[0]) for one in found]
+        return [self.read(one.hypotheses[0]) for one in found]
 
     def search_as(self, sources: Ids, **how: Any) -> Ids:
         """Return outputs as CTranslate2 searches them with these options, and otherwise with its own."""
-        found = self._translator.translate_batch(
-            _spell(self.source, sources), max_batch_size=TOKENS, batch_type="tokens", **how
+        found = self.translator.translate_batch(
+            spell(self.source, sources), max_batch_size=TOKENS, batch_type="tokens", **how
         )
-        return [self._read(one.hypotheses[0]) for one in found]
+        return [self.read(one.hypotheses[0]) for one in found]
 
     def encode(self, texts: list[str]) -> None:
         """Return nothing: tokens come from outside."""
@@ -203,11 +203,11 @@ class CTranslate2Engine:
 
     def attend(self, sources: Ids, limit: int) -> list[tuple[list[int], Tensor]]:
         found = self._translate(sources, limit, beam_size=1, return_attention=True)
-        return [(self._read(one.hypotheses[0]), torch.tensor(one.attention[0])) for one in found]
+        return [(self.read(one.hypotheses[0]), torch.tensor(one.attention[0])) for one in found]
 
     def _translate(self, sources: Ids, limit: int, *, beam_size: int, **more: Any) -> list[Any]:
-        return self._translator.translate_batch(
-            _spell(self.source, sources),
+        return self.translator.translate_batch(
+            spell(self.source, sources),
             beam_size=beam_size,
             length_penalty=0,
             max_input_length=0,
@@ -219,9 +219,10 @@ class CTranslate2Engine:
             **more,
         )
 
-    def _read(self, names: list[str]) -> list[int]:
+    def read(self, names: list[str]) -> list[int]:
         return [self._ids[name] for name in names]
 
 
-def _spell(names: list[str], rows: Ids) -> list[list[str]]:
+def spell(names: list[str], rows: Ids) -> list[list[str]]:
+    """Return rows of ids by their names."""
     return [[names[number] for number in ids] for ids in rows]

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from saccade.data.text.tokenizer import SentencePiece, Vocabulary
 from saccade.errors import UserError, describe_missing
-from saccade.export import argos, ctranslate2, huggingface, onnx
+from saccade.export import argos, ctranslate2, huggingface
+from saccade.export.onnx import runtime, write
 from saccade.export.proof import Bounds, Engine, Ids, Sample
 from saccade.tasks.base import Portable
 
@@ -43,7 +44,7 @@ FORMATS = {
         huggingface.HuggingFaceEngine,
         {"float32": Bounds()},
     ),
-    "onnx": Format(("onnx", "onnxruntime"), onnx.refuse, onnx.write, onnx.OnnxEngine, {"float32": Bounds()}),
+    "onnx": Format(("onnx", "onnxruntime"), write.refuse, write.write, runtime.OnnxEngine, {"float32": Bounds()}),
     "argos": Format(
         ("ctranslate2", "onnx"),
         argos.refuse,

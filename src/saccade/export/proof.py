@@ -18,6 +18,7 @@ from saccade.data.text.tokenizer import END, PAD, START
 from saccade.decoding import BeamOptions, Stepper, search
 from saccade.inspection.insight import Head
 from saccade.inspection.record import cross_weights
+from saccade.models.transformer import Transformer
 from saccade.tasks.base import Portable, ScoredSet
 from saccade.tasks.texts import batch_by_length
 
@@ -225,7 +226,8 @@ def max_difference(ours: Iterable[float], theirs: Iterable[float]) -> float:
 
 def find_aligning(portable: Portable) -> Head:
     """Return the head that aligns best; where none was chosen, the mean of the last layer's."""
-    return Head(len(cast(Any, portable.network).decoder) - 1) if portable.aligning is None else portable.aligning
+    layers = portable.network.decoder.children() if isinstance(portable.network, Transformer) else [None]
+    return Head(len(list(layers)) - 1) if portable.aligning is None else portable.aligning
 
 
 class SameOutputs(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -24,6 +26,18 @@ def warm_up(call: Callable[[], object], device: torch.device) -> None:
 def record(call: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUDAGraph, Result]:
     """Record a call; return the graph and the results that it writes. Other threads may use the device meanwhile."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
+    with _collect_no_garbage(), torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):
         result = call()
     return graph, result
+
+
+@contextmanager
+def _collect_no_garbage() -> Iterator[None]:
+    """Let no other graph be freed meanwhile: that would end the recording."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

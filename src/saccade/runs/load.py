@@ -4,34 +4,55 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from saccade.errors import UserError
+from saccade.export.engine import EngineChoice, use_engine
 from saccade.runs import config as config_file
 from saccade.runs.check import check_for_use
 from saccade.tasks import TASKS, devices
 from saccade.tasks.base import Predictor
 
+TORCH = EngineChoice()
 AnyPath = str | os.PathLike[str]
 
 
-def load(folder: AnyPath, *others: AnyPath, device: str | None = None) -> Predictor:
+def load(
+    folder: AnyPath,
+    *others: AnyPath,
+    device: str | None = None,
+    engine: Literal["torch", "ctranslate2"] = "torch",
+    quantization: Literal["float32", "int8"] = "float32",
+) -> Predictor:
     """Load a trained run, given as its folder or as what `train` returned: a `Predictor` of its task's class.
 
     Several are an ensemble, decoded as the first one says. `device` (auto, cpu, cuda) is theirs unless it is given.
+    `engine` searches for outputs; `quantization` is how its numbers are stored.
     """
-    predictor: Predictor = load_run(folder, *others, device=device)
+    predictor: Predictor = load_run(folder, *others, device=device, engine=EngineChoice(engine, quantization))
     return predictor
 
 
-def load_run(folder: AnyPath, *others: AnyPath, device: str | None = None) -> Any:
+def load_run(folder: AnyPath, *others: AnyPath, device: str | None = None, engine: EngineChoice = TORCH) -> Any:
     """Load a run as `load` does, for callers that know its task and so the predictor's class."""
+    if engine != TORCH:
+        return use_engine(_load_for_engine(Path(folder), others, device, engine.name), engine)
     first = _load_one(Path(folder), device)
     if not others:
         return first
     more = [(str(other), _load_one(Path(other), device)) for other in others]
     return first.ensemble([(str(folder), first), *more])
+
+
+def _load_for_engine(folder: Path, others: Sequence[AnyPath], device: str | None, name: str) -> Predictor:
+    """Load a run whose outputs another engine searches for, on a CPU."""
+    if others:
+        raise UserError(f"engine: {name} given with an ensemble; it runs one model, the engine torch several")
+    if device == "cuda" and name != "torch":
+        raise UserError(f"device: cuda given with the engine {name}, which runs on the CPU; allowed: cpu, auto")
+    return _load_one(folder, "cpu" if name != "torch" else device)
 
 
 def _load_one(folder: Path, device: str | None) -> Predictor:

@@ -10,8 +10,9 @@ from typing import NamedTuple, final
 from saccade.data.text.corpus import read_lines
 from saccade.data.text.languages import CODE
 from saccade.errors import UserError
+from saccade.export.engine import EngineChoice
 from saccade.runs import config as config_file
-from saccade.runs.load import load_run
+from saccade.runs.load import TORCH, load_run
 from saccade.serving.batcher import Batcher
 from saccade.serving.settings import (
     MAX_UNSPLIT_CHARACTERS,
@@ -124,12 +125,12 @@ class ModelSet:
         return self.models[name]
 
 
-def load_runs(folders: Sequence[Path], languages: Sequence[str] = ()) -> list[ServedRun]:
+def load_runs(folders: Sequence[Path], languages: Sequence[str] = (), engine: EngineChoice = TORCH) -> list[ServedRun]:
     """Load trained runs; `languages` are RUN=en-fr."""
     given = dict(_parse_languages(one) for one in languages)
     if unknown := [name for name in given if name not in {str(folder) for folder in folders}]:
         raise UserError(f"--languages: {unknown[0]!r} is not one of the given runs")
-    return [_load(folder, given) for folder in folders]
+    return [_load(folder, given, engine) for folder in folders]
 
 
 def _parse_languages(one: str) -> tuple[str, LanguagePair]:
@@ -140,8 +141,8 @@ def _parse_languages(one: str) -> tuple[str, LanguagePair]:
     return run, LanguagePair(*codes)
 
 
-def _load(folder: Path, given: Mapping[str, LanguagePair]) -> ServedRun:
-    predictor: Predictor = load_run(folder)
+def _load(folder: Path, given: Mapping[str, LanguagePair], engine: EngineChoice) -> ServedRun:
+    predictor: Predictor = load_run(folder, engine=engine)
     config = config_file.load_config(folder / "config.yaml")
     route = TASKS[config.task].route
     _check_input(folder, predictor.traits, route)

@@ -15,7 +15,7 @@ from torch import nn
 from saccade.config.base import RunSection
 from saccade.data.text.corpus import Pair, decode_clean_lines, read_lines
 from saccade.data.text.tokenizer import Tokenizer
-from saccade.decoding import BeamOptions
+from saccade.decoding import BeamOptions, Searcher
 from saccade.errors import UserError
 from saccade.inspection.align.aligner import WordAttention
 from saccade.inspection.insight import Head, Insight, TextSide
@@ -239,6 +239,11 @@ class Predictor(Protocol):
     def portable(self) -> Portable:
         """Return the network and what other engines need to run it."""
         raise UserError("export: models of this task can't be exported; allowed: text to text")
+
+    def with_searcher(self, make: Callable[[Portable], Searcher]) -> Predictor:
+        """Return the same predictor, whose outputs another engine searches for."""
+        del make
+        raise UserError("engine: models of this task are run by torch alone; allowed: text to text")
 
     @classmethod
     def ensemble(cls, runs: Sequence[tuple[str, Predictor]]) -> Predictor:

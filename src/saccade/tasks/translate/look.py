@@ -76,7 +76,9 @@ def _look_at_batch(
     model = cast(Stepper, network)
     with recording(network, kinds=[kind for kind in kinds if kind == "encoder"], norms=norms) as reading:
         state = model.start(source, length_B)
-    if found is None:
+    if found is None and translator.searcher is not None:
+        found = translator.search(texts, options)
+    elif found is None:
         prefixes, tick = [text.prefix_ids for text in texts], tick_of([text.number for text in texts])
         found = search(Started(model, state), source, length_B, options, prefixes, tick)
     with recording(network, kinds=[kind for kind in kinds if kind != "encoder"], norms=norms) as writing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from saccade.decoding import (
     Ensemble,
     Hypothesis,
     SamplingOptions,
+    Searcher,
     Stepper,
     choose_options,
     count_steps,
@@ -95,6 +96,7 @@ class Translator(Predictor):
     judgement: Judgement = DEFAULT_JUDGEMENT
     columns: PairColumns = BY_NAME  # of files with both sides
     languages: tuple[str, str] | None = None  # what it translates into what
+    searcher: Searcher | None = None  # another engine, which searches in the place of the model
 
     @property
     def traits(self) -> Traits:
@@ -123,7 +125,7 @@ class Translator(Predictor):
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
     ) -> list[list[TranslationResult]]:
         """The `num_best` outputs for each text, best first."""
-        return self._predict(list(pair_texts(texts, prefixes)), 1, *_request(self.options, decoding))
+        return self._predict(list(pair_texts(texts, prefixes)), 1, *self._request(decoding))
 
     def stream(
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
@@ -135,7 +137,7 @@ class Translator(Predictor):
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, window: int = WINDOW, **decoding: Any
     ) -> Iterator[list[TranslationResult]]:
         """The `num_best` outputs for each line; `window` lines are read before the first is written."""
-        request = _request(self.options, decoding)
+        request = self._request(decoding)
         number = 1
         size = min(window, WINDOW_SOUNDS) if isinstance(self.source, Sounds) else window
         for part in windows(pair_texts(lines, prefixes), size):
@@ -157,7 +159,7 @@ class Translator(Predictor):
         """
         if isinstance(self.model, Ensemble):
             raise UserError("look: an ensemble has no attention of its own; look at one run")
-        options = choose_options(self.options, decoding)
+        options = self._choose_options(decoding)
         given = self._encode(pair_texts(texts, targets, "targets"))
         return look.look_at(self, given, options, kinds=kinds, norms=norms, is_given=targets is not None)
 
@@ -246,6 +248,10 @@ class Translator(Predictor):
             self.languages,
         )
 
+    def with_searcher(self, make: Callable[[Portable], Searcher]) -> Translator:
+        """Search with another engine; what is looked at is still computed by this model."""
+        return replace(self, searcher=make(self.portable()))
+
     @classmethod
     def ensemble(cls, runs: Sequence[tuple[str, Predictor]]) -> Translator:
         """Decode several runs together, as the first one says; they must have the same tokenizers."""
@@ -262,18 +268,37 @@ class Translator(Predictor):
                     )
         return replace(found[0], model=Ensemble([run.model for run in found]))
 
+    def _request(self, decoding: dict[str, Any]) -> tuple[Way, HeadChoice | None]:
+        """Check the keywords of a call: what has no effect is refused, not ignored."""
+        given = dict(decoding)
+        head = {name: given.pop(name) for name in HeadChoice._fields if name in given}
+        is_attention = given.pop("attention", False)
+        if head and not is_attention:
+            raise UserError(f"{next(iter(head))}: given without attention")
+        return self._choose_options(given), HeadChoice(**head) if is_attention else None
+
+    def _choose_options(self, given: dict[str, Any]) -> Way:
+        """Put keywords over the run's own options, and refuse what another engine can't honour."""
+        options = choose_options(self.options, given)
+        if self.searcher is not None and (reason := self.searcher.refuse(options)) is not None:
+            raise UserError(f"{reason}; the engine torch can")
+        return options
+
     def _predict(
         self, texts: list[tuple[str, str]], number: int, options: Way, head: HeadChoice | None
     ) -> list[list[TranslationResult]]:
         encoded = self._encode(texts, number)
         found: list[list[TranslationResult]] = [[TranslationResult("", 0.0, [], [])] for _ in texts]
         rows = [row for row, text in enumerate(encoded) if len(text.ids)]
-        for row, best in zip(rows, self._search([encoded[row] for row in rows], options), strict=True):
+        for row, best in zip(rows, self.search([encoded[row] for row in rows], options), strict=True):
             found[row] = self._results(encoded[row], best, head)
         return found
 
-    def _search(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:
+    def search(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:
         """The best outputs of each text: in slots on an accelerator; in batches on a CPU, where that is quicker."""
+        if self.searcher is not None:
+            ids, prefixes = [list(text.ids) for text in texts], [text.prefix_ids for text in texts]
+            return self.searcher.search(ids, prefixes, options, tick_of([text.number for text in texts]))
         lengths = [len(text.ids) + (not isinstance(self.source, Sounds)) for text in texts]
         work = DecodingWork(
             lambda rows: self._pad_on_host([texts[row] for row in rows]),
@@ -387,14 +412,3 @@ def source_weights(model: nn.Module, source: Tensor, length_B: Tensor, read_BT: 
     weights = [cross_weights(member, source, length_B, read_BT) for member in model.members]
     last = [weight_BLHTS[:, -1:].mean(2, keepdim=True) for weight_BLHTS in weights if weight_BLHTS.shape[1]]
     return torch.stack(last).mean(0) if last else weights[0]
-
-
-def _request(default: BeamOptions, decoding: dict[str, Any]) -> tuple[Way, HeadChoice | None]:
-    """The keywords of a call, checked: what has no effect is refused, not ignored."""
-    given = dict(decoding)
-    head = {name: given.pop(name) for name in HeadChoice._fields if name in given}
-    is_attention = given.pop("attention", False)
-    if head and not is_attention:
-        raise UserError(f"{next(iter(head))}: given without attention")
-    options = choose_options(default, given)
-    return options, HeadChoice(**head) if is_attention else None

@@ -1,76 +1,31 @@
-"""ONNX: a Transformer as two graphs, the encoder and a step of the decoder with its cache, for any ONNX runtime."""
+"""A Transformer as two ONNX graphs: the encoder, and a step of the decoder with its cache."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple, cast, final
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from saccade.attention import MultiHeadAttention
 from saccade.attention.positions import Learned, Relative, Sinusoidal
 from saccade.attention.scores import Additive, Cosine
-from saccade.data.batches import decoder_input, pad_sources
-from saccade.data.text.tokenizer import END, PAD, START, UNKNOWN, Vocabulary, tokenizer_file_name
-from saccade.decoding import Stepper
-from saccade.export.ctranslate2 import spell_vocabulary
-from saccade.export.onnx_graph import FAR, Graph, list_biases
+from saccade.export.onnx.graph import FAR, Graph, list_biases
 from saccade.export.projections import Projections, read_additive, read_affine, read_projections, refuse_sizes
-from saccade.export.proof import TOKENS, Ids, find_aligning, pick_log_probabilities, search_ours
 from saccade.layers.feed_forward import FeedForward
 from saccade.layers.residual import Norm
 from saccade.models.transformer import BlockSizes, DecoderBlock, EncoderBlock, Residual, Transformer
-from saccade.tasks.base import Portable
-from saccade.tasks.texts import batch_by_length
 
-ENCODER, DECODER, CONFIG = "encoder.onnx", "decoder.onnx", "config.json"
 NAMES = ("key", "value")
 Parts = list[str]
 
 
-def refuse(portable: Portable) -> str | None:
-    """Say what of a model the graphs can't say."""
-    network = portable.network
-    if not isinstance(network, Transformer):
-        return "an RNN (its graphs are those of Transformers)"
-    sizes = network.sizes
+def refuse(sizes: BlockSizes) -> str | None:
+    """Say what of these blocks the graphs can't say."""
     if sizes.score == "cosine" or (sizes.score == "additive" and sizes.positions != "rotary"):
         sizes = sizes._replace(score="scaled_dot")
     return refuse_sizes(sizes._replace(window=None))
-
-
-def find_longest(network: Transformer) -> int | None:
-    """Return the number of steps that the graphs read; None: any number."""
-    return len(network.positions.table) if isinstance(network.positions, Learned) else None
-
-
-def write(portable: Portable, folder: Path, quantization: str) -> Mapping[str, object]:
-    """Write both graphs, what a program needs to know of them, and the tokenizers."""
-    del quantization
-    network = cast(Transformer, portable.network)
-    (folder / ENCODER).write_bytes(_make_encoder(network))
-    (folder / DECODER).write_bytes(_make_decoder(network))
-    config = {
-        "layers": len(network.decoder),
-        "heads": network.sizes.num_heads,
-        "pad": PAD,
-        "start": START,
-        "end": END,
-        "unknown": UNKNOWN,
-        "longest": find_longest(network),
-        "source": spell_vocabulary(portable.source),
-        "target": spell_vocabulary(portable.target),
-    }
-    (folder / CONFIG).write_text(json.dumps(config, ensure_ascii=False), "utf-8")
-    for side, tokenizer in (("source", portable.source), ("target", portable.target)):
-        kind = tokenizer.kind if isinstance(tokenizer, Vocabulary) else "sentencepiece"
-        tokenizer.save(folder / tokenizer_file_name(kind, f"tokenizer.{side}"))
-    return {"longest": find_longest(network)}
 
 
 class Keys(NamedTuple):
@@ -82,7 +37,8 @@ class Keys(NamedTuple):
     bias: str | None = None
 
 
-def _make_encoder(network: Transformer) -> bytes:
+def make_encoder(network: Transformer) -> bytes:
+    """Write the graph that reads a source, and returns the keys and values of every decoder layer."""
     graph, sizes = Graph(), network.sizes
     source = graph.input("source", np.int64, ["batch", "source"])
     length = graph.input("source_length", np.int64, ["batch"])
@@ -105,8 +61,8 @@ def _make_encoder(network: Transformer) -> bytes:
     return graph.to_bytes()
 
 
-def _make_decoder(network: Transformer) -> bytes:
-    """One step, or several at once: `read` [B, T] after a past of P steps."""
+def make_decoder(network: Transformer) -> bytes:
+    """Write one step, or several at once: `read` [B, T] after a past of P steps."""
     graph, sizes = Graph(), network.sizes
     read = graph.input("read", np.int64, ["batch", "steps"])
     length = graph.input("source_length", np.int64, ["batch"])
@@ -259,85 +215,3 @@ def _bias(graph: Graph, bias: Relative | None, query_T: str, key_S: str) -> str 
     return str(
         graph("Gather", graph.constant(list_biases(bias, most)), graph("Add", clipped, graph.number(most)), axis=1)
     )
-
-
-class RuntimeState(NamedTuple):
-    """Caches of a batch between two steps, all with the batch as their first axis."""
-
-    fixed: dict[str, NDArray[Any]]
-    past: dict[str, NDArray[Any]]
-
-    def rows(self, index_N: Tensor) -> RuntimeState:
-        index = index_N.numpy()
-        return RuntimeState(*({name: value[index] for name, value in part.items()} for part in self))
-
-
-@final
-class OnnxEngine:
-    """Both graphs in ONNX Runtime; it is decoded by the search of this library."""
-
-    name = "ONNX Runtime"
-    renormalizes = False
-
-    def __init__(self, portable: Portable, folder: Path) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        options.log_severity_level = 3
-        self._encoder, self._decoder = (
-            onnxruntime.InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"])
-            for name in (ENCODER, DECODER)
-        )
-        self._outputs = [one.name for one in self._decoder.get_outputs()]
-        network = cast(Transformer, portable.network)
-        self.head, self.longest, self._sizes = find_aligning(portable), find_longest(network), network.sizes
-
-    def start(self, source: Tensor, source_length_B: Tensor, /) -> RuntimeState:
-        """Read the source; the decoder has no past yet."""
-        given = {"source": source.numpy(), "source_length": source_length_B.numpy()}
-        names = [one.name for one in self._encoder.get_outputs()]
-        memory = dict(zip(names, self._encoder.run(None, given), strict=True))
-        past = {name.replace("memory", "past"): value[:, :, :0] for name, value in memory.items()}
-        return RuntimeState({**memory, "source_length": given["source_length"]}, past)
-
-    def advance(self, state: RuntimeState, read_BT: Tensor) -> tuple[Tensor, RuntimeState]:
-        """Read some ids and return logits."""
-        found = self._run(state, read_BT)
-        past = {name.replace("present", "past"): value for name, value in found.items() if name.startswith("present")}
-        return torch.from_numpy(found["logits"]), state._replace(past=past)
-
-    def logits(self, vectors: Tensor) -> Tensor:
-        return vectors
-
-    def log_probabilities(self, sources: Ids, targets: Ids) -> list[list[float]]:
-        found: list[list[float]] = [[] for _ in sources]
-        lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-        for rows in batch_by_length(lengths, TOKENS):
-            wanted = [targets[row] for row in rows]
-            state = self.start(*pad_sources([sources[row] for row in rows]))
-            logits_BTV, _ = self.advance(state, decoder_input(wanted))
-            for row, steps in zip(rows, pick_log_probabilities(logits_BTV, wanted), strict=True):
-                found[row] = steps
-        return found
-
-    def search(self, sources: Ids, beam: int, limit: int, *, thorough: bool) -> Ids:
-        del thorough
-        return search_ours(cast(Stepper, self), sources, beam, limit)
-
-    def encode(self, texts: list[str]) -> None:
-        """Return nothing: ids come from outside."""
-
-    def decode(self, outputs: Ids) -> None:
-        """Return nothing: ids come from outside."""
-
-    def attend(self, sources: Ids, limit: int) -> list[tuple[list[int], Tensor]]:
-        told = []
-        for source, ids in zip(sources, self.search(sources, 1, limit, thorough=False), strict=True):
-            weights = self._run(self.start(*pad_sources([source])), decoder_input([ids]))["attention"]
-            told.append((ids, self.head._replace(shift=0).of(torch.from_numpy(weights[0]))))
-        return told
-
-    def _run(self, state: RuntimeState, read_BT: Tensor) -> dict[str, NDArray[Any]]:
-        given = {"read": read_BT.numpy(), **state.fixed, **state.past}
-        return dict(zip(self._outputs, self._decoder.run(None, given), strict=True))

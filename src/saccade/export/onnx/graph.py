@@ -42,6 +42,11 @@ class Graph:
         self.constants[name] = array.copy(order="C")
         return name
 
+    @staticmethod
+    def type_of(dtype: type) -> int:
+        """Return ONNX's number of a type."""
+        return _type_of(dtype)
+
     def integers(self, *values: int) -> str:
         return self.constant(values, np.int64)
 
@@ -98,7 +103,7 @@ class Graph:
 
     def circle(self, at_T: str, rate: Tensor) -> tuple[str, str]:
         """Return the sines and cosines of places times rates, [T, D / 2]."""
-        place = self("Unsqueeze", self("Cast", at_T, to=_type_of(np.float32)), self.integers(1))
+        place = self("Unsqueeze", self("Cast", at_T, to=self.type_of(np.float32)), self.integers(1))
         angle = self("Mul", place, self.constant(rate))
         return self("Sin", angle), self("Cos", angle)
 
