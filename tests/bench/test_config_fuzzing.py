@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,15 @@ def test_a_hang_and_what_is_left_behind_are_seen(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(fuzzing, "PATIENCE", 0.1)
     monkeypatch.setattr(fuzzing, "main", hang)
+    assert "no end after" in str(fuzzing.fuzz_configs(1).bad[0].problem)
+
+    def wait() -> None:  # as a process does that gets little of a busy machine
+        time.sleep(0.3)
+        raise SystemExit(2)
+
+    monkeypatch.setattr(fuzzing, "main", wait)
+    assert "no end after" not in str(fuzzing.fuzz_configs(1).bad[0].problem)
+    monkeypatch.setattr(fuzzing, "LONGEST", 0.1)
     assert "no end after" in str(fuzzing.fuzz_configs(1).bad[0].problem)
 
     def leave() -> None:

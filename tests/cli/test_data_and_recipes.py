@@ -46,6 +46,7 @@ def test_data_are_listed_made_and_there(here: Path) -> None:
     assert "Next: saccade train reviews" in made
     assert (here / "data" / "reviews" / "train.tsv").read_text("utf-8").startswith("label\ttext\n")
     assert "is there already" in invoke("data", "reviews")
+    assert "write else/reviews/ for data/reviews/ in reviews.yaml" in invoke("data", "reviews", "--folder", "else")
     (row,) = [row for row in json.loads(invoke("data", "--json")) if row["is_there"]]
     assert (row["name"], row["is_made"], row["recipes"]) == ("reviews", True, ["reviews"])
 

@@ -116,6 +116,8 @@ def test_without_a_network_the_line_has_the_address_and_the_next_command(tmp_pat
     assert "saccade data lines --from FOLDER" in str(refused.value)
     assert "\n" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(UserError, match=r"put 2 files from http://127.0.0.1:9/ \(a.txt, b.txt\) into a folder"):
+        get(public(*(Download(f"http://127.0.0.1:9/{name}.txt") for name in "ab")), tmp_path / "lines")
 
 
 def test_an_interruption_leaves_nothing(server: str, tmp_path: Path) -> None:

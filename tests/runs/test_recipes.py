@@ -41,7 +41,10 @@ QUICK = {"bookings", "dialling", "digits", "phrasebook", "reviews", "shapes_smal
 def test_a_config_is_given_by_its_path_or_a_recipes_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_config(Path("trec")) == find_recipe("trec").path
-    assert find_config(Path("configs/trec.yaml")) == Path("configs/trec.yaml")
+    assert find_config(Path("other/trec.yaml")) == Path("other/trec.yaml")
+    for missing in (Path("configs/trec.yaml"), Path("trec.yaml")):  # an installed package has no such folder
+        with pytest.raises(UserError, match=f"no file at {missing}; the recipe's name is enough: saccade train trec"):
+            find_config(missing)
     Path("trec").mkdir()
     assert find_config(Path("trec")) == find_recipe("trec").path
     Path("reviews").write_text("task: tag\n")

@@ -87,4 +87,11 @@ def _bring(name: str, folder: Path, given: Path | None) -> None:
     size = sum(path.stat().st_size for path in files) / 1e6
     typer.echo(f"{folder}: {len(files):,} files, {size:,.1f} MB. {data_set.what[0].upper()}{data_set.what[1:]}.")
     for recipe in (one for one in list_recipes() if one.data == name):
-        typer.echo(f"Next: saccade train {recipe.name}")
+        typer.echo(f"Next: {_next(recipe.name, folder)}")
+
+
+def _next(recipe: str, folder: Path) -> str:
+    """Return the command that trains on the data in a folder: recipes look for them in data/."""
+    usual = Path("data") / folder.name
+    copied = f"saccade recipes copy {recipe}; then write {folder}/ for {usual}/ in {recipe}.yaml"
+    return f"saccade train {recipe}" if folder.resolve() == usual.resolve() else copied

@@ -42,11 +42,16 @@ def count_outputs(found: Iterator[Found], total: int | None, *, hidden: bool) ->
             now = time.monotonic()
             if now - told >= (TELL_EVERY if disabled else 0.2) or number == total:
                 of = "" if total is None else f" of {total:,}"
-                said = f"{number:,}{of} lines, {number / (now - started):,.0f} a second"
+                said = f"{number:,}{of} lines, {_per_second(number / (now - started))} a second"
                 bar.update(task, completed=number, said=said)
                 if disabled and not hidden and now - told >= TELL_EVERY:
                     typer.echo(said, err=True)
                 told = now
+
+
+def _per_second(rate: float) -> str:
+    """Write a rate in whole numbers, and a small one with two figures."""
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
 @contextmanager

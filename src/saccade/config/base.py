@@ -21,6 +21,8 @@ OrAuto = Annotated[
 ]  # "auto": a run chooses a value before it trains, and keeps it
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Share = Annotated[float, Field(ge=0, lt=1)]
+LearningRate = Annotated[float, Field(gt=0)]
+USUAL_RATE = 1e-3
 Place = str | Annotated[int, Field(ge=0, strict=True)]  # a column: its name, or its position from 0
 
 
@@ -202,7 +204,7 @@ class TrainingSection(Section):
     max_steps: Positive = 10_000
     accumulate: Positive = Field(default=1, description="Number of batches whose gradients make one step.")
     optimizer: Literal["adam", "adamw"] = Field(default="adamw", description="adamw decays weights, adam gradients.")
-    learning_rate: Annotated[float, Field(gt=0)] = Field(default=1e-3, description="The peak, after the warm-up.")
+    learning_rate: LearningRate = Field(default=USUAL_RATE, description="The peak, after the warm-up.")
     warmup_steps: OrAuto[Annotated[int, Field(ge=0)]] = Field(
         default="auto", description="Steps until the learning rate is reached. auto: a tenth of all, at most 1000."
     )

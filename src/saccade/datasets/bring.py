@@ -6,14 +6,14 @@ import gzip
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from saccade.datasets.dataset import DataSet, MadeData, PublicData
+from saccade.datasets.dataset import DataSet, Download, MadeData, PublicData
 from saccade.datasets.fetch import Watch, fetch
 from saccade.datasets.material import Material
 from saccade.datasets.table import DATASETS
@@ -75,9 +75,18 @@ def _fetch_all(name: str, data_set: PublicData, stage: Path, tell: Tell, watch: 
     try:
         return Material(*(fetch(one, stage, watch) for one in data_set.downloads))
     except UserError as error:
-        whole = "it" if len(data_set.downloads) == 1 else f"its {len(data_set.downloads)} files"
-        hint = f"to go on by hand, put {whole} into a folder and call: saccade data {name} --from FOLDER"
+        call = f"into a folder and call: saccade data {name} --from FOLDER"
+        hint = f"to go on by hand, put {_name_downloads(data_set.downloads)} {call}"
         raise UserError(f"{error}. Nothing was written; {hint}") from None
+
+
+def _name_downloads(downloads: Sequence[Download]) -> str:
+    """Return what there is to fetch; of several files their names, and the address up to these where it is the same."""
+    if len(downloads) == 1:
+        return "it"
+    places = {one.url.removesuffix(one.name) for one in downloads}
+    from_where = f" from {places.pop()}" if len(places) == 1 else ""
+    return f"{len(downloads)} files{from_where} ({', '.join(one.name for one in downloads)})"
 
 
 def _check(name: str, data_set: PublicData, ready: Path, *, is_given: bool, tell: Tell) -> None:

@@ -59,7 +59,8 @@ def _load_one(folder: Path, device: str | None) -> Predictor:
     if not (folder / "config.yaml").exists():
         raise UserError(f"{folder}: this is not a run folder (it has no config.yaml)")
     if not (folder / "model.safetensors").exists():
-        raise UserError(f"{folder}: there is no model yet; its training has not reached its first validation")
+        why = "training has not reached its first validation, or the file was removed"
+        raise UserError(f"{folder}: there is no model.safetensors; {why}")
     check_for_use(folder)
     config = config_file.load_config(folder / "config.yaml")
     if device is not None:

@@ -45,9 +45,13 @@ def find_recipe(name: str) -> Recipe:
 
 def find_config(given: Path) -> Path:
     """Return the path of a config that is given by its path or, if it is a recipe, by its name."""
-    if given.is_file() or given.suffix or given.parent != Path():
+    if given.is_file():
         return given
     recipes = {recipe.name: recipe.path for recipe in list_recipes()}
+    if given.stem in recipes and given in (Path(f"{given.stem}.yaml"), Path("configs", f"{given.stem}.yaml")):
+        raise UserError(f"config: there is no file at {given}; the recipe's name is enough: saccade train {given.stem}")
+    if given.suffix or given.parent != Path():
+        return given
     if given.name not in recipes:
         raise UserError(f"config: there is no file at {given}, and no recipe of that name; saccade recipes lists them")
     return recipes[given.name]

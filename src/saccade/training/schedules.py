@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 Schedule = Callable[[int], float]
+HIGHEST_RATE = 0.003  # short warm-ups would ask for more
 
 
 def inverse_square_root(warmup_steps: int, max_steps: int) -> Schedule:
@@ -30,6 +31,11 @@ def constant(warmup_steps: int, max_steps: int) -> Schedule:
     """Rise linearly to 1, then stay there."""
     del max_steps
     return lambda step: min(1.0, step / max(1, warmup_steps))
+
+
+def transformer_rate(width: int, warmup_steps: int) -> float:
+    """Return 1 / sqrt(width * warm-up), the peak of Vaswani (2017, section 5.3), with two figures; at most 0.003."""
+    return float(f"{min(HIGHEST_RATE, (width * max(1, warmup_steps)) ** -0.5):.2g}")
 
 
 SCHEDULES: dict[str, Callable[[int, int], Schedule]] = {

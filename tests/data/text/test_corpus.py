@@ -171,6 +171,9 @@ def test_a_header_is_no_pair(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text, encoding="utf-8")
         with pytest.raises(UserError, match=rf"{name}:1: '.*' and '.*' look like a header, .* names in data.columns"):
             list(Corpus(str(tmp_path / name)).pairs())
+        for side in ("source", "target"):  # what a trained run reads
+            with pytest.raises(UserError, match=rf"{name}:1: '.*' and '.*' look like a header, .* remove the line$"):
+                list(read_side(tmp_path / name, PairColumns(), side))
     for side, word in (("x", "source"), ("y", "target")):
         (tmp_path / side).write_text(f"{word}\na\n", encoding="utf-8")
     with pytest.raises(

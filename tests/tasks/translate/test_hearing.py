@@ -251,6 +251,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     assert (
         f"11 pairs (left out: 1 too long (source), the first at {tmp_path}/train.tsv:12) to train on" in text.getvalue()
     )
+    assert "<unk> among the words of the sources" not in text.getvalue()  # these are files, not words
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_what_is_not_a_run_is_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a run folder"):
         load_run(tmp_path)
     (tmp_path / "config.yaml").write_text((folder / "run" / "config.yaml").read_text("utf-8"), "utf-8")
-    with pytest.raises(UserError, match="no model yet"):
+    with pytest.raises(UserError, match=r"no model\.safetensors; training has not reached its first validation"):
         load_run(tmp_path)
 
 

@@ -52,6 +52,12 @@ def is_header(first: Pair) -> bool:
     return len(names) == 2 and names <= HEADERS
 
 
+def header_found(place: str, first: Pair, hint: str = "") -> UserError:
+    """Return the error for a first pair that is the names of its columns, with what else helps."""
+    said = f"{first.source!r} and {first.target!r} look like a header, not like a pair"
+    return UserError(f"{place}: {said}; remove the line{hint}")
+
+
 @final
 @dataclass(frozen=True)
 class PairColumns:
@@ -127,9 +133,8 @@ class Corpus:
         if first is None:
             raise UserError(f"{_names(self.sides()[0])}: it is empty; there must be at least one line")
         if is_header(first) and file_kind(self.sides()[0][0]) != ".jsonl":
-            said = f"{first.source!r} and {first.target!r} look like a header, not like a pair"
             hint = ", or give its names in data.columns" if self.target is None else " from both files"
-            raise UserError(f"{self.place(0, 0)}: {said}; remove the line{hint}")
+            raise header_found(self.place(0, 0), first, hint)
         yield from filter(self.part, itertools.chain([first], found)) if self.part else itertools.chain([first], found)
 
     def files(self) -> list[Path]:
@@ -262,7 +267,15 @@ def read_side(path: Path, columns: PairColumns, side: Literal["source", "target"
     if not has_columns(path):
         return read_lines(path)
     rows = read_table(path, columns, needs_target=side == "target")
-    return (clean(row.texts.get(side, "")) for row in rows)
+    return (_side_of(path, row, side) for row in rows)
+
+
+def _side_of(path: Path, row: Row, side: Literal["source", "target"]) -> str:
+    """Return one side of a row, cleaned; a first line of names is refused, as in training."""
+    source, target = (clean(row.texts.get(name, "")) for name in NAMES)
+    if row.line == 1 and is_header(Pair(source, target)) and file_kind(path) != ".jsonl":
+        raise header_found(f"{path}:1", Pair(source, target))
+    return source if side == "source" else target
 
 
 def place_of_row(path: Path, columns: PairColumns, row: int) -> str:

@@ -1,4 +1,4 @@
-"""Batches of a text-to-text run: their size and kind, which sentences go together, and their loss."""
+"""Batches of a text-to-text run: their size and kind, which sentences go together; their loss and learning rate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from saccade.attention.scores import SCORES, Score
+from saccade.config.base import USUAL_RATE
 from saccade.data import packing
 from saccade.data.batches import PairBatch, bucket_pairs
 from saccade.data.sound.recordings import Recordings
@@ -15,6 +16,7 @@ from saccade.data.store import Store
 from saccade.errors import UserError
 from saccade.ops.kernels import nvrtc
 from saccade.ops.kernels.availability import HAS_TRITON
+from saccade.tasks.console import say
 from saccade.tasks.devices import device_for
 from saccade.tasks.translate import corpora
 from saccade.tasks.translate.config import TranslateConfig
@@ -22,6 +24,7 @@ from saccade.tasks.translate.networks import Network
 from saccade.training.batch_size import find_batch_size
 from saccade.training.losses import packed_loss, sequence_loss
 from saccade.training.options import Loss, Plan
+from saccade.training.schedules import transformer_rate
 
 MULTIPLE = 8  # of the widths of even batches
 
@@ -34,6 +37,19 @@ def settle_batches(config: TranslateConfig, network: Network, stores: list[Store
         console.print(f"tokens_per_batch: {update['tokens_per_batch']:,} fit into the memory here")
     training = config.training.model_copy(update=update)
     return config.model_copy(update={"training": training})
+
+
+def settle_rate(config: TranslateConfig, console: Console) -> TranslateConfig:
+    """Return the config with its learning rate; what is chosen here is said."""
+    model, training = config.model, config.training.settle_steps()
+    if training.learning_rate != "auto":
+        return config
+    rate, why = USUAL_RATE, "the usual one"
+    if model.kind == "transformer" and model.norm == "pre":
+        rate = transformer_rate(model.width, int(training.warmup_steps))
+        why = f"for width {model.width:,} and {training.warmup_steps:,} steps of warm-up"
+    say(console, f"learning rate: {rate:g} ({why})")
+    return config.model_copy(update={"training": config.training.model_copy(update={"learning_rate": rate})})
 
 
 def plan(config: TranslateConfig, stores: list[Store], recordings: list[Recordings]) -> Plan:

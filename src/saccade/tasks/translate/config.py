@@ -207,6 +207,11 @@ class SoundFeatures(Section):
 class TranslateTraining(base.TrainingSection):
     """How a text-to-text model learns."""
 
+    learning_rate: OrAuto[base.LearningRate] = Field(  # type: ignore[assignment]  # a number once training begins
+        default="auto",
+        description="The peak, after the warm-up. auto: 1 / sqrt(model.width * warm-up steps) for a Transformer with "
+        "norm: pre, at most 0.003 (Vaswani 2017); else 0.001.",
+    )
     tokens_per_batch: OrAuto[Positive] = Field(
         default=4096, description="Padded size of a batch on either side; auto: the largest that fits the memory."
     )

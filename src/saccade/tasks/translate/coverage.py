@@ -60,7 +60,8 @@ def say(
     remarks = [*remark_on_lengths(config, stores)]
     for held in sets:
         remarks += remark_on_held_out(config.data.limits[0], both[0], held)
-    remarks += remark_on_unknown(both, stores, sets[0])
+    spelt = both if config.features is None else (None, both[1])  # sounds have no words
+    remarks += remark_on_unknown(spelt, stores, sets[0])
     for text, is_warning in remarks:
         watch.say(console, text, style="yellow" if is_warning else None)
 
@@ -91,7 +92,9 @@ def remark_on_held_out(limit: SideLimit, tokenizer: Tokenizer, held: HeldOut) ->
         yield Remark(f"{held.name}: {said} up to their first {limit.most:,} tokens, as in training", is_warning)
 
 
-def remark_on_unknown(both: Tokenizers, stores: Sequence[Store], valid: HeldOut) -> Iterator[Remark]:
+def remark_on_unknown(
+    both: tuple[Tokenizer | None, Tokenizer], stores: Sequence[Store], valid: HeldOut
+) -> Iterator[Remark]:
     """Say how many words or characters of each side are <unk>, where the tokenizer knows such a thing."""
     for place, (side, tokenizer) in enumerate(zip(SIDES, both, strict=True)):
         if not isinstance(tokenizer, Vocabulary):
