@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from page_runs import digits, shapes
+from pages.runs import digits, shapes
 from saccade.data.pictures.shapes import paint_shapes
 from saccade.runs import config as config_file
 from saccade.runs import train

@@ -113,7 +113,7 @@ def test_what_reads_files_is_not_served(
     message: str,
 ) -> None:
     run = next(run for run in [*judging, *translating] if run.task == task)
-    monkeypatch.setattr(models, "load_run", lambda _: change(run.predictor))
+    monkeypatch.setattr(models, "load_run", lambda _, engine: change(run.predictor))
     with pytest.raises(UserError, match=message):
         load_runs([folder / run.name])
 

@@ -9,8 +9,8 @@ import pytest
 from filelock import FileLock
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from page_browser import opened
-from page_runs import PAGE_RUNS, make_all
+from pages.browser import opened
+from pages.runs import PAGE_RUNS, make_all
 from saccade.serving.models import ServedRun, load_runs
 from servers import Serving, serving
 

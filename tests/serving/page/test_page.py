@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from page_browser import (
+from pages.browser import (
     TEXT,
     highlights,
     look,
@@ -23,8 +23,8 @@ from page_browser import (
     typed,
     words_of,
 )
-from page_oracle import by_words, confidence, read, shown
-from page_runs import EXAMPLES
+from pages.oracle import by_words, confidence, read, shown
+from pages.runs import EXAMPLES
 from saccade.serving.models import ServedRun
 from servers import Serving, serving
 

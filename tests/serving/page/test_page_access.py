@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from playwright.sync_api import Browser, Page, expect
 
-from page_browser import (
+from pages.browser import (
     TEXT,
     highlights,
     opened,
@@ -20,7 +20,7 @@ from page_browser import (
     typed,
     words_of,
 )
-from page_runs import EXAMPLES
+from pages.runs import EXAMPLES
 from servers import Serving
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")

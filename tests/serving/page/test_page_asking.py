@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
-from page_browser import TEXT, highlights, look, names, opened, output, questions, ready, shares, typed, words_of
-from page_runs import ENGLISH
+from pages.browser import TEXT, highlights, look, names, opened, output, questions, ready, shares, typed, words_of
+from pages.runs import ENGLISH
 from saccade.serving.models import ServedRun
 from servers import Serving, serving
 

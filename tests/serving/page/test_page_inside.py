@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from page_browser import (
+from pages.browser import (
     TEXT,
     cells,
     choose,
@@ -25,7 +25,7 @@ from page_browser import (
     typed,
     words_of,
 )
-from page_oracle import by_words, read, shown
+from pages.oracle import by_words, read, shown
 from saccade.serving.models import ServedRun, load_runs
 from servers import Serving, serving
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from page_browser import TEXT, opened, output, ready, typed
+from pages.browser import TEXT, opened, output, ready, typed
 from saccade.serving.models import LanguagePair, ServedRun
 from servers import Serving, serving
 

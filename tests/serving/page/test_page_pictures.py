@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from playwright.sync_api import Browser, FilePayload, Locator, Page, Response, expect
 
-from page_browser import (
+from pages.browser import (
     TEXT,
     cells,
     choose,

@@ -29,8 +29,14 @@ from saccade.training.schedules import transformer_rate
 MULTIPLE = 8  # of the widths of even batches
 
 
-def settle_batches(config: TranslateConfig, network: Network, stores: list[Store], console: Console) -> TranslateConfig:
-    """The config with what it leaves to be found here: the size of a batch, and its kind."""
+def settle(config: TranslateConfig, network: Network, stores: list[Store], console: Console) -> TranslateConfig:
+    """Return the config with what it leaves to be found here: the size of a batch, its kind, and the learning rate."""
+    return _settle_rate(_settle_batches(config, network, stores, console), console)
+
+
+def _settle_batches(
+    config: TranslateConfig, network: Network, stores: list[Store], console: Console
+) -> TranslateConfig:
     update: dict[str, Any] = {"batches": _kind(config)}
     if config.training.tokens_per_batch == "auto" and any(len(store) for store in stores):
         update["tokens_per_batch"] = _fitting(config, network, stores)
@@ -39,8 +45,7 @@ def settle_batches(config: TranslateConfig, network: Network, stores: list[Store
     return config.model_copy(update={"training": training})
 
 
-def settle_rate(config: TranslateConfig, console: Console) -> TranslateConfig:
-    """Return the config with its learning rate; what is chosen here is said."""
+def _settle_rate(config: TranslateConfig, console: Console) -> TranslateConfig:
     model, training = config.model, config.training.settle_steps()
     if training.learning_rate != "auto":
         return config

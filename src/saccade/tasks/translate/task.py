@@ -62,7 +62,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
     config = _settle_limits(config, stores, recordings, console)
-    config = batches.settle_rate(batches.settle_batches(config, network, stores, console), console)
+    config = batches.settle(config, network, stores, console)
     whole = translator(config, network, both)
     return Job(
         config=config,
