@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -26,8 +27,11 @@ class Request(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read_whole_numbers(cls, given: Any) -> Any:
-        """Read 3.0 as 3: JSON has one kind of number."""
-        return {name: _whole(value) for name, value in given.items()} if isinstance(given, dict) else given
+        """Read 3.0 as 3: JSON has one kind of number. Of unknown fields one is kept: each would make an error."""
+        if not isinstance(given, dict):
+            return given
+        unknown = itertools.islice((name for name in given if name not in cls.model_fields), 1)
+        return {name: _whole(given[name]) for name in itertools.chain(cls.model_fields, unknown) if name in given}
 
 
 def _whole(value: Any) -> Any:

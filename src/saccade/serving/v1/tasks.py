@@ -16,7 +16,7 @@ from saccade.serving.http import bodies
 from saccade.serving.http.responses import describe_error, error_responses, json_response, refuse
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
-from saccade.serving.v1.access import decode_picture, require_key
+from saccade.serving.v1.access import NEEDS_KEY, decode_picture
 from saccade.serving.waiting import ModelCall
 from saccade.tasks.base import RequestOptions, Route, Traits
 
@@ -41,7 +41,7 @@ class TaskRoute(NamedTuple):
             methods=["POST"],
             response_model=schemas.Answers,
             responses=error_responses(400, 401, 403, 408, 413, 429, 503, 504),
-            dependencies=require_key(self.service),
+            dependencies=NEEDS_KEY,
             openapi_extra=_picture_body(self.route.options) if is_picture else None,
         )
 
