@@ -134,8 +134,8 @@ async def _lifespan(service: Service, api: FastAPI) -> AsyncIterator[None]:
     service.readiness.is_ready = False
     for queue in queues:
         queue.close()
-    ended = [queue.join(LAST_SECONDS) for queue in queues]
-    service.readiness.is_over = all(ended)
+    for queue in queues:
+        queue.join(LAST_SECONDS)
 
 
 def _add_middleware(api: App, service: Service, with_keys: frozenset[str], rates: RateLimit | None) -> App:

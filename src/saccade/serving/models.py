@@ -125,12 +125,14 @@ class ModelSet:
         return self.models[name]
 
 
-def load_runs(folders: Sequence[Path], languages: Sequence[str] = (), engine: EngineChoice = TORCH) -> list[ServedRun]:
-    """Load trained runs; `languages` are RUN=en-fr."""
+def load_runs(
+    folders: Sequence[Path], languages: Sequence[str] = (), engine: EngineChoice = TORCH, device: str | None = None
+) -> list[ServedRun]:
+    """Load trained runs; `languages` are RUN=en-fr, `device` is that of each run unless it is given."""
     given = dict(_parse_languages(one) for one in languages)
     if unknown := [name for name in given if name not in {str(folder) for folder in folders}]:
         raise UserError(f"--languages: {unknown[0]!r} is not one of the given runs")
-    return [_load(folder, given, engine) for folder in folders]
+    return [_load(folder, given, engine, device) for folder in folders]
 
 
 def _parse_languages(one: str) -> tuple[str, LanguagePair]:
@@ -141,8 +143,8 @@ def _parse_languages(one: str) -> tuple[str, LanguagePair]:
     return run, LanguagePair(*codes)
 
 
-def _load(folder: Path, given: Mapping[str, LanguagePair], engine: EngineChoice) -> ServedRun:
-    predictor: Predictor = load_run(folder, engine=engine)
+def _load(folder: Path, given: Mapping[str, LanguagePair], engine: EngineChoice, device: str | None) -> ServedRun:
+    predictor: Predictor = load_run(folder, engine=engine, device=device)
     config = config_file.load_config(folder / "config.yaml")
     route = TASKS[config.task].route
     _check_input(folder, predictor.traits, route)

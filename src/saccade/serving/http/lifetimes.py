@@ -33,7 +33,6 @@ class Readiness:
     is_ready: bool = False
     is_draining: bool = False
     is_refusing: bool = False
-    is_over: bool = False  # all models have ended what they did
     requests: FairShare = field(default_factory=lambda: FairShare(MAX_REQUESTS))
     bodies: FairShare = field(default_factory=lambda: FairShare(MAX_BYTES))
     open: set[OpenRequest] = field(default_factory=set)
