@@ -120,9 +120,10 @@ class MemoryNetwork(nn.Module):
 
     def _embed(self, ids_UW: Tensor) -> Tensor:
         """Return sum_j l_kj x_jk, with l_kj = (1 - j/J) - (k/d)(1 - 2j/J) for word j of J and dimension k of d."""
-        real_UW = ids_UW != PAD
-        share_UW1 = (real_UW.cumsum(1) / real_UW.sum(1, keepdim=True).clamp(min=1)).unsqueeze(-1)
-        dimension_D = torch.arange(self.embedding.embedding_dim, device=ids_UW.device) % self.width + 1
-        place_UWD = (1 - share_UW1) - dimension_D / self.width * (1 - 2 * share_UW1)
+        real_UW, weight = ids_UW != PAD, self.embedding.weight
+        count_U1 = real_UW.sum(1, keepdim=True).clamp(min=1)
+        place_UW1 = (real_UW.cumsum(1).to(weight.dtype) / count_U1).unsqueeze(-1)
+        dimension_D = torch.arange(weight.shape[1], device=weight.device, dtype=weight.dtype) % self.width + 1
+        place_UWD = (1 - place_UW1) - dimension_D / self.width * (1 - 2 * place_UW1)
         vector_UD: Tensor = (self.embedding(ids_UW) * place_UWD).sum(1)
         return vector_UD

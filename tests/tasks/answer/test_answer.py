@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from saccade.api import load
+from saccade.runs.load import load_run as load
 from saccade.cli import app
 from saccade.data.stories import Story
 from saccade.datasets.made.stories import draw_story
@@ -22,7 +21,7 @@ from saccade.tasks.answer.result import AnswerCounts, StoryAnswer
 from servers import serving
 
 TEXT = "Mary went to the cellar. John moved to the garden. Where is Mary?"
-SIZES = {"max_steps": 130, "validate_every": 65, "warmup_steps": 10, "learning_rate": 0.02, "precision": "float32"}
+SIZES = {"max_steps": 150, "validate_every": 75, "warmup_steps": 10, "learning_rate": 0.03, "precision": "float32"}
 
 
 def lines(seed: int, count: int) -> str:
@@ -43,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         files[name] = str(folder / f"{name}.jsonl")
         (folder / f"{name}.jsonl").write_text(lines(seed, count), encoding="utf-8")
     config: dict[str, Any] = {"task": "answer", "device": "cpu", "data": files, "training": SIZES}
-    config["model"] = {"width": 16, "num_hops": 2}
+    config["model"] = {"width": 32, "num_hops": 2, "story": "bag"}
     (folder / "answer.yaml").write_text(json.dumps(config), encoding="utf-8")
     found = call("train", folder / "answer.yaml", "--run", folder / "run")
     assert found.exit_code == 0, found.output
@@ -66,11 +65,11 @@ def test_answers_are_the_same_however_they_are_asked_for(folder: Path) -> None:
     story = Story(("Mary went to the cellar.", "John moved to the garden."), "Where is Mary?")
     (told,), (text,) = reader.predict([story]), reader.predict([TEXT])
     assert told.plain() == text.plain()
-    assert text.plain()["answer"] == "cellar"
+    assert text.plain()["label"] == "cellar"
     assert sum(text.attention[0].tolist()) == pytest.approx(1, abs=1e-5)
     (folder / "asked.jsonl").write_text(json.dumps({"story": story.sentences, "question": story.question}), "utf-8")
     found = json.loads(call("predict", folder / "run", "--input", folder / "asked.jsonl", "--json").stdout)
-    assert found["answer"] == "cellar"
+    assert found["label"] == "cellar"
     shown = call("predict", folder / "run", "--input", folder / "asked.jsonl", "--attention").stdout
     assert "hop 2" in shown
     assert "Mary went to the cellar." in shown
@@ -93,21 +92,18 @@ def test_look_shows_each_hop_over_the_story(folder: Path) -> None:
 
 def test_a_server_answers_and_shows_what_was_read(folder: Path) -> None:
     with serving(load_runs([folder / "run"])) as site:
-        found = site.post("/v1/answer", json={"q": [TEXT, ""], "attention": True}).json()
-        assert found["answers"][0]["answer"] == "cellar"
-        seen = site.post("/v1/look", json={"text": TEXT}).json()
+        found = site.post("/v1/answer", q=[TEXT, ""]).json()
+        assert found["answers"][0]["label"] == "cellar"
+        seen = site.post("/v1/look", text=TEXT).json()
         assert seen["sides"]["hops"]["words"] == ["hop 1", "hop 2"]
 
 
+@pytest.mark.usefixtures("quick_start")
 def test_a_killed_training_ends_with_the_same_weights(folder: Path) -> None:
-    whole = (folder / "run" / "model.safetensors").read_bytes()
-    again = folder / "again"
-    found = call("train", folder / "answer.yaml", "training.max_steps=130", "--run", again)
-    assert found.exit_code == 0
-    assert (again / "model.safetensors").read_bytes() == whole
-    shutil.rmtree(again)
-    found = call("train", folder / "answer.yaml", "training.save_every=13", "--verify-resume", "--kills", 2)
+    short = ("training.max_steps=8", "training.save_every=3", "training.warmup_steps=2", "model.story=recurrent")
+    found = call("train", folder / "answer.yaml", *short, "--verify-resume", "--kills", 1)
     assert found.exit_code == 0, found.output
+    assert "the same" in found.output
 
 
 @pytest.mark.parametrize(

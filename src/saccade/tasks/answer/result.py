@@ -25,9 +25,9 @@ def hop_names(count: int) -> list[str]:
 @final
 @dataclass(frozen=True)
 class StoryAnswer(Result):
-    """An answer, its probability and those of the likeliest ones; the sentences, and each hop's weights [hops, S]."""
+    """An answer, its probability and those of the likeliest ones; the sentences, and each hop's weights [T, S]."""
 
-    answer: str
+    label: str
     probability: float
     probabilities: dict[str, float]
     sentences: tuple[str, ...]
@@ -40,10 +40,10 @@ class StoryAnswer(Result):
         return self.attention.argmax(-1).tolist() if self.sentences else []
 
     def line(self) -> str:
-        return f"{self.answer}\t{self.probability:.3f}"
+        return f"{self.label}\t{self.probability:.3f}"
 
     def plain(self) -> dict[str, Any]:
-        found = {"answer": self.answer, "probability": self.probability, "probabilities": self.probabilities}
+        found = {"label": self.label, "probability": self.probability, "probabilities": self.probabilities}
         return {**found, "sentences": list(self.sentences), "attention": self.attention.tolist()}
 
     def show(self, console: Console) -> None:
@@ -58,7 +58,7 @@ class StoryAnswer(Result):
     def draw(self, path: Path) -> None:
         """Draw the weights of the sentences as a picture, a row for each hop."""
         heatmap.check_ending(path := Path(path))
-        title = f"{self.answer} {self.probability:.2f}"
+        title = f"{self.label} {self.probability:.2f}"
         queries = hop_names(len(self.attention))
         heatmap.to_file(self.attention, path, queries=queries, keys=list(self.sentences), title=title)
 
@@ -77,7 +77,7 @@ class AnswerCounts(NamedTuple):
 
     @classmethod
     def of(cls, stories: Sequence[Story], found: Sequence[StoryAnswer]) -> AnswerCounts:
-        right = [one.answer == story.answer for story, one in zip(stories, found, strict=True)]
+        right = [one.label == story.answer for story, one in zip(stories, found, strict=True)]
         kinds: dict[str, list[bool]] = {}
         for story, is_right in zip(stories, right, strict=True):
             kinds.setdefault(story.kind, []).append(is_right)

@@ -82,7 +82,7 @@ def examine(config: AnswerConfig, reader: StoryReader) -> ReportPart:
     pairs = list(zip(stories, reader.predict(stories), strict=True))
     counts = AnswerCounts.of(stories, [found for _, found in pairs])
     parts = [("Stories", _render(pairs[:: max(1, len(pairs) // NUM_SAMPLES)][:NUM_SAMPLES]))]
-    if wrong := [pair for pair in pairs if pair[0].answer != pair[1].answer]:
+    if wrong := [pair for pair in pairs if pair[0].answer != pair[1].label]:
         wrong.sort(key=lambda pair: -pair[1].probability)
         parts.append(("Worst outputs: the mistakes it was most certain of", _render(wrong[:NUM_SAMPLES])))
     return ReportPart(name, {"num_questions": len(stories), **counts.scores()}, parts)
@@ -172,7 +172,7 @@ def _render(pairs: list[tuple[Story, StoryAnswer]]) -> str:
 def _article(story: Story, found: StoryAnswer) -> tuple[str, str, str, str]:
     weights = found.attention.mean(0).tolist()
     shaded = shade_words([*found.sentences, story.question], [*weights, 0.0])
-    return shaded, story.answer, found.answer, f"probability {found.probability:.2f}"
+    return shaded, story.answer, found.label, f"probability {found.probability:.2f}"
 
 
 ROUTE = Route("Answer questions about stories", options=RequestOptions, reads_whole=False)
