@@ -11,11 +11,11 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from saccade.runs.load import load_run as load
 from saccade.cli import app
 from saccade.data.stories import Story
 from saccade.datasets.made.stories import draw_story
 from saccade.errors import UserError
+from saccade.runs.load import load_run as load
 from saccade.serving.models import load_runs
 from saccade.tasks.answer.result import AnswerCounts, StoryAnswer
 from servers import serving
