@@ -33,12 +33,12 @@ def test_parts_and_then_the_whole(all_served: Serving, judging: list[ServedRun])
     found = all_served.post("/v1/write", stream=True, **asked)
     assert found.headers["content-type"].startswith("text/event-stream")
     assert found.headers["cache-control"] == "no-store"
-    *parts, (last, answer) = events_of(found.text.splitlines())
+    *parts, (last, whole) = events_of(found.text.splitlines())
     assert {name for name, _ in parts} == {"text"}
-    assert (last, answer["model"]) == ("answer", run.name)
-    assert "".join(part["text"] for _, part in parts) == answer["answer"]["text"]
-    assert [answer["answer"]] == all_served.post("/v1/write", **asked).json()["answers"]
-    assert answer["answer"]["whole"] == predictor_of(run).predict(["a b"], seed=4, max_length=9)[0].whole
+    assert (last, whole["model"]) == ("done", run.name)
+    assert "".join(part["text"] for _, part in parts) == whole["answers"][0]["text"]
+    assert whole == all_served.post("/v1/write", **asked).json()
+    assert whole["answers"][0]["whole"] == predictor_of(run).predict(["a b"], seed=4, max_length=9)[0].whole
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Answers that are sent while they are written, as server-sent events.
 
 event: text      data: {"text": " more of the answer"}
-event: answer    data: the whole answer, at the end
+event: done      data: what is answered without a stream, at the end
 event: error     data: {"error": "one line"}, if there will be no answer
 """
 
@@ -70,8 +70,7 @@ class AnswerStream:
             while part is not None:
                 yield _event("text", {"text": part})
                 part = await self._next()
-            (answer,) = await self._answer
-            yield _event("answer", {"model": self.name, "answer": answer})
+            yield _event("done", {"model": self.name, "answers": await self._answer})
         except TimeoutError:
             yield _event("error", {"error": f"Timeout: no answer within {self.timeout:g} seconds"})
         except Refusal as refusal:

@@ -23,7 +23,7 @@ from saccade.serving.waiting import ModelCall
 from saccade.tasks.base import RequestOptions, Route, Traits
 
 Call = Callable[..., Coroutine[Any, Any, Response]]
-EVENTS = "Server-sent events, if `stream` is true: text (its parts), then answer, or error."
+EVENTS = "Server-sent events, if `stream` is true: text (its parts), then done (the same as without), or error."
 STREAMED: dict[int | str, dict[str, Any]] = {
     200: {"description": f"The answers. {EVENTS}", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 }

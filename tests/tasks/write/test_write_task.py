@@ -42,7 +42,13 @@ def config_of(folder: Path, kind: str = "transformer", **sections: Any) -> Any:
         "data": {"train": str(folder / "text.txt"), "context": 7, **sections.pop("data", {})},
         "tokenizer": {"kind": "words", **sections.pop("tokenizer", {})},
         "model": {**MODELS[kind], **sections.pop("model", {})},
-        "training": {"max_steps": 4, "batch_size": 3, "precision": "float32", **sections.pop("training", {})},
+        "training": {
+            "max_steps": 4,
+            "batch_size": 3,
+            "precision": "float32",
+            "schedule": "constant",
+            **sections.pop("training", {}),
+        },
         **sections,
     }
     return config_file.check_config(content, "write.yaml")
@@ -322,7 +328,7 @@ def test_the_command_line_writes_scores_and_looks(run: Path) -> None:
         == invoke("predict", run, "a b", "--stream")
     )
     assert json.loads(invoke("predict", run, "a", "--json", "--top-k", 1))["prompt"] == "a"
-    assert "<s>" in invoke("predict", run, "a b", "--attention")
+    assert "<s>" in invoke("predict", run, "a b", "--attention", "--max-length", 4)
     assert "perplexity of a token" in invoke("evaluate", run, run.parent / "text.txt")
     assert "<s>" in invoke("look", run, "a b c d")
     assert invoke("look", run, "a b c d", "--heads").startswith("layer head")
