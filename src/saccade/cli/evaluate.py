@@ -23,6 +23,7 @@ from saccade.cli.flags import (
     MaxLengthFactor,
     MaxRounds,
     NoRepeat,
+    Placeholders,
     Quantization,
     RunFolder,
     Threads,
@@ -49,6 +50,7 @@ class ScoringFlags:
     max_length_extra: MaxLengthExtra = None
     max_rounds: MaxRounds = None
     no_repeat_ngram: NoRepeat = None
+    placeholders: Placeholders = None
     threshold: Annotated[
         float | None, typer.Option(min=0, max=1, help="Give every label with at least this probability.")
     ] = None

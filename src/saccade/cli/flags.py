@@ -44,6 +44,10 @@ Engine = Annotated[
 Quantization = Annotated[
     Literal["float32", "int8"], typer.Option(help="How CTranslate2 stores numbers; int8 is a quarter of the bytes.")
 ]
+Placeholders = Annotated[
+    Literal["keep", "translate"] | None,
+    typer.Option(help="keep: {0}, %s, tags, addresses and URLs come out as they went in. (default: the run's)"),
+]
 FLAGS = {"width": "--beam", "prefixes": "--prefix"}  # options that have another name on the command line
 
 

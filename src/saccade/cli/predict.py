@@ -24,6 +24,7 @@ from saccade.cli.flags import (
     MaxLengthFactor,
     MaxRounds,
     NoRepeat,
+    Placeholders,
     Quantization,
     RunFolder,
     Threads,
@@ -53,6 +54,7 @@ class SearchFlags:
     max_length_extra: MaxLengthExtra = None
     max_rounds: MaxRounds = None
     no_repeat_ngram: NoRepeat = None
+    placeholders: Placeholders = None
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,8 @@ from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult,
 from saccade.tasks.translate.scoring import scores
 from saccade.tasks.translate.scoring.metrics import DEFAULT_JUDGEMENT, METRICS, Judgement, check_tokenize, measure
 from saccade.tasks.translate.word_weights import TranslatorAttention
+from saccade.tasks.translate.wording import keep
+from saccade.tasks.translate.wording.options import WordingOptions
 
 WINDOW = 2048  # lines that are sorted by length together
 WINDOW_SOUNDS = 64  # sources of sound that are in memory together
@@ -97,16 +99,18 @@ class Translator(Predictor):
     columns: PairColumns = BY_NAME  # of files with both sides
     languages: tuple[str, str] | None = None  # what it translates into what
     searcher: Searcher | None = None  # another engine, which searches in the place of the model
+    keeps: bool = False  # placeholders, unless a call says so
 
     @property
     def traits(self) -> Traits:
+        wording = () if isinstance(self.source, Sounds) else WordingOptions._fields
         return Traits(
             "translate",
             reads="sound" if isinstance(self.source, Sounds) else "text",
             kinds=tuple(look.SIDES),
-            predict_options=(*OPTION_NAMES, "attention", *HeadChoice._fields, "prefixes", "window"),
-            evaluate_options=(*OPTION_NAMES, "tokenize"),
-            look_options=(*OPTION_NAMES, "targets", "kinds", "norms"),
+            predict_options=(*OPTION_NAMES, *wording, "attention", *HeadChoice._fields, "prefixes", "window"),
+            evaluate_options=(*OPTION_NAMES, *wording, "tokenize"),
+            look_options=(*OPTION_NAMES, *wording, "targets", "kinds", "norms"),
             evidence={"attention": True},
             aligning=self.aligning,
             beam=self.options.width,
@@ -159,9 +163,15 @@ class Translator(Predictor):
         """
         if isinstance(self.model, Ensemble):
             raise UserError("look: an ensemble has no attention of its own; look at one run")
-        options = self._choose_options(decoding)
+        options, wording = self._choose_options(decoding)
         given = self._encode(pair_texts(texts, targets, "targets"))
-        return look.look_at(self, given, options, kinds=kinds, norms=norms, is_given=targets is not None)
+
+        def look_at(texts: Sequence[SourceText], is_given: bool) -> list[Insight]:
+            return look.look_at(self, texts, options, kinds=kinds, norms=norms, is_given=is_given)
+
+        if targets is not None or not self._keeps(wording):
+            return look_at(given, targets is not None)
+        return keep.look_keeping(self, given, partial(self._search_all, options=options), look_at)
 
     def read(self, source: Path | None) -> Iterator[str]:
         """The sources of a file, as in training, or the lines of the standard input.
@@ -268,30 +278,51 @@ class Translator(Predictor):
                     )
         return replace(found[0], model=Ensemble([run.model for run in found]))
 
-    def _request(self, decoding: dict[str, Any]) -> tuple[Way, HeadChoice | None]:
+    def _request(self, decoding: dict[str, Any]) -> tuple[Way, WordingOptions, HeadChoice | None]:
         """Check the keywords of a call: what has no effect is refused, not ignored."""
         given = dict(decoding)
         head = {name: given.pop(name) for name in HeadChoice._fields if name in given}
         is_attention = given.pop("attention", False)
         if head and not is_attention:
             raise UserError(f"{next(iter(head))}: given without attention")
-        return self._choose_options(given), HeadChoice(**head) if is_attention else None
+        return *self._choose_options(given), HeadChoice(**head) if is_attention else None
 
-    def _choose_options(self, given: dict[str, Any]) -> Way:
+    def _choose_options(self, given: dict[str, Any]) -> tuple[Way, WordingOptions]:
         """Put keywords over the run's own options, and refuse what another engine can't honour."""
-        options = choose_options(self.options, given)
+        wording = WordingOptions(**{name: given[name] for name in WordingOptions._fields if name in given})
+        wording.check(reads_text=not isinstance(self.source, Sounds))
+        options = choose_options(
+            self.options, {name: one for name, one in given.items() if name not in wording._fields}
+        )
         if self.searcher is not None and (reason := self.searcher.refuse(options)) is not None:
             raise UserError(f"{reason}; the engine torch can")
-        return options
+        return options, wording
+
+    def _keeps(self, wording: WordingOptions) -> bool:
+        return self.keeps if wording.placeholders is None else wording.placeholders == "keep"
 
     def _predict(
-        self, texts: list[tuple[str, str]], number: int, options: Way, head: HeadChoice | None
+        self,
+        texts: list[tuple[str, str]],
+        number: int,
+        options: Way,
+        wording: WordingOptions,
+        head: HeadChoice | None,
     ) -> list[list[TranslationResult]]:
         encoded = self._encode(texts, number)
-        found: list[list[TranslationResult]] = [[TranslationResult("", 0.0, [], [])] for _ in texts]
-        rows = [row for row, text in enumerate(encoded) if len(text.ids)]
-        for row, best in zip(rows, self.search([encoded[row] for row in rows], options), strict=True):
-            found[row] = self._results(encoded[row], best, head)
+        search_all = partial(self._search_all, options=options)
+        pairs = zip(encoded, search_all(encoded), strict=True)
+        found = [self.to_results(*pair, head) or [TranslationResult("", 0.0, [], [])] for pair in pairs]
+        if not self._keeps(wording):
+            return found
+        return keep.keep_placeholders(self, encoded, found, search_all, head)
+
+    def _search_all(self, texts: Sequence[SourceText], *, options: Way) -> list[list[Hypothesis]]:
+        """Return the best outputs of each text; a blank one has none."""
+        found: list[list[Hypothesis]] = [[] for _ in texts]
+        rows = [row for row, text in enumerate(texts) if len(text.ids)]
+        for row, best in zip(rows, self.search([texts[row] for row in rows], options), strict=True):
+            found[row] = best
         return found
 
     def search(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:
@@ -339,6 +370,11 @@ class Translator(Predictor):
             self._warn_of_long(long, len(found))
         return found
 
+    def replace_text(self, text: SourceText, other: str) -> SourceText:
+        """Return another text in the place of one, without a prefix."""
+        (found,) = self._encode([(other, "")], text.number + 1)
+        return found
+
     def _warn_of_long(self, long: dict[int, int], num_sources: int) -> None:
         """Name the sources that are not read to their end, by their number and length."""
         limit, unit = self.max_source_length, "frames" if isinstance(self.source, Sounds) else "tokens"
@@ -350,7 +386,7 @@ class Translator(Predictor):
             said = f"{many}; only so many of each are read"
         warnings.warn(f"{said} ({self.source_limit})", LongTextWarning, stacklevel=2)
 
-    def _results(self, text: SourceText, found: list[Hypothesis], head: HeadChoice | None) -> list[TranslationResult]:
+    def to_results(self, text: SourceText, found: list[Hypothesis], head: HeadChoice | None) -> list[TranslationResult]:
         """The outputs of a text as they are shown."""
         shown = [self.to_result(text, one) for one in found]
         if head is None:
@@ -391,6 +427,15 @@ class Translator(Predictor):
             heard = Heard(text.ids, self.source.mel.hop)
             return shown._replace(attention=weight_TS, source_pieces=self.source.pieces(text.ids), heard=heard)
         return shown._replace(attention=weight_TS, source_pieces=[*self.source.pieces(text.ids), SPECIAL[END]])
+
+    def align_output(self, text: SourceText, found: Hypothesis) -> Tensor | None:
+        """Return the weights [T, S] of output pieces on source pieces, by the head that aligns best, if any does."""
+        read_1T = self.decoder_ids([found.ids])[:, : len(found.log_probabilities)]
+        weight_BLHTS = source_weights(self.model, *self.pad([text]), read_1T)
+        if not weight_BLHTS.shape[1]:
+            return None
+        own = None if isinstance(self.model, Ensemble) else self.aligning
+        return (own or Head(layer=-1)).of(weight_BLHTS[0]).float().cpu()
 
     def pad(self, texts: list[SourceText]) -> tuple[Tensor, Tensor]:
         """Sources and their lengths, where the model is."""

@@ -172,6 +172,7 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         judgement=Judgement(config.training.metric, config.training.bleu_tokenize),
         columns=config.pair_columns,
         languages=config.find_languages(),
+        keeps=config.keeps_placeholders,
     )
 
 

@@ -1,0 +1,73 @@
+"""Writes terms into sources, behind the words that they translate: `a ｟ cat ｜ Katze ｠ sleeps`.
+
+A model that reads some of its training sources so learns to write what it is told (Dinu 2019, section 3). The marks are
+text, so no network, tokenizer or export is other than without them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+from saccade.data.held_out import HASHES, hash_key
+from saccade.data.text.corpus import Pair
+from saccade.data.text.word_pairs import WORD, Link, WordPairs
+
+BEGIN, BETWEEN, END = "｟｜｠"
+MOST_TERMS = 3  # that are written into one training source
+GROWS = 0.3  # the chance of a term to take in the next word
+OTHER_FORM = 0.5  # the chance of a word to be given in its commonest form: the model learns to inflect
+
+
+class Note(NamedTuple):
+    """A term for a part of a source: where it begins and stops, and what it shall be called."""
+
+    start: int
+    stop: int
+    target: str
+
+
+def write_notes(text: str, notes: Iterable[Note]) -> str:
+    """Return a source with its notes, which must not overlap."""
+    for note in sorted(notes, reverse=True):
+        written = f"{BEGIN} {text[note.start : note.stop]} {BETWEEN} {note.target} {END}"
+        text = text[: note.start] + written + text[note.stop :]
+    return text
+
+
+@final
+@dataclass(frozen=True)
+class Annotator:
+    """Writes words of the target into a share of the sources to train on, always the same ones."""
+
+    pairs: WordPairs
+    share: float
+
+    def __call__(self, pair: Pair) -> Pair:
+        """Return the pair, perhaps with notes in its source."""
+        if "" in pair or hash_key(f"terms\t{pair.source}") >= self.share * HASHES:
+            return pair
+        source, target = (list(WORD.finditer(side)) for side in pair)
+        links = self.pairs.link([word[0] for word in source], [word[0] for word in target])
+        drawn, notes = random.Random(hash_key(pair.source)), list[Note]()
+        for first, last in _draw_spans(links, drawn):
+            text = pair.target[target[first.target].start() : target[last.target].end()]
+            if first == last and drawn.random() < OTHER_FORM:
+                text = self.pairs.find_common_form(source[first.source][0], text)
+            notes.append(Note(source[first.source].start(), source[last.source].end(), text))
+        return pair._replace(source=write_notes(pair.source, notes))
+
+
+def _draw_spans(links: Sequence[Link], drawn: random.Random) -> Iterator[tuple[Link, Link]]:
+    """Yield the first and the last link of some terms: a word each, or words that stand together on both sides."""
+    follow, used = set(links), set[Link]()
+    for first in drawn.sample(links, min(len(links), drawn.randint(1, MOST_TERMS))):
+        last = first
+        while (after := Link(last.source + 1, last.target + 1)) in follow and drawn.random() < GROWS:
+            last = after
+        span = {Link(first.source + step, first.target + step) for step in range(last.source - first.source + 1)}
+        if not span & used:
+            used |= span
+            yield first, last
