@@ -34,6 +34,14 @@ class Kept(NamedTuple):
     way: str
 
 
+class Term(NamedTuple):
+    """A term of a glossary that a source has, and how the output has it: "as asked", "in another form" or "missing"."""
+
+    source: str
+    target: str
+    way: str
+
+
 class TranslationResult(NamedTuple):
     """An output: its text, its score, its pieces, and the log-probability of each.
 
@@ -41,7 +49,7 @@ class TranslationResult(NamedTuple):
     and "loop" where it went in circles; of an output that ended, another one was better when it was cut so.
     With `attention=True` also the weights [T, S] of each piece (</s> included) on the source's pieces, which for sound
     are seconds, and the sound that was `heard`. With `num_best`, `others` are the next best outputs, best first.
-    `kept` are the placeholders of the source.
+    `kept` are the placeholders of the source, `terms` those of a glossary in it.
     """
 
     text: str
@@ -56,6 +64,7 @@ class TranslationResult(NamedTuple):
     others: tuple[TranslationResult, ...] = ()
     cut_by: Cut | None = None  # the setting of the section `decoding`
     kept: tuple[Kept, ...] = ()
+    terms: tuple[Term, ...] = ()
 
     @property
     def cut(self) -> Kind | None:
@@ -66,7 +75,7 @@ class TranslationResult(NamedTuple):
 
     def plain(self) -> dict[str, Any]:
         own = self._replace(heard=None, others=(), cut_by=None)._asdict() | {"cut": self.cut}
-        own["kept"] = [one._asdict() for one in self.kept] or None
+        own |= {name: [one._asdict() for one in own[name]] or None for name in ("kept", "terms")}
         shown = {name: value for name, value in own.items() if value is not None and name != "others"}
         if self.others:
             shown["others"] = [one.plain() for one in self.others]

@@ -194,7 +194,7 @@ def test_mistakes_are_refused(run: Path) -> None:
     translator = load_run(run)
     with pytest.raises(UserError, match="placeholders: 'yes' given; allowed: keep, translate"):
         translator.predict(["a"], placeholders="yes")
-    with pytest.raises(UserError, match=r"prefixes: text 2 has \{0\}, and its output must begin with a text"):
+    with pytest.raises(UserError, match=r"prefixes: text 2 has one, and its output must also have '\{0\}'"):
         translator.predict(["a", "a {0}"], prefixes=["b", "b"])
     sounds = {
         "input": "features",

@@ -15,7 +15,7 @@ from saccade.data.held_out import HASHES, hash_key
 from saccade.data.text.corpus import Pair
 from saccade.data.text.word_pairs import WORD, Link, WordPairs
 
-BEGIN, BETWEEN, END = "｟｜｠"
+MARKS = BEGIN, BETWEEN, END = "｟", "｜", "｠"
 MOST_TERMS = 3  # that are written into one training source
 GROWS = 0.3  # the chance of a term to take in the next word
 OTHER_FORM = 0.5  # the chance of a word to be given in its commonest form: the model learns to inflect
@@ -26,15 +26,32 @@ class Note(NamedTuple):
 
     start: int
     stop: int
+    source: str
     target: str
 
+    @property
+    def num_added(self) -> int:
+        """The characters that it takes beside its source."""
+        return len(f"{BEGIN}  {BETWEEN} {self.target} {END}")
 
-def write_notes(text: str, notes: Iterable[Note]) -> str:
-    """Return a source with its notes, which must not overlap."""
-    for note in sorted(notes, reverse=True):
-        written = f"{BEGIN} {text[note.start : note.stop]} {BETWEEN} {note.target} {END}"
-        text = text[: note.start] + written + text[note.stop :]
-    return text
+
+def write_notes(text: str, notes: Iterable[Note]) -> tuple[str, tuple[Note, ...]]:
+    """Return a source with its notes, which must not overlap, and where each is there."""
+    written, placed, at = "", list[Note](), 0
+    for note in sorted(notes):
+        written += text[at : note.start]
+        start = len(written)
+        written += f"{BEGIN} {note.source} {BETWEEN} {note.target} {END}"
+        placed.append(note._replace(start=start, stop=len(written)))
+        at = note.stop
+    return written + text[at:], tuple(placed)
+
+
+def find_written(place: int, notes: Sequence[Note]) -> int:
+    """Return where a place of a text is once its notes, given as they are there, are written into it."""
+    for note in notes:
+        place += note.num_added if note.start < place else 0
+    return place
 
 
 @final
@@ -56,8 +73,9 @@ class Annotator:
             text = pair.target[target[first.target].start() : target[last.target].end()]
             if first == last and drawn.random() < OTHER_FORM:
                 text = self.pairs.find_common_form(source[first.source][0], text)
-            notes.append(Note(source[first.source].start(), source[last.source].end(), text))
-        return pair._replace(source=write_notes(pair.source, notes))
+            start, stop = source[first.source].start(), source[last.source].end()
+            notes.append(Note(start, stop, pair.source[start:stop], text))
+        return pair._replace(source=write_notes(pair.source, notes)[0])
 
 
 def _draw_spans(links: Sequence[Link], drawn: random.Random) -> Iterator[tuple[Link, Link]]:

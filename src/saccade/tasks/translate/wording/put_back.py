@@ -75,10 +75,10 @@ def _find_gap(reading: Reading, one: Placeholder) -> Gap:
 
 def _words_before(side: TextSide, place: int) -> int:
     """Count the words that begin before a place of a text."""
-    return sum(start < place for start, _ in _spans(side))
+    return sum(start < place for start, _ in find_spans(side))
 
 
-def _spans(side: TextSide) -> list[tuple[int, int]]:
+def find_spans(side: TextSide) -> list[tuple[int, int]]:
     """Return where each word of a text begins and ends; one that the text spells otherwise is empty."""
     found, at = list[tuple[int, int]](), 0
     for word in side.words:
@@ -91,7 +91,7 @@ def _spans(side: TextSide) -> list[tuple[int, int]]:
 
 def _between(output: TextSide, word: int, one: Placeholder) -> Gap:
     """Return the gap before a word; punctuation that stood beside the placeholder stays on its side."""
-    spans, firsts = _spans(output), [output.word_of_piece.index(number) for number in range(len(output.words))]
+    spans, firsts = find_spans(output), [output.word_of_piece.index(number) for number in range(len(output.words))]
     piece = firsts[word] if word < len(firsts) else len(output.pieces)
     character = spans[word - 1][1] if word else 0
     if word and _is_mark(one.after) and (ending := _parts(output.words[word - 1])[2]):
