@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from runs import make_run
 from saccade.cli import app
+from saccade.data.text.placeholders import find_placeholders, take_out
 from saccade.data.text.tokenizer import Vocabulary
 from saccade.errors import UserError
 from saccade.inspection.insight import TextSide
 from saccade.runs import config as config_file
 from saccade.runs.load import load_run
 from saccade.tasks.translate.result import TranslationResult
-from saccade.tasks.translate.wording.placeholders import find_placeholders, take_out
 from saccade.tasks.translate.wording.put_back import put_back, read_words
 
 TEXTS = [

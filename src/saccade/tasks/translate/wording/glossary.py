@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple, final
 
 from saccade.data.text.corpus import Pair, clean, header_found, is_header, read_raw_lines
+from saccade.data.text.placeholders import PLACEHOLDER
 from saccade.data.text.sentences import UNSPACED
 from saccade.errors import UserError
 from saccade.tasks.translate.wording.annotate import MARKS, Note
-from saccade.tasks.translate.wording.placeholders import PLACEHOLDER
 
 FIRST_WORD = re.compile(r"\w+|\W", re.DOTALL)
 Entry = tuple[str, str]

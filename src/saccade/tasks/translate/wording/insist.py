@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from saccade.data.text.tokenizer import SPACE, Tokenizer, Vocabulary
+from saccade.data.text.sentences import UNSPACED
+from saccade.data.text.tokenizer import END, SPACE, UNKNOWN, Tokenizer, Vocabulary
 from saccade.decoding import Hypothesis
 from saccade.inspection.insight import TextSide
 from saccade.tasks.translate.result import Term, TranslationResult
@@ -52,8 +53,38 @@ def insist(translator: Translator, written: Sequence[Written], search: Search, *
                 texts.append(_force(translator, one, place))
         if not todo:
             return found
-        for row, text, best in zip(todo, texts, search(texts), strict=True):
-            found[row] = Written(text, best)
+        for row, one in zip(todo, _search_on(translator, texts, search), strict=True):
+            found[row] = one
+
+
+def _search_on(translator: Translator, texts: list[SourceText], search: Search) -> list[Written]:
+    """Search behind forced terms; again with another piece behind a term, if an output went on with its last word."""
+    found = [Written(*both) for both in zip(texts, search(texts), strict=True)]
+    broken = [row for row, one in enumerate(found) if _runs_on(translator, one)]
+    fenced = [_fence(translator, texts[row]) for row in broken]
+    for row, text, best in zip(broken, fenced, search(fenced) if fenced else [], strict=True):
+        found[row] = Written(text, best)
+    return found
+
+
+def _runs_on(translator: Translator, one: Written) -> bool:
+    """Tell whether the last word of the forced text has another end in the output."""
+    output, prefix = translator.to_result(*one).text, one.text.prefix
+    both = output[len(prefix) - 1 : len(prefix) + 1] if output.startswith(prefix) else ""
+    return re.fullmatch(r"\w\w", both) is not None and UNSPACED.search(both) is None
+
+
+@torch.no_grad()
+def _fence(translator: Translator, text: SourceText) -> SourceText:
+    """Return the text, its prefix longer by the likeliest piece that begins another word, or is a mark."""
+    tokenizer, ids = translator.target, text.prefix_ids
+    step_V = _log_p(translator, text, [[*ids, END]])[0, len(ids)]
+    for index in step_V.argsort(descending=True).tolist():
+        (piece,) = tokenizer.pieces([index])
+        if index > UNKNOWN and (tokenizer.begins_word(piece) or not re.search(r"\w", piece)):
+            space = " " if tokenizer.begins_word(piece) else ""
+            return text._replace(prefix=f"{text.prefix}{space}{tokenizer.decode([index])}", prefix_ids=[*ids, index])
+    return text
 
 
 def tell_terms(notes: Sequence[Note], output: str) -> tuple[Term, ...]:

@@ -88,7 +88,9 @@ def _refuse_constraints(options: BeamOptions | SamplingOptions, engine: str | No
     """Say why a search can't be made to write terms; None if it can."""
     if isinstance(options, SamplingOptions):
         return "given with sample, where a term that is forced is no sample of the model's"
-    return None if engine is None else f"given with the engine {engine}, which can't be made to write a term in a beam"
+    if engine is not None and options.width > 1:
+        return f"given with the engine {engine}, which can't be made to write a term in a beam"
+    return None
 
 
 def read_options(given: Mapping[str, Any]) -> tuple[WordingOptions, dict[str, Any]]:

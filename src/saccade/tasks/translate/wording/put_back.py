@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from saccade.data.text.placeholders import Placeholder
 from saccade.data.text.tokenizer import SPACE, Tokenizer, Vocabulary
 from saccade.inspection.insight import TextSide, merge_pieces
 from saccade.tasks.translate.result import Kept, TranslationResult
-from saccade.tasks.translate.wording.placeholders import Placeholder
 
 DECAY = 0.5  # what the next word further away counts
 PARTS = re.compile(r"([^\w\s]*)(.*?)([^\w\s]*)", re.DOTALL)  # of a word: punctuation before and after it

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast, final
 
 from saccade.data.text.corpus import clean
+from saccade.data.text.placeholders import Stripped, find_placeholders, take_out
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions
 from saccade.errors import UserError
@@ -17,7 +18,6 @@ from saccade.tasks.translate.result import HeadChoice, Kept, TranslationResult
 from saccade.tasks.translate.wording.annotate import find_written
 from saccade.tasks.translate.wording.insist import Written, insist, tell_terms
 from saccade.tasks.translate.wording.options import Wording
-from saccade.tasks.translate.wording.placeholders import Stripped, find_placeholders, take_out
 from saccade.tasks.translate.wording.put_back import put_back, read_words
 
 if TYPE_CHECKING:
@@ -69,8 +69,9 @@ class Writer:
             for row, best in zip(changed, again, strict=True)
         ]
         for row, (best, *others), seen in zip(changed, again, look(read, True), strict=True):
-            own = {"score": best.score, "ended": best.ended, "cut_by": best.cut_by}
-            answer = seen.answer._replace(**own, kept=best.kept, terms=best.terms)
+            own = {name: getattr(best, name) for name in ("score", "ended", "cut_by", "kept", "terms")}
+            steps = seen.answer.log_probabilities
+            answer = seen.answer._replace(**own, log_probabilities=steps if best.ended else steps[:-1])
             found[row] = replace(seen, answer=answer, others=others)
         return found
 
