@@ -45,7 +45,7 @@ Quantization = Annotated[
     Literal["float32", "int8"], typer.Option(help="How CTranslate2 stores numbers; int8 is a quarter of the bytes.")
 ]
 Placeholders = Annotated[
-    Literal["keep", "translate"] | None,
+    Literal["keep", "ignore"] | None,
     typer.Option(help="keep: {0}, %s, tags, addresses and URLs come out as they went in. (default: the run's)"),
 ]
 GlossaryFile = Annotated[

@@ -87,7 +87,7 @@ class TranslateRequest(Decoding):
         Field(default=None, description="How outputs get the terms, if not as the model does it by itself."),
     ]
     placeholders: Annotated[
-        Literal["keep", "translate"] | None,
+        Literal["keep", "ignore"] | None,
         Field(default=None, description="keep: {0}, %s, tags, addresses and URLs stay; by default as the run says."),
     ]
 

@@ -285,10 +285,10 @@ class TranslateDecoding(Section):
         default=8192, description="Longer sources are cut to so many tokens, with a warning."
     )
     tokens_per_batch: Positive = 4096
-    placeholders: Literal["auto", "keep", "translate"] = Field(
+    placeholders: Literal["auto", "keep", "ignore"] = Field(
         default="auto",
         description='keep: {0}, %s, <x id="1"/>, e-mail addresses and URLs come out as they went in, each once; '
-        "translate: they are words like others. auto: keep, where languages are known.",
+        "ignore: they are words like others. auto: keep, where languages are known.",
     )
 
     @model_validator(mode="after")

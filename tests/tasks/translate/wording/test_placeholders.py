@@ -141,7 +141,7 @@ def test_every_output_has_each_of_them_once(run: Path, decoding: dict[str, objec
             if one.attention is not None:
                 assert one.attention.shape == (len(one.log_probabilities), len(one.source_pieces))
     (plain,) = translator.predict(["h g f e d c b a"], **decoding)
-    (same,) = translator.predict(["h g f e d c b a"], placeholders="translate", **decoding)
+    (same,) = translator.predict(["h g f e d c b a"], placeholders="ignore", **decoding)
     assert plain.text == same.text
 
 
@@ -161,7 +161,7 @@ def test_a_model_that_copies_them_keeps_its_own_output(tmp_path: Path) -> None:
     num_copied = 0
     for seed in range(8):
         decoding = {"sample": True, "seed": seed, "temperature": 50.0, "max_length_factor": 1.0, "max_length_extra": 0}
-        free = run.predict(texts, placeholders="translate", **decoding)
+        free = run.predict(texts, placeholders="ignore", **decoding)
         kept = run.predict(texts, **decoding)
         for text, one, other in zip(texts, free, kept, strict=True):
             if find_placeholders(one.text) == find_placeholders(text):
@@ -183,16 +183,16 @@ def test_who_says_so_decides(run: Path, tmp_path: Path) -> None:
     unknown = load_run(make_run(tmp_path / "unknown"))
     assert "{0}" not in unknown.predict(["a {0} b"])[0].text  # no languages: they are words like others
     assert "{0}" in unknown.predict(["a {0} b"], placeholders="keep")[0].text
-    assert "{0}" not in load_run(run).predict(["a {0} b"], placeholders="translate")[0].text
+    assert "{0}" not in load_run(run).predict(["a {0} b"], placeholders="ignore")[0].text
     never = load_run(
-        make_run(tmp_path / "never", "languages={source: en, target: de}", "decoding.placeholders=translate")
+        make_run(tmp_path / "never", "languages={source: en, target: de}", "decoding.placeholders=ignore")
     )
     assert "{0}" not in never.predict(["a {0} b"])[0].text
 
 
 def test_mistakes_are_refused(run: Path) -> None:
     translator = load_run(run)
-    with pytest.raises(UserError, match="placeholders: 'yes' given; allowed: keep, translate"):
+    with pytest.raises(UserError, match="placeholders: 'yes' given; allowed: keep, ignore"):
         translator.predict(["a"], placeholders="yes")
     with pytest.raises(UserError, match=r"prefixes: text 2 has one, and its output must also have '\{0\}'"):
         translator.predict(["a", "a {0}"], prefixes=["b", "b"])
@@ -210,5 +210,5 @@ def test_the_command_keeps_them_and_says_how(run: Path, tmp_path: Path) -> None:
     shown = json.loads(found.stdout)
     assert shown["text"].count("{0}") == 1
     assert shown["kept"] == [{"text": "{0}", "way": "aligned"}]
-    command = ["predict", str(run), "--input", str(tmp_path / "in.txt"), "--placeholders", "translate"]
+    command = ["predict", str(run), "--input", str(tmp_path / "in.txt"), "--placeholders", "ignore"]
     assert "{0}" not in RUNNER.invoke(app, command).stdout

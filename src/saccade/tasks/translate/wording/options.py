@@ -10,9 +10,9 @@ from saccade.errors import UserError
 from saccade.tasks.translate.wording.annotate import Note, write_notes
 from saccade.tasks.translate.wording.glossary import Entry, Glossary
 
-Placeholders = Literal["keep", "translate"]
+Placeholders = Literal["keep", "ignore"]
 Terms = Literal["annotate", "constrain"]
-ALLOWED = {"placeholders": ("keep", "translate"), "terms": ("annotate", "constrain")}
+ALLOWED = {"placeholders": ("keep", "ignore"), "terms": ("annotate", "constrain")}
 
 
 class WordingOptions(NamedTuple):

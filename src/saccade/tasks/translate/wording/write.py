@@ -108,7 +108,7 @@ class Writer:
                 words = next(iter(find_placeholders(text.text)), None)
             if text.prefix and words is not None:
                 said = f"text {text.number + 1:,} has one, and its output must also have {words!r}"
-                raise UserError(f"prefixes: {said}; leave out the prefix, the glossary, or set placeholders: translate")
+                raise UserError(f"prefixes: {said}; leave out the prefix, the glossary, or set placeholders: ignore")
 
     def _write_without(self, texts: Sequence[SourceText]) -> list[Best]:
         """Write the outputs of texts without their placeholders, and put these into them."""
