@@ -184,9 +184,7 @@ def test_who_says_so_decides(run: Path, tmp_path: Path) -> None:
     assert "{0}" not in unknown.predict(["a {0} b"])[0].text  # no languages: they are words like others
     assert "{0}" in unknown.predict(["a {0} b"], placeholders="keep")[0].text
     assert "{0}" not in load_run(run).predict(["a {0} b"], placeholders="ignore")[0].text
-    never = load_run(
-        make_run(tmp_path / "never", "languages={source: en, target: de}", "decoding.placeholders=ignore")
-    )
+    never = load_run(make_run(tmp_path / "never", "languages={source: en, target: de}", "decoding.placeholders=ignore"))
     assert "{0}" not in never.predict(["a {0} b"])[0].text
 
 
