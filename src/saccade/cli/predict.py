@@ -18,14 +18,17 @@ from saccade.cli.flags import (
     Device,
     Engine,
     Ensemble,
+    GlossaryFile,
     LengthPenalty,
     MaxLength,
     MaxLengthExtra,
     MaxLengthFactor,
     MaxRounds,
     NoRepeat,
+    Placeholders,
     Quantization,
     RunFolder,
+    Terms,
     Threads,
     group_flags,
     options_given,
@@ -38,6 +41,7 @@ from saccade.export.engine import EngineChoice
 from saccade.runs.load import load_run
 from saccade.tasks.base import Predictor, Result
 from saccade.tasks.cuts import CutCounts
+from saccade.tasks.insisted import InsistedCounts
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class SearchFlags:
     max_length_extra: MaxLengthExtra = None
     max_rounds: MaxRounds = None
     no_repeat_ngram: NoRepeat = None
+    placeholders: Placeholders = None
+    terms: Terms = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,7 @@ def predict(
     texts: Annotated[list[str] | None, typer.Argument(help="Texts to answer, instead of a file.")] = None,
     source: Annotated[Path | None, typer.Option("--input", help="The file to read. (default: standard input)")] = None,
     prefix: Annotated[Path | None, typer.Option(help="A file with the beginning of each output, line by line.")] = None,
+    glossary: GlossaryFile = None,
     ensemble: Ensemble = None,
     threads: Threads = None,
     device: Device = None,
@@ -141,6 +148,8 @@ def predict(
         options["prefixes"] = corpus.read_lines(prefix)
     set_threads(threads)
     predictor: Predictor = load_run(model, *(ensemble or ()), device=device, engine=EngineChoice(engine, quantization))
+    if glossary is not None:
+        predictor = predictor.with_glossary(glossary)
     allowed = predictor.traits.predict_options
     refuse_others(options, allowed)
     if pictures.pictures is not None:
@@ -150,11 +159,12 @@ def predict(
     streams = _choose_streaming(predictor, as_written, is_whole)
     if is_typed and "window" in allowed and not streams:
         options["window"] = 1
-    cuts, console, in_folder = CutCounts(), Console(), source is not None and source.is_dir()
+    cuts, insisted = CutCounts(), InsistedCounts(predictor.traits.num_terms)
+    console, in_folder = Console(), source is not None and source.is_dir()
     with terminal.quiet():
         inputs = _inputs(predictor, texts, source)
         answers = _follow(predictor, inputs, options) if streams else predictor.stream(inputs, **options)
-        found = cuts.watch(answers)
+        found = insisted.watch(cuts.watch(answers))
         watched: Iterator[Result] = terminal.count_outputs(
             found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty()
         )
@@ -164,7 +174,7 @@ def predict(
                 typer.echo(json.dumps(best.plain(), ensure_ascii=False) if as_json else _line(best, in_folder))
             if evidence.attention and not as_json:
                 best.show(console)
-    for line in cuts.describe():
+    for line in (*cuts.describe(), *insisted.describe()):
         typer.echo(f"saccade: {line}", err=True)
 
 

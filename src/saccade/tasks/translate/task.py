@@ -36,6 +36,7 @@ from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
 from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers, settle_kinds, settle_sizes
 from saccade.tasks.translate.validation import Sources, Validator
+from saccade.tasks.translate.wording.options import Wording
 from saccade.training.precision import compute_dtype
 
 NUM_SAMPLES = 6
@@ -172,6 +173,7 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         judgement=Judgement(config.training.metric, config.training.bleu_tokenize),
         columns=config.pair_columns,
         languages=config.find_languages(),
+        wording=Wording(keeps=config.keeps_placeholders, annotates=config.data.terms > 0),
     )
 
 
