@@ -20,7 +20,7 @@ from saccade.serving.service import Service
 from saccade.serving.waiting import ModelCall
 
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # proxies send each event at once
-MARGIN = 0.05  # of the time for an answer, to say that it is over
+MARGIN = 0.1  # of the time for an answer, to say that it is over
 
 
 @final
