@@ -312,8 +312,8 @@ class TranslateConfig(RunSection):
         default="auto",
         description="What sources are, for a server. sentences: a text is split into sentences, which are answered one "
         "by one; documents: it is answered whole, and split only where it is too long; anything: it is answered whole. "
-        "auto: documents where most sources to train on have several sentences; sentences where languages are known or "
-        "most end like a sentence; else anything.",
+        "auto: documents where most sources to train on have several sentences; sentences where languages are known, "
+        "or most end like a sentence and at most 5% have several; else anything.",
     )
     input: Literal["text", "features"] = Field(
         default="text", description="What sources are: texts, or lists of WAV files, read as frames of sound."
