@@ -13,6 +13,7 @@ from saccade.config import base
 from saccade.config.base import (
     FILES_OR_PART,
     ONE_OR_SEVERAL,
+    VALUE_OR_AUTO,
     Columns,
     HeldOutPart,
     OrAuto,
@@ -36,6 +37,7 @@ from saccade.layers.subsampling import FACTOR, SUBSAMPLINGS, FrameEncoder
 from saccade.tasks.translate.networks import RnnModel, TransformerModel
 
 Count = Annotated[int, Field(ge=0)]
+USUAL_LENGTH = 256
 LanguageCode = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$")]
 
 
@@ -68,7 +70,11 @@ class SideColumns(Columns):
 class SideLengths(Section):
     """The most tokens of a source, and of a target."""
 
-    source: Positive = 256
+    source: OrAuto[Positive] = Field(
+        default="auto",
+        description="auto: 256; where more than 1% are longer, but not their targets, what 99% of the sources need, up "
+        "to 4095 and less than a batch.",
+    )
     target: Positive = 256
 
 
@@ -131,6 +137,11 @@ class TranslateData(Section):
         description="drop: a pair with a longer side is left out; cut: that side ends at data.max_length. Both are "
         "counted. auto cuts sources, if more than 1% are too long while their targets aren't.",
     )
+    terms: Share = Field(
+        default=0.0,
+        description="The share of the sources to train on that have translations of some words written behind them, as "
+        "the words are linked in the corpora: the model learns to write the terms of a glossary. 0.3 is a good share.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> TranslateData:
@@ -144,14 +155,20 @@ class TranslateData(Section):
         """The limits of both sides, as stores take them."""
         long = self.too_long
         return (
-            SideLimit(self.max_length.source, is_cut=long.source == "cut"),
+            SideLimit(self.source_length, is_cut=long.source == "cut"),
             SideLimit(self.max_length.target, is_cut=long.target == "cut"),
         )
 
     @property
     def longest(self) -> int:
         """The most tokens of either side."""
-        return max(self.max_length.source, self.max_length.target)
+        return max(self.source_length, self.max_length.target)
+
+    @property
+    def source_length(self) -> int:
+        """The most tokens of a source; the usual number as long as it isn't settled."""
+        given = self.max_length.source
+        return USUAL_LENGTH if given == "auto" else given
 
     @property
     def corpora(self) -> dict[str, TrainingCorpus]:
@@ -212,8 +229,13 @@ class TranslateTraining(base.TrainingSection):
         description="The peak, after the warm-up. auto: 1 / sqrt(model.width * warm-up steps) for a Transformer with "
         "norm: pre, at most 0.003 (Vaswani 2017); else 0.001.",
     )
-    tokens_per_batch: OrAuto[Positive] = Field(
-        default=4096, description="Padded size of a batch on either side; auto: the largest that fits the memory."
+    tokens_per_batch: Annotated[
+        Annotated[Positive, Tag(VALUE_OR_AUTO[0])] | Annotated[Literal["auto", "largest"], Tag(VALUE_OR_AUTO[1])],
+        Discriminator(lambda given: VALUE_OR_AUTO[given in ("auto", "largest")]),
+    ] = Field(
+        default="auto",
+        description="Padded size of a batch on either side. auto: 1024 to 4096, a power of two that makes about 100 "
+        "batches of an epoch; largest: what fits the memory.",
     )
     batches: Literal["auto", "padded", "even", "packed"] = Field(
         default="auto",
@@ -231,6 +253,11 @@ class TranslateTraining(base.TrainingSection):
         default=False,
         description="Under torchrun, each process keeps a part of the weights and of what the optimizer remembers, "
         "for a Transformer that doesn't fit otherwise (FSDP2).",
+    )
+    ema: OrAuto[Share] = Field(
+        default="auto",
+        description="Decay of a moving average of the weights, which becomes the model; 0: none. auto: over about a "
+        "tenth of all steps, 1 - 10 / max_steps, from 0.9 to 0.998.",
     )
     label_smoothing: Share = 0.1
     consistency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
@@ -280,6 +307,11 @@ class TranslateDecoding(Section):
         default=8192, description="Longer sources are cut to so many tokens, with a warning."
     )
     tokens_per_batch: Positive = 4096
+    placeholders: Literal["auto", "keep", "ignore"] = Field(
+        default="auto",
+        description='keep: {0}, %s, <x id="1"/>, e-mail addresses and URLs come out as they went in, each once; '
+        "ignore: they are words like others. auto: keep, where languages are known.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> TranslateDecoding:
@@ -288,7 +320,7 @@ class TranslateDecoding(Section):
 
     def options(self) -> BeamOptions:
         """As decoding takes them; it checks what concerns several fields. What is not settled yet has usual values."""
-        given = self.model_dump(exclude={"beam", "tokens_per_batch", "max_source_length"})
+        given = self.model_dump(exclude={"beam", "tokens_per_batch", "max_source_length", "placeholders"})
         return BeamOptions(width=self.beam, **{name: value for name, value in given.items() if value != "auto"})
 
 
@@ -370,11 +402,18 @@ class TranslateConfig(RunSection):
         source, target = _ending(files.source), _ending(files.target or "")
         return (source, target) if source != target and source in NAMES and target in NAMES else None
 
+    @property
+    def keeps_placeholders(self) -> bool:
+        given = self.decoding.placeholders
+        return given == "keep" or (given == "auto" and self.input == "text" and self.find_languages() is not None)
+
     def _check_sound(self) -> None:
         if self.input == "text":
             if self.features is not None:
                 raise ValueError("features: given, but it has no effect with input: text")
             return
+        if self.decoding.placeholders == "keep":
+            raise ValueError("decoding.placeholders: 'keep' given; with input: features sounds have none")
         if self.data.too_long.source == "cut":
             raise ValueError("data.too_long.source: 'cut' given; with input: features sounds are not cut, only dropped")
         if self.tokenizer.shared is True:
@@ -383,6 +422,8 @@ class TranslateConfig(RunSection):
             raise ValueError("tokenizer.source: given; with input: features sources have no vocabulary")
         if isinstance(self.data.valid, HeldOutPart) and len(self.data.corpora) > 1:
             raise ValueError("data.valid: a part of data.train given; with input: features data.train must be one list")
+        if self.data.terms:
+            raise ValueError(f"data.terms: {self.data.terms} given; with input: features sources have no words")
         if self.texts != "auto":
             raise ValueError(f"texts: {self.texts!r} given; with input: features sources are no texts")
         width = getattr(self.model, "embedding_width", self.model.width)
@@ -390,9 +431,9 @@ class TranslateConfig(RunSection):
             raise ValueError(f"features.subsampling: 'pyramid' given; it needs an even width, not {width}")
         if self.tokenizer.sampling:
             raise ValueError(f"tokenizer.sampling: {self.tokenizer.sampling} given; with input: features it must be 0")
-        if self.training.tokens_per_batch == "auto":
+        if isinstance(size := self.training.tokens_per_batch, str):
             raise ValueError(
-                "training.tokens_per_batch: 'auto' given; with input: features it must be a number of frames"
+                f"training.tokens_per_batch: {size!r} given; with input: features it must be a number of frames"
             )
 
 
@@ -400,6 +441,7 @@ SOUND_DEFAULTS: dict[str, dict[str, Any]] = {
     "features": {},
     "tokenizer": {"shared": False},
     "data": {"max_length": 3000},  # frames: half a minute
+    "training": {"tokens_per_batch": 4096},  # frames
 }
 
 

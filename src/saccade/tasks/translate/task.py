@@ -36,6 +36,7 @@ from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
 from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers, settle_kinds, settle_sizes
 from saccade.tasks.translate.validation import Sources, Validator
+from saccade.tasks.translate.wording.options import Wording
 from saccade.training.precision import compute_dtype
 
 NUM_SAMPLES = 6
@@ -62,7 +63,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
     config = _settle_limits(config, stores, recordings, console)
-    config = batches.settle(config, network, stores, console)
+    config = batches.settle(config, network, stores, recordings, console)
     whole = translator(config, network, both)
     return Job(
         config=config,
@@ -157,8 +158,8 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         options = replace(options, max_length=min(options.max_length, LOCATIONS))
         longest = LOCATIONS * (FACTOR if config.features else 1) - 1
     limit = "max_source_length"
-    if config.data.limits[0].is_cut and config.data.max_length.source < longest:  # as in training
-        longest, limit = config.data.max_length.source, "data.max_length.source of its training"
+    if config.data.limits[0].is_cut and config.data.source_length < longest:  # as in training
+        longest, limit = config.data.source_length, "data.max_length.source of its training"
     dtype = compute_dtype(config.training.precision, torch.device("cuda")) if torch.cuda.is_available() else None
     return Translator(
         network.eval(),
@@ -172,6 +173,7 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         judgement=Judgement(config.training.metric, config.training.bleu_tokenize),
         columns=config.pair_columns,
         languages=config.find_languages(),
+        wording=Wording(keeps=config.keeps_placeholders, annotates=config.data.terms > 0),
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from saccade.config.base import SideName, SideTokenizer, TokenizerSection
+from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import (
     MOST_CHARACTERS,
     AnyTokenizer,
@@ -25,7 +26,7 @@ from saccade.data.text.tokenizer_choice import REASONS, choose_kinds, choose_siz
 from saccade.errors import UserError
 from saccade.tasks import console as watch
 from saccade.tasks.translate.config import TranslateConfig
-from saccade.tasks.translate.corpora import NUM_TOLD, QUIET, Tokenizers, training_corpora
+from saccade.tasks.translate.corpora import NUM_TOLD, QUIET, Tokenizers, find_annotator, training_corpora
 
 SIDES: tuple[SideName, ...] = ("source", "target")
 
@@ -130,7 +131,10 @@ def _make(config: TranslateConfig, console: Console, sides: tuple[int, ...], wha
         raise UserError(
             f"{field}.kind: 'listed' given; such a tokenizer is not learned: give {field}.model, the file of an import"
         )
-    texts = (pair[side] for pairs in training_corpora(config) for pair in pairs.pairs() for side in sides)
+    pairs: Iterator[Pair] = (pair for corpus in training_corpora(config) for pair in corpus.pairs())
+    if config.data.terms:  # the marks, and target words in sources, are to be in the vocabulary
+        pairs = map(find_annotator(config), pairs)
+    texts = (pair[side] for pair in pairs for side in sides)
     chosen = sample_texts(
         watch.show_progress(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed
     )
