@@ -101,7 +101,7 @@ def _topics(folder: Path) -> dict[str, Any]:
     columns = {"label": "topics", "text": "body"}
     files = {"train": f"{folder}/rows.jsonl", "valid": 0.3, "test": f"{folder}/rows.jsonl"}
     data = {**files, "separator": ",", "columns": columns}
-    return {"task": "classify", "data": data, "model": {"kind": "bag", "embedding_width": 3}}
+    return {**yaml.safe_load("task: classify"), "data": data, "model": {"kind": "bag", "embedding_width": 3}}
 
 
 def _dialogues(folder: Path) -> dict[str, Any]:
@@ -110,7 +110,11 @@ def _dialogues(folder: Path) -> dict[str, Any]:
     columns = {"dialogue": "talk", "speaker": "who", "text": "what", "label": "act"}
     files = dict.fromkeys(("train", "valid", "test"), f"{folder}/rows.csv")
     data = {**files, "context": 2, "columns": columns}
-    return {"task": "classify", "data": data, "model": {"width": 4, "embedding_width": 3, "context_width": 4}}
+    return {
+        **yaml.safe_load("task: classify"),
+        "data": data,
+        "model": {"width": 4, "embedding_width": 3, "context_width": 4},
+    }
 
 
 def _tags(folder: Path) -> dict[str, Any]:
@@ -126,7 +130,7 @@ def _tag_pairs(folder: Path) -> dict[str, Any]:
     (folder / "rows.jsonl").write_text('{"tokens": ["a", "b"], "tags": ["B-X", "O"]}\n' * 3, "utf-8")
     train = {"words": f"{folder}/rows.words", "tags": f"{folder}/rows.tags"}
     data = {"train": train, "valid": f"{folder}/rows.jsonl", "test": f"{folder}/rows.jsonl"}
-    return {"task": "tag", "data": data, "model": {"width": 4, "word_width": 3, "character_width": 4}}
+    return {**yaml.safe_load("task: tag"), "data": data, "model": {"width": 4, "word_width": 3, "character_width": 4}}
 
 
 def _tag_features(folder: Path) -> dict[str, Any]:
@@ -151,7 +155,7 @@ def _pictures(folder: Path) -> dict[str, Any]:
     files = {"captions": f"{folder}/rows.tsv", "pictures": str(folder)}
     data = {"kind": "pictures", "side": 16, "train": files, "valid": files, "test": files}
     model = {"width": 8, "embedding_width": 4}
-    return {"task": "caption", "data": data, "model": model, "decoding": {"max_length": 5}}
+    return {**yaml.safe_load("task: caption"), "data": data, "model": model, "decoding": {"max_length": 5}}
 
 
 def _shapes(folder: Path) -> dict[str, Any]:
