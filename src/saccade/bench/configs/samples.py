@@ -138,7 +138,7 @@ def _tag_features(folder: Path) -> dict[str, Any]:
     columns = {"word_column": "word", "tag_column": "tag", "feature_columns": ["pos"]}
     data = {"train": f"{folder}/rows.txt", "valid": f"{folder}/rows.txt", "test": f"{folder}/rows.txt", **columns}
     return {
-        "task": "tag",
+        **yaml.safe_load("task: tag"),
         "data": data,
         "model": {"width": 4, "word_width": 3, "character_width": 4, "feature_width": 2},
     }
