@@ -71,9 +71,9 @@ def _labels(folder: Path) -> dict[str, Any]:
 
 def _csv(folder: Path) -> dict[str, Any]:
     rows = "".join(f'{number},"{source}, {number}","{target}"\n' for number, (source, target) in enumerate(PAIRS))
-    (folder / "rows.csv").write_text(f"id,question,answer\n{rows}", "utf-8")
+    (folder / "rows.csv").write_text(f"id,question,reply\n{rows}", "utf-8")
     tokenizer = {"source": {"kind": "characters"}, "target": {"kind": "words"}, "shared": False}
-    columns = {"source": "question", "target": "answer"}
+    columns = {"source": "question", "target": "reply"}
     data = {"train": {"source": f"{folder}/rows.csv"}, "valid": 0.3, "columns": columns}
     return {"data": data, "tokenizer": tokenizer, "model": SMALL}
 
@@ -134,8 +134,8 @@ def _tag_pairs(folder: Path) -> dict[str, Any]:
 
 
 def _tag_features(folder: Path) -> dict[str, Any]:
-    (folder / "rows.txt").write_text("word pos tag\na N B-X\nb V O\nc N I-X\n\nd V O\n\n", "utf-8")
-    columns = {"word_column": "word", "tag_column": "tag", "feature_columns": ["pos"]}
+    (folder / "rows.txt").write_text("word pos kind\na N B-X\nb V O\nc N I-X\n\nd V O\n\n", "utf-8")
+    columns = {"word_column": "word", "tag_column": "kind", "feature_columns": ["pos"]}
     data = {"train": f"{folder}/rows.txt", "valid": f"{folder}/rows.txt", "test": f"{folder}/rows.txt", **columns}
     return {
         **yaml.safe_load("task: tag"),
