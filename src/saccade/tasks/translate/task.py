@@ -21,7 +21,7 @@ from saccade.inspection.align import chosen_head
 from saccade.inspection.pages import report
 from saccade.inspection.pages.samples import Sample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
-from saccade.tasks.base import Job, ReportPart, Route, ScoredSet, Task
+from saccade.tasks.base import Inherited, Job, ReportPart, Route, ScoredSet, Task
 from saccade.tasks.console import say
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.devices import load_trained
@@ -250,6 +250,16 @@ def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> Sampl
     return Sample(pair.source, found.text, pair.target, found.score, found.source_pieces or (), found.pieces, weights)
 
 
+INHERITED = Inherited(
+    same=("input", "features", "tokenizer", "model"),
+    free=(
+        *("model.dropout", "model.attention_dropout", "model.activation_dropout", "tokenizer.sampling"),
+        *("features.time_masks", "features.time_mask_frames", "features.frequency_masks"),
+        *("features.frequency_mask_mels", "features.tempo"),
+    ),
+    usual=("languages", "data.max_length", "decoding"),
+    anew=("decoding.max_length_factor", "decoding.max_length_extra", "decoding.max_rounds"),
+)
 TRANSLATE = Task(
     TranslateConfig,
     prepare,
@@ -257,4 +267,5 @@ TRANSLATE = Task(
     examine,
     Route("Text to text", languages=TranslateConfig.find_languages),
     scored_set,
+    INHERITED,
 )

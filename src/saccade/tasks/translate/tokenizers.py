@@ -95,11 +95,14 @@ def load_tokenizers(config: TranslateConfig, folder: Path) -> Tokenizers:
 
 
 def prepare_tokenizers(config: TranslateConfig, folder: Path, console: Console = QUIET) -> Tokenizers:
-    """Return the run's tokenizers if it has them; else learn them from the training text, or read them; store them."""
+    """Return the run's tokenizers if it has them; else learn them from the training text, or read them; store them.
+
+    A run that begins with another one has the tokenizers of that.
+    """
     paths = _paths(config, folder)
     if all(path.exists() for path in paths):
         return load_tokenizers(config, folder)
-    both = _make_both(config, console)
+    both = _make_both(config, console) if config.base is None else load_tokenizers(config, Path(config.base))
     for path, tokenizer in zip(reversed(paths), reversed(both), strict=False):
         tokenizer.save(path)
     return both
