@@ -144,6 +144,11 @@ class TokenizerSection(Section):
     )
     source: TokenizerSide = Field(default=TokenizerSide(), description="What is different for sources.")
     target: TokenizerSide = Field(default=TokenizerSide(), description="What is different for targets.")
+    grow: Annotated[int, Field(ge=0, lt=2**31)] = Field(
+        default=0,
+        description="With from: so many new tokens, at most, that shorten the texts to train on most. Their embeddings "
+        "begin as the means of those of the old tokens that they are made of.",
+    )
     sampling: Share = Field(
         default=0.0,
         description="Training texts are encoded in random pieces, which helps small corpora. For bpe this is the share "

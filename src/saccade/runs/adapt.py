@@ -30,6 +30,7 @@ from saccade.training import adaptation, checkpoints
 
 Content = dict[str, Any]
 ABSENT: Any = object()
+ROW_KINDS = {1: "kept", 2: "begin as means", 0: "new"}  # by the number of rows that each is made of
 
 
 class NumParameters(NamedTuple):
@@ -74,14 +75,15 @@ def _read_begun(base: str, run: Path) -> Any:
 
 def _refuse_others(name: str, given: Any, other: Any, inherited: Inherited, base: str) -> None:
     """Refuse a value that is not the other run's, unless the field is free to differ."""
-    if _is_open(given) or other is ABSENT or name in inherited.free:  # the checks of fields refuse unknown names
+    if _is_open(given) or _is_open(other) or name in inherited.free:  # the checks of fields refuse unknown names
         return
     if isinstance(given, Mapping) and isinstance(other, Mapping):
         for field, value in given.items():
             _refuse_others(f"{name}.{field}", value, other.get(field, ABSENT), inherited, base)
     elif given != other and not (given is None and isinstance(other, Mapping)):
         said = f"{name}: {given!r} given, but {base}, which this run begins with, has {other!r}"
-        raise UserError(f"{said}; leave it out (what may differ: {', '.join(inherited.free)})")
+        free = [field for field in inherited.free if field.split(".")[0] == name.split(".")[0]]
+        raise UserError(f"{said}; leave it out" + (f" (what may differ: {', '.join(free)})" if free else ""))
 
 
 def _over(other: Any, given: Any) -> Any:
@@ -155,10 +157,8 @@ def _take_over(base: Path, job: Job, folder: Path, console: Console, *, writes: 
     new = adaptation.inherit_weights(job.network, other, rows, str(base))
     watch.say(console, f"from: begins with the weights of {base}")
     for name in new:
-        kinds = Counter(min(len(places), 2) for places in rows[name][0])
-        told = (
-            f"{count:,} {what}" for what, count in (("kept", kinds[1]), ("means", kinds[2]), ("new", kinds[0])) if count
-        )
+        counts = Counter(min(len(places), 2) for places in rows[name][0])
+        told = [f"{counts[kind]:,} {what}" for kind, what in ROW_KINDS.items() if counts[kind]]
         watch.say(console, f"rows of {name}: {', '.join(told)}")
     if writes:
         facts = {"run": str(base), "weights": _checksum(weights), "new": new}
