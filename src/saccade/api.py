@@ -55,11 +55,11 @@ def train(
     validation. `quiet` shows no progress.
     """
     path = None if isinstance(config, RunSection | Mapping) else find_config(Path(config))
-    if folder is None and path is None:
-        raise UserError("folder: none given; a config that is not a file needs one")
     place = Path("runs") / path.stem if folder is None and path is not None else Path(folder or "")
     changes = {**(overrides or {}), **({} if device is None else {"device": device})}
     checked = _read_config(config if path is None else path, changes, partial(adapt.fill_in, run=place))
+    if folder is None and path is None:
+        raise UserError("folder: none given; a config that is not a file needs one")
     point_to_data(checked)
     progress = runs.train(checked, place, Console(quiet=quiet), threads=threads, callbacks=callbacks)
     return TrainedRun(place, progress.step, progress.best_score, progress.best_step)
