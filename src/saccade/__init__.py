@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from saccade.errors import describe_missing
 
 if TYPE_CHECKING:
-    from saccade.api import evaluate, train
+    from saccade.api import evaluate, look, show, train, trust
     from saccade.attention import (
         NORMALIZERS,
         SCORES,
@@ -34,7 +34,10 @@ else:
         "TrainingEvent": "saccade.runs.events:TrainingEvent",
         "evaluate": "saccade.api:evaluate",
         "load": "saccade.runs.load:load",
+        "look": "saccade.api:look",
+        "show": "saccade.api:show",
         "train": "saccade.api:train",
+        "trust": "saccade.api:trust",
     }
 
     def __getattr__(name: str) -> object:
@@ -67,7 +70,10 @@ __all__ = [
     "evaluate",
     "explain",
     "load",
+    "look",
     "masks",
     "self_attend",
+    "show",
     "train",
+    "trust",
 ]

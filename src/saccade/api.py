@@ -1,4 +1,4 @@
-"""What Python programs call to train and to evaluate; `load` is in `saccade.runs.load`."""
+"""What Python programs call to train, to evaluate and to look; `load` is in `saccade.runs.load`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from typing import Any, final
 
 from rich.console import Console
 
+from saccade.cli.looking.show import LookOutput
 from saccade.config.base import RunSection, Section
 from saccade.datasets.bring import point_to_data
 from saccade.errors import UserError
+from saccade.huggingface.model import HuggingFaceModel
+from saccade.inspection.insight import Head, Insight
+from saccade.inspection.trust import panel as trust_panel
+from saccade.inspection.trust.verdict import Panel
+from saccade.inspection.views.view import ViewChoice
 from saccade.runs import adapt
 from saccade.runs import config as config_file
 from saccade.runs import train as runs
@@ -21,6 +27,7 @@ from saccade.runs.events import Callback
 from saccade.runs.load import AnyPath, load
 from saccade.runs.recipes import find_config
 from saccade.tasks.base import Evaluation, Predictor
+from saccade.tasks.trust import trust as examine_trust
 
 
 @final
@@ -83,6 +90,83 @@ def evaluate(run: AnyPath | Predictor, *files: AnyPath, device: str | None = Non
         if not paths and predictor.traits.needs_files:
             raise UserError("files: none given; a loaded run needs the files of a test set")
     return predictor.evaluate(paths, **options)
+
+
+def look(
+    model: Any, text: str, *, tokenizer: Any, target: str | None = None, generate: Mapping[str, Any] | None = None
+) -> Insight:
+    """Return what a model of Hugging Face saw of a text: every layer and head, and what it answered.
+
+    The model must have been loaded with attn_implementation="eager". With a `target` it reads this answer in the place
+    of its own: an output, what stands at the gaps, or a label. `generate` are options of its own `generate`. A run has
+    a method `look` of its own.
+    """
+    if not isinstance(text, str):
+        raise UserError(f"text: {type(text).__name__} given; it looks at one text")
+    (found,) = HuggingFaceModel(model, tokenizer, generate).look([text], targets=None if target is None else [target])
+    return found
+
+
+def show(
+    seen: Insight | Sequence[Insight] | Panel,
+    to: AnyPath | None = None,
+    *,
+    view: str = "weights",
+    kind: str | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    pieces: bool = False,
+    heads: bool = False,
+    title: str = "saccade",
+) -> None:
+    """Draw insights, of runs too, as `saccade look` does: in the terminal, or to a file (.html, .png, .svg, .pdf).
+
+    `heads` shows what each head does. A `Panel` of `trust` is drawn, too; it has no views.
+    """
+    choice, path = ViewChoice(view, kind, layer, head), None if to is None else Path(to)
+    if isinstance(seen, Panel):
+        if choice != ViewChoice() or pieces or heads:
+            raise UserError("view: given with a panel, which has none")
+        if path is None:
+            Console().print(trust_panel.in_terminal(seen, console=Console()))
+        else:
+            trust_panel.to_file(seen, path, title=title)
+        return
+    choice.check()
+    several = [seen] if isinstance(seen, Insight) else list(seen)
+    console = Console(quiet=path is not None)
+    output = LookOutput(choice, pieces, path, as_json=False, is_one=len(several) == 1, console=console)
+    if heads:
+        if choice != ViewChoice(kind=kind) or (pieces and path is None) or output.is_page:
+            raise UserError("heads: given with a view, a layer, a head or a page; it is about every head, by pieces")
+        output.heads(iter(several))
+    elif output.is_page:
+        output.page(iter(several), title=title)
+    else:
+        output.each(iter(several))
+
+
+def trust(
+    model: Any,
+    texts: Iterable[str],
+    *,
+    tokenizer: Any = None,
+    targets: Iterable[str] | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    erase: str = "delete",
+    generate: Mapping[str, Any] | None = None,
+) -> Panel:
+    """Test how far attention explains a model's answers, as `saccade look --trust` does, of a run or of Hugging Face.
+
+    A model of Hugging Face needs its `tokenizer`; `generate` are options of its own `generate`.
+    """
+    is_run = hasattr(model, "trust_test")
+    if is_run and (tokenizer is not None or generate is not None):
+        raise UserError("tokenizer, generate: given with a run, which has its own")
+    predictor: Predictor = model if is_run else HuggingFaceModel(model, tokenizer, generate)
+    chosen = None if layer is None and head is None else Head(-1 if layer is None else layer, head)
+    return examine_trust(predictor, texts, targets=targets, head=chosen, erase=erase)
 
 
 def list_test_files(folder: Path) -> list[Path]:

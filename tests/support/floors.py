@@ -13,7 +13,7 @@ FLOORS = [
     {"tasks"},
     {"export"},
     {"runs"},
-    {"imports"},
+    {"huggingface", "imports"},
     {"serving", "api", "datasets", "lab", "bench", "cli"},
     {"__main__"},
 ]

@@ -54,7 +54,7 @@ def list_pieces(model: bytes) -> list[str]:
 def joint_vocabulary(*models: bytes, languages: Sequence[str] = (), size: int = 0) -> dict[str, int]:
     """Number the pieces of all models as OPUS-MT does: </s> and <unk> first, <pad> last; it may be filled up."""
     pieces = dict.fromkeys(piece for model in models for piece in list_pieces(model))
-    pieces |= dict.fromkeys(f"~filler {number}" for number in range(size - len(pieces) - 3))
+    pieces |= dict.fromkeys(f"~filler {number}" for number in range(size - len(pieces) - len(languages) - 3))
     return {name: number for number, name in enumerate(["</s>", "<unk>", *languages, *sorted(pieces), "<pad>"])}
 
 
@@ -64,17 +64,19 @@ def opus_folder(
     models: tuple[bytes, bytes] | None = None,
     languages: Sequence[str] = (),
     separate: bool = False,
+    size: int = 0,
     sizes: dict[str, Any] | None = None,
     end_bias: float = 0.0,
     scale: float = 1.0,
     network: Any = None,
     **fields: Any,
 ) -> Path:
-    """Write a folder. `end_bias` makes outputs end, `scale` makes all weights larger; fields are of config.json."""
+    """Write a folder. A joint vocabulary has at least `size` pieces; `end_bias` makes outputs end, `scale` makes all
+    weights larger; fields are of config.json."""
     from transformers import MarianConfig, MarianMTModel
 
     both = models or (spm("source"), spm("target"))
-    lists = [joint_vocabulary(*both, languages=languages)] * 2
+    lists = [joint_vocabulary(*both, languages=languages, size=size)] * 2
     if separate:
         lists = [joint_vocabulary(one, size=max(map(len, map(joint_vocabulary, both)))) for one in both]
     pad, sizes = len(lists[0]) - 1, {**SIZES, **(sizes or {})}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
@@ -24,6 +24,7 @@ Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 LearningRate = Annotated[float, Field(gt=0)]
 USUAL_RATE = 1e-3
+FEWEST_STEPS, MOST_STEPS = 2000, 10_000  # that a training takes by itself
 Place = str | Annotated[int, Field(ge=0, strict=True)]  # a column: its name, or its position from 0
 
 
@@ -207,14 +208,23 @@ class TokenizerSection(Section):
 class TrainingSection(Section):
     """How a model learns; each task adds fields of its own."""
 
-    max_steps: Positive = 10_000
+    usual_epochs: ClassVar[int] = 60
+    max_steps: OrAuto[Positive] = Field(
+        default="auto",
+        description="Steps of the whole training. auto: those of a number of epochs that suits the task, at least 2000 "
+        "and at most 10,000.",
+    )
     accumulate: Positive = Field(default=1, description="Number of batches whose gradients make one step.")
     optimizer: Literal["adam", "adamw"] = Field(default="adamw", description="adamw decays weights, adam gradients.")
     learning_rate: LearningRate = Field(default=USUAL_RATE, description="The peak, after the warm-up.")
     warmup_steps: OrAuto[Annotated[int, Field(ge=0)]] = Field(
         default="auto", description="Steps until the learning rate is reached. auto: a tenth of all, at most 1000."
     )
-    schedule: Literal["inverse_square_root", "cosine", "constant"] = "inverse_square_root"
+    schedule: Literal["inverse_square_root", "cosine", "constant"] = Field(
+        default="cosine",
+        description="How the learning rate falls after the warm-up: cosine ends at 0 with max_steps, and the others "
+        "don't know how long a training lasts.",
+    )
     adam_betas: tuple[Share, Share] = (0.9, 0.98)
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     weight_decay: Annotated[float, Field(ge=0)] = Field(default=0.0, description="Not for norms, biases, embeddings.")
@@ -223,7 +233,11 @@ class TrainingSection(Section):
         description="auto takes bfloat16 where the device has it and matrices are wide. float8 is bfloat16, with "
         "the linear layers of Transformer blocks in float8, on a CUDA device of compute capability 8.9 or more.",
     )
-    ema: Share = Field(default=0.0, description="Decay of a moving average of the weights, which becomes the model.")
+    ema: OrAuto[Share] = Field(
+        default=0.0,
+        description="Decay of a moving average of the weights, which becomes the model; 0: none. auto: over about a "
+        "tenth of all steps, 1 - 10 / max_steps, from 0.9 to 0.998.",
+    )
     average_last: Annotated[int, Field(ge=0)] = Field(
         default=0, description="Number of last validations whose weights are averaged at the end; kept if better."
     )
@@ -247,13 +261,20 @@ class TrainingSection(Section):
     )
     tensorboard: bool = False
 
-    def settle_steps(self) -> Self:
-        """Return the section with the numbers of steps that depend on how long it trains."""
-        tenth, update = self.max_steps // 10, dict[str, int]()
+    def settle_steps(self, epoch: int | None = None) -> Self:
+        """Return the section with its numbers of steps: `epoch` of them read all data once, if that is known."""
+        update: dict[str, Any] = {}
+        if self.max_steps == "auto":
+            wanted = MOST_STEPS if epoch is None else self.usual_epochs * epoch
+            update["max_steps"] = min(MOST_STEPS, max(FEWEST_STEPS, wanted))
+        steps = update.get("max_steps", self.max_steps)
+        tenth = steps // 10
         if self.warmup_steps == "auto":
             update["warmup_steps"] = min(1000, tenth)
         if self.validate_every == "auto":
             update["validate_every"] = max(1, min(500, tenth))
+        if self.ema == "auto":
+            update["ema"] = round(min(0.998, max(0.9, 1 - 10 / steps)), 4)
         return self.model_copy(update=update)
 
 

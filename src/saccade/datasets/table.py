@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from saccade.datasets import europarl, flickr8k, prepare
 from saccade.datasets.dataset import DataSet, Download, MadeData, PublicData
-from saccade.datasets.made import bookings, dialling, digits, phrasebook, reviews
+from saccade.datasets.made import bookings, dialling, digits, phrasebook, reviews, stories
 
 GITHUB = "https://raw.githubusercontent.com"
 MULTI30K = f"{GITHUB}/multi30k/dataset/7bee46bc74186b4b6254603143610f730d40bf66/data/task1/tok"
@@ -56,6 +56,12 @@ DATASETS: dict[str, DataSet] = {
         size="3 MB",
         files=("keys", "train.tsv", "valid.tsv", "test.tsv"),
         make=dialling.make_dialling,
+    ),
+    "stories": MadeData(
+        what="34,500 stories of people and things, each with a question of one, two or three facts",
+        size="24 MB",
+        files=("train.jsonl", "valid.jsonl", "test.jsonl"),
+        make=stories.make_stories,
     ),
     "multi30k": PublicData(
         what="29,000 descriptions of pictures, English and German, tokenised",

@@ -28,6 +28,7 @@ from saccade.runs.progress import TrainingBar
 from saccade.tasks import TASKS, devices
 from saccade.tasks import console as watch
 from saccade.tasks.base import Job
+from saccade.tasks.steps import describe_steps, settle_steps
 from saccade.training import checkpoints
 from saccade.training.determinism import use_threads
 from saccade.training.distributed import shards
@@ -153,11 +154,11 @@ def _prepare(config: Any, folder: Path, console: Console, team: Team) -> tuple[A
     job = TASKS[config.task].prepare(config, folder, console)
     watch.say(console, describe_exports(job.portable))
     numbers = adapt.begin(config, job, folder, console, writes=team.is_first)
-    options = devices.training_options(job.config or config, job.network, team)
+    config = settle_steps(job.config or config, job.plan)
+    watch.say(console, describe_steps(config, job.plan))
+    options = devices.training_options(config, job.network, team)
     is_plain = not _is_sharded(config, team) and not config.training.lora
     options = replace(options, capture=job.is_steady and is_plain)
-    config = job.config or config
-    config = config.model_copy(update={"training": config.training.settle_steps()})
     if config.training.precision == "float8":
         train_in_float8(shards.transformer_blocks(job.network))
     else:

@@ -1,5 +1,6 @@
 """Tasks: a folder each, with its config, data, network, loss, validation and predictor; `TASKS` names them all."""
 
+from saccade.tasks.answer.task import ANSWER
 from saccade.tasks.caption.task import CAPTION
 from saccade.tasks.classify.task import CLASSIFY
 from saccade.tasks.glimpse.task import GLIMPSE
@@ -12,4 +13,5 @@ TASKS = {
     "tag": TAG,
     "glimpse": GLIMPSE,
     "caption": CAPTION,
+    "answer": ANSWER,
 }

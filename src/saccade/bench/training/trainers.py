@@ -113,6 +113,7 @@ def config_of(job: TrainJob, work: TrainingText) -> TranslateConfig:
         "max_steps": job.warmup + job.ahead + job.steps,
         "tokens_per_batch": work.tokens,
         "label_smoothing": SMOOTHING,
+        "ema": 0.0,
         "precision": "auto" if job.device.type == "cuda" else "float32",
         "validate_every": NEVER,
         "save_every": NEVER,
@@ -132,7 +133,7 @@ def measure_ours(job: TrainJob, work: TrainingText, store: Store) -> TrainOutcom
     """Train with our own loop, as `saccade train` runs it."""
     config, started = config_of(job, work), time.perf_counter()
     network = task.model(config, (word_tokenizer(job.sizes.vocabulary),) * 2).train()
-    config = batching.settle(config, network, [store], Console(quiet=True))
+    config = batching.settle(config, network, [store], [], Console(quiet=True))
     plan = batching.plan(config, [store], [])
     times, items, last_step = [], [], job.warmup + job.ahead + job.steps
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, islice
-from typing import NamedTuple, final
+from typing import NamedTuple, cast, final
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from torch import Tensor
 
 from saccade.data.grouping import group_by_length
 from saccade.data.tags.lexicon import pad_ids
-from saccade.data.text.tokenizer import END, UNKNOWN
 from saccade.errors import UserError
 from saccade.inspection.insight import Head
 from saccade.inspection.trust.counterfactual import WEIGHTS, make_uniform_weights, replace_weights
@@ -203,6 +202,8 @@ class Eraser:
     """Reads the answers of some cases with words erased; no set of words is read twice."""
 
     def __init__(self, subject: Subject, cases: Sequence[TrustCase], way: str) -> None:
+        if way == "unknown" and subject.unknown is None:
+            raise UserError("erase: unknown given, but this model knows no piece of that kind; allowed: delete")
         self._subject, self._cases, self._way = subject, cases, way
         self._told: dict[tuple[int, frozenset[int]], Tensor] = {}
 
@@ -233,24 +234,20 @@ class Eraser:
 
     def _read(self, wanted: Iterable[tuple[int, frozenset[int]]]) -> None:
         new = [key for key in dict.fromkeys(wanted) if key not in self._told]
-        rows = [
-            Reading(_erase_words(self._cases[number], words, self._way), self._cases[number].answer)
-            for number, words in new
-        ]
+        rows = [Reading(self._erase(self._cases[number], words), self._cases[number].answer) for number, words in new]
         self._told |= zip(new, compute_log_probabilities(self._subject, rows), strict=True)
+
+    def _erase(self, case: TrustCase, words: frozenset[int]) -> list[int]:
+        """Leave words out of the text, or put <unk> in their places; </s> stays if nothing else does."""
+        pieces = zip(case.source, case.word_of_piece, strict=True)
+        if self._way == "unknown":
+            return [cast(int, self._subject.unknown) if word in words else piece for piece, word in pieces]
+        return [piece for piece, word in pieces if word not in words] or [self._subject.end]
 
 
 def _flatten(erased: Sequence[dict[str, list[list[frozenset[int]]]]]) -> Iterator[tuple[int, frozenset[int]]]:
     for number, named in enumerate(erased):
         yield from ((number, words) for several in named.values() for sets in several for words in sets)
-
-
-def _erase_words(case: TrustCase, words: frozenset[int], way: str) -> list[int]:
-    """Leave words out of the text, or put <unk> in their places; </s> stays if nothing else does."""
-    pieces = zip(case.source, case.word_of_piece, strict=True)
-    if way == "unknown":
-        return [UNKNOWN if word in words else piece for piece, word in pieces]
-    return [piece for piece, word in pieces if word not in words] or [END]
 
 
 def _rank_words(say: dict[str, Tensor], chance: np.random.Generator) -> dict[str, list[list[int]]]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.data.labels.windows import NO_LABEL, UNKNOWN_SPEAKER, TextBatch
-from saccade.data.text.tokenizer import START
+from saccade.data.text.tokenizer import END, START, UNKNOWN
 from saccade.errors import UserError
 from saccade.inspection.record import cross_weights, find_attention, recording
 
@@ -24,6 +24,8 @@ class Subject(Protocol):
     attention: list[nn.Module]  # the modules that weigh the text
     num_outputs: int  # V
     device: torch.device
+    unknown: int | None  # the id that stands for an erased word, if there is one
+    end: int  # what is read where nothing is left
 
     def logits(
         self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor, leaves: list[Tensor] | None = None
@@ -68,6 +70,9 @@ class TextToLabel(Protocol):
 class WriterSubject:
     """A model that writes, its outputs given: p(y_t | y_<t, x), and its attention to the source."""
 
+    unknown: int | None = UNKNOWN
+    end = END
+
     def __init__(self, model: nn.Module) -> None:
         if not isinstance(getattr(model, "source", None), nn.Embedding):
             raise UserError("trust: this model doesn't read words; allowed: text to text (one model), classifiers")
@@ -81,7 +86,7 @@ class WriterSubject:
     def logits(
         self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor, leaves: list[Tensor] | None = None
     ) -> Tensor:
-        with _keep_embeddings(self._model.source, leaves):
+        with keep_embeddings(self._model.source, leaves):
             state = self._model.start(source_NS, length_N)  # one table may embed both sides: only the source is kept
         vectors_NTD, _ = self._model.advance(state, _shift_right(answer_NT))
         return self._model.logits(vectors_NTD)
@@ -93,6 +98,9 @@ class WriterSubject:
 @final
 class ClassifierSubject:
     """A classifier: p(label | text), each text by itself, and the weights of its pooling (r hops are heads)."""
+
+    unknown: int | None = UNKNOWN
+    end = END
 
     def __init__(self, network: nn.Module) -> None:
         self._module, self._network = network, cast(TextToLabel, network)
@@ -110,7 +118,7 @@ class ClassifierSubject:
         self, source_NS: Tensor, length_N: Tensor, answer_NT: Tensor, leaves: list[Tensor] | None = None
     ) -> Tensor:
         del answer_NT  # the logits are those of every label
-        with _keep_embeddings(self._network.embedding, leaves):
+        with keep_embeddings(self._network.embedding, leaves):
             logits_NV: Tensor = self._network(_make_batch(source_NS, length_N)).logits_BV
         return logits_NV.unsqueeze(1)
 
@@ -135,12 +143,12 @@ def _make_batch(ids_NS: Tensor, length_N: Tensor) -> TextBatch:
 
 
 @contextmanager
-def _keep_embeddings(embedding: nn.Module, leaves: list[Tensor] | None) -> Iterator[None]:
-    """Append the embedding's vectors to `leaves` inside the block, and remove the hook after it."""
+def keep_embeddings(embedding: nn.Module, leaves: list[Tensor] | None) -> Iterator[None]:
+    """Append the vectors of the embedding's first call to `leaves` inside the block, and remove the hook after it."""
 
     def keep(module: nn.Module, arguments: object, found: Tensor) -> Tensor | None:
         del module, arguments
-        if leaves is None:
+        if leaves is None or leaves:
             return None
         leaves.append(found.detach().requires_grad_())
         return leaves[-1]

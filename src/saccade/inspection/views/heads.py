@@ -23,7 +23,7 @@ COLUMNS: Final = {
     "coverage": "mean over the pieces read of the greatest weight that any step gives them",
     "agreement": "share of steps whose greatest weight is where the aligning head's is",
 }
-NEIGHBOURS: Final = {  # of a piece, as diagonals; a decoder's first key is <s>, so that its key t is the piece before
+NEIGHBOURS: Final = {  # of a piece, as diagonals; a translator's decoder reads <s> first: its key t is the piece before
     "encoder": {"previous": -1, "same": 0, "next": 1},
     "decoder": {"previous": 0},
 }
@@ -43,7 +43,8 @@ class HeadWeights(NamedTuple):
         pieces = insight.sides[found.keys].pieces
         end = len(pieces) - 1 if pieces[-1] == SPECIAL[END] else None
         aligning = None if head is None or head.head is None else (head.layer, head.head)
-        return cls(found.weight_LHTS, end, NEIGHBOURS.get(kind), aligning)
+        neighbours = NEIGHBOURS["encoder" if found.queries == found.keys else kind] if kind in NEIGHBOURS else None
+        return cls(found.weight_LHTS, end, neighbours, aligning)
 
 
 def table(sentences: Iterable[HeadWeights]) -> dict[str, Tensor]:

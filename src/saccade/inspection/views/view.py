@@ -55,7 +55,9 @@ class ViewChoice(NamedTuple):
             return found.weight_LHTS[layer].amax(0)
         if self.name == "norms":
             if found.norm_LHTS is None:
-                raise UserError("view: norms given, but they were not recorded; ask with look(..., norms=True)")
+                raise UserError(
+                    "view: norms given, but they were not recorded; a run of ours has them with look(..., norms=True)"
+                )
             return Head(layer, self.head).of(shares(found.norm_LHTS))
         is_any = self.name == "weights" and self.layer is None and self.head is None
         default = insight.aligning if is_any and kind == "cross" else None
@@ -81,26 +83,30 @@ def shares(norm_TS: Tensor) -> Tensor:
 
 def is_through(insight: Insight, kind: str) -> bool:
     """Tell whether there is attention in all layers from a kind's queries to its keys, as in a Transformer."""
-    return all(other in insight.maps for other in _below(kind))
+    return all(other in insight.maps for other in _below(insight, kind))
 
 
-def _below(kind: str) -> tuple[str, ...]:
-    return ("encoder", "decoder", "cross") if kind in ("cross", "decoder") else ("encoder",)
+def _below(insight: Insight, kind: str) -> tuple[str, ...]:
+    """Return the kinds that a kind goes through; a text that reads itself needs no other."""
+    found = insight.maps.get(kind)
+    if found is not None and found.queries == found.keys:
+        return (kind,)
+    return ("encoder", "decoder", "cross") if kind in ("cross", "decoder") else ("encoder", kind)
 
 
 def _through(insight: Insight, kind: str, name: str) -> Tensor:
     """Follow the weights through the layers, from a kind's queries at the top to its keys at the bottom."""
     if not is_through(insight, kind):
-        missing = next(other for other in _below(kind) if other not in insight.maps)
+        missing = next(other for other in _below(insight, kind) if other not in insight.maps)
         raise UserError(f"view: {name} given, but this model's {missing} has no attention; a Transformer's has")
-    weights = {other: found.weight_LHTS for other, found in insight.maps.items()}
+    weights = {other: insight.maps[other].weight_LHTS for other in _below(insight, kind)}
     return _roll_out(weights, kind) if name == "rollout" else shares(_flow(weights, kind))
 
 
 def _roll_out(weights: dict[str, Tensor], kind: str) -> Tensor:
+    if list(weights) == [kind]:
+        return rollout(weights[kind])
     source_SS = rollout(weights["encoder"])
-    if kind == "encoder":
-        return source_SS
     if kind == "pooling":
         return weights["pooling"][-1].mean(0) @ source_SS
     read_TT, source_TS = decoder_rollout(weights["decoder"], weights["cross"], source_SS)
@@ -108,8 +114,8 @@ def _roll_out(weights: dict[str, Tensor], kind: str) -> Tensor:
 
 
 def _flow(weights: dict[str, Tensor], kind: str) -> Tensor:
-    if kind == "encoder":
-        return flow.encoder(weights["encoder"])
+    if list(weights) == [kind]:
+        return flow.encoder(weights[kind])
     if kind == "pooling":
         return flow.pooling(weights["pooling"][-1], weights["encoder"])
     return flow.decoder(weights["decoder"], weights["cross"], weights["encoder"], to=kind)

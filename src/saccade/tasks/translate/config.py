@@ -13,6 +13,7 @@ from saccade.config import base
 from saccade.config.base import (
     FILES_OR_PART,
     ONE_OR_SEVERAL,
+    VALUE_OR_AUTO,
     Columns,
     HeldOutPart,
     OrAuto,
@@ -36,6 +37,7 @@ from saccade.layers.subsampling import FACTOR, SUBSAMPLINGS, FrameEncoder
 from saccade.tasks.translate.networks import RnnModel, TransformerModel
 
 Count = Annotated[int, Field(ge=0)]
+USUAL_LENGTH = 256
 LanguageCode = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$")]
 
 
@@ -68,7 +70,11 @@ class SideColumns(Columns):
 class SideLengths(Section):
     """The most tokens of a source, and of a target."""
 
-    source: Positive = 256
+    source: OrAuto[Positive] = Field(
+        default="auto",
+        description="auto: 256; where more than 1% are longer, but not their targets, what 99% of the sources need, up "
+        "to 4095 and less than a batch.",
+    )
     target: Positive = 256
 
 
@@ -172,14 +178,20 @@ class TranslateData(Section):
         """The limits of both sides, as stores take them."""
         long = self.too_long
         return (
-            SideLimit(self.max_length.source, is_cut=long.source == "cut"),
+            SideLimit(self.source_length, is_cut=long.source == "cut"),
             SideLimit(self.max_length.target, is_cut=long.target == "cut"),
         )
 
     @property
     def longest(self) -> int:
         """The most tokens of either side."""
-        return max(self.max_length.source, self.max_length.target)
+        return max(self.source_length, self.max_length.target)
+
+    @property
+    def source_length(self) -> int:
+        """The most tokens of a source; the usual number as long as it isn't settled."""
+        given = self.max_length.source
+        return USUAL_LENGTH if given == "auto" else given
 
     @property
     def corpora(self) -> dict[str, TrainingCorpus]:
@@ -250,8 +262,13 @@ class TranslateTraining(base.TrainingSection):
         description="The peak, after the warm-up. auto: 1 / sqrt(model.width * warm-up steps) for a Transformer with "
         "norm: pre, at most 0.003 (Vaswani 2017); else 0.001. With from, but for lora, a third of it.",
     )
-    tokens_per_batch: OrAuto[Positive] = Field(
-        default=4096, description="Padded size of a batch on either side; auto: the largest that fits the memory."
+    tokens_per_batch: Annotated[
+        Annotated[Positive, Tag(VALUE_OR_AUTO[0])] | Annotated[Literal["auto", "largest"], Tag(VALUE_OR_AUTO[1])],
+        Discriminator(lambda given: VALUE_OR_AUTO[given in ("auto", "largest")]),
+    ] = Field(
+        default="auto",
+        description="Padded size of a batch on either side. auto: 1024 to 4096, a power of two that makes about 100 "
+        "batches of an epoch; largest: what fits the memory.",
     )
     batches: Literal["auto", "padded", "even", "packed"] = Field(
         default="auto",
@@ -269,6 +286,11 @@ class TranslateTraining(base.TrainingSection):
         default=False,
         description="Under torchrun, each process keeps a part of the weights and of what the optimizer remembers, "
         "for a Transformer that doesn't fit otherwise (FSDP2).",
+    )
+    ema: OrAuto[Share] = Field(
+        default="auto",
+        description="Decay of a moving average of the weights, which becomes the model; 0: none. auto: over about a "
+        "tenth of all steps, 1 - 10 / max_steps, from 0.9 to 0.998.",
     )
     label_smoothing: Share = 0.1
     consistency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
@@ -438,9 +460,9 @@ class TranslateConfig(RunSection):
             raise ValueError(f"features.subsampling: 'pyramid' given; it needs an even width, not {width}")
         if self.tokenizer.sampling:
             raise ValueError(f"tokenizer.sampling: {self.tokenizer.sampling} given; with input: features it must be 0")
-        if self.training.tokens_per_batch == "auto":
+        if isinstance(size := self.training.tokens_per_batch, str):
             raise ValueError(
-                "training.tokens_per_batch: 'auto' given; with input: features it must be a number of frames"
+                f"training.tokens_per_batch: {size!r} given; with input: features it must be a number of frames"
             )
 
 
@@ -448,6 +470,7 @@ SOUND_DEFAULTS: dict[str, dict[str, Any]] = {
     "features": {},
     "tokenizer": {"shared": False},
     "data": {"max_length": 3000},  # frames: half a minute
+    "training": {"tokens_per_batch": 4096},  # frames
 }
 
 

@@ -69,7 +69,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
     config = _settle_limits(config, stores, recordings, console)
-    config = batches.settle(config, network, stores, console)
+    config = batches.settle(config, network, stores, recordings, console)
     whole = translator(config, network, both)
     return Job(
         config=config,
@@ -184,8 +184,8 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         options = replace(options, max_length=min(options.max_length, LOCATIONS))
         longest = LOCATIONS * (FACTOR if config.features else 1) - 1
     limit = "max_source_length"
-    if config.data.limits[0].is_cut and config.data.max_length.source < longest:  # as in training
-        longest, limit = config.data.max_length.source, "data.max_length.source of its training"
+    if config.data.limits[0].is_cut and config.data.source_length < longest:  # as in training
+        longest, limit = config.data.source_length, "data.max_length.source of its training"
     dtype = compute_dtype(config.training.precision, torch.device("cuda")) if torch.cuda.is_available() else None
     return Translator(
         network.eval(),
