@@ -132,7 +132,7 @@ def test_adapters_alone_train_and_are_merged_into_the_saved_model(base: Path) ->
 
 
 def test_adapters_begin_as_the_model_and_are_what_the_checkpoint_says(base: Path) -> None:
-    run = adapt(content(base, lora=3, learning_rate=0.01), base.parent / "run")
+    run = adapt(content(base, lora=3, learning_rate=0.01, ema=0.0), base.parent / "run")
     found = checkpoints.list_checkpoints(run / "checkpoints")
     state = checkpoints.read_weights(found[-1])
     name = "encoder.0.attention.query"

@@ -54,6 +54,8 @@ def fill_in(content: Mapping[str, Any], run: Path) -> Content:
         raise UserError(f"task: {task!r} given, but {base} is a run of the task {earlier.task}")
     old, filled = earlier.model_dump(), copy.deepcopy({**content, "task": task})
     inherited = TASKS[task].inherited
+    if inherited is None:
+        raise UserError(f"from: {base} given; runs of the task {task} begin with no other run")
     for name in inherited.anew:
         _remove(old, name)
     for name in (*inherited.same, *inherited.usual):

@@ -300,7 +300,7 @@ class Task(NamedTuple):
     examine: Callable[..., ReportPart] | None = None  # (config, predictor): on the test set, or the validation set
     route: Route = Route()
     scored_set: Callable[..., ScoredSet] | None = None  # (config, predictor): of pairs; what `examine` scores
-    inherited: Inherited = Inherited()
+    inherited: Inherited | None = None  # what its runs take from the one they begin with; None: they begin with none
 
 
 def _words(given: Any) -> dict[str, TextSide]:
