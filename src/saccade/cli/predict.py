@@ -18,14 +18,17 @@ from saccade.cli.flags import (
     Device,
     Engine,
     Ensemble,
+    GlossaryFile,
     LengthPenalty,
     MaxLength,
     MaxLengthExtra,
     MaxLengthFactor,
     MaxRounds,
     NoRepeat,
+    Placeholders,
     Quantization,
     RunFolder,
+    Terms,
     Threads,
     group_flags,
     options_given,
@@ -38,6 +41,7 @@ from saccade.export.engine import EngineChoice
 from saccade.runs.load import load_run
 from saccade.tasks.base import Predictor, Result
 from saccade.tasks.cuts import CutCounts
+from saccade.tasks.insisted import InsistedCounts
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class SearchFlags:
     max_length_extra: MaxLengthExtra = None
     max_rounds: MaxRounds = None
     no_repeat_ngram: NoRepeat = None
+    placeholders: Placeholders = None
+    terms: Terms = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,7 @@ def predict(
     model: RunFolder,
     source: Annotated[Path | None, typer.Option("--input", help="The file to read. (default: standard input)")] = None,
     prefix: Annotated[Path | None, typer.Option(help="A file with the beginning of each output, line by line.")] = None,
+    glossary: GlossaryFile = None,
     ensemble: Ensemble = None,
     threads: Threads = None,
     device: Device = None,
@@ -136,6 +143,8 @@ def predict(
         options["prefixes"] = corpus.read_lines(prefix)
     set_threads(threads)
     predictor: Predictor = load_run(model, *(ensemble or ()), device=device, engine=EngineChoice(engine, quantization))
+    if glossary is not None:
+        predictor = predictor.with_glossary(glossary)
     allowed = predictor.traits.predict_options
     refuse_others(options, allowed)
     if pictures.pictures is not None:
@@ -143,9 +152,10 @@ def predict(
     is_typed = source is None and sys.stdin.isatty()  # somebody waits for an answer to each line
     if is_typed and "window" in allowed:
         options["window"] = 1
-    cuts, console, in_folder = CutCounts(), Console(), source is not None and source.is_dir()
+    cuts, insisted = CutCounts(), InsistedCounts(predictor.traits.num_terms)
+    console, in_folder = Console(), source is not None and source.is_dir()
     with terminal.quiet():
-        found = cuts.watch(predictor.stream(predictor.read(source), **options))
+        found = insisted.watch(cuts.watch(predictor.stream(predictor.read(source), **options)))
         watched: Iterator[Result] = terminal.count_outputs(
             found, terminal.num_lines(source), hidden=is_typed or sys.stdout.isatty()
         )
@@ -154,7 +164,7 @@ def predict(
             typer.echo(json.dumps(best.plain(), ensure_ascii=False) if as_json else _line(best, in_folder))
             if evidence.attention and not as_json:
                 best.show(console)
-    for line in cuts.describe():
+    for line in (*cuts.describe(), *insisted.describe()):
         typer.echo(f"saccade: {line}", err=True)
 
 

@@ -22,6 +22,9 @@ def serve(
     languages: Annotated[
         list[str] | None, typer.Option(help="RUN=en-fr, for a run that does not name its languages; repeatable.")
     ] = None,
+    glossary: Annotated[
+        list[str] | None, typer.Option(help="RUN=terms.tsv, or terms.tsv for a single run: terms of all requests.")
+    ] = None,
     api_keys: Annotated[
         Path | None, typer.Option(help="A file with an API key a line; without it no key is needed.")
     ] = None,
@@ -95,4 +98,4 @@ def serve(
         quiet=quiet,
     )
     set_threads(settings.threads)  # an engine chooses its threads when it is loaded
-    server.run(load_runs(runs, languages or (), EngineChoice(engine, quantization)), settings)
+    server.run(load_runs(runs, languages or (), EngineChoice(engine, quantization), glossary or ()), settings)

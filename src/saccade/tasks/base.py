@@ -179,6 +179,7 @@ class Traits(NamedTuple):
     answers: str = "line"  # how the page shows an answer: "text", "label", "spans", "path", or as one line
     texts: str | None = None  # where answers are texts: sentences (a server splits texts), documents, anything, or auto
     max_pieces: int | None = None  # the rest of a longer text is cut
+    num_terms: int = 0  # entries of its glossary
 
 
 class Predictor(Protocol):
@@ -269,6 +270,10 @@ class Predictor(Protocol):
         """Return the same predictor, whose outputs another engine searches for."""
         del make
         raise UserError("engine: models of this task are run by torch alone; allowed: text to text")
+
+    def with_glossary(self, path: Path) -> Predictor:
+        """Return the same predictor, whose outputs have the terms of a file as it asks."""
+        raise UserError(f"{path}: models of this task take no glossary; allowed: text to text")
 
     @classmethod
     def ensemble(cls, runs: Sequence[tuple[str, Predictor]]) -> Predictor:

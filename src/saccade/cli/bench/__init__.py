@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from saccade.bench import align as aligning_bench
 from saccade.bench import glimpse as glimpse_bench
+from saccade.bench import glossary as glossary_bench
 from saccade.bench import look as looking_bench
 from saccade.bench import tables
 from saccade.bench.attention import additive as additive_bench
@@ -134,6 +135,21 @@ def bench_align(
         typer.echo(json.dumps({"rows": [row.as_dict() for row in rows]}, indent=1))
         return
     Console().print(aligning_bench.table(rows))
+
+
+@app.command("glossary")
+def bench_glossary(
+    model: Annotated[Path, typer.Argument(help="A text-to-text run with its training and test files.")],
+    sentences: Annotated[int, typer.Option(min=1, help="The most sentences of the test set.")] = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Translate a test set with terms drawn from its references: how many are written, and what the scores become."""
+    with _progress(hidden=as_json) as progress:
+        rows = glossary_bench.run(model, sentences, lambda cases, way: progress.track(cases, description=way))
+    if as_json:
+        typer.echo(json.dumps([row.as_dict() for row in rows], indent=1))
+        return
+    Console().print(glossary_bench.table(rows))
 
 
 @app.command("glimpse")

@@ -12,6 +12,7 @@ ModelName = Annotated[
     str | None, Field(default=None, description="The name of a model in /v1/models; by default the first that fits.")
 ]
 MOST_TEXTS = 1000  # of one request
+MOST_TERMS = 1000
 Texts = Annotated[
     str | Annotated[list[str], Field(fail_fast=True, max_length=MOST_TEXTS)],
     Field(description="A text, or a list of texts."),
@@ -72,6 +73,29 @@ class TranslateRequest(Decoding):
             "texts are (see /v1/models): sentences are split, documents only where they are too long.",
         ),
     ]
+    glossary: Annotated[
+        dict[str, str] | None,
+        Field(
+            default=None,
+            max_length=MOST_TERMS,
+            description="Terms, and how they are to be written: they go before those of the server.",
+            examples=[{"cat": "chat"}],
+        ),
+    ]
+    terms: Annotated[
+        Literal["annotate", "constrain"] | None,
+        Field(default=None, description="How outputs get the terms, if not as the model does it by itself."),
+    ]
+    placeholders: Annotated[
+        Literal["keep", "ignore"] | None,
+        Field(default=None, description="keep: {0}, %s, tags, addresses and URLs stay; by default as the run says."),
+    ]
+
+    def words(self) -> dict[str, Any]:
+        """Return the options about words that are given, as a call of a model takes them."""
+        glossary = None if self.glossary is None else tuple(self.glossary.items())
+        given = {"glossary": glossary, "terms": self.terms, "placeholders": self.placeholders}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class Token(BaseModel):
@@ -86,6 +110,21 @@ WhyCut = Annotated[
     Literal["length", "loop"] | None,
     Field(default=None, description="length: it reached its greatest length; loop: it went in circles."),
 ]
+
+
+class Term(BaseModel):
+    """A term of a glossary in a sentence, and how it is in the output: as asked, in another form, missing."""
+
+    source: str
+    target: str
+    way: str
+
+
+class Kept(BaseModel):
+    """A placeholder of a sentence, and how it came into the output: copied, aligned, by length."""
+
+    text: str
+    way: str
 
 
 class Output(BaseModel):
@@ -109,6 +148,8 @@ class Sentence(BaseModel):
     words: list[str] | None = None
     alignment: Annotated[str | None, Field(default=None, examples=["0-0 1-2 2-1"])]
     tokens: list[Token] | None = None
+    terms: list[Term] | None = None
+    kept: list[Kept] | None = None
 
 
 class Translation(BaseModel):

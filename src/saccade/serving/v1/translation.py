@@ -46,7 +46,7 @@ class TranslationRoute(NamedTuple):
 
     async def _answer(self, body: schemas.TranslateRequest) -> Response:
         model = self._model(body)
-        texts, options = self.service.texts(body.q), decoding_options(body, model)
+        texts, options = self.service.texts(body.q), {**decoding_options(body, model), **body.words()}
         found = await translate_texts(
             self.service, model, texts, aligned=body.alignment, is_split=body.split, **options
         )
@@ -101,6 +101,9 @@ def _sentence(
     shown["others"] = [_output(other) for other in others]
     if isinstance(found, Insight):
         shown |= align_words(found).plain()
+    for name in ("terms", "kept"):
+        if own := getattr(best, name):
+            shown[name] = [one._asdict() for one in own]
     if body.tokens:
         shown |= _tokens(predictor.output_side(best), best)
     return shown

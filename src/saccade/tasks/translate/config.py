@@ -163,6 +163,11 @@ class TranslateData(Section):
         description="drop: a pair with a longer side is left out; cut: that side ends at data.max_length. Both are "
         "counted. auto cuts sources, if more than 1% are too long while their targets aren't.",
     )
+    terms: Share = Field(
+        default=0.0,
+        description="The share of the sources to train on that have translations of some words written behind them, as "
+        "the words are linked in the corpora: the model learns to write the terms of a glossary. 0.3 is a good share.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> TranslateData:
@@ -287,11 +292,6 @@ class TranslateTraining(base.TrainingSection):
         description="Under torchrun, each process keeps a part of the weights and of what the optimizer remembers, "
         "for a Transformer that doesn't fit otherwise (FSDP2).",
     )
-    ema: OrAuto[Share] = Field(
-        default="auto",
-        description="Decay of a moving average of the weights, which becomes the model; 0: none. auto: over about a "
-        "tenth of all steps, 1 - 10 / max_steps, from 0.9 to 0.998.",
-    )
     label_smoothing: Share = 0.1
     consistency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=0.0,
@@ -340,6 +340,11 @@ class TranslateDecoding(Section):
         default=8192, description="Longer sources are cut to so many tokens, with a warning."
     )
     tokens_per_batch: Positive = 4096
+    placeholders: Literal["auto", "keep", "ignore"] = Field(
+        default="auto",
+        description='keep: {0}, %s, <x id="1"/>, e-mail addresses and URLs come out as they went in, each once; '
+        "ignore: they are words like others. auto: keep, where languages are known.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> TranslateDecoding:
@@ -348,7 +353,7 @@ class TranslateDecoding(Section):
 
     def options(self) -> BeamOptions:
         """As decoding takes them; it checks what concerns several fields. What is not settled yet has usual values."""
-        given = self.model_dump(exclude={"beam", "tokens_per_batch", "max_source_length"})
+        given = self.model_dump(exclude={"beam", "tokens_per_batch", "max_source_length", "placeholders"})
         return BeamOptions(width=self.beam, **{name: value for name, value in given.items() if value != "auto"})
 
 
@@ -440,11 +445,18 @@ class TranslateConfig(RunSection):
         source, target = _ending(files.source), _ending(files.target or "")
         return (source, target) if source != target and source in NAMES and target in NAMES else None
 
+    @property
+    def keeps_placeholders(self) -> bool:
+        given = self.decoding.placeholders
+        return given == "keep" or (given == "auto" and self.input == "text" and self.find_languages() is not None)
+
     def _check_sound(self) -> None:
         if self.input == "text":
             if self.features is not None:
                 raise ValueError("features: given, but it has no effect with input: text")
             return
+        if self.decoding.placeholders == "keep":
+            raise ValueError("decoding.placeholders: 'keep' given; with input: features sounds have none")
         if self.data.too_long.source == "cut":
             raise ValueError("data.too_long.source: 'cut' given; with input: features sounds are not cut, only dropped")
         if self.tokenizer.shared is True:
@@ -453,6 +465,8 @@ class TranslateConfig(RunSection):
             raise ValueError("tokenizer.source: given; with input: features sources have no vocabulary")
         if isinstance(self.data.valid, HeldOutPart) and len(self.data.corpora) > 1:
             raise ValueError("data.valid: a part of data.train given; with input: features data.train must be one list")
+        if self.data.terms:
+            raise ValueError(f"data.terms: {self.data.terms} given; with input: features sources have no words")
         if self.texts != "auto":
             raise ValueError(f"texts: {self.texts!r} given; with input: features sources are no texts")
         width = getattr(self.model, "embedding_width", self.model.width)

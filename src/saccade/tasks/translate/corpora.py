@@ -25,11 +25,13 @@ from saccade.data.text.tokenizer import (
     SentencePiece,
     run_seeded,
 )
+from saccade.data.text.word_pairs import learn_word_pairs
 from saccade.decoding.limits import PairLengths
 from saccade.errors import UserError
 from saccade.tasks import console as watch
 from saccade.tasks.base import DataCount
 from saccade.tasks.translate.config import CorpusFiles, OldData, TrainingCorpus, TranslateConfig, TranslateData
+from saccade.tasks.translate.wording.annotate import Annotator
 
 NUM_TOLD = 1000  # sources of a corpus that tell what its texts are
 SPLITTING = {
@@ -129,6 +131,19 @@ def _find_limit_once(amount: Amount, whole: tuple[Corpus, ...], ages: tuple[int,
     return find_limit(amount, (pair.source for corpus in whole for pair in corpus.pairs() if "" not in pair))
 
 
+def find_annotator(config: TranslateConfig) -> Annotator:
+    """Return what writes terms into a share of the sources to train on; the corpora are read for it once."""
+    whole = training_corpora(config)
+    ages = (path.stat().st_mtime_ns for corpus in whole for path in corpus.files())
+    return _learn_once(config.data.terms, tuple(whole), tuple(ages))
+
+
+@functools.lru_cache(maxsize=2)
+def _learn_once(share: float, whole: tuple[Corpus, ...], ages: tuple[int, ...]) -> Annotator:
+    del ages
+    return Annotator(learn_word_pairs(pair for corpus in whole for pair in corpus.pairs()), share)
+
+
 def settle_texts(config: TranslateConfig, console: Console) -> TranslateConfig:
     """Return the config with what its texts are, told by the first sources of each corpus."""
     if config.texts != "auto" or config.features is not None:
@@ -146,13 +161,15 @@ def stores(config: TranslateConfig, both: Tokenizers, root: Path, console: Conso
 
     def prepared(pairs: Corpus, variant: int) -> Store:
         drawn = {"sampling": alpha, "variant": variant} if alpha else {}
+        terms = {"terms": config.data.terms} if config.data.terms else {}
         return prepare_store(
             root,
             lambda: watch.show_progress(console, pairs.pairs(), f"preparing {pairs.name}"),
             pairs.files(),
             encode=(_encoder(both[0], alpha), _encoder(both[1], alpha)),
-            identity={**corpus_identity(pairs), "tokenizers": marks, **drawn},
+            identity={**corpus_identity(pairs), "tokenizers": marks, **drawn, **terms},
             limits=config.data.limits,
+            rewrite=lambda pair: find_annotator(config)(pair) if terms else pair,
         )
 
     variants = range(VARIANTS if alpha else 1)

@@ -50,6 +50,7 @@ from saccade.inspection.trust.cases import TrustTest
 from saccade.inspection.trust.subjects import WriterSubject
 from saccade.tasks.base import Evaluation, Portable, Predictor, Result, Traits, Watch, pass_on
 from saccade.tasks.cuts import CutCounts
+from saccade.tasks.insisted import InsistedCounts
 from saccade.tasks.texts import LongTextWarning, batch_by_length, pair_texts, windows
 from saccade.tasks.translate import hearing, look, trust
 from saccade.tasks.translate.corpora import fingerprint
@@ -57,6 +58,10 @@ from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult,
 from saccade.tasks.translate.scoring import scores
 from saccade.tasks.translate.scoring.metrics import DEFAULT_JUDGEMENT, METRICS, Judgement, check_tokenize, measure
 from saccade.tasks.translate.word_weights import TranslatorAttention
+from saccade.tasks.translate.wording.annotate import Note
+from saccade.tasks.translate.wording.glossary import Glossary
+from saccade.tasks.translate.wording.options import NO_WORDING, Wording, WordingOptions, read_options, settle
+from saccade.tasks.translate.wording.write import Writer
 
 WINDOW = 2048  # lines that are sorted by length together
 WINDOW_SOUNDS = 64  # sources of sound that are in memory together
@@ -71,6 +76,8 @@ class SourceText(NamedTuple):
     prefix: str
     prefix_ids: list[int]
     number: int  # of the text in the call, from 0
+    spelt: str  # what is read, with terms of a glossary in it perhaps
+    notes: tuple[Note, ...]  # the terms of a glossary that it has, and where
 
 
 @final
@@ -97,22 +104,25 @@ class Translator(Predictor):
     columns: PairColumns = BY_NAME  # of files with both sides
     languages: tuple[str, str] | None = None  # what it translates into what
     searcher: Searcher | None = None  # another engine, which searches in the place of the model
+    wording: Wording = NO_WORDING  # of its outputs, unless a call says so; whether it reads terms in sources
 
     @property
     def traits(self) -> Traits:
+        wording = () if isinstance(self.source, Sounds) else WordingOptions._fields
         return Traits(
             "translate",
             reads="sound" if isinstance(self.source, Sounds) else "text",
             kinds=tuple(look.SIDES),
-            predict_options=(*OPTION_NAMES, "attention", *HeadChoice._fields, "prefixes", "window"),
-            evaluate_options=(*OPTION_NAMES, "tokenize"),
-            look_options=(*OPTION_NAMES, "targets", "kinds", "norms"),
+            predict_options=(*OPTION_NAMES, *wording, "attention", *HeadChoice._fields, "prefixes", "window"),
+            evaluate_options=(*OPTION_NAMES, *wording, "tokenize"),
+            look_options=(*OPTION_NAMES, *wording, "targets", "kinds", "norms"),
             evidence={"attention": True},
             aligning=self.aligning,
             beam=self.options.width,
             answers="text",
             texts=self.texts,
             max_pieces=self.max_source_length,
+            num_terms=self.wording.num_terms,
         )
 
     def predict(
@@ -159,9 +169,14 @@ class Translator(Predictor):
         """
         if isinstance(self.model, Ensemble):
             raise UserError("look: an ensemble has no attention of its own; look at one run")
-        options = self._choose_options(decoding)
-        given = self._encode(pair_texts(texts, targets, "targets"))
-        return look.look_at(self, given, options, kinds=kinds, norms=norms, is_given=targets is not None)
+        options, wording = self._choose_options(decoding)
+
+        def look_at(texts: Sequence[SourceText], is_given: bool) -> list[Insight]:
+            return look.look_at(self, texts, options, kinds=kinds, norms=norms, is_given=is_given)
+
+        if targets is not None:
+            return look_at(self._encode(pair_texts(texts, targets, "targets")), True)
+        return Writer(self, options, wording).look(self._encode(pair_texts(texts, None), wording=wording), look_at)
 
     def read(self, source: Path | None) -> Iterator[str]:
         """The sources of a file, as in training, or the lines of the standard input.
@@ -208,8 +223,9 @@ class Translator(Predictor):
         source, target = [*map(str, paths), None][:2]
         pairs = list(self.pairs(Corpus(str(source), target, columns=self.columns)))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        cuts = CutCounts()
-        outputs = [found.text for found in cuts.watch(watch(self.stream(sources, **decoding), len(pairs)))]
+        cuts, insisted = CutCounts(), InsistedCounts(self._request(decoding)[1].num_terms)
+        stream = insisted.watch(cuts.watch(watch(self.stream(sources, **decoding), len(pairs))))
+        outputs = [found.text for found in stream]
         found = scores.score_texts(outputs, references, tokenize=judgement.tokenize)
         shown = scores.choose_shown(judgement, references)
         lines, figures = scores.describe_scores(found, shown), {"num_pairs": len(pairs), **found._asdict()}
@@ -221,7 +237,7 @@ class Translator(Predictor):
             [*lines, "", *scores.table(by_length, shown[:2])],
             lambda path: scores.plot(by_length, path, shown[0]),
         )
-        return cuts.add_to(whole)
+        return insisted.add_to(cuts.add_to(whole))
 
     def num_pieces(self, text: str) -> int:
         return len(self.source.encode(clean(text)))
@@ -252,6 +268,10 @@ class Translator(Predictor):
         """Search with another engine; what is looked at is still computed by this model."""
         return replace(self, searcher=make(self.portable()))
 
+    def with_glossary(self, path: Path) -> Translator:
+        """Write the terms of a file as it asks, unless a call has a glossary of its own, whose entries go first."""
+        return replace(self, wording=self.wording._replace(glossary=Glossary.read(path)))
+
     @classmethod
     def ensemble(cls, runs: Sequence[tuple[str, Predictor]]) -> Translator:
         """Decode several runs together, as the first one says; they must have the same tokenizers."""
@@ -266,33 +286,33 @@ class Translator(Predictor):
                     raise UserError(
                         f"{name}: its {side} tokenizer differs from that of {first}; an ensemble shares both"
                     )
-        return replace(found[0], model=Ensemble([run.model for run in found]))
+        wording = found[0].wording._replace(annotates=all(run.wording.annotates for run in found))
+        return replace(found[0], model=Ensemble([run.model for run in found]), wording=wording)
 
-    def _request(self, decoding: dict[str, Any]) -> tuple[Way, HeadChoice | None]:
+    def _request(self, decoding: dict[str, Any]) -> tuple[Way, Wording, HeadChoice | None]:
         """Check the keywords of a call: what has no effect is refused, not ignored."""
         given = dict(decoding)
         head = {name: given.pop(name) for name in HeadChoice._fields if name in given}
         is_attention = given.pop("attention", False)
         if head and not is_attention:
             raise UserError(f"{next(iter(head))}: given without attention")
-        return self._choose_options(given), HeadChoice(**head) if is_attention else None
+        return *self._choose_options(given), HeadChoice(**head) if is_attention else None
 
-    def _choose_options(self, given: dict[str, Any]) -> Way:
+    def _choose_options(self, given: dict[str, Any]) -> tuple[Way, Wording]:
         """Put keywords over the run's own options, and refuse what another engine can't honour."""
-        options = choose_options(self.options, given)
+        words, others = read_options(given)
+        options = choose_options(self.options, others)
         if self.searcher is not None and (reason := self.searcher.refuse(options)) is not None:
             raise UserError(f"{reason}; the engine torch can")
-        return options
+        engine = None if self.searcher is None else self.searcher.name
+        return options, settle(
+            words, self.wording, options, reads_text=not isinstance(self.source, Sounds), engine=engine
+        )
 
     def _predict(
-        self, texts: list[tuple[str, str]], number: int, options: Way, head: HeadChoice | None
+        self, texts: list[tuple[str, str]], number: int, options: Way, wording: Wording, head: HeadChoice | None
     ) -> list[list[TranslationResult]]:
-        encoded = self._encode(texts, number)
-        found: list[list[TranslationResult]] = [[TranslationResult("", 0.0, [], [])] for _ in texts]
-        rows = [row for row, text in enumerate(encoded) if len(text.ids)]
-        for row, best in zip(rows, self.search([encoded[row] for row in rows], options), strict=True):
-            found[row] = self._results(encoded[row], best, head)
-        return found
+        return Writer(self, options, wording, head).write(self._encode(texts, number, wording))
 
     def search(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:
         """The best outputs of each text: in slots on an accelerator; in batches on a CPU, where that is quicker."""
@@ -327,16 +347,24 @@ class Translator(Predictor):
     def _engine(self) -> DecodingEngine:
         return DecodingEngine(self.model, self.dtype)
 
-    def _encode(self, texts: Iterable[tuple[str, str]], first: int = 1) -> list[SourceText]:
+    def _encode(
+        self, texts: Iterable[tuple[str, str]], first: int = 1, wording: Wording = NO_WORDING
+    ) -> list[SourceText]:
         """Read texts with what their outputs begin with; `first` is the number of the first one."""
         found, long, limit = list[SourceText](), dict[int, int](), self.max_source_length
         for number, (text, prefix) in enumerate(texts, first):
-            ids, prefix = self.source.encode(clean(text)), clean(prefix)
+            spelt, notes = wording.read(clean(text))
+            ids, prefix = self.source.encode(spelt), clean(prefix)
             if len(ids) > limit:
                 long[number] = len(ids)
-            found.append(SourceText(text, ids[:limit], prefix, self.target.encode(prefix), number - 1))
+            found.append(SourceText(text, ids[:limit], prefix, self.target.encode(prefix), number - 1, spelt, notes))
         if long:
             self._warn_of_long(long, len(found))
+        return found
+
+    def replace_text(self, text: SourceText, other: str, wording: Wording) -> SourceText:
+        """Return another text in the place of one, without a prefix."""
+        (found,) = self._encode([(other, "")], text.number + 1, wording)
         return found
 
     def _warn_of_long(self, long: dict[int, int], num_sources: int) -> None:
@@ -350,7 +378,7 @@ class Translator(Predictor):
             said = f"{many}; only so many of each are read"
         warnings.warn(f"{said} ({self.source_limit})", LongTextWarning, stacklevel=2)
 
-    def _results(self, text: SourceText, found: list[Hypothesis], head: HeadChoice | None) -> list[TranslationResult]:
+    def to_results(self, text: SourceText, found: list[Hypothesis], head: HeadChoice | None) -> list[TranslationResult]:
         """The outputs of a text as they are shown."""
         shown = [self.to_result(text, one) for one in found]
         if head is None:
@@ -391,6 +419,15 @@ class Translator(Predictor):
             heard = Heard(text.ids, self.source.mel.hop)
             return shown._replace(attention=weight_TS, source_pieces=self.source.pieces(text.ids), heard=heard)
         return shown._replace(attention=weight_TS, source_pieces=[*self.source.pieces(text.ids), SPECIAL[END]])
+
+    def align_output(self, text: SourceText, found: Hypothesis) -> Tensor | None:
+        """Return the weights [T, S] of output pieces on source pieces, by the head that aligns best, if any does."""
+        read_1T = self.decoder_ids([found.ids])[:, : len(found.log_probabilities)]
+        weight_BLHTS = source_weights(self.model, *self.pad([text]), read_1T)
+        if not weight_BLHTS.shape[1]:
+            return None
+        own = None if isinstance(self.model, Ensemble) else self.aligning
+        return (own or Head(layer=-1)).of(weight_BLHTS[0]).float().cpu()
 
     def pad(self, texts: list[SourceText]) -> tuple[Tensor, Tensor]:
         """Sources and their lengths, where the model is."""

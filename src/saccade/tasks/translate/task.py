@@ -42,6 +42,7 @@ from saccade.tasks.translate.tokenizers import (
     settle_sizes,
 )
 from saccade.tasks.translate.validation import Sources, Validator
+from saccade.tasks.translate.wording.options import Wording
 from saccade.training.precision import compute_dtype
 
 NUM_SAMPLES = 6
@@ -199,6 +200,7 @@ def translator(config: TranslateConfig, network: Network, both: Sides) -> Transl
         judgement=Judgement(config.training.metric, config.training.bleu_tokenize),
         columns=config.pair_columns,
         languages=config.find_languages(),
+        wording=Wording(keeps=config.keeps_placeholders, annotates=config.data.terms > 0),
     )
 
 
@@ -285,7 +287,7 @@ INHERITED = Inherited(
         *("features.time_masks", "features.time_mask_frames", "features.frequency_masks"),
         *("features.frequency_mask_mels", "features.tempo"),
     ),
-    usual=("languages", "data.max_length", "decoding"),
+    usual=("languages", "data.max_length", "data.terms", "decoding"),
     anew=("tokenizer.grow", "decoding.max_length_factor", "decoding.max_length_extra", "decoding.max_rounds"),
 )
 TRANSLATE = Task(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from saccade.config.base import SideName, SideTokenizer, TokenizerSection
+from saccade.data.text.corpus import Pair
 from saccade.data.text.grow import Grown, grow
 from saccade.data.text.tokenizer import (
     MOST_CHARACTERS,
@@ -30,7 +31,7 @@ from saccade.files import replace_file
 from saccade.tasks import console as watch
 from saccade.tasks.base import Rows
 from saccade.tasks.translate.config import TranslateConfig
-from saccade.tasks.translate.corpora import NUM_TOLD, QUIET, Tokenizers, training_corpora
+from saccade.tasks.translate.corpora import NUM_TOLD, QUIET, Tokenizers, find_annotator, training_corpora
 
 GROWN = "tokenizer.grown.json"  # the old ids that each new token of a side is made of
 SIDES: tuple[SideName, ...] = ("source", "target")
@@ -170,7 +171,10 @@ def _sample(
 ) -> TextSample:
     """Return texts of these sides to learn from, perhaps `new` ones alone: all, or some by chance."""
     corpora = training_corpora(config)[: len(config.data.corpora) if new else None]
-    texts = (pair[side] for pairs in corpora for pair in pairs.pairs() for side in sides)
+    pairs: Iterator[Pair] = (pair for corpus in corpora for pair in corpus.pairs())
+    if config.data.terms:  # the marks, and target words in sources, are to be in the vocabulary
+        pairs = map(find_annotator(config), pairs)
+    texts = (pair[side] for pair in pairs for side in sides)
     chosen = sample_texts(
         watch.show_progress(console, texts, f"reading the {what}"), most=MOST_CHARACTERS, seed=config.seed
     )
