@@ -18,7 +18,7 @@ from saccade.data.tags.spans import find_spans
 from saccade.data.tags.tagged import RepairedSentences, tag_set
 from saccade.errors import UserError
 from saccade.inspection.pages.render import render_table
-from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, Task, match_rows
+from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task, match_rows
 from saccade.tasks.devices import load_trained
 from saccade.tasks.tag import networks
 from saccade.tasks.tag.config import PairedFiles, TagConfig, TagOptions
@@ -71,6 +71,7 @@ def prepare(config: TagConfig, folder: Path, console: Console) -> Job:
         stored={LEXICON: lexicon.to_json()},
         counts=[DataCount(name, len(part.sentences)) for name, part in sets.repaired.items()],
         rows=partial(_rows, lexicon.tags),
+        portable=tagger.portable(),
     )
 
 
@@ -101,8 +102,7 @@ def load(config: TagConfig, folder: Path) -> Tagger:
 
 def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
     """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
-    name = "test" if config.data.test else "valid"
-    gold = [sentence for file in read_set_files(config)[f"data.{name}"] for sentence in file.sentences]
+    name, gold = scored_set(config, tagger)
     found, has_spans = tagger.predict(gold), tagger.lexicon.spelling is not None
     scores = evaluation([one.tags for one in gold], [one.tags for one in found], has_spans=has_spans).scores
     mark = _mark_spans if has_spans else _mark_tags
@@ -118,6 +118,13 @@ def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
         sure = "The mistakes it was most certain of"
         sections.append(("Worst outputs", render_table(sure, [*head, "Probability"], cells)))
     return ReportPart(name, scores, sections)
+
+
+def scored_set(config: TagConfig, tagger: Tagger) -> ScoredSet:
+    """Return the sentences of the test set, or of the validation set where there is none."""
+    del tagger
+    name = "test" if config.data.test else "valid"
+    return ScoredSet(name, [one for file in read_set_files(config)[f"data.{name}"] for one in file.sentences])
 
 
 class _Validator:
@@ -166,4 +173,4 @@ INHERITED = Inherited(
     same=("model", "data.feature_columns"),
     free=("model.word_dropout", "model.dropout", "model.attention_dropout", "model.activation_dropout"),
 )
-TAG = Task(TagConfig, prepare, load, examine, Route("Tag words", options=TagOptions), inherited=INHERITED)
+TAG = Task(TagConfig, prepare, load, examine, Route("Tag words", options=TagOptions), scored_set, inherited=INHERITED)
