@@ -214,6 +214,7 @@ class Traits(NamedTuple):
     answers: str = "line"  # how the page shows an answer: "text", "label", "spans", "path", or as one line
     texts: str | None = None  # where answers are texts: sentences (a server splits texts), documents, anything, or auto
     max_pieces: int | None = None  # the rest of a longer text is cut
+    streams: bool = False  # `follow` tells an answer while it is written
     num_terms: int = 0  # entries of its glossary
 
 
@@ -244,6 +245,11 @@ class Predictor(Protocol):
     def predict_best(self, inputs: Iterable[Any], /, *args: Any, **options: Any) -> Sequence[Sequence[Result]]:
         """Return the `num_best` results for each input, best first."""
         return list(self.stream_best(inputs, *args, **options))
+
+    def follow(self, given: Any, tell: Callable[[str], None], /, **options: Any) -> Result:
+        """Answer one input, and tell each part of the answer's text as soon as it is written."""
+        del given, tell, options
+        raise UserError("stream: this model's task answers all at once")
 
     def read(self, source: Path | None) -> Iterator[Any]:
         """Read the inputs of a file, or of the standard input: a text a line."""
@@ -331,6 +337,7 @@ class Route(NamedTuple):
     reads: str = "text"  # or "picture"
     options: type[RequestOptions] = RequestOptions
     reads_whole: bool = True  # a long text takes too much, and is refused; False: it is cut
+    streams: bool = False  # an answer may be sent while it is written
     languages: Callable[[Any], tuple[str, str] | None] | None = None
     # of a task that may translate: from a config to what its run translates into what
 
