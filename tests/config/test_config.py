@@ -62,7 +62,8 @@ def test_the_schema_is_printed_and_says_what_fields_mean() -> None:
     assert len(schema["anyOf"]) == len(TASKS)
     for task in TASKS.values():
         name = task.config.__name__
-        assert set(sections[name]["properties"]) == set(task.config.model_fields)
+        fields = task.config.model_fields
+        assert set(sections[name]["properties"]) == {field.alias or name for name, field in fields.items()}
     for section in ("TranslateData", "TokenizerSection", "GlimpseData"):
         for name, field in sections[section]["properties"].items():
             assert field.get("description") or "$ref" in field, f"{section}.{name}"

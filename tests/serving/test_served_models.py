@@ -83,7 +83,7 @@ def test_what_is_not_known_is_asked_for(tmp_path: Path, languages: list[str], me
 
 
 def test_a_run_of_another_task_has_no_languages(judging: list[ServedRun], folder: Path) -> None:
-    assert [run.pair for run in judging] == [None] * 4
+    assert [run.pair for run in judging] == [None] * 5
     with pytest.raises(UserError, match="is a run of the task classify, which does not translate"):
         load_runs([folder / "labels"], [f"{folder / 'labels'}=en-fr"])
 

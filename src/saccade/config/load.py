@@ -33,8 +33,8 @@ Overrides = Iterable[str] | Mapping[str, Any]  # "section.field=value", or value
 Kinds = Mapping[str, type[RunSection]]  # the config of each task by its name; the first is the default
 
 
-def load_config(path: Path, overrides: Overrides, kinds: Kinds) -> Any:
-    """Read a YAML file, change some fields, and check it against the config of its task."""
+def read_config(path: Path, overrides: Overrides) -> dict[str, Any]:
+    """Read a YAML file and change some fields, unchecked."""
     try:
         content = yaml.load(path.read_text("utf-8"), StrictLoader)
     except FileNotFoundError:
@@ -46,7 +46,7 @@ def load_config(path: Path, overrides: Overrides, kinds: Kinds) -> Any:
         raise UserError(f"{path}: this is not YAML: {reason}") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: a config is a mapping of sections (data, tokenizer, model, training, decoding)")
-    return check_config(override_fields(content, overrides), str(path), kinds)
+    return override_fields(content, overrides)
 
 
 def check_config(content: dict[str, Any], where: str, kinds: Kinds) -> Any:
@@ -136,6 +136,6 @@ def _sections(annotation: Any) -> list[type[BaseModel]]:
 
 def _suggestion(name: str, section: type[BaseModel]) -> str:
     """Suggest the field with the nearest name, or list all fields of the section."""
-    names = list(section.model_fields)
+    names = [field.alias or name for name, field in section.model_fields.items()]
     near = difflib.get_close_matches(name, names, n=1)
     return f" (did you mean {near[0]}?)" if near else f"; allowed: {', '.join(names)}"
