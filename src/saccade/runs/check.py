@@ -9,10 +9,13 @@ from saccade import manifest
 from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 
-CONFIG, DATA, LOG, REPORT, SUMMARY, VERSIONS = (
-    "config.yaml", "data.json", "log.jsonl", "report.html", "summary.json", "versions.json",
+CONFIDENCE, CONFIG, DATA, LOG, REPORT, SUMMARY, VERSIONS = (
+    "confidence.json", "config.yaml", "data.json", "log.jsonl", "report.html", "summary.json", "versions.json",
 )  # fmt: skip
-ADVICE = {chosen_head.NAME: "delete it, and choose the head again (saccade look --align)"}
+ADVICE = {
+    CONFIDENCE: "delete it, and call saccade train again: it is fitted anew",
+    chosen_head.NAME: "delete it, and choose the head again (saccade look --align)",
+}
 FOR_PEOPLE = (LOG, REPORT, SUMMARY, VERSIONS)  # a model does not depend on them
 
 
