@@ -31,17 +31,17 @@ def config_of(**training: Any) -> Any:
 @pytest.mark.parametrize(
     ("num_batches", "training", "expected"),
     [
-        (7, {}, (2000, 200, 200, 0.995)),  # at least
-        (61, {}, (3660, 366, 366, 0.9973)),
-        (61, {"accumulate": 3}, (2000, 200, 200, 0.995)),  # 21 steps an epoch
-        (5003, {}, (10_000, 1000, 500, 0.998)),  # at most
-        (7, {"max_steps": 50, "warmup_steps": 3}, (50, 3, 5, 0.9)),
-        (7, {"max_steps": 50, "validate_every": 4, "ema": 0.0}, (50, 5, 4, 0.0)),
+        (7, {}, (2000, 200, 200)),  # at least
+        (61, {}, (3660, 366, 366)),
+        (61, {"accumulate": 3}, (2000, 200, 200)),  # 21 steps an epoch
+        (5003, {}, (10_000, 1000, 500)),  # at most
+        (7, {"max_steps": 50, "warmup_steps": 3}, (50, 3, 5)),
+        (7, {"max_steps": 50, "validate_every": 4}, (50, 5, 4)),
     ],
 )
-def test_steps_suit_the_amount_of_data(num_batches: int, training: dict[str, Any], expected: tuple[float, ...]) -> None:
+def test_steps_suit_the_amount_of_data(num_batches: int, training: dict[str, Any], expected: tuple[int, ...]) -> None:
     found = steps.settle_steps(config_of(**training), plan_of(num_batches)).training
-    assert (found.max_steps, found.warmup_steps, found.validate_every, found.ema) == expected
+    assert (found.max_steps, found.warmup_steps, found.validate_every) == expected
 
 
 def test_the_line_says_how_often_all_data_are_read() -> None:
@@ -87,5 +87,5 @@ def test_a_run_keeps_what_it_chose_and_says_it(tmp_path: Path, monkeypatch: pyte
     assert "tokens_per_batch: 1,024 (for the amount of text)\n" in text.getvalue()
     assert "training: 3 steps (max_steps), which read all data 3.0 times\n" in text.getvalue()
     kept = config_file.load_config(tmp_path / "run" / "config.yaml").training
-    assert (kept.max_steps, kept.warmup_steps, kept.validate_every, kept.ema) == (3, 0, 1, 0.9)
+    assert (kept.max_steps, kept.warmup_steps, kept.validate_every) == (3, 0, 1)
     assert (kept.tokens_per_batch, kept.schedule) == (1024, "cosine")

@@ -227,11 +227,7 @@ class TrainingSection(Section):
         description="auto takes bfloat16 where the device has it and matrices are wide. float8 is bfloat16, with "
         "the linear layers of Transformer blocks in float8, on a CUDA device of compute capability 8.9 or more.",
     )
-    ema: OrAuto[Share] = Field(
-        default=0.0,
-        description="Decay of a moving average of the weights, which becomes the model; 0: none. auto: over about a "
-        "tenth of all steps, 1 - 10 / max_steps, from 0.9 to 0.998.",
-    )
+    ema: Share = Field(default=0.0, description="Decay of a moving average of the weights, which becomes the model.")
     average_last: Annotated[int, Field(ge=0)] = Field(
         default=0, description="Number of last validations whose weights are averaged at the end; kept if better."
     )
@@ -251,14 +247,11 @@ class TrainingSection(Section):
         if self.max_steps == "auto":
             wanted = MOST_STEPS if epoch is None else self.usual_epochs * epoch
             update["max_steps"] = min(MOST_STEPS, max(FEWEST_STEPS, wanted))
-        steps = update.get("max_steps", self.max_steps)
-        tenth = steps // 10
+        tenth = update.get("max_steps", self.max_steps) // 10
         if self.warmup_steps == "auto":
             update["warmup_steps"] = min(1000, tenth)
         if self.validate_every == "auto":
             update["validate_every"] = max(1, min(500, tenth))
-        if self.ema == "auto":
-            update["ema"] = round(min(0.998, max(0.9, 1 - 10 / steps)), 4)
         return self.model_copy(update=update)
 
 

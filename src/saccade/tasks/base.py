@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel
 from rich.console import Console
-from torch import nn
+from torch import Tensor, nn
 
 from saccade.config.base import RunSection
+from saccade.data.batches import pad_sources
 from saccade.data.text.corpus import Pair, decode_clean_lines, read_lines
 from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import BeamOptions, Searcher
@@ -62,7 +63,7 @@ class Job(NamedTuple):
     unit: str = "tokens"  # what the loss is a mean over
     config: RunSection | None = None  # with what it left to be found here
     counts: Sequence[DataCount] = ()  # of its sets, for the report
-    portable: Portable | None = None  # the network for other engines, where they can run such a thing
+    portable: Portable | PortablePass | None = None  # the network for other engines, where they can run such a thing
 
 
 class ReportPart(NamedTuple):
@@ -74,23 +75,57 @@ class ReportPart(NamedTuple):
 
 
 class Portable(NamedTuple):
-    """A network that reads and writes ids, with what other engines need to run it and to be judged."""
+    """A network that writes ids, with what other engines need to run it and to be judged."""
 
     network: nn.Module
-    source: Any  # what turns a source into ids
+    source: Any  # its `encode` turns a source into ids, or into numbers that the network reads
     target: Tokenizer
     options: BeamOptions
     longest: int  # ids of a source that are read
-    score: Callable[[Sequence[str], Sequence[str]], Mapping[str, float]]  # of outputs and references; its own first
+    score: Callable[[Sequence[str], Sequence[Any]], Mapping[str, float]]  # of outputs and references; its own first
     aligning: Head | None = None  # the head that aligns words best, where it is known
     languages: tuple[str, str] | None = None  # what is translated into what
+    join: Callable[[Sequence[Any]], tuple[Tensor, Tensor]] = pad_sources  # encoded sources into a batch, with lengths
+
+
+class PortablePass(Protocol):
+    """A network that answers in one pass, with what other engines need to run it and to be judged.
+
+    A batch is a named tuple of tensors, whose names end with their shapes: `ids_BS` is the input `ids` of other
+    engines. What is told of a batch is tensors by the names of their outputs.
+    """
+
+    network: nn.Module
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What a program needs to know of its inputs and answers, ready for JSON."""
+
+    @property
+    def tokenizers(self) -> Mapping[str, Tokenizer]:
+        """Its tokenizers by the sides that they read or write."""
+
+    def batches(self, examples: Sequence[Any], size: int) -> Iterator[tuple[Any, list[int]]]:
+        """Yield examples in batches of some `size`, with their places."""
+
+    def compute(self, batch: Any) -> Mapping[str, Tensor]:
+        """Return what the network tells."""
+
+    def answer(self, batch: Any, told: Mapping[str, Tensor]) -> list[Any]:
+        """Return the answers that are told."""
+
+    def weigh(self, batch: Any, told: Mapping[str, Tensor], answers: Sequence[Any]) -> list[float]:
+        """Return log p of each answer, as it is told."""
+
+    def score(self, examples: Sequence[Any], answers: Sequence[Any]) -> Mapping[str, float]:
+        """Score answers; the run's own metric is first."""
 
 
 class ScoredSet(NamedTuple):
-    """Pairs that a run is scored on."""
+    """Pairs, or labelled examples, that a run is scored on."""
 
     name: str
-    pairs: list[Pair]
+    pairs: list[Any]
 
 
 class Result(Protocol):
@@ -237,9 +272,13 @@ class Predictor(Protocol):
         """Return what it takes to test how far the model's attention may be trusted."""
         raise UserError("trust: this model doesn't read words by attention; allowed: text to text, classifiers")
 
-    def portable(self) -> Portable:
+    def read_scored(self, source: Path, target: Path | None) -> ScoredSet:
+        """Read what it may be scored on from files, as `evaluate` does."""
+        return ScoredSet(source.name, [pair for pair in self.read_pairs(source, target) if all(pair)])
+
+    def portable(self) -> Portable | PortablePass:
         """Return the network and what other engines need to run it."""
-        raise UserError("export: models of this task can't be exported; allowed: text to text")
+        raise UserError("export: models of this task can't be exported; allowed: text to text, labels, tags, captions")
 
     def with_searcher(self, make: Callable[[Portable], Searcher]) -> Predictor:
         """Return the same predictor, whose outputs another engine searches for."""
@@ -279,7 +318,7 @@ class Task(NamedTuple):
     load: Callable[..., Predictor]  # (config, folder): a trained model, ready to predict
     examine: Callable[..., ReportPart] | None = None  # (config, predictor): on the test set, or the validation set
     route: Route = Route()
-    scored_set: Callable[..., ScoredSet] | None = None  # (config, predictor): of pairs; what `examine` scores
+    scored_set: Callable[..., ScoredSet] | None = None  # (config, predictor): what `examine` scores
     calibrate: Callable[..., Mapping[str, str]] | None = None
     # (config, predictor), at the end of a training: small files that the run gets then, name and text
 

@@ -208,7 +208,6 @@ def _config(job: ToolkitJob, files: dict[str, str]) -> TranslateConfig:
         "learning_rate": job.learning_rate,
         "warmup_steps": job.warmup_steps,
         "schedule": "inverse_square_root",
-        "ema": 0.0,
         "label_smoothing": job.label_smoothing,
         "clip_norm": job.clip_norm,
         "adam_betas": job.adam_betas,

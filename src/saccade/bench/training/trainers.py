@@ -113,7 +113,6 @@ def config_of(job: TrainJob, work: TrainingText) -> TranslateConfig:
         "max_steps": job.warmup + job.ahead + job.steps,
         "tokens_per_batch": work.tokens,
         "label_smoothing": SMOOTHING,
-        "ema": 0.0,
         "precision": "auto" if job.device.type == "cuda" else "float32",
         "validate_every": NEVER,
         "save_every": NEVER,

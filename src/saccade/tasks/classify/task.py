@@ -22,7 +22,7 @@ from saccade.data.text.tokenizer import (
 from saccade.errors import UserError
 from saccade.inspection.draw.confusion import LabelCounts, render_articles, shade_words
 from saccade.models.classifier import TextClassifier
-from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
+from saccade.tasks.base import DataCount, Job, ReportPart, Route, ScoredSet, Task
 from saccade.tasks.classify import networks
 from saccade.tasks.classify import texts as labelled
 from saccade.tasks.classify.config import (
@@ -59,6 +59,7 @@ def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
         stored={LABELS: json.dumps(labels, ensure_ascii=False)},
         unit="texts",
         counts=[DataCount(f"data.{name}", len(texts)) for name, texts in sets.items()],
+        portable=predictor.portable(),
     )
 
 
@@ -73,8 +74,7 @@ def load(config: ClassifyConfig, folder: Path) -> Classifier:
 @read_long_texts()
 def examine(config: ClassifyConfig, predictor: Classifier) -> ReportPart:
     """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
-    name = "test" if config.data.test else "valid"
-    texts = labelled.read_sets(config.data)[name]
+    name, texts = scored_set(config, predictor)
     has_weights = config.model.pooling != "last"
     found = predictor.predict(texts, attention=has_weights)
     counted = predictor.count(texts, found)
@@ -88,6 +88,13 @@ def examine(config: ClassifyConfig, predictor: Classifier) -> ReportPart:
         wrong.sort(key=lambda pair: -pair[1].probability)
         parts.append(("Worst outputs: the mistakes it was most certain of", _render(wrong[:NUM_SAMPLES])))
     return ReportPart(name, scores, parts)
+
+
+def scored_set(config: ClassifyConfig, predictor: Classifier) -> ScoredSet:
+    """Return the texts of the test set, or of the validation set where there is none."""
+    del predictor
+    name = "test" if config.data.test else "valid"
+    return ScoredSet(name, labelled.read_sets(config.data)[name])
 
 
 def _labels(config: ClassifyConfig, texts: list[Text]) -> list[str]:
@@ -194,4 +201,4 @@ def _article(text: Text, found: Prediction) -> tuple[str, str, str, str]:
 
 
 ROUTE = Route("Classify texts", options=ClassifyOptions, reads_whole=False)
-CLASSIFY = Task(ClassifyConfig, prepare, load, examine, ROUTE)
+CLASSIFY = Task(ClassifyConfig, prepare, load, examine, ROUTE, scored_set)

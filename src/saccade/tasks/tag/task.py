@@ -17,7 +17,7 @@ from saccade.data.tags.spans import find_spans
 from saccade.data.tags.tagged import RepairedSentences, tag_set
 from saccade.errors import UserError
 from saccade.inspection.pages.render import render_table
-from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
+from saccade.tasks.base import DataCount, Job, ReportPart, Route, ScoredSet, Task
 from saccade.tasks.devices import load_trained
 from saccade.tasks.tag import networks
 from saccade.tasks.tag.config import PairedFiles, TagConfig, TagOptions
@@ -74,6 +74,7 @@ def prepare(config: TagConfig, folder: Path, console: Console) -> Job:
         data=hash_files(config),
         stored={LEXICON: lexicon.to_json()},
         counts=[DataCount(name, len(part.sentences)) for name, part in sets.repaired.items()],
+        portable=tagger.portable(),
     )
 
 
@@ -86,8 +87,7 @@ def load(config: TagConfig, folder: Path) -> Tagger:
 
 def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
     """What the report shows of a trained run, on its test set or, where there is none, the validation set."""
-    name = "test" if config.data.test else "valid"
-    gold = [sentence for file in read_set_files(config)[f"data.{name}"] for sentence in file.sentences]
+    name, gold = scored_set(config, tagger)
     found, has_spans = tagger.predict(gold), tagger.lexicon.spelling is not None
     scores = evaluation([one.tags for one in gold], [one.tags for one in found], has_spans=has_spans).scores
     mark = _mark_spans if has_spans else _mark_tags
@@ -103,6 +103,13 @@ def examine(config: TagConfig, tagger: Tagger) -> ReportPart:
         sure = "The mistakes it was most certain of"
         sections.append(("Worst outputs", render_table(sure, [*head, "Probability"], cells)))
     return ReportPart(name, scores, sections)
+
+
+def scored_set(config: TagConfig, tagger: Tagger) -> ScoredSet:
+    """Return the sentences of the test set, or of the validation set where there is none."""
+    del tagger
+    name = "test" if config.data.test else "valid"
+    return ScoredSet(name, [one for file in read_set_files(config)[f"data.{name}"] for one in file.sentences])
 
 
 class _Validator:
@@ -147,4 +154,4 @@ def _mark_tags(one: TaggedSentence | Tagged) -> Markup:
     return Markup(" ").join(marked.format(word, tag) for word, tag in zip(one.words, one.tags, strict=True))
 
 
-TAG = Task(TagConfig, prepare, load, examine, Route("Tag words", options=TagOptions))
+TAG = Task(TagConfig, prepare, load, examine, Route("Tag words", options=TagOptions), scored_set)

@@ -254,11 +254,6 @@ class TranslateTraining(base.TrainingSection):
         description="Under torchrun, each process keeps a part of the weights and of what the optimizer remembers, "
         "for a Transformer that doesn't fit otherwise (FSDP2).",
     )
-    ema: OrAuto[Share] = Field(
-        default="auto",
-        description="Decay of a moving average of the weights, which becomes the model; 0: none. auto: over about a "
-        "tenth of all steps, 1 - 10 / max_steps, from 0.9 to 0.998.",
-    )
     label_smoothing: Share = 0.1
     consistency: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=0.0,
