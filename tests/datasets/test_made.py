@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -17,14 +18,14 @@ from saccade.data.sound.mel import read_sound
 from saccade.data.stories import Story, StoryColumns, read_stories
 from saccade.data.tags.columns import read_columns
 from saccade.data.text.corpus import Corpus
-from saccade.datasets.made import bookings, dialling, digits, reviews, stories
+from saccade.datasets.made import bookings, dialling, digits, gifts, reviews, stories
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("module", [reviews, bookings, digits, dialling, stories])
+@pytest.mark.parametrize("module", [reviews, bookings, digits, dialling, gifts, stories])
 def test_the_same_data_are_made_each_time(module: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (make,) = (getattr(module, name) for name in dir(module) if name.startswith("make_"))
     monkeypatch.setattr(module, "SIZES", dict.fromkeys(("train", "valid", "test"), 20))
@@ -144,3 +145,23 @@ def test_answers_of_stories_follow_from_their_facts_and_not_from_one_word(tmp_pa
         told = [" ".join(one.sentences[fact] for fact in one.facts) for one in found]
         assert all(one.answer in text for one, text in zip(found, told, strict=True))
         assert max(Counter(one.answer for one in found).values()) < len(found) / 3
+
+
+def test_a_story_of_gifts_is_as_likely_as_it_says_and_ends_as_it_must() -> None:
+    """Its chances are counted by hand for stories of two gifts."""
+    dice = random.Random(3)
+    drawn = [gifts.draw_story(dice) for _ in range(2000)]
+    for story in drawn[:50]:
+        owners = dict[str, str]()
+        for sentence in story.text.split(" . "):
+            words = sentence.removesuffix(" .").split()
+            if words[0] == "now":
+                assert owners[words[-1]] == words[1], story.text
+            else:
+                owners[words[-1]] = words[2] if words[1] == "gives" else words[0]
+    assert {one.text.count("gives") for one in drawn} == {2, 3, 4}
+    two = [one for one in drawn if one.text.count("gives") == 2]
+    # two gifts: after the first one, one of two people gives; who has both things chooses between them
+    free = math.log(8 * 7 * 6 * 8 * 7 * 6 * 6**3 * 3)
+    wanted = {round(free + math.log(3 * 1 * 2 * 2 * own * 2), 9) for own in (1, 2)}
+    assert {round(one.nats, 9) for one in two} == wanted

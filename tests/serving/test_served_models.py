@@ -83,7 +83,7 @@ def test_what_is_not_known_is_asked_for(tmp_path: Path, languages: list[str], me
 
 
 def test_a_run_of_another_task_has_no_languages(judging: list[ServedRun], folder: Path) -> None:
-    assert [run.pair for run in judging] == [None] * 4
+    assert [run.pair for run in judging] == [None] * 5
     with pytest.raises(UserError, match="is a run of the task classify, which does not translate"):
         load_runs([folder / "labels"], [f"{folder / 'labels'}=en-fr"])
 
@@ -96,9 +96,14 @@ def read_features(writer: Any) -> Any:
     return replace(writer, reader=replace(writer.reader, side=None))
 
 
+def read_columns(tagger: Any) -> Any:
+    return replace(tagger, lexicon=replace(tagger.lexicon, features=(tagger.lexicon.shapes,)))
+
+
 @pytest.mark.parametrize(
     ("task", "change", "message"),
     [
+        ("tag", read_columns, "/[a-z]+: it reads words with 1 further column; a server reads pictures and texts"),
         ("translate", read_sounds, "it reads sound; a server reads pictures and texts"),
         ("caption", read_features, "it reads feature maps; a server reads pictures"),
     ],

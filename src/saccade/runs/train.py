@@ -20,8 +20,8 @@ from saccade.errors import UserError
 from saccade.export.formats import describe_exports
 from saccade.files import lock_folder, remove_drafts
 from saccade.ops.float8 import train_in_float8
+from saccade.runs import adapt, report
 from saccade.runs import config as config_file
-from saccade.runs import report
 from saccade.runs.check import CONFIDENCE, DATA, LOG, REPORT, SUMMARY, VERSIONS, check_for_training
 from saccade.runs.events import Callback, tell_callbacks
 from saccade.runs.load import load_run
@@ -117,6 +117,8 @@ def _train(
     if _is_sharded(config, team):
         shards.shard(job.network, team, options.device)
     trainer = Trainer(job.network, job.plan, job.loss, options, folder, team)
+    if config.base is not None and not trainer.progress.step:
+        trainer.save()  # so that it needs the run it begins with no more
     if not team.is_first:
         job.network.train()
         return trainer.progress if trainer.is_finished else trainer.run(job.validate, lambda *_: None)
@@ -155,16 +157,18 @@ def _prepare(config: Any, folder: Path, console: Console, team: Team) -> tuple[A
         config_file.save_config(config, folder / "config.yaml")  # before anything that depends on it is stored
     job = TASKS[config.task].prepare(config, folder, console)
     watch.say(console, describe_exports(job.portable))
+    numbers = adapt.begin(config, job, folder, console, writes=team.is_first)
     config = settle_steps(job.config or config, job.plan)
     watch.say(console, describe_steps(config, job.plan))
     options = devices.training_options(config, job.network, team)
-    options = replace(options, capture=job.is_steady and not _is_sharded(config, team))
+    is_plain = not _is_sharded(config, team) and not config.training.lora
+    options = replace(options, capture=job.is_steady and is_plain)
     if config.training.precision == "float8":
         train_in_float8(shards.transformer_blocks(job.network))
     else:
         config = _with(config, "precision", str(options.dtype).removeprefix("torch."))
     if team.is_first:
-        _store(config, job, folder)
+        _store(config, job, folder, numbers)
     return config, job, options
 
 
@@ -173,14 +177,15 @@ def _is_sharded(config: Any, team: Team) -> bool:
     return team.size > 1 and getattr(config.training, "shard", False)
 
 
-def _store(config: Any, job: Job, folder: Path) -> None:
+def _store(config: Any, job: Job, folder: Path, numbers: adapt.NumParameters) -> None:
     """Store what a trained run needs beside its weights; a run that was refused before stays as it was."""
     _check_same_data(job.data, folder)
     for name, text in job.stored.items():
         manifest.write(folder, name, text)
     manifest.record(folder, *(path.name for path in folder.glob("tokenizer.*")))
     summary = {
-        "parameters": sum(parameter.numel() for parameter in job.network.parameters()),
+        "parameters": numbers.whole,
+        "trained": numbers.trained,
         "data": [count._asdict() for count in job.counts],
     }
     manifest.write(folder, SUMMARY, json.dumps(summary, indent=1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,14 @@ def estimate_cost(predictor: Predictor, call: ModelCall, given: Any) -> int:
 def answer(predictor: Predictor, inputs: list[Any], **options: Any) -> list[list[dict[str, Any]]]:
     """Answer each input with its best results, as programs read them."""
     return [[one.plain() for one in best] for best in predictor.predict_best(inputs, **options)]
+
+
+def follow(
+    predictor: Predictor, inputs: list[Any], *, tell: Callable[[str], None], **options: Any
+) -> list[dict[str, Any]]:
+    """Answer one input, and tell the parts of its answer as soon as they are written."""
+    (given,) = inputs
+    return [predictor.follow(given, tell, **options).plain()]
 
 
 def translate(translator: Predictor, texts: list[str], **decoding: Any) -> Sequence[Any]:

@@ -6,6 +6,7 @@ from saccade.tasks.classify.task import CLASSIFY
 from saccade.tasks.glimpse.task import GLIMPSE
 from saccade.tasks.tag.task import TAG
 from saccade.tasks.translate.task import TRANSLATE
+from saccade.tasks.write.task import WRITE
 
 TASKS = {
     "translate": TRANSLATE,
@@ -13,5 +14,6 @@ TASKS = {
     "tag": TAG,
     "glimpse": GLIMPSE,
     "caption": CAPTION,
+    "write": WRITE,
     "answer": ANSWER,
 }

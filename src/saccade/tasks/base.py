@@ -50,6 +50,29 @@ class DataCount(NamedTuple):
     left_out: Mapping[str, int] = {}
 
 
+Rows = Sequence[Sequence[int]]  # of the base's rows: for each row here those whose mean it is; none: it is new
+
+
+class Inherited(NamedTuple):
+    """What a run takes from the run it begins with, as names of sections and fields."""
+
+    same: tuple[str, ...] = ("model",)  # another value is refused
+    free: tuple[str, ...] = ("model.dropout",)  # fields of these that may differ
+    usual: tuple[str, ...] = ()  # taken unless they are given
+    anew: tuple[str, ...] = ()  # fields of all these that are not taken
+
+
+def match_rows(names: Sequence[str], earlier: Sequence[str]) -> Rows:
+    """Return which row of an earlier list each name has; names that it lacks have none."""
+    place = {name: row for row, name in enumerate(earlier)}
+    return [[place[name]] if name in place else [] for name in names]
+
+
+def _no_rows(base: Path) -> Mapping[str, tuple[Rows, ...]]:
+    del base
+    return {}
+
+
 class Job(NamedTuple):
     """A network, what it learns from, how, and how it is judged."""
 
@@ -64,6 +87,8 @@ class Job(NamedTuple):
     config: RunSection | None = None  # with what it left to be found here
     counts: Sequence[DataCount] = ()  # of its sets, for the report
     portable: Portable | PortablePass | None = None  # the network for other engines, where they can run such a thing
+    rows: Callable[[Path], Mapping[str, tuple[Rows, ...]]] = _no_rows
+    # of the run it begins with: for weights of another size there, the rows that each axis takes from it
 
 
 class ReportPart(NamedTuple):
@@ -189,6 +214,7 @@ class Traits(NamedTuple):
     answers: str = "line"  # how the page shows an answer: "text", "label", "spans", "path", or as one line
     texts: str | None = None  # where answers are texts: sentences (a server splits texts), documents, anything, or auto
     max_pieces: int | None = None  # the rest of a longer text is cut
+    streams: bool = False  # `follow` tells an answer while it is written
     num_terms: int = 0  # entries of its glossary
 
 
@@ -219,6 +245,11 @@ class Predictor(Protocol):
     def predict_best(self, inputs: Iterable[Any], /, *args: Any, **options: Any) -> Sequence[Sequence[Result]]:
         """Return the `num_best` results for each input, best first."""
         return list(self.stream_best(inputs, *args, **options))
+
+    def follow(self, given: Any, tell: Callable[[str], None], /, **options: Any) -> Result:
+        """Answer one input, and tell each part of the answer's text as soon as it is written."""
+        del given, tell, options
+        raise UserError("stream: this model's task answers all at once")
 
     def read(self, source: Path | None) -> Iterator[Any]:
         """Read the inputs of a file, or of the standard input: a text a line."""
@@ -306,6 +337,7 @@ class Route(NamedTuple):
     reads: str = "text"  # or "picture"
     options: type[RequestOptions] = RequestOptions
     reads_whole: bool = True  # a long text takes too much, and is refused; False: it is cut
+    streams: bool = False  # an answer may be sent while it is written
     languages: Callable[[Any], tuple[str, str] | None] | None = None
     # of a task that may translate: from a config to what its run translates into what
 
@@ -321,6 +353,7 @@ class Task(NamedTuple):
     scored_set: Callable[..., ScoredSet] | None = None  # (config, predictor): what `examine` scores
     calibrate: Callable[..., Mapping[str, str]] | None = None
     # (config, predictor), at the end of a training: small files that the run gets then, name and text
+    inherited: Inherited | None = None  # what its runs take from the one they begin with; None: they begin with none
 
 
 def _words(given: Any) -> dict[str, TextSide]:

@@ -153,13 +153,15 @@ def run(plan: LoadPlan, say: Say) -> LoadReport:
         return asyncio.run(_measure(plan, Clients(where, right, pair), say))
 
 
-def fuzz_run(run: Path, count: int) -> FuzzReport:
-    """Start a server and send it fuzzed requests."""
+def fuzz_runs(runs: Sequence[Path], count: int, say: Callable[[int], None]) -> FuzzReport:
+    """Start a server with these runs and send it fuzzed requests; `say` is told how many were sent."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        start_server(str(run), "--quiet", "--suggestions", f"{folder}/better", log=Path(folder) / "log") as where,
+        start_server(
+            *map(str, runs), "--quiet", "--suggestions", f"{folder}/better", log=Path(folder) / "log"
+        ) as where,
     ):
-        return asyncio.run(fuzz(where, count))
+        return asyncio.run(fuzz(where, count, say=say))
 
 
 async def _measure(plan: LoadPlan, clients: Clients, say: Say) -> LoadReport:

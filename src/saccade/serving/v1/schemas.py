@@ -335,6 +335,12 @@ class TextsRequest(Request):
     model: ModelName
 
 
+class StreamedRequest(TextsRequest):
+    """Texts to answer, or one whose answer is sent while it is written."""
+
+    stream: Annotated[bool, Field(default=False, description="Send server-sent events, for one text.")]
+
+
 class Answers(BaseModel):
     """An answer for each input, as `saccade predict --json` writes them."""
 

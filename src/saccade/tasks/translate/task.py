@@ -21,7 +21,7 @@ from saccade.inspection.align import chosen_head
 from saccade.inspection.pages import report
 from saccade.inspection.pages.samples import Sample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
-from saccade.tasks.base import Job, ReportPart, Route, ScoredSet, Task
+from saccade.tasks.base import Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task
 from saccade.tasks.console import say
 from saccade.tasks.cuts import CutCounts
 from saccade.tasks.devices import load_trained
@@ -36,7 +36,13 @@ from saccade.tasks.translate.result import TranslationResult
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
-from saccade.tasks.translate.tokenizers import load_tokenizers, prepare_tokenizers, settle_kinds, settle_sizes
+from saccade.tasks.translate.tokenizers import (
+    list_grown_rows,
+    load_tokenizers,
+    prepare_tokenizers,
+    settle_kinds,
+    settle_sizes,
+)
 from saccade.tasks.translate.validation import Sources, Validator
 from saccade.tasks.translate.wording.options import Wording
 from saccade.training.precision import compute_dtype
@@ -51,6 +57,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     for field in ("train", "valid"):
         if getattr(config.data, field) is None:
             raise UserError(f"data.{field}: missing; an imported model ({config.origin}) has no data to train on")
+    config = corpora.settle_old(config)
     held_out = corpora.held_out(config)
     if config.features is not None:
         for held in held_out:
@@ -60,8 +67,8 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     config, both = settle_sizes(config, tokenizers), sides(config, tokenizers)
     config = coverage.settle_lengths(config, tokenizers, console)
     stores, recordings = _stores(config, both, root, console)
-    corpora.say(config, stores[: len(config.data.corpora)], held_out, console)
-    coverage.say(config, tokenizers, stores[: len(config.data.corpora)], held_out, console)
+    corpora.say(config, stores[: config.data.num_corpora], held_out, console)
+    coverage.say(config, tokenizers, stores[: config.data.num_corpora], held_out, console)
     network = model(config, both)
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
@@ -78,7 +85,22 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
         data=[store.key for store in stores],
         counts=corpora.count_pairs(config.data, stores, held_out),
         portable=whole.portable(),
+        rows=lambda base: _rows(config, folder, base),
     )
+
+
+def _rows(config: TranslateConfig, folder: Path, base: Path) -> dict[str, tuple[Rows, ...]]:
+    """Return the rows of grown vocabularies in embeddings; these may be one matrix, under its first name."""
+    if not config.tokenizer.grow:
+        return {}
+    source, target = list_grown_rows(folder, [one.size for one in load_tokenizers(config, base)])
+    tied = _find_tied(config)
+    rows: dict[str, tuple[Rows, ...]] = {"target.weight": (target,)}
+    if tied != "three" and config.features is None:
+        rows["source.weight"] = (source,)
+    if tied == "none":
+        rows["output.weight"] = (target,)
+    return {**rows, "output_bias": (target,)} if getattr(config.model, "output_bias", False) else rows
 
 
 def _settle_limits(
@@ -141,7 +163,7 @@ def sides(config: TranslateConfig, both: corpora.Tokenizers) -> Sides:
 def model(config: TranslateConfig, both: Sides) -> Network:
     """The network, initialised by the run's seed."""
     torch.manual_seed(config.seed)
-    tied = config.model.tied or ("three" if config.tokenizer.shared else "two")
+    tied = _find_tied(config)
     common = {
         "source": both[0].size if not isinstance(both[0], Sounds) else _frame_encoder(config),
         "target_vocabulary": both[1].size,
@@ -153,6 +175,11 @@ def model(config: TranslateConfig, both: Sides) -> Network:
     network = networks.transformer(config.model, common, 4 * config.data.longest)
     network.recomputes = config.training.recompute
     return network
+
+
+def _find_tied(config: TranslateConfig) -> str:
+    """Return which embeddings are one matrix."""
+    return config.model.tied or ("three" if config.tokenizer.shared else "two")
 
 
 def _frame_encoder(config: TranslateConfig) -> FrameEncoder:
@@ -277,6 +304,17 @@ def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> Sampl
     return Sample(pair.source, found.text, pair.target, found.score, found.source_pieces or (), found.pieces, weights)
 
 
+INHERITED = Inherited(
+    same=("input", "features", "tokenizer", "model"),
+    free=(
+        *("model.dropout", "model.attention_dropout", "model.activation_dropout"),
+        *("tokenizer.grow", "tokenizer.sampling"),
+        *("features.time_masks", "features.time_mask_frames", "features.frequency_masks"),
+        *("features.frequency_mask_mels", "features.tempo"),
+    ),
+    usual=("languages", "data.max_length", "data.terms", "decoding"),
+    anew=("tokenizer.grow", "decoding.max_length_factor", "decoding.max_length_extra", "decoding.max_rounds"),
+)
 TRANSLATE = Task(
     TranslateConfig,
     prepare,
@@ -285,4 +323,5 @@ TRANSLATE = Task(
     Route("Text to text", languages=TranslateConfig.find_languages),
     scored_set,
     calibrate,
+    INHERITED,
 )
