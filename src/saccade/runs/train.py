@@ -235,7 +235,10 @@ def _choose_as_before(config: S, earlier: Any) -> S:
     update: dict[str, Any] = {}
     for name, value in config:
         before = getattr(earlier, name, value)
-        if isinstance(value, Section) and isinstance(before, Section):
+        kind = getattr(before, "kind", "auto")
+        if hasattr(value, "of_kind") and kind != "auto":
+            update[name] = value.of_kind(kind)  # the kind decides the whole section
+        elif isinstance(value, Section) and isinstance(before, Section):
             update[name] = _choose_as_before(value, before)
         elif value == "auto" and name != "device":
             update[name] = before

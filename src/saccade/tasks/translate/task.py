@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from saccade.data.sound.recordings import Recordings, Sounds
 from saccade.data.store import Store
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import AnyTokenizer
+from saccade.decoding.limits import PairLengths
 from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 from saccade.inspection.pages import report
@@ -30,7 +31,7 @@ from saccade.tasks.texts import read_long_texts
 from saccade.tasks.translate import batches, corpora, coverage, hearing, networks, sound
 from saccade.tasks.translate.confidence import confidence, judge
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
-from saccade.tasks.translate.networks import Network, RnnModel
+from saccade.tasks.translate.networks import AutoModel, Network, RnnModel
 from saccade.tasks.translate.predictor import Translator
 from saccade.tasks.translate.result import TranslationResult
 from saccade.tasks.translate.scoring import choice
@@ -69,6 +70,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config, stores[: config.data.num_corpora], held_out, console)
     coverage.say(config, tokenizers, stores[: config.data.num_corpora], held_out, console)
+    config = _settle_model(config, both, corpora.measure_pairs(stores, recordings), console)
     network = model(config, both)
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
@@ -87,6 +89,20 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
         portable=whole.portable(),
         rows=lambda base: _rows(config, folder, base),
     )
+
+
+def _settle_model(
+    config: TranslateConfig, both: Sides, lengths: Sequence[PairLengths], console: Console
+) -> TranslateConfig:
+    """Return the config with the kind of its model."""
+    section, training = config.model, config.training
+    if not isinstance(section, AutoModel):
+        return config
+    kind, why = networks.choose_kind(both, lengths)
+    if training.recompute or training.shard or training.batches == "packed":
+        kind, why = "transformer", "as training.recompute, shard or batches ask for"
+    say(console, f"model: {kind} ({why})")
+    return config.model_copy(update={"model": section.of_kind(kind)})
 
 
 def _rows(config: TranslateConfig, folder: Path, base: Path) -> dict[str, tuple[Rows, ...]]:
