@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -13,10 +14,16 @@ ModelName = Annotated[
 ]
 MOST_TEXTS = 1000  # of one request
 MOST_TERMS = 1000
+TERMS: Any = {"propertyNames": {"pattern": r"\w"}, "additionalProperties": {"type": "string", "pattern": r"\w"}}
 Texts = Annotated[
     str | Annotated[list[str], Field(fail_fast=True, max_length=MOST_TEXTS)],
     Field(description="A text, or a list of texts."),
 ]
+
+
+def _describe_terms(schema: dict[str, Any]) -> None:
+    """Say that neither side of a term is blank."""
+    next(one for one in schema["anyOf"] if one.get("type") == "object").update(TERMS)
 
 
 class Request(BaseModel):
@@ -27,8 +34,11 @@ class Request(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read_whole_numbers(cls, given: Any) -> Any:
-        """Read 3.0 as 3: JSON has one kind of number."""
-        return {name: _whole(value) for name, value in given.items()} if isinstance(given, dict) else given
+        """Read 3.0 as 3: JSON has one kind of number. Of unknown fields one is kept: each would make an error."""
+        if not isinstance(given, dict):
+            return given
+        unknown = itertools.islice((name for name in given if name not in cls.model_fields), 1)
+        return {name: _whole(given[name]) for name in itertools.chain(cls.model_fields, unknown) if name in given}
 
 
 def _whole(value: Any) -> Any:
@@ -78,6 +88,7 @@ class TranslateRequest(Decoding):
         Field(
             default=None,
             max_length=MOST_TERMS,
+            json_schema_extra=_describe_terms,
             description="Terms, and how they are to be written: they go before those of the server.",
             examples=[{"cat": "chat"}],
         ),
