@@ -351,6 +351,8 @@ class Task(NamedTuple):
     examine: Callable[..., ReportPart] | None = None  # (config, predictor): on the test set, or the validation set
     route: Route = Route()
     scored_set: Callable[..., ScoredSet] | None = None  # (config, predictor): what `examine` scores
+    calibrate: Callable[..., Mapping[str, str]] | None = None
+    # (config, predictor), at the end of a training: small files that the run gets then, name and text
     inherited: Inherited | None = None  # what its runs take from the one they begin with; None: they begin with none
 
 
