@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from saccade.attention import NORMALIZERS, SCORES
 from saccade.data.held_out import Amount
@@ -144,6 +145,11 @@ class TokenizerSection(Section):
     )
     source: TokenizerSide = Field(default=TokenizerSide(), description="What is different for sources.")
     target: TokenizerSide = Field(default=TokenizerSide(), description="What is different for targets.")
+    grow: Annotated[int, Field(ge=0, lt=2**31)] = Field(
+        default=0,
+        description="With from: so many new tokens, at most, that shorten the texts to train on most. Their embeddings "
+        "begin as the means of those of the old tokens that they are made of.",
+    )
     sampling: Share = Field(
         default=0.0,
         description="Training texts are encoded in random pieces, which helps small corpora. For bpe this is the share "
@@ -235,6 +241,16 @@ class TrainingSection(Section):
         default="auto", description="Steps from one validation to the next. auto: a tenth of all, at most 500."
     )
     save_every: Positive = 500
+    freeze: tuple[str, ...] = Field(
+        default=(),
+        description="Parts of the model that stay as they are: encoder, decoder, embeddings, or a module's path "
+        "(decoder.0.cross).",
+    )
+    lora: Annotated[int, Field(ge=0)] = Field(
+        default=0,
+        description="The rank of adapters on the projections of attention and feed-forward layers. Only they train, "
+        "and what is new (LoRA, Hu 2021); the saved model has them in its weights. 0: none.",
+    )
     patience: Positive | None = Field(
         default=None,
         description="Number of validations without a better score, or an equal one at a lower loss, that end training.",
@@ -255,10 +271,22 @@ class TrainingSection(Section):
         return self.model_copy(update=update)
 
 
+def _read_path(given: object) -> object:
+    return os.fspath(given) if isinstance(given, os.PathLike) else given
+
+
 class RunSection(Section):
     """The fields of every run: a task, a seed, a device, and the sections."""
 
+    model_config = ConfigDict(serialize_by_alias=True)
+
     task: str
+    base: Annotated[str, BeforeValidator(_read_path)] | None = Field(
+        default=None,
+        alias="from",
+        description="The folder of a run of the same task to begin with, an imported one too. Its model and vocabulary "
+        "are kept, and need not be said again.",
+    )
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
     data: Any

@@ -50,6 +50,29 @@ class DataCount(NamedTuple):
     left_out: Mapping[str, int] = {}
 
 
+Rows = Sequence[Sequence[int]]  # of the base's rows: for each row here those whose mean it is; none: it is new
+
+
+class Inherited(NamedTuple):
+    """What a run takes from the run it begins with, as names of sections and fields."""
+
+    same: tuple[str, ...] = ("model",)  # another value is refused
+    free: tuple[str, ...] = ("model.dropout",)  # fields of these that may differ
+    usual: tuple[str, ...] = ()  # taken unless they are given
+    anew: tuple[str, ...] = ()  # fields of all these that are not taken
+
+
+def match_rows(names: Sequence[str], earlier: Sequence[str]) -> Rows:
+    """Return which row of an earlier list each name has; names that it lacks have none."""
+    place = {name: row for row, name in enumerate(earlier)}
+    return [[place[name]] if name in place else [] for name in names]
+
+
+def _no_rows(base: Path) -> Mapping[str, tuple[Rows, ...]]:
+    del base
+    return {}
+
+
 class Job(NamedTuple):
     """A network, what it learns from, how, and how it is judged."""
 
@@ -64,6 +87,8 @@ class Job(NamedTuple):
     config: RunSection | None = None  # with what it left to be found here
     counts: Sequence[DataCount] = ()  # of its sets, for the report
     portable: Portable | PortablePass | None = None  # the network for other engines, where they can run such a thing
+    rows: Callable[[Path], Mapping[str, tuple[Rows, ...]]] = _no_rows
+    # of the run it begins with: for weights of another size there, the rows that each axis takes from it
 
 
 class ReportPart(NamedTuple):
@@ -326,6 +351,9 @@ class Task(NamedTuple):
     examine: Callable[..., ReportPart] | None = None  # (config, predictor): on the test set, or the validation set
     route: Route = Route()
     scored_set: Callable[..., ScoredSet] | None = None  # (config, predictor): what `examine` scores
+    calibrate: Callable[..., Mapping[str, str]] | None = None
+    # (config, predictor), at the end of a training: small files that the run gets then, name and text
+    inherited: Inherited | None = None  # what its runs take from the one they begin with; None: they begin with none
 
 
 def _words(given: Any) -> dict[str, TextSide]:

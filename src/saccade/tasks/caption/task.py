@@ -25,7 +25,7 @@ from saccade.layers.image_encoder import FeatureEncoder, ImageEncoder
 from saccade.models.captioner import Captioner
 from saccade.models.seq2seq import RecurrentSizes
 from saccade.models.seq2seq_attention import AttentionOptions
-from saccade.tasks.base import DataCount, Job, ReportPart, Route, ScoredSet, Task
+from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, ScoredSet, Task
 from saccade.tasks.caption.config import (
     CaptionConfig,
     CaptionOptions,
@@ -187,6 +187,10 @@ def _tokenizer(config: CaptionConfig, train: CaptionSet, folder: Path) -> AnyTok
     path = folder / tokenizer_file_name(config.tokenizer.kind, "tokenizer")
     if path.exists():
         return load_tokenizer(path)
+    if config.base is not None:
+        kept = load_tokenizer(Path(config.base) / path.name)
+        kept.save(path)
+        return kept
     texts = [caption for captions in train.captions for caption in captions]
     section = config.tokenizer
     learned = train_tokenizer(section.kind, texts, section.vocabulary_size, seed=config.seed)
@@ -213,4 +217,9 @@ def _say(
 
 
 ROUTE = Route("Caption pictures", reads="picture", options=CaptionOptions)
-CAPTION = Task(CaptionConfig, prepare, load, examine, ROUTE, scored_set)
+INHERITED = Inherited(
+    same=("model", "tokenizer", "data.kind", "data.lower_case", "data.punctuation"),
+    free=("model.dropout", "model.feature_dropout", "model.forgetting"),
+    usual=("data.side", "data.axes", "data.scale", "decoding"),
+)
+CAPTION = Task(CaptionConfig, prepare, load, examine, ROUTE, scored_set, inherited=INHERITED)

@@ -22,7 +22,7 @@ from saccade.data.text.tokenizer import (
 from saccade.errors import UserError
 from saccade.inspection.draw.confusion import LabelCounts, render_articles, shade_words
 from saccade.models.classifier import TextClassifier
-from saccade.tasks.base import DataCount, Job, ReportPart, Route, ScoredSet, Task
+from saccade.tasks.base import DataCount, Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task, match_rows
 from saccade.tasks.classify import networks
 from saccade.tasks.classify import texts as labelled
 from saccade.tasks.classify.config import (
@@ -59,8 +59,15 @@ def prepare(config: ClassifyConfig, folder: Path, console: Console) -> Job:
         stored={LABELS: json.dumps(labels, ensure_ascii=False)},
         unit="texts",
         counts=[DataCount(f"data.{name}", len(texts)) for name, texts in sets.items()],
+        rows=partial(_rows, labels),
         portable=predictor.portable(),
     )
+
+
+def _rows(labels: list[str], base: Path) -> dict[str, tuple[Rows, ...]]:
+    """Return the rows of the labels that the run it begins with has, too."""
+    rows = match_rows(labels, json.loads((base / LABELS).read_text("utf-8")))
+    return {"output.weight": (rows,), "output.bias": (rows,)}
 
 
 def load(config: ClassifyConfig, folder: Path) -> Classifier:
@@ -110,6 +117,10 @@ def _tokenizer(config: ClassifyConfig, texts: list[Text], folder: Path) -> AnyTo
     path = _tokenizer_path(config, folder)
     if path.exists():
         return load_tokenizer(path)
+    if config.base is not None:
+        kept = load_tokenizer(_tokenizer_path(config, Path(config.base)))
+        kept.save(path)
+        return kept
     spelled = (config.data.spelling(text.text) for text in texts)
     chosen, section = sample_texts(spelled, most=MOST_CHARACTERS, seed=config.seed), config.tokenizer
     tokenizer = train_tokenizer(section.kind, chosen.texts, section.vocabulary_size, seed=config.seed)
@@ -201,4 +212,16 @@ def _article(text: Text, found: Prediction) -> tuple[str, str, str, str]:
 
 
 ROUTE = Route("Classify texts", options=ClassifyOptions, reads_whole=False)
-CLASSIFY = Task(ClassifyConfig, prepare, load, examine, ROUTE, scored_set)
+INHERITED = Inherited(
+    same=("model", "tokenizer", "data.lowercase", "data.split_punctuation", "data.context"),
+    free=(
+        "model.word_dropout",
+        "model.embedding_dropout",
+        "model.dropout",
+        "model.attention_dropout",
+        "model.activation_dropout",
+        "model.hop_penalty",
+    ),
+    usual=("data.max_length",),
+)
+CLASSIFY = Task(ClassifyConfig, prepare, load, examine, ROUTE, scored_set, inherited=INHERITED)

@@ -29,6 +29,7 @@ from saccade.training.options import Loss, Plan
 from saccade.training.schedules import transformer_rate
 
 MULTIPLE = 8  # of the widths of even batches
+TAKEN_OVER = 1 / 3  # of the usual learning rate: weights that were taken over should not be forgotten
 BATCHES_AN_EPOCH = 100  # about so many, where the amount of text decides; of these sizes:
 FEWEST_TOKENS, MOST_TOKENS = 1024, 4096
 
@@ -61,9 +62,11 @@ def _settle_rate(config: TranslateConfig, console: Console) -> TranslateConfig:
     if training.learning_rate != "auto":
         return config
     rate, why = USUAL_RATE, "the usual one"
-    if model.kind == "transformer" and model.norm == "pre":
+    if model.kind == "rnn" or model.norm == "pre":
         rate = transformer_rate(model.width, int(training.warmup_steps))
         why = f"for width {model.width:,} and {training.warmup_steps:,} steps of warm-up"
+    if config.base is not None and not training.lora:
+        rate, why = float(f"{rate * TAKEN_OVER:.2g}"), f"{why}; a third of it, as it begins with trained weights"
     say(console, f"learning rate: {rate:g} ({why})")
     return config.model_copy(update={"training": config.training.model_copy(update={"learning_rate": rate})})
 
@@ -71,7 +74,7 @@ def _settle_rate(config: TranslateConfig, console: Console) -> TranslateConfig:
 def plan(config: TranslateConfig, stores: list[Store], recordings: list[Recordings]) -> Plan:
     """Which pairs go together in each epoch."""
     options: dict[str, Any] = {"tokens_per_batch": int(config.training.tokens_per_batch), "seed": config.seed}
-    options["weights"] = corpora.shares(config.data, len(stores))
+    options["weights"] = corpora.shares(config.data, stores)
     if config.training.batches == "packed":
         return packing.pack_pairs(*stores, **options)
     multiple = MULTIPLE if config.training.batches == "even" else 1

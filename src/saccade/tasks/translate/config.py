@@ -34,7 +34,7 @@ from saccade.data.text.languages import NAMES
 from saccade.decoding import BeamOptions
 from saccade.layers.augmentation import Augmentation, MaskLimits
 from saccade.layers.subsampling import FACTOR, SUBSAMPLINGS, FrameEncoder
-from saccade.tasks.translate.networks import RnnModel, TransformerModel
+from saccade.tasks.translate.networks import LEFT_OPEN, AutoModel, RnnModel, TransformerModel
 
 Count = Annotated[int, Field(ge=0)]
 USUAL_LENGTH = 256
@@ -93,6 +93,24 @@ def _for_both(given: object) -> object:
     return {"source": given, "target": given} if is_value else given
 
 
+class OldData(Section):
+    """What an earlier run has learned from, to be mixed in: its data.train, data.columns, and what it held out."""
+
+    train: Annotated[list[TrainingCorpus], Field(min_length=1)]
+    columns: SideColumns | None = None
+    valid: HeldOutPart | None = Field(default=None, description="The part of train that it held out: it stays out.")
+
+    @property
+    def side_columns(self) -> tuple[Place, Place] | None:
+        """The columns, as reading takes them."""
+        return None if self.columns is None else (self.columns.source, self.columns.target)
+
+    @property
+    def corpora(self) -> dict[str, TrainingCorpus]:
+        """Its corpora, under the names that messages use."""
+        return {f"data.old.train.{index}": files for index, files in enumerate(self.train)}
+
+
 class TranslateData(Section):
     """The section that names the files of texts."""
 
@@ -117,6 +135,14 @@ class TranslateData(Section):
         default=None,
         description="What validation decodes and scores; the best model on it is kept. Files, or a part of the pairs "
         "to train on, chosen by a hash of the source: a share (0.05) or a number of them (500).",
+    )
+    old_share: Share = Field(
+        default=0.0,
+        description="So many of the pairs of an epoch are old ones, which keeps what a model knows (0.2, say).",
+    )
+    old: OrAuto[OldData] = Field(
+        default="auto",
+        description="Where the old pairs come from. auto: what the run of from has learned from.",
     )
     test: CorpusFiles | None = Field(default=None, description="What is scored at the end; never trained on.")
     columns: SideColumns | None = Field(
@@ -145,6 +171,8 @@ class TranslateData(Section):
 
     @model_validator(mode="after")
     def _check(self) -> TranslateData:
+        if self.old != "auto" and not self.old_share:
+            raise ValueError("old: given; it has no effect with old_share: 0")
         sets = [files for files in (*self.corpora.values(), self.valid, self.test) if isinstance(files, CorpusFiles)]
         if self.columns is not None and all(files.target is not None for files in sets):
             raise ValueError("columns: given, but every source has a target file, so no file has columns")
@@ -178,6 +206,16 @@ class TranslateData(Section):
         if isinstance(self.train, TrainingCorpus):
             return {"data.train": self.train}
         return {f"data.train.{index}": files for index, files in enumerate(self.train)}
+
+    @property
+    def num_corpora(self) -> int:
+        """How many corpora there are to train on, old ones included."""
+        return len(self.corpora) + len(self.old_corpora)
+
+    @property
+    def old_corpora(self) -> dict[str, TrainingCorpus]:
+        """What is mixed in, under the name that messages use."""
+        return {} if self.old == "auto" else self.old.corpora
 
 
 class SoundFeatures(Section):
@@ -226,8 +264,8 @@ class TranslateTraining(base.TrainingSection):
 
     learning_rate: OrAuto[base.LearningRate] = Field(  # type: ignore[assignment]  # a number once training begins
         default="auto",
-        description="The peak, after the warm-up. auto: 1 / sqrt(model.width * warm-up steps) for a Transformer with "
-        "norm: pre, at most 0.003 (Vaswani 2017); else 0.001.",
+        description="The peak, after the warm-up. auto: 1 / sqrt(model.width * warm-up steps), at most 0.003 (Vaswani "
+        "2017); 0.001 for a Transformer with norm: post. With from, but for lora, a third of it.",
     )
     tokens_per_batch: Annotated[
         Annotated[Positive, Tag(VALUE_OR_AUTO[0])] | Annotated[Literal["auto", "largest"], Tag(VALUE_OR_AUTO[1])],
@@ -339,8 +377,8 @@ class TranslateConfig(RunSection):
         default="auto",
         description="What sources are, for a server. sentences: a text is split into sentences, which are answered one "
         "by one; documents: it is answered whole, and split only where it is too long; anything: it is answered whole. "
-        "auto: documents where most sources to train on have several sentences; sentences where languages are known or "
-        "most end like a sentence; else anything.",
+        "auto: documents where most sources to train on have several sentences; sentences where languages are known, "
+        "or most end like a sentence and at most 5% have several; else anything.",
     )
     input: Literal["text", "features"] = Field(
         default="text", description="What sources are: texts, or lists of WAV files, read as frames of sound."
@@ -348,19 +386,19 @@ class TranslateConfig(RunSection):
     data: TranslateData
     features: SoundFeatures | None = Field(default=None, description="With input: features. How sound is read.")
     tokenizer: TokenizerSection = TokenizerSection()
-    model: Annotated[TransformerModel | RnnModel, Field(discriminator="kind")] = TransformerModel()
+    model: Annotated[TransformerModel | RnnModel | AutoModel, Field(discriminator="kind")] = AutoModel()
     training: TranslateTraining = TranslateTraining()
     decoding: TranslateDecoding = TranslateDecoding()
 
     @model_validator(mode="before")
     @classmethod
     def _default_kind(cls, given: object) -> object:
-        """A model that doesn't say its kind is a Transformer; sound has its own defaults."""
+        """A model that says more than its size but not its kind is a Transformer; sound has its own defaults."""
         if not isinstance(given, dict):
             return given
         filled = dict(SOUND_DEFAULTS) if given.get("input") == "features" else {}
         if isinstance(given.get("model"), dict):
-            filled["model"] = {"kind": "transformer"}
+            filled["model"] = {"kind": "auto" if LEFT_OPEN.issuperset(given["model"]) else "transformer"}
         return {**given, **{name: _over(section, given.get(name, {})) for name, section in filled.items()}}
 
     @model_validator(mode="after")
@@ -375,11 +413,21 @@ class TranslateConfig(RunSection):
             wanted = f"the location score has a row for each of {LOCATIONS} positions, so it must be below {most}"
             raise ValueError(f"data.max_length: {self.data.longest} given; {wanted}")
         self._check_sound()
+        self._check_beginning()
         if self.model.kind == "rnn" and self.training.recompute:
             raise ValueError("training.recompute: true given; only a Transformer's blocks are made again")
         if self.model.kind == "rnn" and self.training.shard:
             raise ValueError("training.shard: true given; only Transformers are cut")
         return self
+
+    def _check_beginning(self) -> None:
+        if self.base is None and self.data.old_share and self.data.old == "auto":
+            wanted = "without from: RUN, say what is mixed in with data.old, or give data.train a list with weights"
+            raise ValueError(f"data.old_share: {self.data.old_share} given; {wanted}")
+        if self.base is None and self.tokenizer.grow:
+            raise ValueError(f"tokenizer.grow: {self.tokenizer.grow} given; only the vocabulary of from: RUN can grow")
+        if self.features is not None and self.data.old_share:
+            raise ValueError(f"data.old_share: {self.data.old_share} given; with input: features it must be 0")
 
     @property
     def pair_columns(self) -> PairColumns:
