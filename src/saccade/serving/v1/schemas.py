@@ -102,11 +102,16 @@ class TranslateRequest(Decoding):
         Field(default=None, description="keep: {0}, %s, tags, addresses and URLs stay; by default as the run says."),
     ]
 
+    confidence: Annotated[
+        bool, Field(default=False, description="Tell how sure the model is of each word and sentence.")
+    ]
+
     def words(self) -> dict[str, Any]:
         """Return the options about words that are given, as a call of a model takes them."""
         glossary = None if self.glossary is None else tuple(self.glossary.items())
         given = {"glossary": glossary, "terms": self.terms, "placeholders": self.placeholders}
-        return {name: value for name, value in given.items() if value is not None}
+        options = {name: value for name, value in given.items() if value is not None}
+        return {**options, "confidence": True} if self.confidence else options
 
 
 class Token(BaseModel):
@@ -138,6 +143,13 @@ class Kept(BaseModel):
     way: str
 
 
+class Sure(BaseModel):
+    """The share of a sentence's words that is expected to be right, and the probability of each word to be so."""
+
+    sentence: float
+    words: list[tuple[str, float]]
+
+
 class Output(BaseModel):
     """One of several outputs, with its score."""
 
@@ -161,6 +173,7 @@ class Sentence(BaseModel):
     tokens: list[Token] | None = None
     terms: list[Term] | None = None
     kept: list[Kept] | None = None
+    confidence: Sure | None = None
 
 
 class Translation(BaseModel):
@@ -293,8 +306,9 @@ class ModelDescription(BaseModel):
     title: Annotated[str, Field(description="The task as a title to read.")]
     reads: Annotated[str, Field(description="Its input: text or picture.")]
     answers: Annotated[
-        str, Field(description="The kind of its answers: text, label, spans, path; or line, for all others.")
+        str, Field(description="The kind of its answers: text, label, spans, path, continuation; or line.")
     ]
+    streams: Annotated[bool, Field(description="Whether an answer can be sent while it is written.")]
     languages: Languages | None = None
     texts: Annotated[
         str | None,

@@ -104,6 +104,8 @@ def _sentence(
     for name in ("terms", "kept"):
         if own := getattr(best, name):
             shown[name] = [one._asdict() for one in own]
+    if best.confidence is not None:
+        shown["confidence"] = best.confidence._asdict()
     if body.tokens:
         shown |= _tokens(predictor.output_side(best), best)
     return shown
