@@ -140,7 +140,7 @@ def test_mistakes_are_named(text: str, message: str, tmp_path: Path) -> None:
     [
         ("training.max_steps", r"an override is section.field=value"),
         ("seed.x=3", r"seed is not a section"),
-        ("seed=[", r"'\[' is not a YAML value"),
+        ("seed=[", r"'\[' is not a YAML value; if it is text: 'seed=\"\[\"'$"),
     ],
 )
 def test_wrong_overrides_are_named(override: str, message: str, tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import difflib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any, get_args
 
 import yaml
@@ -86,7 +88,8 @@ def _parse(override: str) -> tuple[str, Any]:
     try:
         return name, yaml.load(value, StrictLoader)
     except (yaml.YAMLError, RecursionError, ValueError):
-        raise UserError(f"{override!r}: {value!r} is not a YAML value") from None
+        text = quote(f"{name}={json.dumps(value, ensure_ascii=False)}")  # JSON's strings are YAML's, too
+        raise UserError(f"{override!r}: {value!r} is not a YAML value; if it is text: {text}") from None
 
 
 def _describe(problem: Any, kind: type[RunSection]) -> str:

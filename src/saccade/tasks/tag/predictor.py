@@ -94,6 +94,7 @@ class Tagger(Predictor):
     def traits(self) -> Traits:
         return Traits(
             "tag",
+            reads=self.lexicon.reads,
             kinds=("encoder",),
             predict_options=("probabilities", "window"),
             look_options=("kinds", "norms", "probabilities"),
