@@ -42,7 +42,9 @@ def test_gradients_of_an_index_do_not_depend_on_which_thread_comes_first() -> No
         (["train", "x.yaml"], 10.0, {}, None),
         (["train", "x.yaml"], 50.0, {"OMP_WAIT_POLICY": "active"}, "active"),
         (["train", "x.yaml"], 50.0, {"GOMP_SPINCOUNT": "7"}, None),
+        (["predict", "run"], 50.0, {}, "passive"),
         (["--help"], 50.0, {}, None),
+        ([], 50.0, {}, None),
     ],
 )
 def test_threads_sleep_while_they_wait_where_others_use_the_machine(
