@@ -13,7 +13,7 @@ COMPUTING = ("train", "predict", "evaluate", "look", "serve")  # commands that a
 def choose_waiting() -> None:
     """Let threads sleep while they wait, if others use this machine now; must come before torch is loaded.
 
-    Idle threads that spin are a third faster alone, and take 1.6 times as long beside a busy process (docs/fast.md).
+    Idle threads that spin are a third faster alone, and many times slower beside others (docs/log.md, equal trainings).
     How they wait changes no result.
     """
     if sys.argv[1:2] and sys.argv[1] in COMPUTING and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():

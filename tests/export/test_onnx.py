@@ -10,16 +10,14 @@ from typing import Any, cast
 import pytest
 import torch
 
-from exports import SOURCE, TARGET, phrases, pieces, portable, random_pairs, transformer
+from exports import SOURCE, TARGET, listed, phrases, pieces, portable, random_pairs, recurrent, transformer
 from saccade.attention import NORMALIZERS, SCORES
-from saccade.data.text.tokenizer import SPECIAL, ListedPieces, Tokenizer
+from saccade.data.text.tokenizer import Tokenizer
 from saccade.decoding import Stepper
 from saccade.export.onnx.write import refuse, write
 from saccade.export.proof import Proof, search_ours
 from saccade.export.write import export
 from saccade.inspection.insight import Head
-from saccade.models.seq2seq import RecurrentSizes, Seq2Seq
-from saccade.models.seq2seq_attention import AttentionOptions
 from saccade.tasks.base import Portable
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "onnx_translate.py"
@@ -74,13 +72,6 @@ def test_the_example_writes_the_same_without_torch(tmp_path: Path, beam: int, ki
     assert done.stdout.splitlines() == [both[1].decode(ids) for ids in ours]
 
 
-def listed() -> ListedPieces:
-    """Make pieces in another order, as imported models have them, with a token that begins every text."""
-    own = pieces()
-    symbols = own.pieces(range(own.size))
-    return ListedPieces(own.model, [*SPECIAL, ">>fr<<", *reversed(symbols[len(SPECIAL) :])], first=[">>fr<<"])
-
-
 def test_a_wrong_weight_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from saccade.export.onnx import scores
 
@@ -92,22 +83,6 @@ def test_sound_is_refused_with_a_reason() -> None:
     network = recurrent()
     network.source = torch.nn.Linear(3, 10)
     assert "input: sound" in str(refuse(portable(network)))
-
-
-def recurrent(attention: str = "bahdanau", *, cell: str = "gru", layers: int = 1, **more: Any) -> Seq2Seq:
-    """Build an RNN whose parameters are all random."""
-    options = AttentionOptions(**more.pop("options", {}))
-    network = Seq2Seq(
-        source=SOURCE.size,
-        target_vocabulary=TARGET.size,
-        sizes=RecurrentSizes(14, 10, layers, cell),
-        attention=attention,
-        attention_options=options,
-        **more,
-    )
-    for parameter in network.parameters():
-        torch.nn.init.normal_(parameter, std=0.4)
-    return network.eval()
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,14 @@ def test_languages_are_given_or_written_in_the_config_or_seen_in_file_names(tmp_
         assert load_runs([run])[0].pair == LanguagePair("it", "es")
 
 
+def test_a_device_is_given_or_the_one_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path / "run", "languages.source=en", "languages.target=fr")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(UserError, match="device: 'cuda' given, but torch sees no CUDA device here"):
+        load_runs([run], device="cuda")
+    assert load_runs([run], device="cpu")[0].pair == LanguagePair("en", "fr")
+
+
 def test_languages_in_a_config_are_checked_and_may_be_added_later(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     before = config_file.load_config(run / "config.yaml")
@@ -118,7 +126,7 @@ def test_what_reads_files_is_not_served(
     message: str,
 ) -> None:
     run = next(run for run in [*judging, *translating] if run.task == task)
-    monkeypatch.setattr(models, "load_run", lambda _, engine: change(run.predictor))
+    monkeypatch.setattr(models, "load_run", lambda _, **options: change(run.predictor))
     with pytest.raises(UserError, match=message):
         load_runs([folder / run.name])
 

@@ -53,6 +53,9 @@ class ScoringFlags:
     max_rounds: MaxRounds = None
     no_repeat_ngram: NoRepeat = None
     placeholders: Placeholders = None
+    confidence: Annotated[
+        bool, typer.Option("--confidence", help="Tell how far confidence is from the share of words that are right.")
+    ] = False
     terms: Terms = None
     threshold: Annotated[
         float | None, typer.Option(min=0, max=1, help="Give every label with at least this probability.")

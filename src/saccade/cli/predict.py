@@ -83,6 +83,9 @@ class EvidenceFlags:
     """What to show beside an answer."""
 
     attention: Annotated[bool, typer.Option("--attention", help="Draw the attention below each output.")] = False
+    confidence: Annotated[
+        bool, typer.Option("--confidence", help="Tell how sure it is of each word and output, as fitted in training.")
+    ] = False
     layer: Annotated[int | None, typer.Option(help="The decoder layer to show. (default: the last)")] = None
     head: Annotated[int | None, typer.Option(help="The head to show. (default: the mean of all)")] = None
     key_terms: Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from saccade.cli.flags import Engine, Quantization, set_threads
+from saccade.cli.flags import Device, Engine, Quantization, set_threads
 from saccade.errors import UserError, describe_missing
 from saccade.serving.settings import Settings
 
@@ -61,6 +61,7 @@ def serve(
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU cores for each model. (default: the models share half of them)")
     ] = None,
+    device: Device = None,
     engine: Engine = "torch",
     quantization: Quantization = "float32",
     suggestions: Annotated[
@@ -98,4 +99,5 @@ def serve(
         quiet=quiet,
     )
     set_threads(settings.threads)  # an engine chooses its threads when it is loaded
-    server.run(load_runs(runs, languages or (), EngineChoice(engine, quantization), glossary or ()), settings)
+    choice = EngineChoice(engine, quantization)
+    server.run(load_runs(runs, languages or (), choice, glossary or (), device), settings)

@@ -9,11 +9,14 @@ from saccade import manifest
 from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 
-BASE, CONFIG, DATA, LOG, MODEL, REPORT, SUMMARY, VERSIONS = (
-    "base.json", "config.yaml", "data.json", "log.jsonl", "model.safetensors", "report.html", "summary.json",
-    "versions.json",
+BASE, CONFIDENCE, CONFIG, DATA, LOG, MODEL, REPORT, SUMMARY, VERSIONS = (
+    "base.json", "confidence.json", "config.yaml", "data.json", "log.jsonl", "model.safetensors", "report.html",
+    "summary.json", "versions.json",
 )  # fmt: skip
-ADVICE = {chosen_head.NAME: "delete it, and choose the head again (saccade look --align)"}
+ADVICE = {
+    CONFIDENCE: "delete it, and call saccade train again: it is fitted anew",
+    chosen_head.NAME: "delete it, and choose the head again (saccade look --align)",
+}
 FOR_PEOPLE = (LOG, REPORT, SUMMARY, VERSIONS)  # a model does not depend on them
 
 

@@ -22,8 +22,9 @@ from saccade.files import lock_folder, remove_drafts
 from saccade.ops.float8 import train_in_float8
 from saccade.runs import adapt, report
 from saccade.runs import config as config_file
-from saccade.runs.check import DATA, LOG, REPORT, SUMMARY, VERSIONS, check_for_training
+from saccade.runs.check import CONFIDENCE, DATA, LOG, REPORT, SUMMARY, VERSIONS, check_for_training
 from saccade.runs.events import Callback, tell_callbacks
+from saccade.runs.load import load_run
 from saccade.runs.progress import TrainingBar
 from saccade.tasks import TASKS, devices
 from saccade.tasks import console as watch
@@ -123,14 +124,16 @@ def _train(
         return trainer.progress if trainer.is_finished else trainer.run(job.validate, lambda *_: None)
     if trainer.is_finished:
         console.print(f"{folder} is finished: {trainer.progress.step:,} steps. Raise training.max_steps to go on.")
-        if not (folder / REPORT).exists():
+        is_new = _calibrate(config, folder, console)
+        if is_new or not (folder / REPORT).exists():
             _report(folder, console)
         return trainer.progress
     if trainer.progress.step:
         console.print(f"Going on from step {trainer.progress.step:,}.")
     _write_versions(folder, options)
-    manifest.forget(folder, LOG, REPORT)
-    (folder / REPORT).unlink(missing_ok=True)  # it will be written again
+    manifest.forget(folder, LOG, REPORT, CONFIDENCE)
+    for name in (REPORT, CONFIDENCE):
+        (folder / name).unlink(missing_ok=True)  # it will be written again
     try:
         with TrainingBar(console, trainer, unit=job.unit, tensorboard=config.training.tensorboard) as bar:
             job.network.train()
@@ -142,6 +145,7 @@ def _train(
         console.print(f"Stopped by a callback after step {progress.step:,}. The same call goes on.")
     finally:
         manifest.record(folder, LOG)
+    _calibrate(config, folder, console)
     _report(folder, console)
     return progress
 
@@ -188,6 +192,18 @@ def _store(config: Any, job: Job, folder: Path, numbers: adapt.NumParameters) ->
     config_file.save_config(config, folder / "config.yaml")
 
 
+def _calibrate(config: RunSection, folder: Path, console: Console) -> bool:
+    """Fit what is fitted once a model is trained, if that was not done yet; return whether it was done now."""
+    calibrate = TASKS[config.task].calibrate
+    if calibrate is None or (folder / CONFIDENCE).exists() or not (folder / "model.safetensors").exists():
+        return False
+    with watch.busy(console, "fitting how sure it may be"):
+        found = calibrate(config, load_run(folder))
+    for name, text in found.items():
+        manifest.write(folder, name, text)
+    return bool(found)
+
+
 def _report(folder: Path, console: Console) -> None:
     if (folder / "model.safetensors").exists():
         with watch.busy(console, "writing the report"):
@@ -219,7 +235,10 @@ def _choose_as_before(config: S, earlier: Any) -> S:
     update: dict[str, Any] = {}
     for name, value in config:
         before = getattr(earlier, name, value)
-        if isinstance(value, Section) and isinstance(before, Section):
+        kind = getattr(before, "kind", "auto")
+        if hasattr(value, "of_kind") and kind != "auto":
+            update[name] = value.of_kind(kind)  # the kind decides the whole section
+        elif isinstance(value, Section) and isinstance(before, Section):
             update[name] = _choose_as_before(value, before)
         elif value == "auto" and name != "device":
             update[name] = before

@@ -204,7 +204,7 @@ async def _client(where: RunningServer, todo: Iterator[FuzzRequest]) -> FuzzRepo
     statuses, bad, slowest, hung = Counter[int](), list[FuzzRequest](), 0.0, 0
     for one in todo:
         started = time.perf_counter()
-        connection = await Connection.open(where)
+        connection = await Connection.open(where.host, where.port)
         try:
             reply = await asyncio.wait_for(connection.post(*one), PATIENCE)
             statuses[reply.status] += 1

@@ -27,6 +27,7 @@ from saccade.bench.attention.goals import check_goals
 from saccade.bench.choices import PEERS_FOLDER, Device, check_device, describe_machine, parse_names
 from saccade.bench.configs.fuzzing import fuzz_configs
 from saccade.bench.serving import load as serving_bench
+from saccade.bench.serving import resistance as resistance_bench
 from saccade.cli.bench.repeat import bench_repeat
 from saccade.cli.bench.speed import bench_decode, bench_train
 from saccade.errors import UserError, describe_missing
@@ -202,6 +203,29 @@ def bench_serve(
     )
     report = serving_bench.run(plan, Console(stderr=True).print)
     typer.echo(json.dumps(report.as_dict(), indent=1)) if as_json else Console().print(tables.of_serving(report))
+
+
+@app.command("attack")
+def bench_attack(
+    run: Annotated[Path, typer.Argument(help="A run that translates text.")],
+    kinds: Annotated[str | None, typer.Option(help="The attacks, with commas. (default: all)")] = None,
+    texts: Annotated[
+        Path | None, typer.Option(help="A file of texts, one a line. (default: the run's test set)")
+    ] = None,
+    clients: Annotated[int, typer.Option(min=1, help="Number of well-behaved clients.")] = 50,
+    seconds: Annotated[float, typer.Option(min=1, help="Seconds of each attack.")] = 60,
+    quiet: Annotated[float, typer.Option(min=1, help="Seconds without one before each.")] = 20,
+    pause: Annotated[float, typer.Option(min=0, help="Seconds between the requests of a client, in the mean.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Let one client attack a server in every way: how long the others wait then, and what they lose."""
+    plan = serving_bench.LoadPlan(
+        run=run, texts=texts, clients=clients, seconds=seconds, alone_seconds=quiet, pause=pause
+    )
+    rows = resistance_bench.run(plan, kinds, Console(stderr=True).print)
+    shown = [row.as_dict() for row in rows]
+    typer.echo(json.dumps(shown, indent=1)) if as_json else Console().print(tables.of_attacks(rows))
+    raise typer.Exit(1 if any(row.is_bad for row in rows) else 0)
 
 
 @app.command("html")

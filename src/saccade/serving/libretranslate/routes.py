@@ -24,7 +24,7 @@ from saccade.serving.models import LanguagePair, ServedModel
 from saccade.serving.service import Service
 from saccade.serving.translation import text_of, translate_texts
 from saccade.serving.v1 import schemas
-from saccade.serving.v1.schemas import MOST_TERMS
+from saccade.serving.v1.schemas import MOST_TERMS, TERMS
 from saccade.tasks.base import MOST_BEAM
 
 FORMATS = ("text", "html")
@@ -218,7 +218,7 @@ class LibreTranslate:
             "target": {"type": "string", **({"enum": models.languages} if models.languages else {})},
             "format": {"type": "string", "enum": list(FORMATS), "default": "text"},
             "alternatives": {"type": "integer", "minimum": 0, "maximum": MAX_ALTERNATIVES, "default": 0},
-            "glossary": {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": MOST_TERMS},
+            "glossary": {"type": "object", "maxProperties": MOST_TERMS, **TERMS},
             "api_key": {"type": "string"},
         }
 
@@ -252,13 +252,13 @@ def _alternatives(value: Any) -> int:
 
 def _glossary(value: Any) -> tuple[tuple[str, str], ...]:
     """Read terms: an object, or in a form or query string one in JSON."""
-    if isinstance(value, str) and value:
+    if value is None or value == "":
+        return ()
+    if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             refuse("glossary parameter is not JSON")
-    if not value:
-        return ()
     if not isinstance(value, dict) or not all(isinstance(target, str) for target in value.values()):
         refuse("glossary parameter is not an object of strings")
     if len(value) > MOST_TERMS:

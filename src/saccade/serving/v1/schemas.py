@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -13,10 +14,16 @@ ModelName = Annotated[
 ]
 MOST_TEXTS = 1000  # of one request
 MOST_TERMS = 1000
+TERMS: Any = {"propertyNames": {"pattern": r"\w"}, "additionalProperties": {"type": "string", "pattern": r"\w"}}
 Texts = Annotated[
     str | Annotated[list[str], Field(fail_fast=True, max_length=MOST_TEXTS)],
     Field(description="A text, or a list of texts."),
 ]
+
+
+def _describe_terms(schema: dict[str, Any]) -> None:
+    """Say that neither side of a term is blank."""
+    next(one for one in schema["anyOf"] if one.get("type") == "object").update(TERMS)
 
 
 class Request(BaseModel):
@@ -27,8 +34,11 @@ class Request(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read_whole_numbers(cls, given: Any) -> Any:
-        """Read 3.0 as 3: JSON has one kind of number."""
-        return {name: _whole(value) for name, value in given.items()} if isinstance(given, dict) else given
+        """Read 3.0 as 3: JSON has one kind of number. Of unknown fields one is kept: each would make an error."""
+        if not isinstance(given, dict):
+            return given
+        unknown = itertools.islice((name for name in given if name not in cls.model_fields), 1)
+        return {name: _whole(given[name]) for name in itertools.chain(cls.model_fields, unknown) if name in given}
 
 
 def _whole(value: Any) -> Any:
@@ -78,6 +88,7 @@ class TranslateRequest(Decoding):
         Field(
             default=None,
             max_length=MOST_TERMS,
+            json_schema_extra=_describe_terms,
             description="Terms, and how they are to be written: they go before those of the server.",
             examples=[{"cat": "chat"}],
         ),
@@ -91,11 +102,16 @@ class TranslateRequest(Decoding):
         Field(default=None, description="keep: {0}, %s, tags, addresses and URLs stay; by default as the run says."),
     ]
 
+    confidence: Annotated[
+        bool, Field(default=False, description="Tell how sure the model is of each word and sentence.")
+    ]
+
     def words(self) -> dict[str, Any]:
         """Return the options about words that are given, as a call of a model takes them."""
         glossary = None if self.glossary is None else tuple(self.glossary.items())
         given = {"glossary": glossary, "terms": self.terms, "placeholders": self.placeholders}
-        return {name: value for name, value in given.items() if value is not None}
+        options = {name: value for name, value in given.items() if value is not None}
+        return {**options, "confidence": True} if self.confidence else options
 
 
 class Token(BaseModel):
@@ -127,6 +143,13 @@ class Kept(BaseModel):
     way: str
 
 
+class Sure(BaseModel):
+    """The share of a sentence's words that is expected to be right, and the probability of each word to be so."""
+
+    sentence: float
+    words: list[tuple[str, float]]
+
+
 class Output(BaseModel):
     """One of several outputs, with its score."""
 
@@ -150,6 +173,7 @@ class Sentence(BaseModel):
     tokens: list[Token] | None = None
     terms: list[Term] | None = None
     kept: list[Kept] | None = None
+    confidence: Sure | None = None
 
 
 class Translation(BaseModel):
@@ -282,8 +306,9 @@ class ModelDescription(BaseModel):
     title: Annotated[str, Field(description="The task as a title to read.")]
     reads: Annotated[str, Field(description="Its input: text or picture.")]
     answers: Annotated[
-        str, Field(description="The kind of its answers: text, label, spans, path; or line, for all others.")
+        str, Field(description="The kind of its answers: text, label, spans, path, continuation; or line.")
     ]
+    streams: Annotated[bool, Field(description="Whether an answer can be sent while it is written.")]
     languages: Languages | None = None
     texts: Annotated[
         str | None,

@@ -17,7 +17,7 @@ from saccade.serving.http.responses import describe_error, error_responses, json
 from saccade.serving.models import ServedModel
 from saccade.serving.service import Service
 from saccade.serving.v1 import schemas
-from saccade.serving.v1.access import decode_picture, require_key
+from saccade.serving.v1.access import NEEDS_KEY, decode_picture
 from saccade.serving.v1.streaming import AnswerStream
 from saccade.serving.waiting import ModelCall
 from saccade.tasks.base import RequestOptions, Route, Traits
@@ -48,7 +48,7 @@ class TaskRoute(NamedTuple):
             methods=["POST"],
             response_model=schemas.Answers,
             responses={**(STREAMED if self.route.streams else {}), **known},
-            dependencies=require_key(self.service),
+            dependencies=NEEDS_KEY,
             openapi_extra=_picture_body(self.route.options) if is_picture else None,
         )
 

@@ -34,7 +34,7 @@ from saccade.data.text.languages import NAMES
 from saccade.decoding import BeamOptions
 from saccade.layers.augmentation import Augmentation, MaskLimits
 from saccade.layers.subsampling import FACTOR, SUBSAMPLINGS, FrameEncoder
-from saccade.tasks.translate.networks import RnnModel, TransformerModel
+from saccade.tasks.translate.networks import LEFT_OPEN, AutoModel, RnnModel, TransformerModel
 
 Count = Annotated[int, Field(ge=0)]
 USUAL_LENGTH = 256
@@ -264,8 +264,8 @@ class TranslateTraining(base.TrainingSection):
 
     learning_rate: OrAuto[base.LearningRate] = Field(  # type: ignore[assignment]  # a number once training begins
         default="auto",
-        description="The peak, after the warm-up. auto: 1 / sqrt(model.width * warm-up steps) for a Transformer with "
-        "norm: pre, at most 0.003 (Vaswani 2017); else 0.001. With from, but for lora, a third of it.",
+        description="The peak, after the warm-up. auto: 1 / sqrt(model.width * warm-up steps), at most 0.003 (Vaswani "
+        "2017); 0.001 for a Transformer with norm: post. With from, but for lora, a third of it.",
     )
     tokens_per_batch: Annotated[
         Annotated[Positive, Tag(VALUE_OR_AUTO[0])] | Annotated[Literal["auto", "largest"], Tag(VALUE_OR_AUTO[1])],
@@ -386,19 +386,19 @@ class TranslateConfig(RunSection):
     data: TranslateData
     features: SoundFeatures | None = Field(default=None, description="With input: features. How sound is read.")
     tokenizer: TokenizerSection = TokenizerSection()
-    model: Annotated[TransformerModel | RnnModel, Field(discriminator="kind")] = TransformerModel()
+    model: Annotated[TransformerModel | RnnModel | AutoModel, Field(discriminator="kind")] = AutoModel()
     training: TranslateTraining = TranslateTraining()
     decoding: TranslateDecoding = TranslateDecoding()
 
     @model_validator(mode="before")
     @classmethod
     def _default_kind(cls, given: object) -> object:
-        """A model that doesn't say its kind is a Transformer; sound has its own defaults."""
+        """A model that says more than its size but not its kind is a Transformer; sound has its own defaults."""
         if not isinstance(given, dict):
             return given
         filled = dict(SOUND_DEFAULTS) if given.get("input") == "features" else {}
         if isinstance(given.get("model"), dict):
-            filled["model"] = {"kind": "transformer"}
+            filled["model"] = {"kind": "auto" if LEFT_OPEN.issuperset(given["model"]) else "transformer"}
         return {**given, **{name: _over(section, given.get(name, {})) for name, section in filled.items()}}
 
     @model_validator(mode="after")

@@ -53,6 +53,8 @@ from saccade.tasks.cuts import CutCounts
 from saccade.tasks.insisted import InsistedCounts
 from saccade.tasks.texts import LongTextWarning, batch_by_length, pair_texts, windows
 from saccade.tasks.translate import hearing, look, trust
+from saccade.tasks.translate.confidence import judge
+from saccade.tasks.translate.confidence.confidence import Confidence
 from saccade.tasks.translate.corpora import fingerprint
 from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult, join_best
 from saccade.tasks.translate.scoring import scores
@@ -66,6 +68,15 @@ from saccade.tasks.translate.wording.write import Writer
 WINDOW = 2048  # lines that are sorted by length together
 WINDOW_SOUNDS = 64  # sources of sound that are in memory together
 Way = BeamOptions | SamplingOptions
+
+
+class Asked(NamedTuple):
+    """What a call asks for: how to decode, the words, the weights to show, and whether to tell how sure it is."""
+
+    options: Way
+    wording: Wording
+    head: HeadChoice | None
+    tells: bool
 
 
 class SourceText(NamedTuple):
@@ -103,17 +114,26 @@ class Translator(Predictor):
     judgement: Judgement = DEFAULT_JUDGEMENT
     columns: PairColumns = BY_NAME  # of files with both sides
     languages: tuple[str, str] | None = None  # what it translates into what
+    confidence: Confidence | None = None  # what was fitted of how sure it may be
     searcher: Searcher | None = None  # another engine, which searches in the place of the model
     wording: Wording = NO_WORDING  # of its outputs, unless a call says so; whether it reads terms in sources
 
     @property
     def traits(self) -> Traits:
-        wording = () if isinstance(self.source, Sounds) else WordingOptions._fields
+        wording = ("confidence", *(() if isinstance(self.source, Sounds) else WordingOptions._fields))
         return Traits(
             "translate",
             reads="sound" if isinstance(self.source, Sounds) else "text",
             kinds=tuple(look.SIDES),
-            predict_options=(*OPTION_NAMES, *wording, "attention", *HeadChoice._fields, "prefixes", "window"),
+            predict_options=(
+                *OPTION_NAMES,
+                *wording,
+                "confidence",
+                "attention",
+                *HeadChoice._fields,
+                "prefixes",
+                "window",
+            ),
             evaluate_options=(*OPTION_NAMES, *wording, "tokenize"),
             look_options=(*OPTION_NAMES, *wording, "targets", "kinds", "norms"),
             evidence={"attention": True},
@@ -135,7 +155,7 @@ class Translator(Predictor):
         self, texts: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
     ) -> list[list[TranslationResult]]:
         """The `num_best` outputs for each text, best first."""
-        return self._predict(list(pair_texts(texts, prefixes)), 1, *self._request(decoding))
+        return self._predict(list(pair_texts(texts, prefixes)), 1, self._request(decoding))
 
     def stream(
         self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, **decoding: Any
@@ -151,7 +171,7 @@ class Translator(Predictor):
         number = 1
         size = min(window, WINDOW_SOUNDS) if isinstance(self.source, Sounds) else window
         for part in windows(pair_texts(lines, prefixes), size):
-            yield from self._predict(part, number, *request)
+            yield from self._predict(part, number, request)
             number += len(part)
 
     def look(
@@ -169,14 +189,16 @@ class Translator(Predictor):
         """
         if isinstance(self.model, Ensemble):
             raise UserError("look: an ensemble has no attention of its own; look at one run")
-        options, wording = self._choose_options(decoding)
+        options, wording, _, tells = self._request(decoding)
 
         def look_at(texts: Sequence[SourceText], is_given: bool) -> list[Insight]:
             return look.look_at(self, texts, options, kinds=kinds, norms=norms, is_given=is_given)
 
         if targets is not None:
-            return look_at(self._encode(pair_texts(texts, targets, "targets")), True)
-        return Writer(self, options, wording).look(self._encode(pair_texts(texts, None), wording=wording), look_at)
+            found = look_at(self._encode(pair_texts(texts, targets, "targets")), True)
+        else:
+            found = Writer(self, options, wording).look(self._encode(pair_texts(texts, None), wording=wording), look_at)
+        return [replace(one, answer=self._tell(one.answer)) for one in found] if tells else found
 
     def read(self, source: Path | None) -> Iterator[str]:
         """The sources of a file, as in training, or the lines of the standard input.
@@ -223,21 +245,34 @@ class Translator(Predictor):
         source, target = [*map(str, paths), None][:2]
         pairs = list(self.pairs(Corpus(str(source), target, columns=self.columns)))
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        cuts, insisted = CutCounts(), InsistedCounts(self._request(decoding)[1].num_terms)
+        asked = self._request(decoding)
+        cuts, insisted = CutCounts(), InsistedCounts(asked.wording.num_terms)
         stream = insisted.watch(cuts.watch(watch(self.stream(sources, **decoding), len(pairs))))
-        outputs = [found.text for found in stream]
+        results = list(stream)
+        outputs = [found.text for found in results]
         found = scores.score_texts(outputs, references, tokenize=judgement.tokenize)
         shown = scores.choose_shown(judgement, references)
         lines, figures = scores.describe_scores(found, shown), {"num_pairs": len(pairs), **found._asdict()}
         if isinstance(self.source, Sounds):
-            return cuts.add_to(hearing.evaluation(self, pairs, outputs, lines, figures))
+            heard = cuts.add_to(hearing.evaluation(self, pairs, outputs, lines, figures))
+            return self._add_reliability(heard, results, references, asked)
         by_length = scores.score_by_length(sources, outputs, references, tokenize=judgement.tokenize)
         whole = Evaluation(
             {**figures, "by_length": [row.plain() for row in by_length]},
             [*lines, "", *scores.table(by_length, shown[:2])],
             lambda path: scores.plot(by_length, path, shown[0]),
         )
-        return insisted.add_to(cuts.add_to(whole))
+        return self._add_reliability(insisted.add_to(cuts.add_to(whole)), results, references, asked)
+
+    def _add_reliability(
+        self, found: Evaluation, results: list[TranslationResult], references: list[str], asked: Asked
+    ) -> Evaluation:
+        """Add how far what is said of words and outputs is from the shares that are right, if it was asked for."""
+        if not asked.tells or self.confidence is None:
+            return found
+        measured = judge.measure(judge.judge(self, results, references), self.confidence)
+        scores = {**found.scores, **measured.figures()}
+        return found._replace(scores=scores, lines=[*found.lines, *measured.lines()])
 
     def num_pieces(self, text: str) -> int:
         return len(self.source.encode(clean(text)))
@@ -287,16 +322,26 @@ class Translator(Predictor):
                         f"{name}: its {side} tokenizer differs from that of {first}; an ensemble shares both"
                     )
         wording = found[0].wording._replace(annotates=all(run.wording.annotates for run in found))
-        return replace(found[0], model=Ensemble([run.model for run in found]), wording=wording)
+        return replace(found[0], model=Ensemble([run.model for run in found]), wording=wording, confidence=None)
 
-    def _request(self, decoding: dict[str, Any]) -> tuple[Way, Wording, HeadChoice | None]:
+    def _request(self, decoding: dict[str, Any]) -> Asked:
         """Check the keywords of a call: what has no effect is refused, not ignored."""
         given = dict(decoding)
         head = {name: given.pop(name) for name in HeadChoice._fields if name in given}
-        is_attention = given.pop("attention", False)
+        is_attention, tells = given.pop("attention", False), given.pop("confidence", False)
         if head and not is_attention:
             raise UserError(f"{next(iter(head))}: given without attention")
-        return *self._choose_options(given), HeadChoice(**head) if is_attention else None
+        if tells and self.confidence is None:
+            raise UserError(
+                "confidence: none was fitted; saccade train does it at the end, also for a run that is finished, "
+                "but not for ensembles and imported models"
+            )
+        return Asked(*self._choose_options(given), HeadChoice(**head) if is_attention else None, tells)
+
+    def _tell(self, result: TranslationResult) -> TranslationResult:
+        """Return a result with its confidence."""
+        assert self.confidence is not None
+        return self.confidence.tell(result, self.output_side(result))
 
     def _choose_options(self, given: dict[str, Any]) -> tuple[Way, Wording]:
         """Put keywords over the run's own options, and refuse what another engine can't honour."""
@@ -309,10 +354,10 @@ class Translator(Predictor):
             words, self.wording, options, reads_text=not isinstance(self.source, Sounds), engine=engine
         )
 
-    def _predict(
-        self, texts: list[tuple[str, str]], number: int, options: Way, wording: Wording, head: HeadChoice | None
-    ) -> list[list[TranslationResult]]:
-        return Writer(self, options, wording, head).write(self._encode(texts, number, wording))
+    def _predict(self, texts: list[tuple[str, str]], number: int, asked: Asked) -> list[list[TranslationResult]]:
+        encoded = self._encode(texts, number, asked.wording)
+        found = Writer(self, asked.options, asked.wording, asked.head).write(encoded)
+        return [[self._tell(one) for one in best] for best in found] if asked.tells else found
 
     def search(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:
         """The best outputs of each text: in slots on an accelerator; in batches on a CPU, where that is quicker."""

@@ -42,6 +42,13 @@ class Term(NamedTuple):
     way: str
 
 
+class Sure(NamedTuple):
+    """The share of an output's words that is expected to be right, and the probability of each word to be so."""
+
+    sentence: float
+    words: list[tuple[str, float]]
+
+
 class TranslationResult(NamedTuple):
     """An output: its text, its score, its pieces, and the log-probability of each.
 
@@ -65,6 +72,7 @@ class TranslationResult(NamedTuple):
     cut_by: Cut | None = None  # the setting of the section `decoding`
     kept: tuple[Kept, ...] = ()
     terms: tuple[Term, ...] = ()
+    confidence: Sure | None = None  # on request
 
     @property
     def cut(self) -> Kind | None:
@@ -76,6 +84,7 @@ class TranslationResult(NamedTuple):
     def plain(self) -> dict[str, Any]:
         own = self._replace(heard=None, others=(), cut_by=None)._asdict() | {"cut": self.cut}
         own |= {name: [one._asdict() for one in own[name]] or None for name in ("kept", "terms")}
+        own["confidence"] = None if self.confidence is None else self.confidence._asdict()
         shown = {name: value for name, value in own.items() if value is not None and name != "others"}
         if self.others:
             shown["others"] = [one.plain() for one in self.others]

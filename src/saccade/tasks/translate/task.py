@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from saccade.data.sound.recordings import Recordings, Sounds
 from saccade.data.store import Store
 from saccade.data.text.corpus import Pair
 from saccade.data.text.tokenizer import AnyTokenizer
+from saccade.decoding.limits import PairLengths
 from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 from saccade.inspection.pages import report
@@ -28,9 +29,11 @@ from saccade.tasks.devices import load_trained
 from saccade.tasks.output_limits import settle_limits
 from saccade.tasks.texts import read_long_texts
 from saccade.tasks.translate import batches, corpora, coverage, hearing, networks, sound
+from saccade.tasks.translate.confidence import confidence, judge
 from saccade.tasks.translate.config import TranslateConfig as TranslateConfig
-from saccade.tasks.translate.networks import Network, RnnModel
+from saccade.tasks.translate.networks import AutoModel, Network, RnnModel
 from saccade.tasks.translate.predictor import Translator
+from saccade.tasks.translate.result import TranslationResult
 from saccade.tasks.translate.scoring import choice
 from saccade.tasks.translate.scoring.metrics import Judgement
 from saccade.tasks.translate.scoring.scores import LengthScores, TextScores, choose_shown, score_by_length, score_texts
@@ -46,6 +49,7 @@ from saccade.tasks.translate.wording.options import Wording
 from saccade.training.precision import compute_dtype
 
 NUM_SAMPLES = 6
+MOST_CALIBRATING = 2000  # pairs that confidence is fitted on
 Sides = tuple[AnyTokenizer | Sounds, AnyTokenizer]
 
 
@@ -66,6 +70,7 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
     stores, recordings = _stores(config, both, root, console)
     corpora.say(config, stores[: config.data.num_corpora], held_out, console)
     coverage.say(config, tokenizers, stores[: config.data.num_corpora], held_out, console)
+    config = _settle_model(config, both, corpora.measure_pairs(stores, recordings), console)
     network = model(config, both)
     config = corpora.settle_texts(config, console)
     config = choice.settle_metric(config, held_out[0], console)
@@ -84,6 +89,20 @@ def prepare(config: TranslateConfig, folder: Path, console: Console) -> Job:
         portable=whole.portable(),
         rows=lambda base: _rows(config, folder, base),
     )
+
+
+def _settle_model(
+    config: TranslateConfig, both: Sides, lengths: Sequence[PairLengths], console: Console
+) -> TranslateConfig:
+    """Return the config with the kind of its model."""
+    section, training = config.model, config.training
+    if not isinstance(section, AutoModel):
+        return config
+    kind, why = networks.choose_kind(both, lengths)
+    if training.recompute or training.shard or training.batches == "packed":
+        kind, why = "transformer", "as training.recompute, shard or batches ask for"
+    say(console, f"model: {kind} ({why})")
+    return config.model_copy(update={"model": section.of_kind(kind)})
 
 
 def _rows(config: TranslateConfig, folder: Path, base: Path) -> dict[str, tuple[Rows, ...]]:
@@ -139,7 +158,17 @@ def load(config: TranslateConfig, folder: Path) -> Translator:
     """A trained run, ready to predict."""
     both = sides(config, load_tokenizers(config, folder))
     found = translator(config, load_trained(model(config, both), config, folder), both)
-    return replace(found, aligning=chosen_head.load(folder))
+    return replace(found, aligning=chosen_head.load(folder), confidence=confidence.load(folder))
+
+
+@read_long_texts()
+def calibrate(config: TranslateConfig, translator: Translator) -> dict[str, str]:
+    """Fit how sure a trained run may be of its words, on outputs for its validation set."""
+    texts = corpora.held_out_corpora(config, "data.valid")
+    pairs = [pair for corpus in texts for pair in translator.pairs(corpus) if all(pair)][:MOST_CALIBRATING]
+    results = translator.predict([pair.source for pair in pairs])
+    judged = judge.judge(translator, results, [pair.target for pair in pairs])
+    return {confidence.NAME: judge.fit(judged).text()}
 
 
 def sides(config: TranslateConfig, both: corpora.Tokenizers) -> Sides:
@@ -210,6 +239,7 @@ class Outputs(NamedTuple):
     name: str
     pairs: list[Pair]
     texts: list[str]
+    results: list[TranslationResult]
     scores: TextScores
     by_length: list[LengthScores]
     cut: Mapping[str, int]
@@ -230,11 +260,12 @@ def outputs(config: TranslateConfig, translator: Translator) -> Outputs:
     name, pairs = scored_set(config, translator)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     cuts = CutCounts()
-    written = [found.text for found in cuts.watch(translator.predict(sources))]
+    results = list(cuts.watch(translator.predict(sources)))
+    written = [found.text for found in results]
     tokenize = config.training.bleu_tokenize
     found = score_texts(written, references, tokenize=tokenize)
     by_length = score_by_length(sources, written, references, tokenize=tokenize)
-    return Outputs(name, pairs, written, found, by_length, cuts.by_setting)
+    return Outputs(name, pairs, written, results, found, by_length, cuts.by_setting)
 
 
 @read_long_texts()
@@ -245,7 +276,7 @@ def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
     scores = {**found.scores.plain(shown), "num_pairs": len(found.pairs), "cut": found.cut}
     if config.features is not None:
         heard = hearing.report_sound(translator, found.pairs, found.texts, worst(found))
-        return ReportPart(found.name, {**scores, **heard.scores}, heard.sections)
+        return ReportPart(found.name, {**scores, **heard.scores}, [*heard.sections, *_reliability(translator, found)])
     has_attention = getattr(config.model, "attention", "") != "none"
     lengths = [(part.label, part.num_pairs, getattr(part.scores, shown[0])) for part in found.by_length]
     chosen = {"Samples": _spread(found.pairs), "Worst outputs": worst(found)}
@@ -253,7 +284,17 @@ def examine(config: TranslateConfig, translator: Translator) -> ReportPart:
         heading: render_samples([_sample(translator, pair, has_attention=has_attention) for pair in pairs])
         for heading, pairs in chosen.items()
     }
-    return ReportPart(found.name, scores, [("By length", report.render_lengths(lengths, shown[0])), *samples.items()])
+    sections = [("By length", report.render_lengths(lengths, shown[0])), *_reliability(translator, found)]
+    return ReportPart(found.name, scores, [*sections, *samples.items()])
+
+
+def _reliability(translator: Translator, found: Outputs) -> list[tuple[str, str]]:
+    """Show how far confidence is from the shares of words that are right, if it was fitted."""
+    if translator.confidence is None:
+        return []
+    judged = judge.judge(translator, found.results, [pair.target for pair in found.pairs])
+    where = "" if found.name == "test" else ", on the pairs that it was fitted on"
+    return [(f"Confidence{where}", judge.measure(judged, translator.confidence).render())]
 
 
 def _spread(pairs: list[Pair]) -> list[Pair]:
@@ -297,5 +338,6 @@ TRANSLATE = Task(
     examine,
     Route("Text to text", languages=TranslateConfig.find_languages),
     scored_set,
+    calibrate,
     INHERITED,
 )

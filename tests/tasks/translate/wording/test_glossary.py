@@ -12,11 +12,13 @@ from typer.testing import CliRunner
 
 from runs import make_run
 from saccade.cli import app
+from saccade.decoding import Hypothesis
 from saccade.errors import UserError
 from saccade.runs.load import load_run
-from saccade.tasks.translate.predictor import Translator
+from saccade.tasks.translate.predictor import SourceText, Translator
 from saccade.tasks.translate.wording.glossary import Glossary
-from saccade.tasks.translate.wording.insist import count_term, has_form
+from saccade.tasks.translate.wording.insist import Written, count_terms, find_next_piece, has_form
+from saccade.tasks.translate.wording.options import Wording
 
 WORDS = ["a", "b", "c", "d", "e", "f", "g", "h"]
 TEXTS = ["a b c d", "h g f e", "b b a", "", "c"]
@@ -76,9 +78,11 @@ def test_a_file_is_read_and_its_mistakes_are_named(tmp_path: Path) -> None:
 
 
 def test_terms_are_counted_as_whole_words() -> None:
-    assert count_term("Katze", "die Katze, (Katze) Katzen") == 2
-    assert count_term("die Katze", "Die Katze schläft") == 1
-    assert count_term("猫", "我的猫和猫") == 2
+    assert count_terms(["Katze"], "die Katze, (Katze) Katzen")["Katze"] == 2
+    assert count_terms(["die Katze"], "Die Katze schläft, die Katze")["die Katze"] == 2
+    assert count_terms(["Öl"], "Öl Öle Erdöl")["Öl"] == 1
+    assert count_terms(["猫"], "我的猫和猫")["猫"] == 2
+    assert count_terms(["Hund", "schwarzer Hund"], "ein schwarzer Hund") == {"schwarzer Hund": 1, "Hund": 0}
     assert has_form("Katze", "zwei Katzen")
     assert has_form("kleiner Hund", "einen kleinen Hund")
     assert not has_form("Kater", "die Katze")
@@ -126,6 +130,22 @@ def test_a_term_takes_the_place_of_what_read_its_source(run: Path) -> None:
     written = after.text.split()
     assert written[place] == "h"
     assert written[: place - 1] == before.text.split()[: max(0, place - 1)]
+
+
+def test_what_follows_a_term_is_neither_its_end_nor_what_it_replaced(translator: Translator, tmp_path: Path) -> None:
+    def follow(run: Translator, prefix: str, output: str, replaced: set[str]) -> str | None:
+        text = run.replace_text(SourceText("a", [], "", [], 0, "a", ()), "a b", Wording())
+        text = text._replace(prefix=prefix, prefix_ids=run.target.encode(prefix))
+        ids = run.target.encode(output)
+        one = Written(text, Hypothesis(-1.0, ids, [-0.1] * (len(ids) + 1)))
+        found = find_next_piece(run, one, frozenset(replaced))
+        return None if found is None else run.target.pieces([found])[0]
+
+    assert follow(translator, "h", "h c d", {"c"}) == "d"
+    assert follow(translator, "h", "h c d", {"e"}) is None
+    assert follow(translator, "h", "h c", {"c"}) is None  # nothing follows
+    letters = load_run(make_run(tmp_path / "letters", "tokenizer.kind=characters"))
+    assert follow(letters, "a b", "a bc d", set()) == " "
 
 
 def test_looking_shows_the_terms(translator: Translator) -> None:

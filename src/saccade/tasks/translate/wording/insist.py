@@ -7,7 +7,8 @@ caches, and the rest of the output follows from the term. The word before the te
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
@@ -44,52 +45,84 @@ def insist(translator: Translator, written: Sequence[Written], search: Search, *
     """Search again, until every term is in its output or was forced into it; `takes_forms`: or another form of it."""
     found, forced = list(written), [frozenset[int]() for _ in written]
     while True:
-        todo, texts = list[int](), list["SourceText"]()
+        todo, texts = list[int](), list[_Forced]()
         for row, one in enumerate(found):
             place = _next_place(translator, one, forced[row], takes_forms=takes_forms)
             if place is not None:
                 forced[row] |= {place.number}
                 todo.append(row)
-                texts.append(_force(translator, one, place))
+                texts.append(_Forced(_force(translator, one, place), place.replaced))
         if not todo:
             return found
         for row, one in zip(todo, _search_on(translator, texts, search), strict=True):
             found[row] = one
 
 
-def _search_on(translator: Translator, texts: list[SourceText], search: Search) -> list[Written]:
-    """Search behind forced terms; again with another piece behind a term, if an output went on with its last word."""
-    found = [Written(*both) for both in zip(texts, search(texts), strict=True)]
-    broken = [row for row, one in enumerate(found) if _runs_on(translator, one)]
-    fenced = [_fence(translator, texts[row]) for row in broken]
-    for row, text, best in zip(broken, fenced, search(fenced) if fenced else [], strict=True):
+class _Forced(NamedTuple):
+    """A text with a term in what its output must begin with, and the words whose place the term took."""
+
+    text: SourceText
+    replaced: frozenset[str]
+
+
+def _search_on(translator: Translator, texts: Sequence[_Forced], search: Search) -> list[Written]:
+    """Search behind forced terms; again with another piece behind a term where an output goes on wrongly."""
+    given = [one.text for one in texts]
+    found = [Written(*both) for both in zip(given, search(given), strict=True)]
+    mended = {
+        row: piece
+        for row, one in enumerate(found)
+        if (piece := find_next_piece(translator, one, texts[row].replaced)) is not None
+    }
+    again = [_lengthen(translator.target, given[row], piece) for row, piece in mended.items()]
+    for row, text, best in zip(mended, again, search(again) if again else [], strict=True):
         found[row] = Written(text, best)
     return found
 
 
-def _runs_on(translator: Translator, one: Written) -> bool:
-    """Tell whether the last word of the forced text has another end in the output."""
-    output, prefix = translator.to_result(*one).text, one.text.prefix
-    both = output[len(prefix) - 1 : len(prefix) + 1] if output.startswith(prefix) else ""
-    return re.fullmatch(r"\w\w", both) is not None and UNSPACED.search(both) is None
+def find_next_piece(translator: Translator, one: Written, replaced: frozenset[str]) -> int | None:
+    """Return the piece that is to follow a forced term; None: the output goes on well, or ends.
+
+    If it goes on with the term's last word (hund, hund-e), it is the likeliest that doesn't. If it says the replaced
+    words after all, it is what follows these.
+    """
+    output, prefix, place = translator.to_result(*one).text, one.text.prefix, len(one.text.prefix_ids)
+    if not output.startswith(prefix) or len(output) == len(prefix):
+        return None
+    both = output[len(prefix) - 1 : len(prefix) + 1]
+    if re.fullmatch(r"\w\w", both) and UNSPACED.search(both) is None:
+        return _find_other_word(translator, one.text)
+    if output[len(prefix) :].split()[0].lower() not in replaced:
+        return None
+    pieces = translator.target.pieces(one.found.ids)
+    later = range(place + 1, len(pieces))
+    return next((one.found.ids[at] for at in later if _begins(translator.target, pieces[at])), None)
 
 
 @torch.no_grad()
-def _fence(translator: Translator, text: SourceText) -> SourceText:
-    """Return the text, its prefix longer by the likeliest piece that begins another word, or is a mark."""
+def _find_other_word(translator: Translator, text: SourceText) -> int | None:
+    """Return the likeliest piece behind what an output must begin with that begins another word, or is a mark."""
     tokenizer, ids = translator.target, text.prefix_ids
     step_V = _log_p(translator, text, [[*ids, END]])[0, len(ids)]
-    for index in step_V.argsort(descending=True).tolist():
-        (piece,) = tokenizer.pieces([index])
-        if index > UNKNOWN and (tokenizer.begins_word(piece) or not re.search(r"\w", piece)):
-            space = " " if tokenizer.begins_word(piece) else ""
-            return text._replace(prefix=f"{text.prefix}{space}{tokenizer.decode([index])}", prefix_ids=[*ids, index])
-    return text
+    ranked = (index for index in step_V.argsort(descending=True).tolist() if index > UNKNOWN)
+    return next((index for index in ranked if _begins(tokenizer, tokenizer.pieces([index])[0])), None)
+
+
+def _begins(tokenizer: Tokenizer, piece: str) -> bool:
+    return tokenizer.begins_word(piece) or not re.search(r"\w", piece)
+
+
+def _lengthen(tokenizer: Tokenizer, text: SourceText, index: int) -> SourceText:
+    """Return the text, its prefix longer by a piece."""
+    space = " " if tokenizer.begins_word(tokenizer.pieces([index])[0]) else ""
+    return text._replace(
+        prefix=f"{text.prefix}{space}{tokenizer.decode([index])}", prefix_ids=[*text.prefix_ids, index]
+    )
 
 
 def tell_terms(notes: Sequence[Note], output: str) -> tuple[Term, ...]:
     """Tell of each term of a source how it is written in the output."""
-    left = {note.target: count_term(note.target, output) for note in notes}
+    left = count_terms((note.target for note in notes), output)
     told = list[Term]()
     for note in notes:
         way = "as asked" if left[note.target] else "in another form" if has_form(note.target, output) else "missing"
@@ -98,12 +131,23 @@ def tell_terms(notes: Sequence[Note], output: str) -> tuple[Term, ...]:
     return tuple(told)
 
 
-def count_term(term: str, output: str) -> int:
-    """Count how often a term is in an output, as it is asked for; the first word may have a capital."""
-    edges = (r"(?<!\w)" if term[0].isalnum() and term[0].isascii() else "", r"(?!\w)" if term[-1].isascii() else "")
-    capital = output[:1] + term[1:] if output[:1].lower() == term[:1] else term
-    starts = capital != term and re.match(f"{re.escape(capital)}{edges[1]}", output) is not None
-    return len(re.findall(f"{edges[0]}{re.escape(term)}{edges[1]}", output)) + starts
+def count_terms(terms: Iterable[str], output: str) -> Counter[str]:
+    """Count how often terms are in an output, as they are asked for; one inside a longer one is not counted."""
+    found = Counter[str]()
+    for term in sorted(set(terms), key=len, reverse=True):
+        output, found[term] = _pattern(term, output).subn("\n", output)
+    return found
+
+
+def _pattern(term: str, output: str) -> re.Pattern[str]:
+    """Return what a term looks like in an output: whole words, of which the output's first may have a capital."""
+    before, after = (edge if _is_spaced(term[side]) else "" for side, edge in ((0, r"(?<!\w)"), (-1, r"(?!\w)")))
+    capital = f"|^{re.escape(term[0].upper() + term[1:])}" if output[:1].isupper() else ""
+    return re.compile(f"(?:{before}{re.escape(term)}{capital}){after}")
+
+
+def _is_spaced(letter: str) -> bool:
+    return letter.isalnum() and UNSPACED.match(letter) is None
 
 
 def has_form(term: str, output: str) -> bool:
@@ -125,6 +169,7 @@ class _Place(NamedTuple):
     word: int
     number: int  # of the term among those of the text
     target: str
+    replaced: frozenset[str] = frozenset()  # words that read the term's source
 
 
 def _next_place(translator: Translator, one: Written, forced: frozenset[int], *, takes_forms: bool) -> _Place | None:
@@ -140,7 +185,7 @@ def _next_place(translator: Translator, one: Written, forced: frozenset[int], *,
 
 def _find_missing(notes: Sequence[Note], output: str, forced: frozenset[int], *, takes_forms: bool) -> Iterator[int]:
     """Yield the numbers of the terms that an output lacks; one that was forced is there."""
-    left = {note.target: count_term(note.target, output) for note in notes}
+    left = count_terms((note.target for note in notes), output)
     for number in forced:
         left[notes[number].target] -= 1
     for number, note in enumerate(notes):
@@ -166,7 +211,7 @@ def _find_place(reading: Reading, note: Note, number: int, least: int) -> _Place
     """
     spans = enumerate(find_spans(reading.source))
     columns = [row for row, (start, stop) in spans if start < note.stop and note.start < stop]
-    count = len(reading.output.words)
+    count, replaced = len(reading.output.words), set[str]()
     if reading.weight_TS is None or not columns or not count:
         word = round(count * min(columns, default=0) / max(1, len(reading.source.words)))
     else:
@@ -175,7 +220,8 @@ def _find_place(reading: Reading, note: Note, number: int, least: int) -> _Place
         word = int(share_T.where(reads_T, share_T - 1).argmax())
         while word and bool(reads_T[word - 1]):
             word -= 1
-    return _begin_at(reading.output, word, number, note.target, least)
+        replaced = {reading.output.words[row].lower() for row, reads in enumerate(reads_T.tolist()) if reads}
+    return _begin_at(reading.output, word, number, note.target, least)._replace(replaced=frozenset(replaced))
 
 
 def _begin_at(output: TextSide, word: int, number: int, target: str, least: int) -> _Place:
