@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from runs import make_run
 from saccade.bench import align
-from saccade.bench.align import AlignPlan, Files
+from saccade.bench.align import AlignFiles, AlignPlan
 from saccade.bench.peers.environments import Environment, Failed
 from saccade.cli import app
 from saccade.data.text.corpus import Pair
@@ -37,7 +37,7 @@ def plan(tmp_path: Path) -> AlignPlan:
     (tmp_path / "both.txt").write_text(BOTH, encoding="utf-8")
     (tmp_path / "gold.txt").write_text(GOLD, encoding="utf-8")
     runs = (make_run(tmp_path / "there"), make_run(tmp_path / "back"))
-    files = Files(tmp_path / "both.txt", None, tmp_path / "gold.txt")
+    files = AlignFiles(tmp_path / "both.txt", None, tmp_path / "gold.txt")
     return AlignPlan(runs, files, tmp_path / "peers")
 
 

@@ -42,7 +42,7 @@ Both = list[tuple[Links, Links]]  # of each sentence the links of each direction
 Say = Callable[[str], None]
 
 
-class Files(NamedTuple):
+class AlignFiles(NamedTuple):
     """The sentences to align, and the file with their links drawn by hand."""
 
     source: Path
@@ -56,7 +56,7 @@ class AlignPlan:
     """The runs, files and settings of an alignment benchmark."""
 
     runs: tuple[Path, Path]  # there and back
-    files: Files
+    files: AlignFiles
     peers_folder: Path
     is_lower: bool = False  # what eflomal reads
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from saccade.bench.measure import medians_side_by_side
-from saccade.bench.peers.decoders import DECODERS, Setting, Write
+from saccade.bench.peers.decoders import DECODERS, DecoderSetting, Write
 from saccade.bench.peers.environments import Failed
 from saccade.bench.training.accelerator import OURS
 from saccade.bench.training.flops import ModelSizes
@@ -44,9 +44,9 @@ class DecodeJob:
     peers: tuple[str, ...] = ()
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> DecoderSetting:
         """The model's sizes, device and output length, which all contestants share."""
-        return Setting(self.sizes, self.device, self.output_length)
+        return DecoderSetting(self.sizes, self.device, self.output_length)
 
 
 @final
@@ -92,7 +92,7 @@ def title_of(name: str) -> str:
     return OURS if name == OURS else DECODERS[name].title
 
 
-def build_ours(setting: Setting) -> Write:
+def build_ours(setting: DecoderSetting) -> Write:
     """Build our decoder as a run's Translator uses it: in slots on an accelerator, else with `decoding.search`."""
     sizes, length = setting.sizes, setting.output_length
     model = {"width": sizes.width, "num_heads": sizes.num_heads, "hidden_width": sizes.hidden_width}

@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Row:
+class GlossaryRow:
     """A way to get terms: the share that is written, also in another form, and the scores."""
 
     way: str
@@ -78,7 +78,7 @@ def draw_cases(folder: Path, most: int) -> list[Case]:
     return cases[:most]
 
 
-def run(folder: Path, most: int, track: Callable[[Sequence[Any], str], Any]) -> list[Row]:
+def run(folder: Path, most: int, track: Callable[[Sequence[Any], str], Any]) -> list[GlossaryRow]:
     """Measure every way that a run can."""
     translator: Translator = load_run(folder)
     cases = draw_cases(folder, most)
@@ -94,7 +94,7 @@ def _measure(
     way: str,
     options: dict[str, Any],
     track: Callable[[Sequence[Any], str], Any],
-) -> Row:
+) -> GlossaryRow:
     started = time.perf_counter()
     found = [_translate(translator, case, options) for case in track(cases, way)]
     seconds = time.perf_counter() - started
@@ -104,7 +104,7 @@ def _measure(
         ways.update(term.way for term in tell_terms(notes, one.text))
     references = [case.pair.target for case in cases]
     scores = measure(["bleu", "chrf"], [one.text for one in found], references, tokenize=translator.judgement.tokenize)
-    return Row(
+    return GlossaryRow(
         way,
         ways["as asked"] / ways.total(),
         (ways["as asked"] + ways["in another form"]) / ways.total(),
@@ -120,7 +120,7 @@ def _translate(translator: Translator, case: Case, options: dict[str, Any]) -> T
     return found
 
 
-def table(rows: Sequence[Row]) -> Table:
+def table(rows: Sequence[GlossaryRow]) -> Table:
     """Build a table with a line for each way."""
     found = Table(header_style="bold", box=None, pad_edge=False)
     found.add_column("terms", no_wrap=True)

@@ -16,14 +16,14 @@ from saccade.ops.dropout import dropout
 from saccade.ops.linear import linear
 
 
-class RecurrentState(NamedTuple):
+class RecurrentWriterState(NamedTuple):
     """The state of the cells, and the last states that the output looks back to. The first axis of all is B."""
 
     cells: Any
     past: LastStates | tuple[()]
 
-    def rows(self, index_N: Tensor) -> RecurrentState:
-        return cast(RecurrentState, pytree.tree_map(lambda part: part[index_N], self))
+    def rows(self, index_N: Tensor) -> RecurrentWriterState:
+        return cast(RecurrentWriterState, pytree.tree_map(lambda part: part[index_N], self))
 
 
 @final
@@ -54,19 +54,19 @@ class Carried(nn.Module):
     same both times.
     """
 
-    def __init__(self, state: RecurrentState) -> None:
+    def __init__(self, state: RecurrentWriterState) -> None:
         super().__init__()
         leaves, self._form = pytree.tree_flatten(state)
         for number, leaf in enumerate(leaves):
             self.register_buffer(f"part{number}", torch.zeros(2, *leaf.shape, dtype=leaf.dtype))
 
-    def read(self, place: Tensor, is_first: Tensor) -> RecurrentState:
+    def read(self, place: Tensor, is_first: Tensor) -> RecurrentWriterState:
         """Return the state at a place; before the first window it is zeros."""
         found = [part.index_select(0, place.view(1))[0] for part in self.buffers()]
         fresh = [torch.where(is_first, torch.zeros_like(part), part) for part in found]
-        return cast(RecurrentState, pytree.tree_unflatten(fresh, self._form))
+        return cast(RecurrentWriterState, pytree.tree_unflatten(fresh, self._form))
 
-    def write(self, place: Tensor, state: RecurrentState) -> None:
+    def write(self, place: Tensor, state: RecurrentWriterState) -> None:
         """Keep a state for the next window, at the other place; what is not finite would never leave it."""
         for kept, leaf in zip(self.buffers(), pytree.tree_leaves(state), strict=True):
             value = leaf.detach() if leaf.dtype == torch.bool else leaf.detach().nan_to_num(0.0, 0.0, 0.0)
@@ -114,21 +114,21 @@ class RecurrentWriter(nn.Module):
         self.carried.write(window.place, state)
         return vectors_BTD
 
-    def begin(self, num_rows: int) -> RecurrentState:
+    def begin(self, num_rows: int) -> RecurrentWriterState:
         """Return the state before the first step."""
         device, cells = self.embedding.weight.device, self.cells.begin(num_rows, self.embedding.weight.device)
         if self.lookback is None:
-            return RecurrentState(cells, ())
-        return RecurrentState(cells, LastStates.none(num_rows, self.lookback.span, self.cells.width, device))
+            return RecurrentWriterState(cells, ())
+        return RecurrentWriterState(cells, LastStates.none(num_rows, self.lookback.span, self.cells.width, device))
 
-    def advance(self, state: RecurrentState, read_BT: Tensor) -> tuple[Tensor, RecurrentState]:
+    def advance(self, state: RecurrentWriterState, read_BT: Tensor) -> tuple[Tensor, RecurrentWriterState]:
         """Read some ids and return a vector for each, [B, T, D], and the state after them."""
         x_BTD = dropout(self.embedding(read_BT), self.dropout, self.training)
         h_BTD, cells = self.cells(x_BTD, state.cells)
         past: LastStates | tuple[()] = ()
         if self.lookback is not None:
             h_BTD, past = self.lookback(h_BTD, state.past)
-        return dropout(h_BTD, self.dropout, self.training), RecurrentState(cells, past)
+        return dropout(h_BTD, self.dropout, self.training), RecurrentWriterState(cells, past)
 
     def logits(self, vectors: Tensor) -> Tensor:
         """Return the unnormalised log-probabilities of the next id, [..., V]."""

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from saccade.inspection.pages import report
-from saccade.inspection.pages.samples import Sample, render_samples
+from saccade.inspection.pages.samples import PageSample, render_samples
 
 VOID = {"meta", "link", "br", "wbr"}
 EVIL = "<script>alert('1')</script> & \"two\" cats"
@@ -66,7 +66,7 @@ def written(folder: Path, *, samples: Any = (), by_length: Any = (), **parts: An
     return Page((folder / "report.html").read_text("utf-8"))
 
 
-def sample(**parts: Any) -> Sample:
+def sample(**parts: Any) -> PageSample:
     given: dict[str, Any] = {
         "source": "the red cats",
         "output": "les chats rouges",
@@ -76,7 +76,7 @@ def sample(**parts: Any) -> Sample:
         "output_pieces": ["▁les", "▁chats", "▁rouges"],
         "weights": [[1, 0, 0, 0], [0, 0, 0.75, 0.25], [0, 0.9, 0.1, 0], [0, 0, 0, 1]],
     }
-    return Sample(**given | parts)
+    return PageSample(**given | parts)
 
 
 def test_it_loads_nothing(tmp_path: Path) -> None:

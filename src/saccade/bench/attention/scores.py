@@ -61,7 +61,7 @@ class ScoreSizes(NamedTuple):
         return "x".join(str(size) for size in self)
 
 
-class Place(NamedTuple):
+class TensorPlace(NamedTuple):
     """The device and the precision of the tensors."""
 
     device: torch.device
@@ -78,7 +78,7 @@ class Place(NamedTuple):
         return module.to(self.device, self.dtype)
 
 
-def all_cases(place: Place, *, quick: bool = False) -> list[ScoreCase]:
+def all_cases(place: TensorPlace, *, quick: bool = False) -> list[ScoreCase]:
     """List the cases of the benchmark; `quick` leaves out the slow ones."""
     standard = ScoreSizes(2, 4, 128, 32) if quick else ScoreSizes(8, 8, 512, 64)
     additive = ScoreSizes(2, 1, 64, 64) if quick else ScoreSizes(8, 1, 256, 256)
@@ -93,12 +93,12 @@ def all_cases(place: Place, *, quick: bool = False) -> list[ScoreCase]:
     return both_ways if quick else [*both_ways, *_growth(place)]
 
 
-def can_compile(place: Place) -> bool:
+def can_compile(place: TensorPlace) -> bool:
     """Return whether torch.compile works here; on a CPU it needs a C++ compiler."""
     return place.device.type != "cpu" or shutil.which("g++") is not None
 
 
-def _growth(place: Place) -> Iterator[ScoreCase]:
+def _growth(place: TensorPlace) -> Iterator[ScoreCase]:
     """List cases that show how time and memory grow with T, D and H."""
     for length in (128, 512, 2048):
         yield _growing(_against_sdpa(place, "scaled_dot", ScoreSizes(2, 8, length, 64)), "T")
@@ -117,7 +117,7 @@ def _growing(case: ScoreCase, axis: str) -> ScoreCase:
     return replace(case, section=f"growth with {axis}", backward=True)
 
 
-def _against_sdpa(place: Place, name: str, sizes: ScoreSizes) -> ScoreCase:
+def _against_sdpa(place: TensorPlace, name: str, sizes: ScoreSizes) -> ScoreCase:
     def build() -> tuple[Run, Run, list[Tensor]]:
         score = place.put(SCORES[name](sizes.width, sizes.width, heads=(sizes.heads,)))
         tensors = place.three(sizes.batch, sizes.heads, sizes.length, sizes.width)
@@ -132,7 +132,7 @@ def _against_sdpa(place: Place, name: str, sizes: ScoreSizes) -> ScoreCase:
     return ScoreCase("every score", name, "torch SDPA, already projected", str(sizes), build)
 
 
-def _additive(place: Place, sizes: ScoreSizes, *, compiled: bool) -> ScoreCase:
+def _additive(place: TensorPlace, sizes: ScoreSizes, *, compiled: bool) -> ScoreCase:
     def build() -> tuple[Run, Run, list[Tensor]]:
         score: Score = place.put(SCORES["additive"](sizes.width, sizes.width))
         tensors = place.three(sizes.batch * sizes.heads, sizes.length, sizes.width)
@@ -147,7 +147,7 @@ def _additive(place: Place, sizes: ScoreSizes, *, compiled: bool) -> ScoreCase:
     return ScoreCase("additive", "additive", peer, str(sizes), build)
 
 
-def _additive_long(place: Place, sizes: ScoreSizes) -> ScoreCase:
+def _additive_long(place: TensorPlace, sizes: ScoreSizes) -> ScoreCase:
     """Return a case without a peer: the broadcast tensor alone would take 32 GiB in float32."""
     case = _additive(place, sizes, compiled=False)
 
@@ -158,7 +158,7 @@ def _additive_long(place: Place, sizes: ScoreSizes) -> ScoreCase:
     return replace(case, peer="nothing (the broadcast doesn't fit)", build=build)
 
 
-def _multi_head(place: Place, sizes: ScoreSizes) -> ScoreCase:
+def _multi_head(place: TensorPlace, sizes: ScoreSizes) -> ScoreCase:
     width = sizes.heads * sizes.width
 
     def build() -> tuple[Run, Run, list[Tensor]]:
@@ -171,7 +171,7 @@ def _multi_head(place: Place, sizes: ScoreSizes) -> ScoreCase:
     return ScoreCase("multi-head", "multi-head", "torch.nn.MultiheadAttention", str(sizes), build)
 
 
-def _window(place: Place, sizes: ScoreSizes, radius: int) -> ScoreCase:
+def _window(place: TensorPlace, sizes: ScoreSizes, radius: int) -> ScoreCase:
     def build() -> tuple[Run, Run, list[Tensor]]:
         tensors = place.three(sizes.batch, sizes.heads, sizes.length, sizes.width)
         mask = masks.window(radius)
@@ -184,7 +184,7 @@ def _sdpa(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(query, key, value)
 
 
-def measure(case: ScoreCase, place: Place) -> ScoreRow:
+def measure(case: ScoreCase, place: TensorPlace) -> ScoreRow:
     """Measure time and memory of both sides of a case, run in turns."""
     ours, theirs, leaves = case.build()
     runs = {"ours": _step(ours, leaves, case.backward)}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from saccade.bench.html.structure import Found, compare_found
+from saccade.bench.html.structure import MarkupCounts, compare_found
 from saccade.errors import UserError
 
 Compare = Callable[[Sequence[tuple[str, str]]], list[str | None]]
@@ -62,6 +62,6 @@ def _compare(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, A
     return next((problem for problem in problems if problem), None)
 
 
-def _found(given: Mapping[str, Any]) -> Found:
+def _found(given: Mapping[str, Any]) -> MarkupCounts:
     elements = ((tag.rpartition(" ")[2], tuple(sorted(map(tuple, names))), "") for tag, names in given["elements"])
-    return Found(Counter(elements), Counter(given["comments"]))
+    return MarkupCounts(Counter(elements), Counter(given["comments"]))

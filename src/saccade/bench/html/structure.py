@@ -17,7 +17,7 @@ WAYS = [{"is_part": is_part, "scripting": scripting} for is_part in (False, True
 """How a browser may read HTML: as a document or inside of one, with scripts or without."""
 
 
-class Found(NamedTuple):
+class MarkupCounts(NamedTuple):
     """How often a parser finds each element and each comment."""
 
     elements: Counter[Any]
@@ -34,7 +34,7 @@ def compare(source: str, output: str) -> str | None:
     return next((problem for problem in problems if problem), None)
 
 
-def compare_found(before: Found, after: Found, way: str) -> str | None:
+def compare_found(before: MarkupCounts, after: MarkupCounts, way: str) -> str | None:
     """Say what was found in one and not in the other; some elements may be written twice, without an id."""
     if before.comments != after.comments:
         return f"comments {before.comments - after.comments} became {after.comments - before.comments} ({way})"
@@ -45,7 +45,7 @@ def compare_found(before: Found, after: Found, way: str) -> str | None:
     return f"new {new} ({way})" if new else None
 
 
-def find(html: str, way: Mapping[str, bool]) -> Found:
+def find(html: str, way: Mapping[str, bool]) -> MarkupCounts:
     """Parse HTML as a browser does."""
     import html5lib
 
@@ -65,7 +65,7 @@ def find(html: str, way: Mapping[str, bool]) -> Found:
         elif node.tag not in ROOTS:
             text = "".join(node.itertext()) if node.tag in kept else ""
             elements[node.tag, tuple(sorted(node.attrib.items())), text] += 1
-    return Found(elements, comments)
+    return MarkupCounts(elements, comments)
 
 
 def _without_id(element: Any) -> Any:

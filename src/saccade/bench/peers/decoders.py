@@ -16,7 +16,7 @@ from saccade.data.text.tokenizer import END, SPECIAL, START, UNKNOWN
 Write = Callable[[Tensor, int], list[int]]  # of sources [B, S] that end in </s>, and a beam: tokens of each output
 
 
-class Setting(NamedTuple):
+class DecoderSetting(NamedTuple):
     """The model's sizes, its device, and the number of tokens in every output."""
 
     sizes: ModelSizes
@@ -28,21 +28,21 @@ class Decoder(NamedTuple):
     """A peer that decodes: its title, how it is built, and the devices it runs on."""
 
     title: str
-    build: Callable[[Setting], Write]
+    build: Callable[[DecoderSetting], Write]
     devices: tuple[str, ...] = ("cpu", "cuda")
 
 
-def generate(setting: Setting) -> Write:
+def generate(setting: DecoderSetting) -> Write:
     """Build Hugging Face's `generate` with a growing cache; in bfloat16 on an accelerator."""
     return _generate(setting)
 
 
-def generate_static(setting: Setting) -> Write:
+def generate_static(setting: DecoderSetting) -> Write:
     """Build `generate` with a static cache, for which it compiles its steps."""
     return _generate(setting, cache_implementation="static")
 
 
-def _generate(setting: Setting, **options: Any) -> Write:
+def _generate(setting: DecoderSetting, **options: Any) -> Write:
     dtype = torch.bfloat16 if setting.device.type == "cuda" else torch.float32
     model = build_marian(setting.sizes).to(setting.device, dtype).eval()
     length = setting.output_length
@@ -58,7 +58,7 @@ def _generate(setting: Setting, **options: Any) -> Write:
     return write
 
 
-def ctranslate(setting: Setting, kind: str = "float32") -> Write:
+def ctranslate(setting: DecoderSetting, kind: str = "float32") -> Write:
     """Build CTranslate2 with the weights of a Marian model, through its own converter."""
     ctranslate2 = import_optional("ctranslate2")
     sizes = setting.sizes._replace(vocabulary=setting.sizes.vocabulary + 1)  # the converter takes the last for <pad>
@@ -91,7 +91,7 @@ def ctranslate(setting: Setting, kind: str = "float32") -> Write:
     return write
 
 
-def ctranslate_int8(setting: Setting) -> Write:
+def ctranslate_int8(setting: DecoderSetting) -> Write:
     """Build CTranslate2 with its weights in 8 bits."""
     return ctranslate(setting, "int8")
 

@@ -50,7 +50,7 @@ def bench_attention(
     """Compare every score with torch's attention: time and memory, forward and backward, and their growth."""
     check_device(device)
     dtype = torch.bfloat16 if device == Device.cuda else torch.float32
-    place = attention_bench.Place(torch.device(device.value), dtype)
+    place = attention_bench.TensorPlace(torch.device(device.value), dtype)
     cases = attention_bench.all_cases(place, quick=quick)
     torch.manual_seed(1)
     with _progress(hidden=as_json) as progress:
@@ -132,7 +132,7 @@ def bench_align(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare the heads of two opposite runs, as word aligners, with eflomal on the same training text."""
-    files = aligning_bench.Files(source, target, gold)
+    files = aligning_bench.AlignFiles(source, target, gold)
     plan = aligning_bench.AlignPlan((model, opposite), files, peers_folder.expanduser(), is_lower)
     rows = aligning_bench.run(plan, Console(stderr=True).print)
     if as_json:

@@ -20,7 +20,7 @@ NUM_PEOPLE = 3  # each has one thing when the story begins
 NUM_GIFTS = (2, 3, 4)
 
 
-class Story(NamedTuple):
+class GiftStory(NamedTuple):
     """A story, and -log p of it: what is left to whoever knows how stories are made."""
 
     text: str
@@ -41,7 +41,7 @@ def make_gifts(folder: Path) -> None:
             draft.write_text("".join(lines), "utf-8")
 
 
-def draw_story(dice: random.Random) -> Story:
+def draw_story(dice: random.Random) -> GiftStory:
     """Draw who has what, some gifts, and tell who has each thing in the end."""
     people, things = dice.sample(NAMES, NUM_PEOPLE), dice.sample(THINGS, NUM_PEOPLE)
     named = [f"{dice.choice(COLOURS)} {thing}" for thing in things]
@@ -57,4 +57,6 @@ def draw_story(dice: random.Random) -> Story:
         chances += [len(givers), len(own), NUM_PEOPLE - 1]
         owners[thing] = taker
     sentences += [f"now {people[owner]} has the {thing}" for owner, thing in zip(owners, named, strict=True)]
-    return Story(" ".join(f"{sentence} ." for sentence in sentences), math.log(math.prod([*chances, len(NUM_GIFTS)])))
+    return GiftStory(
+        " ".join(f"{sentence} ." for sentence in sentences), math.log(math.prod([*chances, len(NUM_GIFTS)]))
+    )

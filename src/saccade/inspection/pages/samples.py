@@ -13,7 +13,7 @@ from saccade.inspection.pages.render import render, render_table
 MOST_PIECES = 60  # on a side of a heat map
 
 
-class Sample(NamedTuple):
+class PageSample(NamedTuple):
     """One sentence and the model's output for it; `weights` [T][S] are the output's attention to the source."""
 
     source: str
@@ -25,13 +25,13 @@ class Sample(NamedTuple):
     weights: Sequence[Sequence[float]] | None = None
 
 
-def render_samples(samples: Sequence[Sample]) -> Markup:
+def render_samples(samples: Sequence[PageSample]) -> Markup:
     """Render samples, each with its texts and its heat map."""
     has_weights = any(sample.weights for sample in samples)
     return render("samples.html", samples=[_describe(sample) for sample in samples], has_weights=has_weights)
 
 
-def _describe(sample: Sample) -> dict[str, Any]:
+def _describe(sample: PageSample) -> dict[str, Any]:
     """Return what the template shows of a sample; only texts with weights can light up."""
     source, output = Markup.escape(sample.source), Markup.escape(sample.output)
     if sample.weights:
@@ -58,7 +58,7 @@ def _mark_piece(piece: str, side: str, at: int) -> Markup:
     return span if word == piece else " " + span
 
 
-def _render_heat_map(sample: Sample) -> Markup:
+def _render_heat_map(sample: PageSample) -> Markup:
     """Render a table of shades: a row for each piece of the output, a column for each of the source."""
     if not sample.weights or not sample.weights[0]:
         return Markup()

@@ -60,10 +60,10 @@ from saccade.tasks.translate.result import HeadChoice, Heard, TranslationResult,
 from saccade.tasks.translate.scoring import scores
 from saccade.tasks.translate.scoring.metrics import DEFAULT_JUDGEMENT, METRICS, Judgement, check_tokenize, measure
 from saccade.tasks.translate.word_weights import TranslatorAttention
-from saccade.tasks.translate.wording.annotate import Note
+from saccade.tasks.translate.wording.annotate import TermNote
 from saccade.tasks.translate.wording.glossary import Glossary
 from saccade.tasks.translate.wording.options import NO_WORDING, Wording, WordingOptions, read_options, settle
-from saccade.tasks.translate.wording.write import Writer
+from saccade.tasks.translate.wording.write import TermWriter
 
 WINDOW = 2048  # lines that are sorted by length together
 WINDOW_SOUNDS = 64  # sources of sound that are in memory together
@@ -88,7 +88,7 @@ class SourceText(NamedTuple):
     prefix_ids: list[int]
     number: int  # of the text in the call, from 0
     spelt: str  # what is read, with terms of a glossary in it perhaps
-    notes: tuple[Note, ...]  # the terms of a glossary that it has, and where
+    notes: tuple[TermNote, ...]  # the terms of a glossary that it has, and where
 
 
 @final
@@ -197,7 +197,9 @@ class Translator(Predictor):
         if targets is not None:
             found = look_at(self._encode(pair_texts(texts, targets, "targets")), True)
         else:
-            found = Writer(self, options, wording).look(self._encode(pair_texts(texts, None), wording=wording), look_at)
+            found = TermWriter(self, options, wording).look(
+                self._encode(pair_texts(texts, None), wording=wording), look_at
+            )
         return [replace(one, answer=self._tell(one.answer)) for one in found] if tells else found
 
     def read(self, source: Path | None) -> Iterator[str]:
@@ -356,7 +358,7 @@ class Translator(Predictor):
 
     def _predict(self, texts: list[tuple[str, str]], number: int, asked: Asked) -> list[list[TranslationResult]]:
         encoded = self._encode(texts, number, asked.wording)
-        found = Writer(self, asked.options, asked.wording, asked.head).write(encoded)
+        found = TermWriter(self, asked.options, asked.wording, asked.head).write(encoded)
         return [[self._tell(one) for one in best] for best in found] if asked.tells else found
 
     def search(self, texts: list[SourceText], options: Way) -> list[list[Hypothesis]]:

@@ -25,7 +25,7 @@ class Heard(NamedTuple):
     hop: float
 
 
-class Kept(NamedTuple):
+class PlacedPlaceholder(NamedTuple):
     """A placeholder of a source in its output, and how it came there: "copied" by the model; "aligned", behind what
     read the words before it; or "by length", as the model has no attention.
     """
@@ -34,7 +34,7 @@ class Kept(NamedTuple):
     way: str
 
 
-class Term(NamedTuple):
+class GlossaryTerm(NamedTuple):
     """A term of a glossary that a source has, and how the output has it: "as asked", "in another form" or "missing"."""
 
     source: str
@@ -70,8 +70,8 @@ class TranslationResult(NamedTuple):
     name: str | None = None  # of the sound
     others: tuple[TranslationResult, ...] = ()
     cut_by: Cut | None = None  # the setting of the section `decoding`
-    kept: tuple[Kept, ...] = ()
-    terms: tuple[Term, ...] = ()
+    kept: tuple[PlacedPlaceholder, ...] = ()
+    terms: tuple[GlossaryTerm, ...] = ()
     confidence: Sure | None = None  # on request
 
     @property

@@ -20,7 +20,7 @@ from saccade.decoding.limits import PairLengths
 from saccade.errors import UserError
 from saccade.inspection.align import chosen_head
 from saccade.inspection.pages import report
-from saccade.inspection.pages.samples import Sample, render_samples
+from saccade.inspection.pages.samples import PageSample, render_samples
 from saccade.layers.subsampling import FACTOR, FrameEncoder
 from saccade.tasks.base import Inherited, Job, ReportPart, Route, Rows, ScoredSet, Task
 from saccade.tasks.console import say
@@ -314,10 +314,12 @@ def worst(found: Outputs) -> list[Pair]:
     return [found.pairs[row] for row in sorted(wrong, key=scores.__getitem__)[:NUM_SAMPLES]]
 
 
-def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> Sample:
+def _sample(translator: Translator, pair: Pair, *, has_attention: bool) -> PageSample:
     (found,) = translator.predict([pair.source], attention=has_attention)
     weights = None if found.attention is None else found.attention.tolist()
-    return Sample(pair.source, found.text, pair.target, found.score, found.source_pieces or (), found.pieces, weights)
+    return PageSample(
+        pair.source, found.text, pair.target, found.score, found.source_pieces or (), found.pieces, weights
+    )
 
 
 INHERITED = Inherited(

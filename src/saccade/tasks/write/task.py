@@ -23,7 +23,7 @@ from saccade.data.text.tokenizer import (
 )
 from saccade.data.text.tokenizer_choice import choose_size
 from saccade.errors import UserError
-from saccade.inspection.pages.samples import Sample, render_samples
+from saccade.inspection.pages.samples import PageSample, render_samples
 from saccade.models.recurrent_writer import RecurrentWriter
 from saccade.tasks.base import DataCount, Job, ReportPart, Route, Task
 from saccade.tasks.console import busy, say
@@ -99,7 +99,7 @@ def _spread(stream: Stream, size: int) -> list[_Place]:
     return [_Place(at, at + size) for at in range(0, length - size, step)][:NUM_SAMPLES]
 
 
-def _sample(writer: Writer, stream: Stream, place: _Place) -> Sample:
+def _sample(writer: Writer, stream: Stream, place: _Place) -> PageSample:
     """Write on from a few tokens of a set, beside what stands there."""
     tokenizer = writer.tokenizer
     prompt = tokenizer.decode([index for index in stream.ids[place.first : place.last].tolist() if index > 2])
@@ -107,7 +107,7 @@ def _sample(writer: Writer, stream: Stream, place: _Place) -> Sample:
     is_short = writer.most_looked_at >= PROMPT + SHOWN
     (found,) = writer.predict([prompt], max_length=SHOWN, **(writer.traits.evidence if is_short else {}))
     weights = None if found.attention is None else found.attention.tolist()
-    return Sample(prompt, found.text, reference, found.score, found.read or (), found.pieces, weights)
+    return PageSample(prompt, found.text, reference, found.score, found.read or (), found.pieces, weights)
 
 
 def _refuse_several_processes(config: WriteConfig) -> None:

@@ -13,7 +13,7 @@ from saccade.errors import UserError
 from saccade.runs import config as config_file
 from saccade.runs.load import load_run
 from saccade.tasks.translate import corpora
-from saccade.tasks.translate.wording.annotate import Annotator, Note, find_written, write_notes
+from saccade.tasks.translate.wording.annotate import Annotator, TermNote, find_written, write_notes
 
 NAMES = {"red": "rot", "blue": "blau", "house": "haus", "dog": "hund", "tree": "baum", "car": "auto", "runs": "rennt"}
 PAIRS = [Pair(f"the {one} {other} .", f"{NAMES[other]} das {NAMES[one]} .") for one in NAMES for other in NAMES]
@@ -21,7 +21,7 @@ OTHERS = [Pair(f"w{number}", f"v{number}") for number in range(150)] * 2  # so t
 
 
 def test_notes_stand_behind_their_words() -> None:
-    notes = [Note(6, 9, "cat", "Katze"), Note(2, 5, "big", "groß")]
+    notes = [TermNote(6, 9, "cat", "Katze"), TermNote(2, 5, "big", "groß")]
     text, placed = write_notes("a big cat.", notes)
     assert text == "a ｟ big ｜ groß ｠ ｟ cat ｜ Katze ｠."
     assert [text[note.start : note.stop] for note in placed] == ["｟ big ｜ groß ｠", "｟ cat ｜ Katze ｠"]

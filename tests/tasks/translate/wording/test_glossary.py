@@ -17,7 +17,7 @@ from saccade.errors import UserError
 from saccade.runs.load import load_run
 from saccade.tasks.translate.predictor import SourceText, Translator
 from saccade.tasks.translate.wording.glossary import Glossary
-from saccade.tasks.translate.wording.insist import Written, count_terms, find_next_piece, has_form
+from saccade.tasks.translate.wording.insist import InsistedOutput, count_terms, find_next_piece, has_form
 from saccade.tasks.translate.wording.options import Wording
 
 WORDS = ["a", "b", "c", "d", "e", "f", "g", "h"]
@@ -137,7 +137,7 @@ def test_what_follows_a_term_is_neither_its_end_nor_what_it_replaced(translator:
         text = run.replace_text(SourceText("a", [], "", [], 0, "a", ()), "a b", Wording())
         text = text._replace(prefix=prefix, prefix_ids=run.target.encode(prefix))
         ids = run.target.encode(output)
-        one = Written(text, Hypothesis(-1.0, ids, [-0.1] * (len(ids) + 1)))
+        one = InsistedOutput(text, Hypothesis(-1.0, ids, [-0.1] * (len(ids) + 1)))
         found = find_next_piece(run, one, frozenset(replaced))
         return None if found is None else run.target.pieces([found])[0]
 

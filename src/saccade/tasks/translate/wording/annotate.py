@@ -21,7 +21,7 @@ GROWS = 0.3  # the chance of a term to take in the next word
 OTHER_FORM = 0.5  # the chance of a word to be given in its commonest form: the model learns to inflect
 
 
-class Note(NamedTuple):
+class TermNote(NamedTuple):
     """A term for a part of a source: where it begins and stops, and what it shall be called."""
 
     start: int
@@ -35,9 +35,9 @@ class Note(NamedTuple):
         return len(f"{BEGIN}  {BETWEEN} {self.target} {END}")
 
 
-def write_notes(text: str, notes: Iterable[Note]) -> tuple[str, tuple[Note, ...]]:
+def write_notes(text: str, notes: Iterable[TermNote]) -> tuple[str, tuple[TermNote, ...]]:
     """Return a source with its notes, which must not overlap, and where each is there."""
-    written, placed, at = "", list[Note](), 0
+    written, placed, at = "", list[TermNote](), 0
     for note in sorted(notes):
         written += text[at : note.start]
         start = len(written)
@@ -47,7 +47,7 @@ def write_notes(text: str, notes: Iterable[Note]) -> tuple[str, tuple[Note, ...]
     return written + text[at:], tuple(placed)
 
 
-def find_written(place: int, notes: Sequence[Note]) -> int:
+def find_written(place: int, notes: Sequence[TermNote]) -> int:
     """Return where a place of a text is once its notes, given as they are there, are written into it."""
     for note in notes:
         place += note.num_added if note.start < place else 0
@@ -68,13 +68,13 @@ class Annotator:
             return pair
         source, target = (list(WORD.finditer(side)) for side in pair)
         links = self.pairs.link([word[0] for word in source], [word[0] for word in target])
-        drawn, notes = random.Random(hash_key(pair.source)), list[Note]()
+        drawn, notes = random.Random(hash_key(pair.source)), list[TermNote]()
         for first, last in _draw_spans(links, drawn):
             text = pair.target[target[first.target].start() : target[last.target].end()]
             if first == last and drawn.random() < OTHER_FORM:
                 text = self.pairs.find_common_form(source[first.source][0], text)
             start, stop = source[first.source].start(), source[last.source].end()
-            notes.append(Note(start, stop, pair.source[start:stop], text))
+            notes.append(TermNote(start, stop, pair.source[start:stop], text))
         return pair._replace(source=write_notes(pair.source, notes)[0])
 
 

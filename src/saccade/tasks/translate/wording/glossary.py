@@ -14,7 +14,7 @@ from saccade.data.text.corpus import Pair, clean, header_found, is_header, read_
 from saccade.data.text.placeholders import PLACEHOLDER
 from saccade.data.text.sentences import UNSPACED
 from saccade.errors import UserError
-from saccade.tasks.translate.wording.annotate import MARKS, Note
+from saccade.tasks.translate.wording.annotate import MARKS, TermNote
 
 FIRST_WORD = re.compile(r"\w+|\W", re.DOTALL)
 Entry = tuple[str, str]
@@ -71,7 +71,7 @@ class Glossary:
         """Return the entries of both, where both have one its own."""
         return self if other is None else Glossary(tuple({**dict(other.entries), **dict(self.entries)}.items()))
 
-    def find(self, text: str) -> tuple[Note, ...]:
+    def find(self, text: str) -> tuple[TermNote, ...]:
         """Return the places of a clean text where entries are, none inside a placeholder, the first first."""
         taken = [found.span() for found in PLACEHOLDER.finditer(text)]
         chosen = list[Match]()
@@ -79,7 +79,7 @@ class Glossary:
             if all(match.stop <= start or stop <= match.start for start, stop in taken):
                 taken.append((match.start, match.stop))
                 chosen.append(match)
-        return tuple(Note(one.start, one.stop, text[one.start : one.stop], one.entry[1]) for one in sorted(chosen))
+        return tuple(TermNote(one.start, one.stop, text[one.start : one.stop], one.entry[1]) for one in sorted(chosen))
 
     def _matches(self, text: str) -> Iterator[Match]:
         for word in FIRST_WORD.finditer(text):

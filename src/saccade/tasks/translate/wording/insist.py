@@ -18,9 +18,9 @@ from saccade.data.text.sentences import UNSPACED
 from saccade.data.text.tokenizer import END, SPACE, UNKNOWN, Tokenizer, Vocabulary
 from saccade.decoding import Hypothesis
 from saccade.inspection.insight import TextSide
-from saccade.tasks.translate.result import Term, TranslationResult
-from saccade.tasks.translate.wording.annotate import Note
-from saccade.tasks.translate.wording.put_back import Reading, find_spans, read_words
+from saccade.tasks.translate.result import GlossaryTerm, TranslationResult
+from saccade.tasks.translate.wording.annotate import TermNote
+from saccade.tasks.translate.wording.put_back import OutputReading, find_spans, read_words
 
 if TYPE_CHECKING:
     from saccade.tasks.translate.predictor import SourceText, Translator
@@ -31,7 +31,7 @@ STEM = 4  # the letters that two forms have in common at least, if a word has so
 SHORTEST = 3  # letters of a word that has forms
 
 
-class Written(NamedTuple):
+class InsistedOutput(NamedTuple):
     """A text, which may have to begin with a prefix, and an output of it."""
 
     text: SourceText
@@ -41,7 +41,9 @@ class Written(NamedTuple):
 Search = Callable[[list["SourceText"]], list[Hypothesis]]  # for the best output of each text
 
 
-def insist(translator: Translator, written: Sequence[Written], search: Search, *, takes_forms: bool) -> list[Written]:
+def insist(
+    translator: Translator, written: Sequence[InsistedOutput], search: Search, *, takes_forms: bool
+) -> list[InsistedOutput]:
     """Search again, until every term is in its output or was forced into it; `takes_forms`: or another form of it."""
     found, forced = list(written), [frozenset[int]() for _ in written]
     while True:
@@ -65,10 +67,10 @@ class _Forced(NamedTuple):
     replaced: frozenset[str]
 
 
-def _search_on(translator: Translator, texts: Sequence[_Forced], search: Search) -> list[Written]:
+def _search_on(translator: Translator, texts: Sequence[_Forced], search: Search) -> list[InsistedOutput]:
     """Search behind forced terms; again with another piece behind a term where an output goes on wrongly."""
     given = [one.text for one in texts]
-    found = [Written(*both) for both in zip(given, search(given), strict=True)]
+    found = [InsistedOutput(*both) for both in zip(given, search(given), strict=True)]
     mended = {
         row: piece
         for row, one in enumerate(found)
@@ -76,11 +78,11 @@ def _search_on(translator: Translator, texts: Sequence[_Forced], search: Search)
     }
     again = [_lengthen(translator.target, given[row], piece) for row, piece in mended.items()]
     for row, text, best in zip(mended, again, search(again) if again else [], strict=True):
-        found[row] = Written(text, best)
+        found[row] = InsistedOutput(text, best)
     return found
 
 
-def find_next_piece(translator: Translator, one: Written, replaced: frozenset[str]) -> int | None:
+def find_next_piece(translator: Translator, one: InsistedOutput, replaced: frozenset[str]) -> int | None:
     """Return the piece that is to follow a forced term; None: the output goes on well, or ends.
 
     If it goes on with the term's last word (hund, hund-e), it is the likeliest that doesn't. If it says the replaced
@@ -120,14 +122,14 @@ def _lengthen(tokenizer: Tokenizer, text: SourceText, index: int) -> SourceText:
     )
 
 
-def tell_terms(notes: Sequence[Note], output: str) -> tuple[Term, ...]:
+def tell_terms(notes: Sequence[TermNote], output: str) -> tuple[GlossaryTerm, ...]:
     """Tell of each term of a source how it is written in the output."""
     left = count_terms((note.target for note in notes), output)
-    told = list[Term]()
+    told = list[GlossaryTerm]()
     for note in notes:
         way = "as asked" if left[note.target] else "in another form" if has_form(note.target, output) else "missing"
         left[note.target] -= way == "as asked"
-        told.append(Term(note.source, note.target, way))
+        told.append(GlossaryTerm(note.source, note.target, way))
     return tuple(told)
 
 
@@ -172,7 +174,9 @@ class _Place(NamedTuple):
     replaced: frozenset[str] = frozenset()  # words that read the term's source
 
 
-def _next_place(translator: Translator, one: Written, forced: frozenset[int], *, takes_forms: bool) -> _Place | None:
+def _next_place(
+    translator: Translator, one: InsistedOutput, forced: frozenset[int], *, takes_forms: bool
+) -> _Place | None:
     """Return the place of the missing term that comes first in an output, behind what it had to begin with."""
     result = translator.to_result(*one)
     missing = list(_find_missing(one.text.notes, result.text, forced, takes_forms=takes_forms))
@@ -183,7 +187,9 @@ def _next_place(translator: Translator, one: Written, forced: frozenset[int], *,
     return min(places, key=lambda place: (place.piece, place.number))
 
 
-def _find_missing(notes: Sequence[Note], output: str, forced: frozenset[int], *, takes_forms: bool) -> Iterator[int]:
+def _find_missing(
+    notes: Sequence[TermNote], output: str, forced: frozenset[int], *, takes_forms: bool
+) -> Iterator[int]:
     """Yield the numbers of the terms that an output lacks; one that was forced is there."""
     left = count_terms((note.target for note in notes), output)
     for number in forced:
@@ -197,14 +203,14 @@ def _find_missing(notes: Sequence[Note], output: str, forced: frozenset[int], *,
             yield number
 
 
-def _read(translator: Translator, one: Written, result: TranslationResult) -> Reading:
+def _read(translator: Translator, one: InsistedOutput, result: TranslationResult) -> OutputReading:
     tokenizer = cast(Tokenizer, translator.source)
     source = TextSide.of(one.text.spelt, tokenizer.pieces(one.text.ids), tokenizer.begins_word)
     output = TextSide.of(result.text, result.pieces, translator.target.begins_word)
     return read_words(source, output, translator.align_output(*one))
 
 
-def _find_place(reading: Reading, note: Note, number: int, least: int) -> _Place:
+def _find_place(reading: OutputReading, note: TermNote, number: int, least: int) -> _Place:
     """Find the words that read a term's source: those beside the one that reads it most, if it is what they read most.
 
     Without attention it is the word at the same share of the output.
@@ -238,7 +244,7 @@ def _begin_at(output: TextSide, word: int, number: int, target: str, least: int)
     return _Place(piece, output.text[:start], word, number, target)
 
 
-def _force(translator: Translator, one: Written, place: _Place) -> SourceText:
+def _force(translator: Translator, one: InsistedOutput, place: _Place) -> SourceText:
     """Return the text with the output up to a place, and a term, as what its output must begin with."""
     target = place.target
     if not place.left.strip() and translator.to_result(*one).text[:1].isupper():
@@ -261,7 +267,7 @@ def spell(tokenizer: Tokenizer, term: str, *, is_spaced: bool, is_first: bool) -
 
 @torch.no_grad()
 def _change_word_before(
-    translator: Translator, one: Written, place: _Place, own: list[int]
+    translator: Translator, one: InsistedOutput, place: _Place, own: list[int]
 ) -> tuple[list[int], str] | None:
     """Return the ids and the text before a term with another last word, if the model prefers it there; else None.
 

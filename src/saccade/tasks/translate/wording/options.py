@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from saccade.decoding import BeamOptions, SamplingOptions
 from saccade.errors import UserError
-from saccade.tasks.translate.wording.annotate import Note, write_notes
+from saccade.tasks.translate.wording.annotate import TermNote, write_notes
 from saccade.tasks.translate.wording.glossary import Entry, Glossary
 
 Placeholders = Literal["keep", "ignore"]
@@ -39,7 +39,7 @@ class Wording(NamedTuple):
     def num_terms(self) -> int:
         return 0 if self.glossary is None else len(self.glossary.entries)
 
-    def read(self, text: str) -> tuple[str, tuple[Note, ...]]:
+    def read(self, text: str) -> tuple[str, tuple[TermNote, ...]]:
         """Return a clean text as a model is to read it, and the terms of the glossary that are in it."""
         notes = () if self.glossary is None else self.glossary.find(text)
         return write_notes(text, notes) if self.annotates else (text, notes)

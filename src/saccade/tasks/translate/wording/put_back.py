@@ -12,13 +12,13 @@ from torch import Tensor
 from saccade.data.text.placeholders import Placeholder
 from saccade.data.text.tokenizer import SPACE, Tokenizer, Vocabulary
 from saccade.inspection.insight import TextSide, merge_pieces
-from saccade.tasks.translate.result import Kept, TranslationResult
+from saccade.tasks.translate.result import PlacedPlaceholder, TranslationResult
 
 DECAY = 0.5  # what the next word further away counts
 PARTS = re.compile(r"([^\w\s]*)(.*?)([^\w\s]*)", re.DOTALL)  # of a word: punctuation before and after it
 
 
-class Reading(NamedTuple):
+class OutputReading(NamedTuple):
     """An output and the source it is of, and the weights of its words on those of the source; None: there are none."""
 
     source: TextSide
@@ -34,18 +34,18 @@ class Gap(NamedTuple):
     character: int
 
 
-def read_words(source: TextSide, output: TextSide, weight_TS: Tensor | None) -> Reading:
+def read_words(source: TextSide, output: TextSide, weight_TS: Tensor | None) -> OutputReading:
     """Make a reading of the weights between pieces; </s> is not a word."""
     if weight_TS is None:
-        return Reading(source, output, None)
+        return OutputReading(source, output, None)
     if not output.words or not source.words:
-        return Reading(source, output, torch.zeros(len(output.words), len(source.words)))
+        return OutputReading(source, output, torch.zeros(len(output.words), len(source.words)))
     words_TS = merge_pieces(weight_TS[: len(output.pieces), : len(source.pieces)], output, source)
-    return Reading(source, output, words_TS)
+    return OutputReading(source, output, words_TS)
 
 
 def put_back(
-    result: TranslationResult, placeholders: Sequence[Placeholder], reading: Reading, tokenizer: Tokenizer
+    result: TranslationResult, placeholders: Sequence[Placeholder], reading: OutputReading, tokenizer: Tokenizer
 ) -> TranslationResult:
     """Return the output with every placeholder in it, once, as a piece that is certain."""
     gaps = [_find_gap(reading, one) for one in placeholders]
@@ -53,10 +53,10 @@ def put_back(
     way = "by length" if reading.weight_TS is None else "aligned"
     for row in order:
         result = _insert(result, placeholders[row], gaps[row], _column(reading.source, placeholders[row]), tokenizer)
-    return result._replace(kept=tuple(Kept(one.text, way) for one in placeholders))
+    return result._replace(kept=tuple(PlacedPlaceholder(one.text, way) for one in placeholders))
 
 
-def _find_gap(reading: Reading, one: Placeholder) -> Gap:
+def _find_gap(reading: OutputReading, one: Placeholder) -> Gap:
     """Find the gap that has most of what reads the source before a placeholder before it, and of the rest behind it."""
     source, output = reading.source, reading.output
     before = _words_before(source, one.place)

@@ -13,9 +13,9 @@ from saccade.decoding import BeamOptions, Hypothesis, SamplingOptions
 from saccade.errors import UserError
 from saccade.inspection.insight import Insight, TextSide
 from saccade.tasks.texts import read_long_texts
-from saccade.tasks.translate.result import HeadChoice, Kept, TranslationResult
+from saccade.tasks.translate.result import HeadChoice, PlacedPlaceholder, TranslationResult
 from saccade.tasks.translate.wording.annotate import find_written
-from saccade.tasks.translate.wording.insist import Written, insist, tell_terms
+from saccade.tasks.translate.wording.insist import InsistedOutput, insist, tell_terms
 from saccade.tasks.translate.wording.options import Wording
 from saccade.tasks.translate.wording.put_back import put_back, read_words
 
@@ -28,7 +28,7 @@ Look = Callable[[Sequence["SourceText"], bool], list[Insight]]
 
 @final
 @dataclass(frozen=True)
-class Writer:
+class TermWriter:
     """A translator and what a call asks of it."""
 
     translator: Translator
@@ -74,11 +74,11 @@ class Writer:
             found[row] = replace(seen, answer=answer, others=others)
         return found
 
-    def _search(self, texts: Sequence[SourceText]) -> list[list[Written]]:
+    def _search(self, texts: Sequence[SourceText]) -> list[list[InsistedOutput]]:
         """Return the outputs of each text, with the terms in them; a blank one has none."""
         filled = [text for text in texts if len(text.ids)]
         outputs = iter(self.translator.search(filled, self.options))
-        found = [[Written(text, one) for one in (next(outputs) if len(text.ids) else ())] for text in texts]
+        found = [[InsistedOutput(text, one) for one in (next(outputs) if len(text.ids) else ())] for text in texts]
         flat = [one for best in found for one in best]
         if self.wording.constrains and any(one.text.notes for one in flat):
             assert isinstance(self.options, BeamOptions)  # samples are refused
@@ -91,12 +91,12 @@ class Writer:
             found = [[next(done) for _ in best] for best in found]
         return found
 
-    def _finish(self, one: Written) -> TranslationResult:
+    def _finish(self, one: InsistedOutput) -> TranslationResult:
         (result,) = self.translator.to_results(one.text, [one.found], self.head)
         return result._replace(terms=tell_terms(one.text.notes, result.text))
 
     def _tell_copied(self, text: SourceText, best: Best) -> Best:
-        copied = tuple(Kept(one, "copied") for one in find_placeholders(text.text).elements())
+        copied = tuple(PlacedPlaceholder(one, "copied") for one in find_placeholders(text.text).elements())
         return [one._replace(kept=copied) for one in best]
 
     def _refuse_prefixes(self, texts: Sequence[SourceText]) -> None:
@@ -120,7 +120,7 @@ class Writer:
             found[row] = [self._put_back(one, stripped[row]) for one in best]
         return found
 
-    def _put_back(self, one: Written, stripped: Stripped) -> TranslationResult:
+    def _put_back(self, one: InsistedOutput, stripped: Stripped) -> TranslationResult:
         translator, result, tokenizer = self.translator, self._finish(one), cast(Tokenizer, self.translator.source)
         source = TextSide.of(one.text.spelt, tokenizer.pieces(one.text.ids), tokenizer.begins_word)
         output = TextSide.of(result.text, result.pieces, translator.target.begins_word)
@@ -139,5 +139,5 @@ def has_lost(text: SourceText, best: Best) -> bool:
 
 def _whole(text: SourceText, stripped: Stripped) -> TranslationResult:
     """Return a text that has no words beside its placeholders: it is its own translation."""
-    kept = tuple(Kept(one.text, "copied") for one in stripped.placeholders)
+    kept = tuple(PlacedPlaceholder(one.text, "copied") for one in stripped.placeholders)
     return TranslationResult(" ".join(text.text.split()), 0.0, [], [], kept=kept)
