@@ -172,6 +172,7 @@ class CTranslate2Engine:
 
         self.longest = find_longest(cast(Transformer, portable.network))
         self.source, self.target = spell_vocabulary(portable.source), spell_vocabulary(portable.target)
+        self.begins = spell(self.target, [portable.target.encode("")])[0]
         self._ids = {name: number for number, name in enumerate(self.target)}
         threads = torch.get_num_threads()
         self.translator = ctranslate2.Translator(str(folder), device="cpu", inter_threads=1, intra_threads=threads)
@@ -210,6 +211,7 @@ class CTranslate2Engine:
     def _translate(self, sources: Ids, limit: int, *, beam_size: int, **more: Any) -> list[Any]:
         return self.translator.translate_batch(
             spell(self.source, sources),
+            [self.begins or None] * len(sources),
             beam_size=beam_size,
             length_penalty=0,
             max_input_length=0,

@@ -73,6 +73,8 @@ def refuse(name: str, portable: Portable) -> str | None:
     """Say what of a model a format can't say; None if it can say all."""
     if not isinstance(portable.source, SentencePiece | ListedPieces | Vocabulary):
         return "input: features (it reads ids of texts)"
+    if name in ("onnx", "argos") and portable.target.encode(""):
+        return "a language that each output begins with (its programs can't be told one)"
     return FORMATS[name].refuse(portable)
 
 

@@ -173,7 +173,7 @@ class _Comparison:
         """Compare outputs and their scores; return ours. What differs is searched again, not to end too early."""
         network, sources = self.portable.network, self.sample.sources
         writer = cast(Stepper, Renormalized(network) if self.engine.renormalizes else network)
-        ours = search_ours(writer, sources, beam, self.limit)
+        ours = search_ours(writer, sources, beam, self.limit, self.portable.target.encode(""))
         theirs = self.engine.search(sources, beam, self.limit, thorough=False)
         if again := [row for row in range(len(ours)) if ours[row] != theirs[row]]:
             found = self.engine.search([sources[row] for row in again], beam, self.limit, thorough=True)
@@ -304,12 +304,12 @@ class Renormalized:
         return logits.index_fill(-1, torch.tensor([PAD, START]), -torch.inf)
 
 
-def search_ours(writer: Stepper, sources: Ids, beam: int, limit: int) -> Ids:
-    """Return the outputs of largest log p, of at most `limit` ids with </s>."""
+def search_ours(writer: Stepper, sources: Ids, beam: int, limit: int, begins: Sequence[int] = ()) -> Ids:
+    """Return the outputs of largest log p, of at most `limit` ids with </s>; each begins with these ids."""
     options = BeamOptions(width=beam, length_penalty=0, max_length=limit, max_length_factor=limit, max_rounds=0)
     found: Ids = [[] for _ in sources]
     for rows in batch_by_length([len(source) for source in sources], TOKENS // beam):
-        best = search(writer, *pad_sources([sources[row] for row in rows]), options)
+        best = search(writer, *pad_sources([sources[row] for row in rows]), options, [begins] * len(rows))
         for row, hypotheses in zip(rows, best, strict=True):
             found[row] = hypotheses[0].ids
     return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -55,14 +55,18 @@ def find_id(path: Path, names: Names, wanted: str) -> int:
     raise UserError(f"{path}: {wanted}: missing")
 
 
-def make_side(
-    model: Path, names: Names, special: SpecialIds, size: int, *, first: Sequence[str] = (), begins_empty: bool = False
-) -> Side:
+def make_side(model: Path, names: Names, special: SpecialIds, size: int, **how: Any) -> Side:
     """Make a tokenizer whose first four ids are ours; the others keep their order. Ids without a name get one."""
     others = [number for number in range(size) if number not in special]
-    symbols = [*SPECIAL, *(names.get(number, f"<unused {number}>") for number in others)]
+    symbols = [*SPECIAL, *(_name(names, number) for number in others)]
     try:
-        tokenizer = ListedPieces(read_bytes(model), symbols, first=first, begins_empty=begins_empty)
+        tokenizer = ListedPieces(read_bytes(model), symbols, **how)
     except RuntimeError:
         raise UserError(f"{model}: this is no SentencePiece model") from None
     return Side(tokenizer, torch.tensor([*special, *others]))
+
+
+def _name(names: Names, number: int) -> str:
+    """Return the name of an id; one that has none, or one that ours have, gets another."""
+    found = names.get(number)
+    return f"<unused {number}>" if found is None or found in SPECIAL else found

@@ -21,6 +21,7 @@ from saccade.export.huggingface import HuggingFaceEngine
 from saccade.export.proof import Bounds, Proof, Sample, Say, encode_sample, list_versions, max_difference, prove
 from saccade.files import create_folder
 from saccade.imports.huggingface import ReadModel, read_model
+from saccade.imports.layouts import Codes
 from saccade.inspection.record import recording
 from saccade.runs import config as config_file
 from saccade.runs.check import CONFIG, SUMMARY
@@ -45,6 +46,7 @@ def import_folder(
     folder: Path,
     run: Path,
     *,
+    languages: Codes = None,
     scored: ScoredSet | None = None,
     most: int,
     say: Say,
@@ -63,7 +65,7 @@ def import_folder(
     if run.exists():
         raise UserError(f"{run}: it is there already; give another place, or delete it")
     say("reading")
-    model = read_model(folder)
+    model = read_model(folder, languages)
     with create_folder(run) as draft:
         _write_run(model, draft, folder)
         predictor: Predictor = load_run(draft, device="cpu")
@@ -96,7 +98,7 @@ def _prove(
 ) -> Proof:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Hugging Face, about tokenizers
-        engine = HuggingFaceEngine(portable, folder, model.numbering)
+        engine = HuggingFaceEngine(portable, folder, model.numbering, model.layout.codes)
         if scored is None:
             portable = portable._replace(score=lambda outputs, references: {})
             scored = _draw_pairs(portable, most)
