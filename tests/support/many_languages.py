@@ -119,13 +119,15 @@ def _fill(folder: Path, size: int, fields: dict[str, Any], **generation: Any) ->
 
 
 def _save(network: Any, folder: Path, end: int, unnamed: int = 0) -> None:
-    """Give every parameter random values; the row of </s> is long, so that outputs end. Ids without names are silent."""
+    """Give every parameter random values. Ids without names are silent; the output's norm is turned round, for a model
+    with tied embeddings would else repeat what it read."""
     torch.manual_seed(1)
     for parameter in filter(lambda one: one.requires_grad, network.parameters()):
         mean = float(parameter.flatten()[0].detach()) if parameter.dim() == 1 else 0.0
         std = 0.1 if parameter.dim() == 1 else 1.3 * parameter.shape[1] ** -0.5
         torch.nn.init.normal_(parameter, mean=mean, std=std)
     network.model.shared.weight.data[end] *= 1.5
+    network.model.decoder.layer_norm.weight.data *= -1
     network.model.shared.weight.data[len(network.model.shared.weight) - unnamed :] = 0
     network.save_pretrained(folder)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,12 +55,15 @@ def find_id(path: Path, names: Names, wanted: str) -> int:
     raise UserError(f"{path}: {wanted}: missing")
 
 
-def make_side(model: Path, names: Names, special: SpecialIds, size: int, **how: Any) -> Side:
+def make_side(
+    model: Path, names: Names, special: SpecialIds, size: int, *, tokens: Iterable[str] = (), **how: Any
+) -> Side:
     """Make a tokenizer whose first four ids are ours; the others keep their order. Ids without a name get one."""
     others = [number for number in range(size) if number not in special]
     symbols = [*SPECIAL, *(_name(names, number) for number in others)]
     try:
-        tokenizer = ListedPieces(read_bytes(model), symbols, **how)
+        silent = [_name(names, number) for number in others if names.get(number) in SPECIAL]
+        tokenizer = ListedPieces(read_bytes(model), symbols, tokens=[*tokens, *silent], **how)
     except RuntimeError:
         raise UserError(f"{model}: this is no SentencePiece model") from None
     return Side(tokenizer, torch.tensor([*special, *others]))
