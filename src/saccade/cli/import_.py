@@ -16,7 +16,10 @@ from saccade.tasks.base import ScoredSet
 
 
 def import_(
-    folder: Annotated[Path, typer.Argument(help="A Hugging Face folder: Marian (OPUS-MT), M2M100, NLLB or Pegasus.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(help="A folder of Hugging Face (Marian, M2M100, NLLB, Pegasus), or an export to CTranslate2."),
+    ],
     run: Annotated[Path, typer.Argument(help="The run to write; it must not exist yet.")],
     source: Annotated[
         Path | None, typer.Option("--input", help="Sources to prove it with. (default: texts of drawn pieces)")

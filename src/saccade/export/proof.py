@@ -161,7 +161,10 @@ class _Comparison:
         head, worst = find_aligning(self.portable), 0.0
         for source, (ids, weight_TS) in zip(self.sample.sources, told, strict=False):
             if ids:
-                read = (*pad_sources([source]), decoder_input([ids]))
+                read = (
+                    *pad_sources([source]),
+                    decoder_input([ids])[:, : len(weight_TS)],
+                )  # it may be cut at its longest
                 mine_TS = head._replace(shift=0).of(cross_weights(self.portable.network, *read)[0])
                 part_TS = mine_TS[: weight_TS.shape[0], : weight_TS.shape[1]]
                 worst = max_difference([worst, *part_TS.flatten().tolist()], [0.0, *weight_TS.flatten().tolist()])

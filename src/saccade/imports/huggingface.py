@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.attention.positions import Positions, Sinusoidal
+from saccade.data.text.tokenizer import ListedPieces
 from saccade.export.huggingface import BIAS, SIDES, Numbering, list_places, width_order
 from saccade.imports.folder import Fields, Tensors
 from saccade.imports.generation import find_silent, read_search
@@ -36,6 +37,10 @@ class ReadModel(NamedTuple):
     numbering: Numbering
     layout: Layout
 
+    def tokenizer_of(self, side: str) -> ListedPieces:
+        """Return the tokenizer of a side."""
+        return (self.source if side == "source" else self.target).tokenizer
+
 
 def read_model(folder: Path, languages: Codes = None) -> ReadModel:
     """Read a folder; of a model for many languages, the two that are asked for."""
@@ -54,7 +59,7 @@ def read_model(folder: Path, languages: Codes = None) -> ReadModel:
         **_name_languages(layout.codes or _read_codes(files.tokenizer)),
         "data": {"max_length": config.size("max_position_embeddings") // 4},
         "tokenizer": {"kind": "listed", "shared": network.source is network.target},
-        "model": _describe(network),
+        "model": describe_network(network),
         "training": {"metric": "bleu"},
         "decoding": read_search(files.generation, config.size("max_position_embeddings")),
     }
@@ -226,7 +231,7 @@ def _name_languages(codes: Codes) -> dict[str, Any]:
     return {"languages": dict(zip(("source", "target"), (code.replace("_", "-") for code in codes), strict=True))}
 
 
-def _describe(network: Transformer) -> dict[str, Any]:
+def describe_network(network: Transformer) -> dict[str, Any]:
     """Return the section of the model."""
     sizes = network.sizes
     ties = "three" if network.source is network.target else "two"
@@ -243,5 +248,5 @@ def _describe(network: Transformer) -> dict[str, Any]:
         "norm": sizes.norm,
         "positions": sizes.positions,
         "tied": ties if network.output is network.target else "none",
-        "output_bias": True,
+        "output_bias": network.output_bias is not None,
     }
